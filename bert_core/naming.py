@@ -220,10 +220,11 @@ def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
     Those of another family get ours. The decoder of a captioner loses its `text_decoder.`; the captioner's other parts
     keep their names.
     """
+    state_dict = _unwrapped(state_dict)
     for family in FAMILIES.values():
         if family.sign is not None and any(family.sign in key for key in state_dict):
-            return family.ours({key.removeprefix("module."): value for key, value in state_dict.items()})
-    inner = "text_decoder." if any(key.startswith("text_decoder.") for key in state_dict) else "module."
+            return family.ours(state_dict)
+    inner = "text_decoder." if any(key.startswith("text_decoder.") for key in state_dict) else ""
     prefixed = any(key.removeprefix(inner).startswith(("bert.", "cls.")) for key in state_dict)
     renamed = {}
     for key, value in state_dict.items():
@@ -238,6 +239,16 @@ def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
             name = "bert." + name
         renamed[name] = value
     return renamed
+
+
+def _unwrapped(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
+    """The same weights without the names that wrappers add: DataParallel's, torch.compile's and those of one module."""
+    found = {
+        re.sub(r"(?<![^.])_orig_mod\.", "", key).removeprefix("module."): value for key, value in state_dict.items()
+    }
+    if found and all(key.startswith("model.") for key in found):
+        found = {key.removeprefix("model."): value for key, value in found.items()}
+    return found
 
 
 def _replaced(name: str, beginnings: tuple[tuple[str, str], ...], inside: tuple[tuple[str, str], ...]) -> str:

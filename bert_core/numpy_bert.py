@@ -409,7 +409,9 @@ class BertModel(_Model):
         self.word_embedding = WordEmbedding(parts["embeddings.word_embeddings.weight"], word_scale)
         self.segment_table = parts.get("embeddings.token_type_embeddings.weight")
         positions = parts.get("embeddings.position_embeddings.weight")
-        self.positional_encoding = None if positions is None else PositionalEncoding(positions)
+        # Where positions are counted from the padding token's number, the first row is that of padding tokens.
+        self.padding_place = None if positions is None or not config.padding_rows else positions[0]
+        self.positional_encoding = None if positions is None else PositionalEncoding(positions[config.padding_rows :])
         self.norm = LayerNorm(parts, "embeddings.LayerNorm", config.layer_norm_eps)
         widened = "embeddings.embeddings_project.weight" in parts
         self.projection = Dense(parts, "embeddings.embeddings_project") if widened else None
@@ -436,7 +438,11 @@ class BertModel(_Model):
         elif token_type_ids is not None:
             raise ValueError("token_type_ids were given, but this model has type_vocab_size 0: it has no segments")
         if self.positional_encoding is not None:
-            summed = summed + keep("embeddings.position", self.positional_encoding.forward(token_ids.shape[1]))
+            places = self.positional_encoding.forward(token_ids.shape[1])
+            counted = token_ids != self.config.pad_token_id
+            if self.padding_place is not None and not counted.all():
+                places = np.where(counted[..., None], places[counted.cumsum(1) - 1], self.padding_place)
+            summed = summed + keep("embeddings.position", places)
         normed = self.norm.forward(keep("embeddings.sum", summed))
         if self.projection is not None:
             normed = self.projection.forward(keep("embeddings.normed", normed))
@@ -608,7 +614,8 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     if config.type_vocab_size:
         shapes["bert.embeddings.token_type_embeddings.weight"] = (config.type_vocab_size, width)
     if not relative:
-        shapes["bert.embeddings.position_embeddings.weight"] = (config.max_position_embeddings, width)
+        rows = config.max_position_embeddings + config.padding_rows
+        shapes["bert.embeddings.position_embeddings.weight"] = (rows, width)
     shapes |= _norm("bert.embeddings.LayerNorm", width)
     if width != hidden:
         shapes |= _dense("bert.embeddings.embeddings_project", width, hidden)
@@ -674,7 +681,8 @@ def _checked(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict
     named = rename(weights)
     places = named.get("bert.embeddings.position_embeddings.weight")
     if places is not None and len(places) == config.max_position_embeddings + config.first_position:  # as in a file
-        named["bert.embeddings.position_embeddings.weight"] = places[config.first_position :]
+        first = config.first_position - config.padding_rows
+        named["bert.embeddings.position_embeddings.weight"] = places[first:]
     table = named.get("bert.embeddings.word_embeddings.weight")
     if config.tie_word_embeddings and table is not None:
         named["cls.predictions.decoder.weight"] = table

@@ -139,6 +139,12 @@ class Tweets(Unigrams):
         return (*inside, bare + "</w>", bare)
 
 
+class WordEnds(Tweets):
+    """Of pairs of characters whose words are found first, and whose last piece ends in `</w>`."""
+
+    knows_words = True
+
+
 def _readable(text: str) -> str:
     """A text whose spaces and signs without a look can be seen."""
     return "".join(

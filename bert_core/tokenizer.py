@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tokenizers
 from tokenizers import normalizers
-from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.models import BPE, Unigram, WordPiece
 
-from bert_core.charsmap import check_charsmap
-from bert_core.config import LARGEST_JSON, BertConfig, json_object, text_of
-from bert_core.merges import BYTE_FILES, MOST_PIECES, TWEET_FILES, Merged, byte_pairs, tweet_pieces
+from bert_core.config import BertConfig
 from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.spelling import GOES_ON, GOES_ON_AFTER, SPACE, Bytes, Spelling, Tweets, Unigrams
+from bert_core.spelling import GOES_ON, GOES_ON_AFTER, SPACE, Bytes, Spelling, Tweets, Unigrams, WordEnds
+from bert_core.tokenizer_files import TOKENIZER_FILES as TOKENIZER_FILES
+from bert_core.tokenizer_files import NotRead, Source, read_files
+from bert_core.unknown import current_count
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
 Duty = Literal["first", "between", "end", "mask", "pad", "unknown"]
 SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
-SEVERAL_SPACES = {"Regex": " {2,}"}  # the one pattern that is run: files made from SentencePiece's have it
 SPELLINGS: Mapping[type, type[Spelling]] = {WordPiece: Spelling, BPE: Bytes, Unigram: Unigrams}
-TOKENIZER_FILES = ("tokenizer.json", *BYTE_FILES, *TWEET_FILES, "tokenizer_config.json")
-# What a tokenizer.json is made of. No other part is run: some take regular expressions, which a file can make endless.
-# A binary table, at which the library would stop the whole program, is looked through first (`charsmap`).
-KNOWN_PARTS = {
-    "normalizer": (
-        "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "Replace", "Sequence",
-        "Strip", "StripAccents",
-    ),
-    "pre_tokenizer": (
-        "BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "Metaspace", "Punctuation", "Sequence",
-        "Whitespace", "WhitespaceSplit",
-    ),
-    "post_processor": ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing"),
-    "decoder": ("ByteLevel", "Metaspace", "WordPiece"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -211,21 +194,51 @@ class Tokenizer:
         vocabulary writes these. first_id, end_id, mask_id, pad_id, unknown_id: their numbers.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, merged: Merged | None = None) -> None:
-        """merged: the backend as it was made of older files, where these say more than it can."""
+    def __init__(self, backend: tokenizers.Tokenizer, source: Source | None = None) -> None:
+        """source: what the files that the backend was made of say beside it."""
+        source = Source(backend) if source is None else source
         self.backend = backend
-        self._numbers = () if merged is None else merged.numbers
-        self._files = {} if merged is None else merged.files
-        self.spelling = Tweets() if self._files else SPELLINGS[type(backend.model)]()
+        self.notes = source.notes
+        self._numbers, self._files = source.numbers, source.files
+        model = backend.model
+        ends = isinstance(model, BPE) and bool(model.end_of_word_suffix)
+        self.spelling = Tweets() if self._files else WordEnds() if ends else SPELLINGS[type(model)]()
         self._size = max(self._numbers, default=-1) + 1 or int(backend.get_vocab_size())
+        self._rows, self._one_segment = self._size, False
         self.backend.no_padding()
         self.backend.no_truncation()
-        known = (token for family in FAMILIES for token in family.duties)
-        own = self.special_tokens = _special_tokens([t for t in known if backend.token_to_id(t) is not None])
+        vocabulary = backend.get_vocab()
+        own = _special_tokens(vocabulary, source.named)
         self.first_id, self.end_id, self.mask_id, self.pad_id, self.unknown_id = (
-            cast("int", backend.token_to_id(token)) for token in (own.first, own.end, own.mask, own.pad, own.unknown)
+            vocabulary[token] for token in (own.first, own.end, own.mask, own.pad, own.unknown)
         )
-        self._special = {self.id_of(token): token for token in own.duties}
+        self.special_tokens, self.segments = self._framed(own)
+        self._special = {vocabulary[token]: token for token in self.special_tokens.duties if token in vocabulary}
+        self._added = {
+            number: token.content for number, token in backend.get_added_tokens_decoder().items()
+            if number not in self._special
+        }  # fmt: skip
+        self._added_numbers = {token: number for number, token in self._added.items()}
+
+    def _framed(self, own: SpecialTokens) -> tuple[SpecialTokens, int]:
+        """The special tokens with those that the post-processor sets between two texts, and how many segments it has.
+
+        Raises Refused if it leaves out, repeats or exchanges texts, or sets a token that the vocabulary does not have.
+        """
+        one, two = self.backend.encode(own.mask), self.backend.encode(own.mask, own.mask)
+        for encoded, texts in ((one, [0]), (two, [0, 1])):
+            sides = [side for side in encoded.sequence_ids if side is not None]
+            if [side for place, side in enumerate(sides) if place == 0 or sides[place - 1] != side] != texts:
+                raise Refused("its post_processor must have each text once, and the first one first")
+            if max(self._known(encoded)) >= len(self):
+                raise Refused(f"its post_processor sets a token that is not among the {len(self):,} of the vocabulary")
+        of_two = two.sequence_ids
+        first_end, second = len(of_two) - of_two[::-1].index(0), of_two.index(1)
+        special = {token.content for token in self.backend.get_added_tokens_decoder().values() if token.special}
+        between = tuple(t for t in two.tokens[first_end:second] if t in special or t in (own.first, own.end))
+        segment = two.type_ids[second]
+        segments = max((*one.type_ids, *two.type_ids)) + 1
+        return dataclasses.replace(own, between=between or (own.end,), segment=segment), segments
 
     @classmethod
     @checked
@@ -233,43 +246,21 @@ class Tokenizer:
         """The tokenizer of a checkpoint folder: `tokenizer.json`, or what older folders have in its place.
 
         That is `vocab.txt`, of a BERTweet with `bpe.codes`, or `vocab.json` with `merges.txt`; with each of these
-        `tokenizer_config.json`, if it is there.
+        `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json`, where they are there. Where files
+        contradict each other, the one counts that counts for transformers 5 (`read_files`).
         Raises Refused if no such file is there, one is broken, or it is none of the kinds that BERTs have.
         """
         folder = Path(folder)
-        whole, vocabulary, settings_file = (
-            folder / n for n in ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
-        )
         try:
-            if whole.is_file():
-                _check_parts(json_object(whole))
-                return cls(tokenizers.Tokenizer.from_file(str(whole)))
-            for names, read in ((BYTE_FILES, byte_pairs), (TWEET_FILES, tweet_pieces)):
-                if all((folder / name).is_file() for name in names):
-                    merged = read(folder, json_object(settings_file) if settings_file.is_file() else {})
-                    return cls(merged.backend, merged)
-            if vocabulary.is_file():
-                lowercase, strip_accents = _settings(settings_file)
-                pieces = _pieces(vocabulary)
-                own = _special_tokens(pieces)
-                built = BertWordPieceTokenizer(
-                    pieces, lowercase=lowercase, strip_accents=strip_accents, unk_token=own.unknown,
-                    sep_token=own.end, cls_token=own.first, pad_token=own.pad, mask_token=own.mask,
-                )  # fmt: skip
-                return cls(built._tokenizer)
+            source = read_files(folder)
+            return cls(source.backend, source)
+        except NotRead:
+            raise
         except BaseException as error:  # the Rust library raises bare Exception, and where it panics, no Exception
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            raise Refused(f"the tokenizer files in {folder} are broken: {error}") from error
-        for here, lacking in (BYTE_FILES, BYTE_FILES[::-1], TWEET_FILES[::-1]):
-            if (folder / here).is_file():
-                raise Refused(f"{folder} has {here} and no {lacking}: the two are read together")
-        if any(folder.glob("*.model")):
-            raise Refused(
-                f"{folder} has the model file of SentencePiece alone: load it with transformers' AutoTokenizer and "
-                "save it there, which writes the tokenizer.json that is read"
-            )
-        raise Refused(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise Refused(f"the tokenizer files in {folder} are broken: {reason}") from error
 
     def save(self, folder: str | Path, *, segments: bool = True) -> None:
         """Write what `from_folder` reads back, and transformers' AutoTokenizer too.
@@ -295,10 +286,35 @@ class Tokenizer:
         return self._size
 
     def check_against(self, config: BertConfig) -> None:
-        """Raise Refused unless every token has a row in the model's embedding table, and no row is left over."""
-        if len(self) != config.vocab_size:
+        """Raise Refused unless every token has a row in the model's embedding table, and every segment one in its own.
+
+        A table may have rows that no token has, and a model that has one segment reads both texts in it.
+        """
+        if len(self) > config.vocab_size:
             raise Refused(
                 f"the tokenizer has {len(self)} tokens but the model {config.vocab_size}: they do not belong together"
+            )
+        if config.type_vocab_size > 1 and self.segments > config.type_vocab_size:
+            raise Refused(
+                f"the tokenizer reads texts in {self.segments} segments but the model has {config.type_vocab_size}: "
+                "they do not belong together"
+            )
+
+    def fit(self, config: BertConfig) -> None:
+        """Read texts as a model of this configuration takes them: in one segment if it has one, with its spare rows.
+
+        Raises Refused as `check_against`.
+        """
+        self.check_against(config)
+        if config.type_vocab_size == 1:
+            self._one_segment = True
+            self.special_tokens = dataclasses.replace(self.special_tokens, segment=0)
+        self._rows = config.vocab_size
+        if spare := self._rows - len(self):
+            self.notes = (
+                *self.notes,
+                f"the embedding table has {self._rows:,} rows and the tokenizer {len(self):,} tokens: {spare:,} rows "
+                "belong to no token",
             )
 
     @checked
@@ -320,88 +336,109 @@ class Tokenizer:
             f"{text}{pair}".encode()
         except UnicodeEncodeError as error:
             raise Refused("the text contains a broken character: type it again") from error
-        first = self._read(text)
-        second = None if pair is None else self._read(pair)
-        for name, typed, part in (("text", text, first), ("second sentence", pair, second)):
-            if part is not None and not len(part.encoded):
+        first, second = self._typed(text), None if pair is None else self._typed(pair)
+        encoded = self.backend.encode(first.text, None if second is None else second.text)
+        sides = encoded.sequence_ids
+        lengths = sides.count(0), sides.count(1)
+        for name, typed, length in (("text", text, lengths[0]), ("second sentence", pair, lengths[1])):
+            if typed is not None and not length:
                 raise Refused(f"the {name} {typed!r:.40} contains no readable character: type at least one word")
-        lengths = len(first.encoded), 0 if second is None else len(second.encoded)
-        own = self.special_tokens
-        texts, frame = (1, 2) if second is None else (2, 2 + len(own.between))
-        full_length = frame + sum(lengths)
+        full_length, texts = len(sides), 1 if second is None else 2
+        frame = full_length - sum(lengths)
         room = max_length - frame
         if room < texts:
             least = frame + texts
             raise Refused(f"max_length {max_length} leaves no room for a token of each text: {least} is the least")
-        first_room, second_room = _share(room, *lengths)
-        # What stands behind each text, and the number of its segment.
-        parts: list[tuple[_Read, Side, int, tuple[str, ...], int]] = [(first, "A", first_room, (own.end,), 0)]
-        if second is not None:
-            parts = [(first, "A", first_room, own.between, 0), (second, "B", second_room, (own.end,), own.segment)]
+        kept = _share(room, *lengths)
+        # Each list of an encoding is built anew when it is asked for.
+        read = _Read(encoded.tokens, self._known(encoded), encoded.type_ids, encoded.offsets, encoded.word_ids)
+        if self._one_segment:
+            read = read._replace(segments=[0] * full_length)
+        rows: list[tuple[str, int, int, tuple[int, int], int | None, Side | None]] = []
+        words_before = place = 0
+        letters: tuple[Side, Side] = ("A", "B")
+        for number, source in enumerate((first, second)):
+            if source is not None:
+                begin = sides.index(number)
+                of_text = read.part(begin, begin + kept[number])
+                rows += self._added_rows(read.part(place, begin))
+                rows += self._text_rows(of_text, source, letters[number], words_before)
+                words_before = 1 + max(row[4] or 0 for row in rows)
+                place = begin + lengths[number]
+        rows += self._added_rows(read.part(place, full_length))
+        written, ids, segments, offsets, word_numbers, of_sides = zip(*rows, strict=True)
+        encoding = Encoding(
+            text, pair, written, ids, segments, offsets, word_numbers, of_sides, full_length, self.special_tokens
+        )
+        if (count := current_count()) is not None:
+            count.add(encoding.typed_count, encoding.unknown_count, text)
+        return encoding
 
-        rows: list[tuple[str, int, int, tuple[int, int], int | None, Side | None]] = [
-            (own.first, self.first_id, 0, (0, 0), None, None)
+    def _added_rows(self, read: _Read) -> list[_Row]:
+        """Special tokens that stand around texts, as `Encoding` has them."""
+        return [
+            (self._special.get(number, token), number, segment, (0, 0), None, None)
+            for token, number, segment in zip(read.tokens, read.numbers, read.segments, strict=True)
         ]
-        words_before = 0
-        for (encoded, places), side, kept, behind, segment in parts:
-            # Each of these lists is built anew when it is asked for.
-            typed = text if side == "A" else pair or ""
-            spans = [_without_space(typed, places[start], places[end]) for start, end in encoded.offsets[:kept]]
-            known = self._known(encoded)
-            words, tokens = self._word_groups(encoded, known, spans, typed), list[str]()
-            nth = 0  # of the pieces of a sign that is in several
-            for place, (piece, number) in enumerate(zip(encoded.tokens[:kept], known[:kept], strict=True)):
-                goes_on = place > 0 and words[place] == words[place - 1] and tokens[-1] != SPACE
-                start, end = spans[place]
-                if number not in self._special and self.spelling.is_part(piece):
-                    nth = nth + 1 if nth and spans[place - 1][1] > start else 1
-                    tokens.append(self.spelling.shown_part(typed[start:end], nth, goes_on))
-                    continue
-                nth = 0
-                tokens.append(self._shown_in_text(piece, number, goes_on))
-            pieces = zip(tokens, known[:kept], spans, words, strict=True)
-            rows += [(token, number, segment, span, words_before + word, side) for token, number, span, word in pieces]
-            words_before += max(words, default=-1) + 1
-            rows += [(token, self.id_of(token), segment, (0, 0), None, None) for token in behind]
-        written, ids, segments, offsets, word_numbers, sides = zip(*rows, strict=True)
-        return Encoding(text, pair, written, ids, segments, offsets, word_numbers, sides, full_length, own)
 
-    def _read(self, typed: str) -> _Read:
-        """The pieces of one text, and where each character of what was read stands in what was typed."""
+    def _text_rows(self, read: _Read, typed: _Typed, side: Side, words_before: int) -> list[_Row]:
+        """The tokens of one text, as `Encoding` has them."""
+        source, places = typed.source, typed.places
+        spans = [(places[start], places[end]) for start, end in read.offsets]
+        for place, number in enumerate(read.numbers):
+            if number == self.mask_id:
+                spans[place] = _without_space(source, *spans[place])
+        words, tokens = self._word_groups(read, spans, source), list[str]()
+        nth = 0  # of the pieces of a sign that is in several
+        for place, (piece, number) in enumerate(zip(read.tokens, read.numbers, strict=True)):
+            goes_on = place > 0 and words[place] == words[place - 1] and tokens[-1] != SPACE
+            start, end = spans[place]
+            if not self._is_whole(number) and self.spelling.is_part(piece):
+                nth = nth + 1 if nth and spans[place - 1][1] > start else 1
+                tokens.append(self.spelling.shown_part(source[start:end], nth, goes_on))
+                continue
+            nth = 0
+            tokens.append(self._shown_in_text(piece, number, goes_on))
+        rows = zip(tokens, read.numbers, read.segments, spans, words, strict=True)
+        return [
+            (token, number, segment, span, words_before + word, side) for token, number, segment, span, word in rows
+        ]
+
+    def _typed(self, source: str) -> _Typed:
+        """A text, in which a typed [MASK] becomes the model's own mask."""
         own = self.special_tokens.mask
-        if own == MASK or MASK not in typed:
-            return _Read(self.backend.encode(typed, add_special_tokens=False), range(len(typed) + 1))
+        if own == MASK or MASK not in source:
+            return _Typed(source, source, range(len(source) + 1))
         places, at = list[int](), 0
-        parts = typed.split(MASK)
+        parts = source.split(MASK)
         for number, part in enumerate(parts):
             if number:
                 places += [at] * len(own)
                 at += len(MASK)
             places += range(at, at + len(part))
             at += len(part)
-        return _Read(self.backend.encode(own.join(parts), add_special_tokens=False), (*places, at))
+        return _Typed(source, own.join(parts), (*places, at))
 
-    def _known(self, encoded: tokenizers.Encoding) -> list[int]:
+    def _known(self, encoded: tokenizers.Encoding) -> Sequence[int]:
         """The numbers of pieces in the vocabulary."""
         return [self._numbers[number] for number in encoded.ids] if self._numbers else encoded.ids
 
-    def _word_groups(
-        self, encoded: tokenizers.Encoding, ids: Sequence[int], spans: Sequence[tuple[int, int]], typed: str
-    ) -> list[int]:
+    def _word_groups(self, read: _Read, spans: Sequence[tuple[int, int]], typed: str) -> list[int]:
         """Word of each piece: pieces that touch, with no space or sign between, are one word."""
         groups: list[int] = []
         end, before = 0, ""  # of what was read so far; the piece before
-        rows = zip(encoded.tokens, ids, encoded.word_ids, spans, strict=False)
+        rows = zip(read.tokens, read.numbers, read.words, spans, strict=True)
         of_library: int | None = None
         for piece, number, word, (start, last) in rows:
-            alone = self._special.get(number, self.special_tokens.unknown) != self.special_tokens.unknown
+            alone = self._is_whole(number) and number != self.unknown_id
             if self.spelling.knows_words:
                 continues = word == of_library
             elif alone or start > end or not typed[start:last].strip():
                 continues = False
             else:
                 apart = start == end and any(map(self.spelling.is_apart, typed[start - 1 : start + 1]))
-                continues = before == SPACE or (before not in self.special_tokens.duties and not apart)
+                whole_before = before in self.special_tokens.duties or before in self._added_numbers
+                continues = before == SPACE or (not whole_before and not apart)
             groups.append(groups[-1] if continues and groups else (groups[-1] + 1 if groups else 0))
             end, of_library = max(end, last), word
             before = self._shown_in_text(piece, number, goes_on=False)
@@ -409,10 +446,14 @@ class Tokenizer:
 
     def _shown_in_text(self, piece: str, number: int, goes_on: bool) -> str:
         """A piece of a text as it is read; its spelling among the special tokens is theirs alone."""
-        if number in self._special:
-            return self._special[number]
+        if self._is_whole(number):
+            return self._special.get(number) or self._added[number]
         found = self.spelling.shown_in_text(piece, goes_on)
         return piece if found in self.special_tokens.duties else found
+
+    def _is_whole(self, number: int) -> bool:
+        """Whether a token is read as it stands, a special or an added one: not a piece of a word."""
+        return number in self._special or number in self._added
 
     @checked
     def mask_words(self, encoding: Encoding, words: Iterable[int]) -> Encoding:
@@ -453,15 +494,17 @@ class Tokenizer:
         return next(self._numbers_of(token), None) is not None
 
     def _numbers_of(self, token: str) -> Iterator[int]:
-        as_it_is = (token,) if token in self.special_tokens.duties else ()
+        as_it_is = (token,) if token in self.special_tokens.duties or token in self._added_numbers else ()
         numbers = map(self.backend.token_to_id, as_it_is or self.spelling.written(token))
         return (number for number in numbers if number is not None and number < len(self))
 
     def token_of(self, number: int) -> str:
-        """Token of a number."""
-        number = whole("a piece", number, 0, len(self) - 1)
-        if number in self._special:
-            return self._special[number]
+        """Token of a number; of a row of the model's table that no token has, "row 250,010"."""
+        number = whole("a piece", number, 0, self._rows - 1)
+        if number >= len(self):
+            return f"row {number:,}"
+        if self._is_whole(number):
+            return self._special.get(number) or self._added[number]
         return self.spelling.shown(str(self.backend.id_to_token(number)))
 
     def encode_plain(self, texts: Iterable[str]) -> list[np.ndarray]:
@@ -471,7 +514,10 @@ class Tokenizer:
         if other := [text for text in given if not isinstance(text, str)]:
             raise Refused(f"one of the texts is {shown(other[0])}: it must be of type str")
         read = self.backend.encode_batch_fast(given, add_special_tokens=False)
-        return [np.array(self._known(one), dtype) for one in read]
+        numbers = [np.array(self._known(one), dtype) for one in read]
+        if (count := current_count()) is not None:
+            count.add(sum(map(len, numbers)), sum(int((one == self.unknown_id).sum()) for one in numbers))
+        return numbers
 
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text of word pieces, special tokens left out."""
@@ -486,148 +532,56 @@ def joined(tokens: Iterable[str]) -> str:
     return word.removeprefix(SPACE) or word
 
 
-class _Read(NamedTuple):
-    """One text as it was read, and for each character of that, and their end, its place in what was typed."""
+_Row = tuple[str, int, int, tuple[int, int], int | None, Side | None]
 
-    encoded: tokenizers.Encoding
+
+class _Typed(NamedTuple):
+    """A text as it was typed and as it is read; for each character of the second, and its end, its place there."""
+
+    source: str
+    text: str
     places: Sequence[int]
 
 
-def _special_tokens(vocabulary: Container[str]) -> SpecialTokens:
-    """How a vocabulary writes its special tokens. Raises Refused for one that lacks some, whatever the family."""
-    lacking = {family: [token for token in family.duties if token not in vocabulary] for family in FAMILIES}
-    nearest = min(lacking, key=lambda family: len(lacking[family]))
+class _Read(NamedTuple):
+    """What the library made of one text or two, with an entry for each token."""
+
+    tokens: list[str]
+    numbers: Sequence[int]
+    segments: list[int]
+    offsets: list[tuple[int, int]]
+    words: list[int | None]
+
+    def part(self, begin: int, end: int) -> _Read:
+        """The same for some tokens in a row."""
+        return _Read(
+            self.tokens[begin:end], self.numbers[begin:end], self.segments[begin:end], self.offsets[begin:end],
+            self.words[begin:end],
+        )  # fmt: skip
+
+
+def _special_tokens(vocabulary: Container[str], named: Mapping[str, str]) -> SpecialTokens:
+    """How a vocabulary writes its special tokens.
+
+    named: those that the files name, by their names there. The others are those of the nearest family.
+    Raises Refused for a vocabulary that lacks some, whatever the family.
+    """
+    families = [
+        SpecialTokens(
+            first=named.get("cls_token", family.first), between=family.between, end=named.get("sep_token", family.end),
+            mask=named.get("mask_token", family.mask), pad=named.get("pad_token", family.pad),
+            unknown=named.get("unk_token", family.unknown),
+        ) for family in FAMILIES
+    ]  # fmt: skip
+    wanted = {family: dict.fromkeys((family.pad, family.unknown, family.first, family.end, family.mask))
+              for family in families}  # fmt: skip
+    lacking = {family: [token for token in wanted[family] if token not in vocabulary] for family in families}
+    nearest = min(families, key=lambda family: len(lacking[family]))
     if lacking[nearest]:
         raise Refused(
-            f"the vocabulary has no {', '.join(lacking[nearest])}: a BERT's vocabulary has {', '.join(nearest.duties)}"
+            f"the vocabulary has no {', '.join(lacking[nearest])}: a BERT's vocabulary has {', '.join(wanted[nearest])}"
         )
     return nearest
-
-
-def _check_parts(values: Mapping[str, Any]) -> None:
-    """Refuse a `tokenizer.json` of another kind, or that has a part whose running nothing bounds."""
-    model = values.get("model")
-    kind = model.get("type", "WordPiece") if isinstance(model, Mapping) else None
-    if not isinstance(model, Mapping) or kind not in MODELS:
-        raise Refused(f"its model is {shown(model)}: it must be of type {', '.join(map(repr, MODELS))}")
-    pieces = MODELS[str(kind)](model)
-    added = values.get("added_tokens") or []
-    if not isinstance(added, list) or len(added) + len(pieces) > MOST_PIECES:
-        raise Refused(f"its added_tokens must be a list, and with its vocabulary at most {MOST_PIECES:,}")
-    parts: dict[str, list[Mapping[str, Any]]] = {}
-    for part, known in KNOWN_PARTS.items():
-        left, found = [values.get(part)], parts.setdefault(part, [])
-        while left:
-            one = left.pop()
-            if one is None:
-                continue
-            kind_of_part = one.get("type") if isinstance(one, Mapping) else one
-            if kind_of_part not in known:
-                raise Refused(f"its {part} is {shown(kind_of_part)}: one of {', '.join(known)} is run")
-            inner = one.get(f"{part}s", one.get("pretokenizers")) if kind_of_part == "Sequence" else []
-            if not isinstance(inner, list):
-                raise Refused(f"its {part} is a Sequence of {shown(inner)}: it must be of a list")
-            found.append(one)
-            left += inner
-    for one in parts["normalizer"]:
-        if one["type"] == "Precompiled":
-            check_charsmap(one.get("precompiled_charsmap"))
-        if one["type"] == "Replace" and not _is_harmless(one.get("pattern"), one.get("content")):
-            raise Refused(f"its normalizer is {shown(one)}: it must be one of those without a pattern of its own")
-    cut = parts["pre_tokenizer"]
-    for one in cut:
-        if one["type"] == "Metaspace" and one.get("replacement", "▁") != "▁":
-            raise Refused(f"its Metaspace writes a space as {shown(one['replacement'])}: it must be '▁'")
-    if (kind == "BPE") != any(one["type"] == "ByteLevel" for one in cut):
-        raise Refused(
-            f"its pre_tokenizer is {shown(values.get('pre_tokenizer'))}: it must be ByteLevel for a model of type "
-            "'BPE', and for no other"
-        )
-
-
-def _is_harmless(pattern: object, content: object) -> bool:
-    """Whether a normalizer replaces some spaces by one, or signs that stand as they are by no more signs."""
-    if pattern == SEVERAL_SPACES:
-        return content in (" ", "▁")
-    signs = pattern.get("String") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
-    return isinstance(signs, str) and isinstance(content, str) and 0 < len(signs) <= 100 and len(content) <= len(signs)
-
-
-def _word_pieces(model: Mapping[str, Any]) -> Sequence[object]:
-    pieces = _numbered(model)
-    unknown = model.get("unk_token", UNKNOWN)
-    if not isinstance(unknown, str) or unknown not in pieces:
-        raise Refused(f"its unk_token is {shown(unknown)}: it must be one of the vocabulary")
-    whole("its max_input_chars_per_word", model.get("max_input_chars_per_word", 100), 1, 1000)
-    return pieces
-
-
-def _byte_pairs(model: Mapping[str, Any]) -> Sequence[object]:
-    pieces, merges = _numbered(model), model.get("merges")
-    if not isinstance(merges, list) or len(merges) > MOST_PIECES:
-        raise Refused(f"its merges are {shown(merges)}: they must be a list of at most {MOST_PIECES:,}")
-    if model.get("dropout"):
-        raise Refused(f"its dropout is {shown(model['dropout'])}: a text must always be cut alike")
-    for affix in ("continuing_subword_prefix", "end_of_word_suffix"):
-        if model.get(affix):
-            raise Refused(f"its {affix} is {shown(model[affix])}: byte-level pieces have none")
-    return pieces
-
-
-def _unigrams(model: Mapping[str, Any]) -> Sequence[object]:
-    vocabulary = model.get("vocab")
-    if not isinstance(vocabulary, list) or not all(
-        isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) and _is_number(one[1]) for one in vocabulary
-    ):
-        raise Refused("its vocabulary must be a list of pieces, each with its score")
-    pieces = [one[0] for one in vocabulary]
-    if len(set(pieces)) < len(pieces):
-        raise Refused("its vocabulary must have each piece once")
-    whole("its unk_id", model.get("unk_id"), 0, len(pieces) - 1)
-    if model.get("byte_fallback"):
-        raise Refused("its pieces fall back to bytes: those of the families that are read do not")
-    return pieces
-
-
-def _numbered(model: Mapping[str, Any]) -> list[str]:
-    vocabulary = model.get("vocab")
-    numbers = list(vocabulary.values()) if isinstance(vocabulary, Mapping) else []
-    if not all(type(number) is int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
-        raise Refused("its vocabulary must give every piece a number, from 0 on, each once")
-    return list(vocabulary) if isinstance(vocabulary, Mapping) else []
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-# What checks the model of a tokenizer.json, by its type; each gives the pieces.
-MODELS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[object]]] = {
-    "WordPiece": _word_pieces, "BPE": _byte_pairs, "Unigram": _unigrams,
-}  # fmt: skip
-
-
-def _pieces(path: Path) -> dict[str, int]:
-    """The word pieces of a `vocab.txt`, one a line, each once."""
-    text = text_of(path, LARGEST_JSON)
-    lines = text.count("\n") + (not text.endswith("\n"))
-    if lines > MOST_PIECES:
-        raise Refused(f"{path.name} has {lines:,} lines: at most {MOST_PIECES:,} are read")
-    pieces: dict[str, int] = WordPiece.read_file(str(path))
-    _special_tokens(pieces)
-    if len(pieces) < lines:
-        raise Refused(f"{path.name} has {lines:,} lines and {len(pieces):,} pieces: each piece must stand there once")
-    return pieces
-
-
-def _settings(path: Path) -> tuple[bool, bool | None]:
-    """Whether a `tokenizer_config.json` wants lower case, and no accents; None where lower case says that too."""
-    values = json_object(path) if path.is_file() else {}
-    lowercase, strip_accents = values.get("do_lower_case", True), values.get("strip_accents")
-    for name, value in (("do_lower_case", lowercase), ("strip_accents", strip_accents)):
-        if not isinstance(value, bool) and not (value is None and name == "strip_accents"):
-            raise Refused(f"{name} is {shown(value)}: it must be true or false")
-    return lowercase, strip_accents
 
 
 def _share(room: int, first: int, second: int) -> tuple[int, int]:
@@ -639,6 +593,6 @@ def _share(room: int, first: int, second: int) -> tuple[int, int]:
 
 
 def _without_space(typed: str, start: int, end: int) -> tuple[int, int]:
-    """A span without the spaces at its beginning, which some vocabularies count to a word or a mask."""
+    """A span without the spaces at its beginning, which some vocabularies count to a mask."""
     shorter = end - len(typed[start:end].lstrip())
     return (shorter, end) if shorter < end else (start, end)

@@ -317,6 +317,11 @@ def load_captioner(name: str | os.PathLike[str] = BUNDLED, *, device: str | None
         config = CaptionerConfig.from_dict(values)
         tokenizer = Tokenizer.from_folder(folder)
         tokenizer.check_against(config.text)
+        if len(tokenizer) != config.text.vocab_size:  # no word of ours is spare
+            raise Refused(
+                f"the tokenizer has {len(tokenizer)} tokens but the model {config.text.vocab_size}: they do not belong "
+                "together"
+            )
         weights = read_tensors(folder / WEIGHTS_FILE)
         check_layers(config.vision, weights, "vision.", str(folder))
         check_layers(config.text, weights, "text.bert.", str(folder))

@@ -24,13 +24,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.refused": {"numpy"},  # every room may say no
     "bert_core.progress": set(),
     "bert_core.heap": set(),
+    "bert_core.unknown": set(),
     "bert_core.config": {"bert_core.naming"},
     "bert_core.naming": set(),
     "bert_core.charsmap": {"numpy"},
     "bert_core.spelling": set(),
     "bert_core.merges": {"tokenizers", "bert_core.config", "bert_core.spelling"},
+    "bert_core.convert": {"transformers", "bert_core.charsmap", "bert_core.config", "bert_core.merges"},
+    "bert_core.tokenizer_files": {
+        "tokenizers", "bert_core.charsmap", "bert_core.config", "bert_core.merges", "bert_core.convert",
+    },
     "bert_core.tokenizer": {
-        "numpy", "tokenizers", "bert_core.charsmap", "bert_core.config", "bert_core.merges", "bert_core.spelling",
+        "numpy", "tokenizers", "bert_core.config", "bert_core.spelling", "bert_core.tokenizer_files",
+        "bert_core.unknown",
     },
     "bert_core.numpy_bert": {"numpy", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.recording": {"torch"},
@@ -46,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.loading": {
         "torch", "safetensors", "huggingface_hub",
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint", "bert_core.edits",
-        "bert_core.pooling",
+        "bert_core.pooling", "bert_core.tokenizer_files",
     },
     "bert_core.editing": {"torch", "bert_core.config", "bert_core.edits", "bert_core.modeling", "bert_core.loading"},
     "bert_core.pruning": {
@@ -70,7 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.tokenizer", "bert_core.numpy_bert",
         "bert_core.recording", "bert_core.attention", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",
         "bert_core.translators", "bert_core.vision", "bert_core.records", "bert_core.analysis", "bert_core.edits",
-        "bert_core.editing",
+        "bert_core.editing", "bert_core.unknown",
     },
     "bert_core.analysis": {
         "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
@@ -82,7 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.studies": {
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
-        "bert_core.edits", "bert_core.config", "bert_core.translators",
+        "bert_core.edits", "bert_core.config", "bert_core.translators", "bert_core.unknown",
     },
     "bert_core.training": {
         "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
@@ -121,7 +127,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.refused", "bert_core.progress", "bert_core.heap", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.agreement",
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "viz_app",
-        "bert_core.edits", "bert_core.editing", "viz_app.door", "viz_app.notation",
+        "bert_core.edits", "bert_core.editing", "bert_core.unknown", "viz_app.door", "viz_app.notation",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
         "viz_app.glossary", "viz_app.classroom",
         "viz_app.export", "viz_app.export.bertviz",
@@ -221,7 +227,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training",
         "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.door", "viz_app.notation", "viz_app.maps",
-        "viz_app.comparison", "viz_app.lessons", "bert_core.editing",
+        "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown",
         "viz_app.export",
         "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages",
     },

@@ -256,7 +256,8 @@ def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
     read = tokenizer.encode(f" {written}")  # as within a text: some vocabularies count the space to the word
     if read.unknown_count:
         raise Refused(f"{_shortened(written)!r} has characters that are not in the vocabulary: choose another word")
-    return tuple(tokenizer.token_of(number) for number in read.input_ids[1:-1])
+    typed = zip(read.input_ids, read.special, strict=True)
+    return tuple(tokenizer.token_of(number) for number, special in typed if not special)
 
 
 def _place(encoding: Encoding, pieces: int, position: int | None) -> int:

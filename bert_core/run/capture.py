@@ -17,7 +17,7 @@ from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused, checked, several, whole
 from bert_core.run.answers import answers_of
 from bert_core.run.arrays import as_array, with_gaps
-from bert_core.run.inputs import check_head_mask, gate_tensor, ids_of, segments_of
+from bert_core.run.inputs import check_head_mask, gate_tensor, ids_of, positions_of, segments_of
 from bert_core.run.passes import projected
 from bert_core.run.targets import asked_positions, target_values
 from bert_core.tokenizer import Encoding
@@ -57,6 +57,7 @@ def capture(
         outputs = model.bert(
             inputs_embeds=embeddings,
             token_type_ids=segments_of(loaded, encoding),
+            position_ids=positions_of(loaded, encoding),
             head_mask=opened,
             positions=None if len(wanted) == len(encoding) else torch.tensor([wanted], device=loaded.device),
             output_hidden_states=norms,

@@ -59,6 +59,11 @@ def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
     return torch.tensor([encoding.token_type_ids], device=loaded.device)
 
 
+def positions_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
+    """(1, seq), for a model that is given embeddings; None where tokens are counted one by one."""
+    return loaded.model.bert.embeddings.positions_of(ids_of(loaded, encoding))
+
+
 @torch.no_grad()
 def embedded(loaded: LoadedModel, encoding: Encoding) -> Tensor:
     """What enters the first layer, (1, seq, hidden)."""

@@ -18,7 +18,7 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
 from bert_core.refused import Refused, checked, several, shown
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import check_position, gate_tensor, known_text, segments_of
+from bert_core.run.inputs import check_position, gate_tensor, known_text, positions_of, segments_of
 from bert_core.run.memory import copies_at_once
 from bert_core.run.passes import layer_passes
 from bert_core.run.targets import check_target, rows_of_probability, target_probabilities, target_values
@@ -44,6 +44,7 @@ class _TargetOnCopies:
         check_target(loaded, known_text(loaded, encoding), target)
         self.loaded, self.encoding, self.target = loaded, encoding, target
         self._gates, self._segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
+        self._positions = positions_of(loaded, encoding)  # of the text as it is, whatever stands for a word
         self.words = self.embedded(torch.tensor([encoding.input_ids], device=loaded.device))
 
     @torch.no_grad()
@@ -59,7 +60,7 @@ class _TargetOnCopies:
         """
         at = rows_of_probability(self.encoding, self.target) if probability else self.target.rows
         outputs = self.loaded.model.bert(
-            inputs_embeds=words, token_type_ids=self._segments, head_mask=self._gates,
+            inputs_embeds=words, token_type_ids=self._segments, position_ids=self._positions, head_mask=self._gates,
             positions=torch.tensor([at], device=self.loaded.device),
         )  # fmt: skip
         rows: Tensor = outputs.last_hidden_state

@@ -12,7 +12,7 @@ from torch import Tensor
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.records import MeanOf, Noised
-from bert_core.run.inputs import embedded, ids_of, segments_of
+from bert_core.run.inputs import embedded, ids_of, positions_of, segments_of
 from bert_core.tokenizer import Encoding
 
 
@@ -133,7 +133,10 @@ def entering(loaded: LoadedModel, source: Encoding | Noised) -> Tensor:
     places = [place for place, special in enumerate(source.encoding.special) if not special]
     at = places if source.positions is None else list(source.positions)
     words[:, at] += spread * noise.to(words)[:, at]
-    states: Tensor = embeddings(inputs_embeds=words, token_type_ids=segments_of(loaded, source.encoding))
+    states: Tensor = embeddings(
+        inputs_embeds=words, token_type_ids=segments_of(loaded, source.encoding),
+        position_ids=positions_of(loaded, source.encoding),
+    )  # fmt: skip
     return states
 
 

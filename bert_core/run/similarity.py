@@ -15,6 +15,7 @@ from bert_core.run.arrays import as_array
 from bert_core.run.inputs import known_text
 from bert_core.run.targets import states_pooled
 from bert_core.tokenizer import Encoding
+from bert_core.unknown import counting
 
 # Sentences that have nothing to do with each other: how alike they are is what a cosine is held against.
 UNRELATED = (
@@ -100,10 +101,9 @@ def unrelated_cosines(loaded: LoadedModel, *, head_mask: np.ndarray | None = Non
     head_mask: as for `capture`. The sentences are English.
     Source: Ethayarajh 2019, section 3.3 (arXiv:1909.00512), of words.
     """
-    vectors = [
-        sentence_vector(loaded, read_sentence(loaded, text), head_mask=head_mask).astype(np.float64)
-        for text in UNRELATED
-    ]
+    with counting():  # apart from what the caller's texts have of unknown tokens
+        encodings = [read_sentence(loaded, text) for text in UNRELATED]
+    vectors = [sentence_vector(loaded, one, head_mask=head_mask).astype(np.float64) for one in encodings]
     units = [vector / np.linalg.norm(vector) for vector in vectors]
     return np.sort([one @ other for one, other in combinations(units, 2)])
 

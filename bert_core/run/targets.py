@@ -153,8 +153,8 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
 
     Of several pieces it is the product of theirs, and of a loss their geometric mean; of an answer the product of its
     first token's and its last one's. rows: (copies, row, hidden), at `rows_of_probability`.
-    Of how alike two texts are there is none, nor of a choice without the others: it is the cosine, or logit, itself.
-    Raises Refused for a classifier whose output is a number.
+    Of how alike two texts are there is none, nor of a choice without the others, nor of a number that a classifier
+    gives: it is the cosine, logit or number itself.
     """
     if target.asks.link is not None:
         values = target_values(loaded, target, rows)
@@ -165,10 +165,8 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
         logits = span_logits(loaded, rows)
         own, among = logits[:, :2].diagonal(dim1=1, dim2=2), logits[:, 2:].logsumexp(1)
         return (own - among).sum(-1).exp()
-    if target.asks.head in ("pooling", "chooser"):
+    if target.asks.head in ("pooling", "chooser") or is_number(loaded.config):
         return target_values(loaded, target, rows)
-    if is_number(loaded.config):
-        raise Refused(f"{loaded.name} gives a number and no class, so there is no probability to follow")
     logits = class_logits(loaded, _pooled(loaded, rows))
     probabilities = logits.softmax(-1) if is_exclusive(loaded.config) else logits.sigmoid()
     return probabilities[:, target.label]
@@ -245,10 +243,12 @@ def _wide(logits: Tensor) -> Tensor:
 
 
 def is_exclusive(config: BertConfig) -> bool:
-    """Whether a text has one class; published files say so by `problem_type`."""
-    return config.problem_type != "multi_label_classification"
+    """Whether a text has one class; published files say so by `problem_type`, or name a sigmoid."""
+    return config.problem_type != "multi_label_classification" and config.activation != "Sigmoid"
 
 
 def is_number(config: BertConfig) -> bool:
-    """Whether the classifier gives a number; one output alone is one."""
+    """Whether the classifier gives a number; one output alone is one, unless a sigmoid belongs to it."""
+    if config.activation == "Sigmoid" and config.problem_type != "regression":
+        return False
     return config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)

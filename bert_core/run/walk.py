@@ -365,7 +365,7 @@ def _by_numpy(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
             mask = twin.bert.additive_mask(inputs.mask, *inputs.ids.shape)
             found[layer + "mask"] = np.broadcast_to(0 if mask is None else mask[0, 0], value.shape[-2:])
         if not name.startswith("layer.") or name.startswith(layer):
-            found[name] = value if name == "embeddings.position" else value[0]
+            found[name] = value if name == "embeddings.position" and value.ndim == 2 else value[0]
         return value
 
     sequence_output = twin.bert.forward(

@@ -267,8 +267,17 @@ def _ready(model: str, device: str | None, settings: ExplainSettings) -> LoadedM
     loaded = load(model, device=device)
     if settings.asked in HEADS_ASKED:
         check_has_head(loaded, settings.asked)
-    else:
+    elif settings.asked != "class":
         check_can_answer(loaded, {NEEDS[settings.asked]})
+    elif not loaded.has_classifier:
+        heads = {"--word or --guess": loaded.has_mlm, "--follows": loaded.has_nsp, "--ask tag": loaded.has_tagger,
+                 "--ask span": loaded.has_reader, "--ask replaced": loaded.has_detector,
+                 "--ask similarity": loaded.pooling is not None}  # fmt: skip
+        ways = ", ".join(way for way, there in heads.items() if there)
+        raise Refused(
+            f"{model} has no trained classifier, so there is no class to explain: "
+            + (f"ask with {ways}" if ways else "none of its heads was trained")
+        )
     longest = loaded.config.max_position_embeddings
     if settings.max_length > longest:
         raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")

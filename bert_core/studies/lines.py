@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import lzma
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +14,11 @@ from typing import IO, NamedTuple, cast
 from bert_core.refused import Refused, shown
 
 SHARD_LINES = 32
+LINES_OF_A_TABLE = 10  # of a .csv file, by which a table is told from texts
+OTHER_FILES = (
+    ".json", ".jsonl", ".ndjson", ".gz", ".bz2", ".zip", ".zst", ".7z", ".parquet", ".arrow", ".feather", ".pdf",
+    ".doc", ".docx", ".odt", ".rtf", ".xls", ".xlsx", ".html", ".xml", ".pkl", ".npy", ".npz", ".safetensors", ".bin",
+)  # fmt: skip
 LONGEST_LINE = 1 << 16  # bytes of a line that are read: far more than a model reads
 
 
@@ -49,17 +55,51 @@ class Shard:
 
 
 def check_file(path: Path) -> None:
-    """Raise Refused unless there is a file to read."""
+    """Raise Refused unless there is a file to read, with something in it."""
     if not path.is_file():
         raise Refused(f"there is no file {shown(str(path))}: name one that holds a text")
+    if not path.stat().st_size:
+        raise Refused(f"{path.name} is empty: there is no text in it")
+
+
+def check_kind_of_text(path: Path) -> None:
+    """Raise Refused for a file that is no plain text by its ending or its first bytes: its lines are no texts."""
+    ending = path.suffix.lower()
+    if ending == ".tsv" or (ending == ".csv" and _has_columns(path)):
+        raise Refused(f"{path.name} is a table: say which of its columns holds the texts")
+    check_ending(path)
+    with path.open("rb") as file:
+        begin = file.read(4)
+    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise Refused(f"{path.name} is not UTF-8 but UTF-16: save it as UTF-8")
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether the first lines of a file have the same number of fields, and more than one."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        lines = [line for line in (file.readline(LONGEST_LINE) for _ in range(LINES_OF_A_TABLE)) if line.strip()]
+    try:
+        counts = [{len(fields) for fields in csv.reader(lines, delimiter=separator)} for separator in ",;"]
+    except csv.Error:
+        return False
+    return any(len(of_lines) == 1 and max(of_lines) > 1 for of_lines in counts)
+
+
+def check_ending(path: Path) -> None:
+    """Raise Refused for a file that is neither a text nor a table by its ending."""
+    if path.suffix.lower() in OTHER_FILES:
+        raise Refused(
+            f"{path.name} is read neither as a text nor as a table: write one text a line to a .txt, or a .csv table"
+        )
 
 
 def shards(path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES) -> Iterator[Shard]:
     """The shards of a file from one on, unpacked if it is an `.xz`; the memory is that of one shard.
 
     number, start, line: of the first shard, its first byte and its first line, as an earlier one told them.
-    Raises Refused for an `.xz` that is broken.
+    Raises Refused for an `.xz` that is broken, and a file that is no plain text.
     """
+    check_kind_of_text(path)
     with path.open("rb") as disk, _unpacked(disk, path) as file:
         try:
             file.seek(start)

@@ -86,8 +86,15 @@ def alone(place: Path) -> Iterator[None]:
     held = FileLock(lock)
     try:
         held.acquire(timeout=0)
-    except Timeout as error:
-        raise Refused(f"another run writes to {place} now: wait until it is done, or choose another name") from error
+    except (IsADirectoryError, Timeout) as error:
+        if lock.is_file():
+            raise Refused(
+                f"another run writes to {place} now: wait until it is done, or choose another name"
+            ) from error
+        raise Refused(
+            f"{lock} must be a file that can be written, which keeps other runs away from {place.name} meanwhile: "
+            "choose another place, or remove what stands there"
+        ) from error
     try:
         if inside:
             names = (checkpoint.unfinished(), checkpoint.OF_SAFETENSORS)

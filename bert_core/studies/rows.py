@@ -9,13 +9,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bert_core.refused import Refused
-from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard
+from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard, check_ending
 
 LONGEST_FIELD = 10_000_000  # characters
 _NAMED_ROWS = 5
-_SEPARATORS = {",": "comma", ";": "semicolon"}
+_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class LabelledText:
 
 
 def read_labelled(path: Path, text: str, label: str, pair: str | None = None) -> list[LabelledText]:
-    """The rows of a UTF-8 `.csv` file with a header, by the names of its columns; empty lines are passed over.
+    """The rows of a UTF-8 table, `.csv` or `.tsv`, by the names of its columns in its header; without empty lines.
 
-    Commas or semicolons part the fields, as `separator_of` finds.
+    Commas or semicolons part the fields, as `separator_of` finds; of a `.tsv` tabs, and quotes are signs like others.
 
     Raises Refused if a column is missing, a row has another number of fields, a text or a label is empty, the file
     is not UTF-8 or not a table, or there are no rows.
@@ -102,7 +103,7 @@ def separator_of(header: str) -> str:
 
     Spreadsheets write semicolons where the comma is the decimal point. Where both stand alike it is the comma.
     """
-    return max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", header).count)
+    return max(",;", key=re.sub(r'"[^"]*"', "", header).count)
 
 
 def some_rows(rows: Sequence[int]) -> str:
@@ -144,8 +145,11 @@ def rows_of(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, s
     """
     if len(set(names)) < len(names):
         raise Refused(f"the columns {', '.join(names)} are not all different: each has its own part")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        separator = separator_of(next(filter(str.strip, lines), ""))
+    check_ending(path)
+    separator = "\t"
+    if path.suffix.lower() != ".tsv":
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            separator = separator_of(next(filter(str.strip, lines), ""))
     rows = _rows(path, separator)
     header = [name.strip() for name in next(rows, (1, [], 0))[1]]
     for name in names:
@@ -167,7 +171,10 @@ def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str], int]]:
     before = csv.field_size_limit(LONGEST_FIELD)
     try:
         with path.open("rb") as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as lines:
-            for number, values in enumerate(csv.reader(lines, strict=True, delimiter=separator), start=1):
+            # Between tabs a quote is a sign like others.
+            quoting: Any = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+            rows = csv.reader(lines, strict=True, delimiter=separator, quoting=quoting)
+            for number, values in enumerate(rows, start=1):
                 if values:
                     yield number, values, file.tell()
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bert_core.refused import Refused
-from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard, check_file, shards
+from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard, check_file, check_kind_of_text, shards
 from bert_core.studies.rows import Columns, check_rows, row_shards
 from bert_core.studies.treebank import TreeSentence, read_treebank
 
@@ -21,6 +21,8 @@ def check_texts(path: Path, columns: Columns | None) -> None:
         check_rows(path, columns)
     elif path.suffix.lower() == ".csv":
         raise Refused(f"{path.name} is a table: say which of its columns holds the texts")
+    elif path.suffix.lower() not in TREEBANKS:
+        check_kind_of_text(path)
 
 
 def text_shards(

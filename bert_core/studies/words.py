@@ -139,9 +139,8 @@ def _of_columns(path: Path, label: str, word: int) -> list[LabelledSentence]:
     width = max(word, column + 1, 2 if label == LAST else 1)
     found: list[LabelledSentence] = []
     for block in _blocks(path):
-        if len(block) > 1 and block[0][1][0].startswith("#") and len(block[0][1]) != len(block[1][1]):
-            del block[0]  # which says something of the sentence
-        if block[0][1][0] == DOCUMENT or (len(block) == 1 and block[0][1][0] == "#"):
+        block = block[_comments(block) :]
+        if not block or block[0][1][0] == DOCUMENT:
             continue
         for number, fields in block:
             if len(fields) < width:
@@ -157,6 +156,21 @@ def _of_columns(path: Path, label: str, word: int) -> list[LabelledSentence]:
     if not found:
         raise Refused(f"{path.name} has no sentence: a word a line with its label, and an empty line behind each")
     return found
+
+
+def _comments(block: list[tuple[int, list[str]]]) -> int:
+    """How many lines at the beginning of a block say something of the sentence and are no words.
+
+    They begin with a #. A word that does has as many columns as the others, and is not "# name = value".
+    """
+    first_word = next((fields for _, fields in block if not fields[0].startswith("#")), None)
+    for place, (_, fields) in enumerate(block):
+        if not fields[0].startswith("#"):
+            return place
+        states = fields[0] == "#" and (first_word is None or "=" in fields)
+        if not states and (first_word is None or len(fields) == len(first_word)):
+            return place
+    return len(block)
 
 
 def _blocks(path: Path) -> Iterator[list[tuple[int, list[str]]]]:

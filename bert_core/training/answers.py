@@ -237,7 +237,7 @@ def windows_of(encoding: Encoding, max_length: int, stride: int) -> list[list[in
     if max_length < frame + 2:
         raise Refused(f"max_length {max_length} leaves no room for a token of each text: {frame + 2} is the least")
     between, behind = range(asked[-1] + 1, places[0]), range(places[-1] + 1, len(encoding))
-    head = [0, *asked[: min(LONGEST_QUESTION, (max_length - frame) // 2)], *between]
+    head = [*range(asked[0]), *asked[: min(LONGEST_QUESTION, (max_length - frame) // 2)], *between]
     room = max_length - len(head) - len(behind)
     step = min(stride, room)
     starts = range(0, max(1, len(places) - room + step), step)

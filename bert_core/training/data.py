@@ -176,6 +176,7 @@ class ExampleMaker:
         self.cls, self.sep, self.pad, self.mask = (
             tokenizer.first_id, tokenizer.end_id, tokenizer.pad_id, tokenizer.mask_id
         )  # fmt: skip
+        self.segment_of_second = tokenizer.special_tokens.segment
         self.vocab_size = len(tokenizer)
         names = (tokenizer.token_of(i) for i in range(self.vocab_size))
         self.continues = np.array([name.startswith("##") for name in names])
@@ -230,7 +231,7 @@ class ExampleMaker:
         """Put `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` at the beginning of a row; how many tokens it takes."""
         written = np.concatenate([[self.cls], *(part for segment in segments for part in (segment, [self.sep]))])
         ids[: len(written)] = written
-        segment_ids[len(segments[0]) + 2 : len(written)] = 1
+        segment_ids[len(segments[0]) + 2 : len(written)] = self.segment_of_second
         return len(written)
 
     def examples(self, count: int, length: int, seed: int) -> list[Batch]:

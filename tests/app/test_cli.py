@@ -28,7 +28,7 @@ import torch
 from safetensors.torch import load_file
 
 import bert_core
-from bert_core import LoadedModel, load
+from bert_core import LoadedModel, checkpoint, load
 from bert_core.calibration import temperature_of
 from bert_core.progress import counted
 from bert_core.run import MOST_REFERENCES
@@ -956,3 +956,47 @@ def test_tune_lens_writes_what_the_page_reads(headlight: Run, tiny_model_folder:
         loaded = bert_core.load(str(tiny_model_folder), device="cpu")
         assert bert_core.read_translators(loaded, Path(folder) / "lens") is not None
         assert (Path(folder) / "lens" / "TUNED_LENS.md").is_file()
+
+
+def test_files_and_texts_that_are_mostly_unknown_are_said(
+    headlight: Run, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """Whatever a command computes from texts that the vocabulary does not know, it says so, once."""
+    texts, known, table = tmp_path / "texts.txt", tmp_path / "known.txt", tmp_path / "table.csv"
+    texts.write_text("ភាសា ខ្មែរ\nកម្ពុជា ប្រទេស\n", encoding="utf-8")
+    known.write_text("a b c\nb c a b\n", encoding="utf-8")
+    table.write_text("one,two\nភាសា ខ្មែរ,កម្ពុជា\nកម្ពុជា,ភាសា\n", encoding="utf-8")
+    model = ("--model", tiny_model_folder)
+    commands: tuple[tuple[object, ...], ...] = (
+        ("heads", texts, "--out", tmp_path / "h.csv", "--max-length", 16, *model),
+        ("neurons", texts, "--out", tmp_path / "n.csv", "--neurons", "0.1", "--max-length", 16, *model),
+        ("index", texts, "--out", tmp_path / "index", "--max-length", 16, *model),
+        ("compare-models", tiny_model_folder, tiny_model_folder, texts, "--max-length", 16),
+        ("similarity", "ភាសា", "ខ្មែរ", *model),
+        ("similarity", "--pairs", table, "--text", "one", "--pair", "two", *model),
+        ("score", "ភាសា ខ្មែរ", *model),
+    )
+    for command in commands:
+        code, _, err = headlight(*command)
+        assert code == 0, (command, err)
+        assert err.count("[UNK]") == 1, (command, err)
+        spoken = [
+            known if part == texts else "a b c" if part in ("ភាសា", "ខ្មែរ", "ភាសា ខ្មែរ") else part for part in command
+        ]
+        if table not in spoken and command[0] != "index":
+            code, _, err = headlight(*spoken)
+            assert code == 0 and "[UNK]" not in err, (spoken, err)
+
+
+def test_what_a_model_does_not_use_is_said_on_stderr(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """Adapters and missing heads are named before the answer; a whole model says nothing."""
+    assert headlight("predict", "a [MASK] c", "--model", tiny_model_folder)[2] == ""
+    weights = checkpoint.read_weights(tiny_model_folder)
+    lora = {"bert.encoder.layer.0.attention.self.query.lora_A.weight": torch.zeros(2, 2)}
+    kept = {name: tensor for name, tensor in weights.items() if name != "cls.seq_relationship.bias"}
+    folder = Path(shutil.copytree(tiny_model_folder, tmp_path / "lora"))
+    checkpoint.write_tensors({**kept, **lora}, checkpoint.read_config(tiny_model_folder), folder)
+    code, _, err = headlight("predict", "a [MASK] c", "--model", folder)
+    assert code == 0 and len(err.splitlines()) == 1
+    assert "1 tensor of its file is not used: bert.encoder.layer.*.attention.self.query.lora_A.weight" in err
+    assert "missing in its file: cls.seq_relationship" in err

@@ -614,3 +614,43 @@ def test_a_folder_is_offered_by_its_name(
         app.selectbox(key=key_of(app, "model")).options[-1] == "tiny-bert"
         and not app.selectbox(key=key_of(app, "model")).proto.help
     )
+
+
+def test_the_line_of_the_model_says_what_its_file_leaves_over(
+    tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tensors that are not used and heads that are missing stand under the text, on every page about it."""
+    weights = checkpoint.read_weights(tiny_model_folder)
+    kept = {name: tensor for name, tensor in weights.items() if name != "cls.seq_relationship.bias"}
+    folder = Path(shutil.copytree(tiny_model_folder, tmp_path / "lora"))
+    checkpoint.write_tensors({**kept, "adapter.down": torch.zeros(2)}, checkpoint.read_config(folder), folder)
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder), str(tiny_model_folder)]))
+    app = start(text="a b c", model=str(folder))
+    shown = words(app)
+    assert "1 tensor of its file is not used: adapter.down" in shown and "missing in its file: cls.seq" in shown
+    assert "not used" not in words(start(text="a b c", model=str(tiny_model_folder)))
+
+
+@pytest.mark.parametrize(
+    ("page", "address"),
+    [
+        ("compare", {"against": "text", "other": "ភាសា ខ្មែរ"}),
+        ("causes", {"masked": "1", "source": "ភាសា ខ្មែរ កម្ពុជា"}),
+        ("score", {"one": "ភាសា ខ្មែរ", "two": "a b c"}),
+        ("layers", {"through": "sentences", "several": "a b c\na ភាសា ខ្មែរ កម្ពុជា", "like": "a"}),
+    ],
+)
+def test_a_second_text_that_is_mostly_unknown_is_said(
+    page: str, address: dict[str, str], tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warning names that text; one that is known gets none."""
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
+    for warned in (True, False):
+        known = {name: value.replace("ភាសា ខ្មែរ", "a b").replace("កម្ពុជា", "c") for name, value in address.items()}
+        given = address if warned else known
+        app = start(text="a b c", model=str(tiny_model_folder), **given)
+        settled(at(app, page).run())
+        assert not app.exception
+        assert any("Mostly [UNK]" in said(one) or "mostly [UNK]" in said(one) for one in app.warning) == warned, words(
+            app
+        )

@@ -132,6 +132,7 @@ def test_classes_are_read_as_published(extra: Mapping[str, Any], labels: tuple[s
         ({"id2label": {}}, "each once"),
         ({"id2label": ["a"]}, "each once"),
         ({"id2label": {"0": "a", "2": "b"}}, "each once"),
+        ({"id2label": {"1": "a", "one": "b"}}, "each once"),
         ({"id2label": {"0": "a"}, "num_labels": 2}, "must agree"),
         ({"num_labels": 0}, "from 1 to 1,000,000"),
     ],
@@ -235,7 +236,7 @@ def test_a_classifier_of_tokens_is_not_one_of_texts(tiny_model_folder: Path, tmp
     ("extra", "reason"),
     [
         ({"num_labels": 3}, "the configuration says"),
-        ({"id2label": {"1": "a"}}, "classes of .* cannot be read: id2label is .* each once"),
+        ({"id2label": {"0": "a", "2": "b"}}, "classes of .* cannot be read: id2label is .* each once"),
         ({"problem_type": "guess"}, "classes of .* cannot be read: problem_type 'guess' is unknown"),
     ],
 )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import re
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bert_core import LoadedModel
+from bert_core import LoadedModel, Refused
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.run.capture import capture
 from bert_core.run.losses import gate_gradients, hide_pieces, losses_without_each
 from bert_core.studies.heads import CorpusSettings, HeadSums, heads_over, measure_shard, note_of
 from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, shards
+from bert_core.studies.rows import Columns, row_shards
 from tests.near import assert_near
 
 LINES = ("the cat sat on the mat.", "a dog ran to the door", "she opened the old house", "it was a new day", "no.")
@@ -200,3 +203,33 @@ def test_sums_do_not_depend_on_how_lines_are_dealt(corpus: Path, tiny_loaded: Lo
     assert one.counts == other.counts
     for name, values in one.figures.items():
         assert_near(values, other.figures[name], what=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.csv", b"text,label\na b,1\n", "a.csv is a table: say which of its columns holds the texts"),
+        ("a.tsv", b"text\tlabel\na b\t1\n", "a.tsv is a table: say which of its columns holds the texts"),
+        ("a.jsonl", b'{"text": "a b"}\n', "a.jsonl is read neither as a text nor as a table"),
+        ("a.json", b'["a b"]\n', "a.json is read neither as a text nor as a table"),
+        ("a.txt.gz", gzip.compress(b"a b\n", mtime=0), "a.txt.gz is read neither as a text nor as a table"),
+        ("a.txt", "a b\n".encode("utf-16"), "a.txt is not UTF-8 but UTF-16: save it as UTF-8"),
+    ],
+    ids=["csv", "tsv", "jsonl", "json", "gz", "utf-16"],
+)
+def test_a_file_whose_lines_are_no_texts_is_refused(
+    name: str, content: bytes, words: str, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """Tables, JSON, packed files and UTF-16 are named, where their lines would be read as texts."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(Refused, match=re.escape(words)):
+        list(heads_over(tmp_path / name, str(tiny_model_folder), CorpusSettings(max_length=8)))
+
+
+def test_a_table_between_tabs_is_read_by_its_columns(tmp_path: Path) -> None:
+    """In a .tsv quotes are signs like others, as in GLUE's files, and commas part nothing."""
+    (tmp_path / "sst.tsv").write_text('sentence\tlabel\nthe "bad one, he said\t0\na b\t1\n', encoding="utf-8")
+    (shard,) = row_shards(tmp_path / "sst.tsv", Columns("sentence", answer="label"))
+    assert [(line.text, line.answer) for line in shard.lines] == [('the "bad one, he said', "0"), ("a b", "1")]
+    with pytest.raises(Refused, match=r"the column 'text' is not in sst\.tsv: its columns are sentence, label"):
+        list(row_shards(tmp_path / "sst.tsv", Columns("text")))

@@ -19,11 +19,12 @@ from bert_core import LoadedModel, Target, Tokenizer, checkpoint, word_target
 from bert_core.checkpoint import CheckpointError
 from bert_core.numpy_bert import BertForPretraining
 from bert_core.run.ablation import ablate_heads
-from bert_core.run.capture import capture
+from bert_core.run.capture import capture, captures
 from bert_core.run.decomposition import decompx
 from bert_core.run.inputs import ids_of, segments_of
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.run.neurons import neuron_words
+from bert_core.run.readings import Noised, entering
 from bert_core.run.walk import walk
 from bert_core.spelling import SPACE
 from bert_core.tokenizer import joined
@@ -84,10 +85,10 @@ def test_pieces_of_ten_languages_and_of_hostile_texts_are_those_of_transformers(
 ) -> None:
     """Ids and offsets agree on every sentence, alone and as a pair, and on the hostile texts."""
     save_tokenizer(family, tmp_path, cased=cased)
-    # AutoTokenizer builds a RoBERTa anew from its pieces, and forgets the lower case of these.
-    rebuilt = not cased and family not in ("distilbert", "bertweet")
-    reads = transformers.PreTrainedTokenizerFast if rebuilt else transformers.AutoTokenizer
-    ours, reference = Tokenizer.from_folder(tmp_path), reads.from_pretrained(tmp_path)
+    ours, reference = Tokenizer.from_folder(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    # AutoTokenizer builds these anew from their pieces, and forgets the lower case of tokenizer.json: ours says so.
+    rebuilt = not cased and family in ("roberta", "xlm-roberta", "camembert")
+    assert [note[:24] for note in ours.notes] == ["tokenizer.json by itself"] * rebuilt
     lines = sentences()
     pairs: list[tuple[str, str | None]] = [(line, None) for line in lines]
     pairs += [*zip(lines, reversed(lines), strict=True), *TEXTS.values()]
@@ -170,6 +171,37 @@ def test_states_maps_words_and_gradients_are_those_of_transformers(
         assert_near(run.attention[layer], map_[0], TOLERANCE)
         assert_near(run.gradient[layer], gradient[0], TOLERANCE)
     assert run.attention.max(-1).mean() > 0.5, "the maps are flat: any error would pass"
+
+
+def test_a_typed_padding_token_has_the_place_that_transformers_gives_it(
+    family: str, folder: Path, loaded: LoadedModel, tmp_path: Path
+) -> None:
+    """Maps, gradients, the saved copy, both walks and noisy readings agree where padding is typed within a text."""
+    pad = loaded.tokenizer.special_tokens.pad
+    encoding = loaded.tokenizer.encode(f"The old {pad} man [MASK]{pad} along the river", PAIR)
+    assert encoding.duties.count("pad") == 2
+    reference = reference_of(family, folder)
+    inputs = {**reference_inputs(loaded, encoding), "attention_mask": torch.ones(1, len(encoding), dtype=torch.long)}
+    theirs = reference(**inputs, output_attentions=True)
+    (position,) = encoding.mask_positions
+    gradients = torch.autograd.grad(theirs.logits[0, position].log_softmax(-1)[7], theirs.attentions)
+    bert_core.save(loaded, tmp_path / "saved")
+    for model in (loaded, bert_core.load(tmp_path / "saved", device="cpu")):
+        run = capture(model, encoding, target=Target("mlm", position, 7))
+        assert run.gradient is not None
+        for layer, (map_, gradient) in enumerate(zip(theirs.attentions, gradients, strict=True)):
+            assert_near(run.attention[layer], map_[0], TOLERANCE)
+            assert_near(run.gradient[layer], gradient[0], TOLERANCE)
+    both = captures(loaded, [encoding, loaded.tokenizer.encode("A dog.")])
+    assert_near(both[0].attention, run.attention, TOLERANCE)
+    copied = reference_of(family, tmp_path / "saved")(**inputs)
+    assert_near(copied.logits, theirs.logits, TOLERANCE)
+    by_torch, by_numpy = (walk(loaded, encoding, 1, engine=engine) for engine in ("torch", "numpy"))
+    for name, value in by_torch.values.items():
+        of = 1e4 if "mask" in name else max(float(np.abs(value).max()), 1e-3)
+        assert_near(by_numpy.values[name], value, TOLERANCE, of=of, what=name)
+    still = entering(loaded, Noised(encoding, seed=0, size=1e-7))
+    assert_near(still, entering(loaded, encoding), TOLERANCE)
 
 
 def test_classes_and_their_gradients_are_those_of_transformers(

@@ -293,13 +293,26 @@ def test_plain_encoding_has_no_frame(tokenizer: Tokenizer) -> None:
     assert first.dtype.itemsize == 2
 
 
-def test_a_vocabulary_of_another_size_is_refused(tokenizer: Tokenizer) -> None:
-    """A model with more or fewer rows than there are tokens does not belong to this tokenizer."""
+def test_a_table_has_a_row_for_every_token(tokenizer: Tokenizer) -> None:
+    """A model with fewer rows than there are tokens is refused; rows that no token has are allowed."""
     size = len(tokenizer)
-    tokenizer.check_against(BertConfig(vocab_size=size))
-    for other in (size - 1, size + 1):
-        with pytest.raises(ValueError, match=f"the tokenizer has {size} tokens but the model {other}: they do not"):
-            tokenizer.check_against(BertConfig(vocab_size=other))
+    for rows in (size, size + 35):
+        tokenizer.check_against(BertConfig(vocab_size=rows))
+    with pytest.raises(ValueError, match=f"the tokenizer has {size} tokens but the model {size - 1}: they do not"):
+        tokenizer.check_against(BertConfig(vocab_size=size - 1))
+
+
+def test_rows_that_no_token_has_are_named_and_said(folder: Path) -> None:
+    """A tokenizer that fits a larger table says so in a note, and names the rows beyond its own tokens."""
+    found = Tokenizer.from_folder(folder)
+    size = len(found)
+    found.fit(BertConfig(vocab_size=size + 2000))
+    assert found.notes == (
+        f"the embedding table has {size + 2000:,} rows and the tokenizer {size} tokens: 2,000 rows belong to no token",
+    )
+    assert found.token_of(size + 1999) == f"row {size + 1999:,}" and len(found) == size
+    with pytest.raises(ValueError, match="a piece is"):
+        found.token_of(size + 2000)
 
 
 def test_both_kinds_of_files_give_one_tokenizer(folder: Path, tmp_path: Path) -> None:

@@ -72,3 +72,17 @@ def test_other_encodings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "old.conll").write_bytes("Müller B-PER\n".encode("latin-1"))
     with pytest.raises(ValueError, match=r"^old\.conll is not UTF-8: invalid "):
         read_labelled_words(tmp_path / "old.conll", "last")
+
+
+def test_all_comments_before_a_sentence_are_passed_over(tmp_path: Path) -> None:
+    """However many there are, with tabs or spaces between columns; a # that is a word, first or alone, is one."""
+    comments = "# newdoc id = d\n# sent_id = d-1\n# text = Anna lives in Bergen .\n"
+    tabs = "1\tAnna\tB-PER\t-\tann\n2\tlives\tO\n\n"
+    (one,) = read_labelled_words(written(tmp_path, comments + tabs), "3", word=2)
+    assert (one.text, one.labels, one.line) == ("Anna lives", ("B-PER", "O"), 4)
+    spaces = "# sent_id = 1\n# text = Omar\nOmar B-PER\nleft O\n\n# global.columns = word tag\n\n"
+    spaces += "# 1\n#1 O\nis O\n\n#hash O\n"
+    found = read_labelled_words(written(tmp_path, spaces), "last")
+    assert [one.text for one in found] == ["Omar left", "# #1 is", "#hash"]
+    wide = "# sent_id = 1\nAnna NNP B-NP B-PER\n\n# NN I-NP O\nis V B-VP O\n"
+    assert [one.text for one in read_labelled_words(written(tmp_path, wide), "4")] == ["Anna", "# is"]

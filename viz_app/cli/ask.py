@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
+from bert_core.unknown import current_count
 from viz_app.cli.shared import Arrows, Device, ModelName, Notes, encode, load, note, with_cuts
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -182,6 +183,8 @@ def _score_pairs(loaded: LoadedModel, path: Path, variant: str) -> None:
     if scored:
         note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(scored):,} pairs")
     if unknown := mostly_unknown(found):
+        if (read := current_count()) is not None:
+            read.said = True
         note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these characters")
     if len(scored) < len(found):
         note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: see the column problem")

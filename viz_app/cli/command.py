@@ -18,6 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from bert_core.refused import Refused
+from bert_core.unknown import counting
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
     answer,
@@ -119,7 +120,14 @@ def run(arguments: Sequence[str]) -> int:
     if {*TRAINING, "faithfulness"} & set(arguments[:2]):
         _restart_with_malloc_settings()
     try:
-        return int(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False) or 0)
+        with counting() as read:
+            code = int(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False) or 0)
+        if read.mostly and not read.said:
+            note(
+                f"{read.unknown:,} of the {read.typed:,} tokens that were read are [UNK], which the model's vocabulary "
+                "does not know: what was computed from them says little"
+            )
+        return code
     except typer.Abort:
         return 130
     except Exception as error:

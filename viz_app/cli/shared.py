@@ -12,6 +12,7 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
+from bert_core.unknown import current_count
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -38,10 +39,13 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 def load(name: str, device: str) -> LoadedModel:
-    """`bert_core.load`, imported when it is needed."""
+    """`bert_core.load`, imported when it is needed; what there is to know of the model's files is said on stderr."""
     import bert_core
 
-    return bert_core.load(name, device=device)
+    loaded = bert_core.load(name, device=device)
+    if loaded.notes:
+        note(f"{name}: {'; '.join(loaded.notes)}")
+    return loaded
 
 
 def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
@@ -50,6 +54,8 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     if encoding.cut:
         note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
     if encoding.mostly_unknown:
+        if (read := current_count()) is not None:
+            read.said = True
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are {encoding.special_tokens.unknown}: "
             f"{loaded.name} does not know these characters and cannot tell them apart"

@@ -15,6 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
 from bert_core.refused import Refused
+from bert_core.unknown import counting
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.door import LONGEST_TEXT
@@ -29,7 +30,7 @@ from viz_app.shell.heads import existing_heads
 from viz_app.shell.language import spoken
 from viz_app.shell.markdown import SPECIAL_TOKENS, as_written, helped, sentence, special_tokens
 from viz_app.shell.models import chosen_model, model_settings, say_load_problem
-from viz_app.shell.notices import say_notices, say_of_text, status
+from viz_app.shell.notices import say_notices, say_of_text, say_unknown, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
 from viz_app.shell.target import OWN_TARGET, REPLACED, SPAN, STATUS, TAG, target_position, with_target
 
@@ -101,8 +102,9 @@ def fade() -> None:
 
 def show(page: StreamlitPage) -> None:
     """Run a page; what goes wrong on it is said in its picture's place, and nothing chosen is lost."""
-    with calm(screen.picture()):
+    with calm(screen.picture()), counting() as read:
         page.run()
+        say_unknown(read)
         # Again, now that the page's own run has been timed.
         if st.session_state[ASKED] is not None:
             st.session_state[STATUS].caption(status(question.current()))

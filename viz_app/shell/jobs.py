@@ -17,6 +17,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from bert_core.unknown import UnknownTokens
+
 KEPT_BYTES = 1 << 30
 KEPT_JOBS = 64
 LONG_SECONDS = 2.0  # seconds: what is expected to take longer gives way to all that is shorter
@@ -63,6 +65,7 @@ class Job:
     progress: float | None = None
     result: Any = field(default=None, repr=False)
     error: Exception | None = None
+    unknown: UnknownTokens = field(default_factory=UnknownTokens, repr=False)
     seconds: float = 0.0
     started: float | None = None
     waited_for: dict[Visitor, bool] = field(default_factory=dict, repr=False)

@@ -8,6 +8,7 @@ import streamlit as st
 
 from bert_core.analysis.cautions import cautions
 from bert_core.records import ModelRun
+from bert_core.unknown import UnknownTokens
 from viz_app.components.token_strip import TokenClick
 from viz_app.maps import of_what_is_left
 from viz_app.shell import screen
@@ -74,6 +75,14 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
     say_edits(loaded.edits, encoding)
 
 
+def say_unknown(read: UnknownTokens) -> None:
+    """Say which texts beside that of the page are mostly unknown to the vocabulary."""
+    if others := [as_written(text) for text in read.texts if not st.session_state.text.strip().startswith(text)]:
+        st.warning(helped(
+            spoken("Mostly [UNK], so what is computed from it says little: {texts}").format(texts=", ".join(others))
+        ))  # fmt: skip
+
+
 def say_cautions(run: ModelRun) -> None:
     """Say what should make a reader careful with the attention of this run; nothing where nothing should."""
     found = cautions(of_what_is_left(run), run.encoding)
@@ -111,6 +120,7 @@ def status(current: Question) -> str:
         spoken("{tokens} tokens of {most}").format(tokens=len(current.encoding), most=config.max_position_embeddings),
         f"{name} {config.num_hidden_layers} × {config.num_attention_heads}" + _pruned(current),
         f"{current.loaded.device.type.upper()}, fp32",
+        *map(as_written, current.loaded.notes),
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")

@@ -23,6 +23,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.run.pace import Pace, pace_of
+from bert_core.unknown import counting, current_count
 from viz_app.door import is_own
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
@@ -301,7 +302,7 @@ def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
         raise Refused(refused)
 
     def do(job: Job) -> Any:
-        with memory.room_for(work.memory, queue().drop_oldest):
+        with memory.room_for(work.memory, queue().drop_oldest), counting() as job.unknown:
             return work.do(job.report)
 
     return queue().submit(
@@ -346,6 +347,8 @@ def _result(job: Job) -> Any:
     if job.error is not None:
         queue().forget(job.key)
         raise job.error
+    if job.unknown.mostly and (read := current_count()) is not None:
+        read.add(job.unknown.typed, job.unknown.unknown, job.label)
     return job.result
 
 

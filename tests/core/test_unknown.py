@@ -1,0 +1,65 @@
+"""bert_core/unknown.py: what a vocabulary does not know is counted wherever texts are read, and only there."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+
+import bert_core
+from bert_core import LoadedModel
+from bert_core.run.similarity import unrelated_cosines
+from bert_core.studies.engines import _counted_here, _with_unknown
+from bert_core.studies.heads import CorpusSettings, heads_over
+from bert_core.unknown import UnknownTokens, counting, current_count
+
+UNKNOWN_TEXT = "ភាសា ខ្មែរ"
+
+
+def test_texts_of_both_ways_of_reading_count(tiny_loaded: LoadedModel) -> None:
+    """Encodings and plain pieces are counted alike; single texts that are mostly unknown are named."""
+    tokenizer = tiny_loaded.tokenizer
+    assert current_count() is None
+    with counting() as read:
+        known = tokenizer.encode("a b c")
+        assert read.typed == known.typed_count and not read.mostly and not read.texts
+        unknown = tokenizer.encode(UNKNOWN_TEXT, UNKNOWN_TEXT)
+        assert unknown.mostly_unknown and list(read.texts) == [UNKNOWN_TEXT]
+        before = read.typed
+        plain = tokenizer.encode_plain([UNKNOWN_TEXT, UNKNOWN_TEXT])
+        assert read.typed - before == sum(map(len, plain)) == 2 * len(plain[0])
+        assert read.mostly == (read.unknown * 2 > read.typed)
+    tokenizer.encode("a b c")
+    assert current_count() is None and read.typed == before + sum(map(len, plain))
+
+
+def test_a_count_within_a_count_is_its_own(tiny_loaded: LoadedModel) -> None:
+    """What is read aside, and in another thread, does not count."""
+    with counting() as outer:
+        with counting() as inner:
+            tiny_loaded.tokenizer.encode("a b c")
+        thread = threading.Thread(target=lambda: tiny_loaded.tokenizer.encode("a b c"))
+        thread.start()
+        thread.join()
+        unrelated_cosines(tiny_loaded)
+    assert inner.typed == 3 and outer == UnknownTokens()
+
+
+def test_what_a_worker_read_counts_where_it_was_asked_for(tiny_loaded: LoadedModel) -> None:
+    """A cluster's workers bring back what they counted."""
+    found, read = _with_unknown(lambda text: tiny_loaded.tokenizer.encode(text).typed_count, UNKNOWN_TEXT)
+    assert read.typed == read.unknown == found > 0
+    with counting() as here:
+        assert _counted_here(found, read) == found
+    assert (here.typed, here.unknown, here.mostly) == (found, found, True)
+    assert _counted_here(found, read) == found  # where nobody counts
+
+
+def test_a_corpus_is_counted(tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """Every text of a file is in the count of what is computed from it."""
+    (tmp_path / "texts.txt").write_text(f"{UNKNOWN_TEXT}\n{UNKNOWN_TEXT}\na b\n", encoding="utf-8")
+    with counting() as read:
+        *_, (total, _) = heads_over(tmp_path / "texts.txt", str(tiny_model_folder), CorpusSettings(max_length=32))
+    assert read.mostly and np.isfinite(total.loss)
+    assert read.typed == 2 * bert_core.Tokenizer.from_folder(tiny_model_folder).encode(UNKNOWN_TEXT).typed_count + 2

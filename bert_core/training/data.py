@@ -176,28 +176,31 @@ class ExampleMaker:
         self.cls, self.sep, self.pad, self.mask = (
             tokenizer.first_id, tokenizer.end_id, tokenizer.pad_id, tokenizer.mask_id
         )  # fmt: skip
+        self.between = [tokenizer.id_of(token) for token in tokenizer.special_tokens.between]
         self.segment_of_second = tokenizer.special_tokens.segment
         self.vocab_size = len(tokenizer)
-        names = (tokenizer.token_of(i) for i in range(self.vocab_size))
+        names = [tokenizer.token_of(i) for i in range(self.vocab_size)]
         self.continues = np.array([name.startswith("##") for name in names])
-        self.ordinary = np.array(
-            [i for i in range(self.vocab_size) if not (t := tokenizer.token_of(i)).startswith("[") or len(t) == 1]
-        )
+        special = tokenizer.special_tokens.duties
+        self.ordinary = np.array([
+            i for i, name in enumerate(names) if name not in special and (not name.startswith("[") or len(name) == 1)
+        ])  # fmt: skip
 
     def batch(self, size: int, length: int, rng: np.random.Generator) -> Batch:
         """`size` rows of `length` tokens: `[CLS] A [SEP] B [SEP]`, half of the Bs the true continuation.
 
-        With a share of whole sentences, so many rows hold several examples each. Raises Refused if the length has
-        no room for two segments.
+        The special tokens are those of the tokenizer (`<s> A </s></s> B </s>` of RoBERTa). With a share of whole
+        sentences, so many rows hold several examples each. Raises Refused if the length has no room for two segments.
         """
-        if length < 5:
-            raise Refused(f"examples of {length} tokens have no room for two segments: 5 is the least")
+        around = 2 + len(self.between)  # special tokens of a pair
+        if length < around + 2:
+            raise Refused(f"examples of {length} tokens have no room for two segments: {around + 2} is the least")
         whole = int(rng.binomial(size, self.mix.whole)) if self.mix.whole else 0
         input_ids = np.full((size, length), self.pad, np.int64)
         token_type_ids = np.zeros((size, length), np.int64)
         next_sentence_label = rng.integers(0, 2, size - whole)
         for row in range(size - whole):
-            pair = self._pair(length - 3, bool(next_sentence_label[row]), rng)
+            pair = self._pair(length - around, bool(next_sentence_label[row]), rng)
             self._write(pair, input_ids[row], token_type_ids[row])
         attention_mask = (input_ids != self.pad).astype(np.int64)
         if not whole:
@@ -229,9 +232,12 @@ class ExampleMaker:
 
     def _write(self, segments: tuple[np.ndarray, ...], ids: np.ndarray, segment_ids: np.ndarray) -> int:
         """Put `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` at the beginning of a row; how many tokens it takes."""
-        written = np.concatenate([[self.cls], *(part for segment in segments for part in (segment, [self.sep]))])
+        first, *second = segments
+        parts = [[self.cls], first, *(part for segment in second for part in (self.between, segment)), [self.sep]]
+        written = np.concatenate(parts)
         ids[: len(written)] = written
-        segment_ids[len(segments[0]) + 2 : len(written)] = self.segment_of_second
+        if second:
+            segment_ids[1 + len(first) + len(self.between) : len(written)] = self.segment_of_second
         return len(written)
 
     def examples(self, count: int, length: int, seed: int) -> list[Batch]:
@@ -283,7 +289,8 @@ class ExampleMaker:
                 chosen.append(self._wrong_next(document, rng)[0])
             segments = tuple(self.corpus.tokens[int(starts[s]) : int(starts[s + 1])] for s in chosen)
             sizes = [len(segment) for segment in segments]
-            if min(sizes) >= _FEWEST_PIECES and sum(sizes) + len(sizes) + 1 <= room:
+            around = 2 + len(self.between) * (len(sizes) - 1)
+            if min(sizes) >= _FEWEST_PIECES and sum(sizes) + around <= room:
                 return segments, verdict
         return None
 
@@ -309,7 +316,7 @@ class ExampleMaker:
     def _mask(self, input_ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Hide tokens of `input_ids` in place and return the labels."""
         rule = self.masking
-        typed = (input_ids != self.cls) & (input_ids != self.sep) & (input_ids != self.pad)
+        typed = ~np.isin(input_ids, [self.cls, self.sep, self.pad, *self.between])
         draw = rng.random(input_ids.shape)
         if rule.whole_words:
             # Every piece of a word has the draw of its first piece.

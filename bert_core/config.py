@@ -451,13 +451,18 @@ def text_of(path: str | Path, largest: int) -> str:
     """The UTF-8 text of a file; raises Refused if it has more bytes than `largest`, or others than of UTF-8."""
     if not isinstance(path, str | os.PathLike) or not os.path.isfile(path):
         raise Refused(f"there is no file {shown(path) if not isinstance(path, os.PathLike) else path}")
-    size = Path(path).stat().st_size
-    if size > largest:
-        raise Refused(f"{path} has {size:,} bytes: at most {largest:,} are read")
+    check_size(path, largest)
     try:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise Refused(f"{path} is no text in UTF-8: {error}") from error
+
+
+def check_size(path: str | Path, largest: int) -> None:
+    """Raise Refused for a file of more bytes than `largest`."""
+    size = Path(path).stat().st_size
+    if size > largest:
+        raise Refused(f"{path} has {size:,} bytes: at most {largest:,} are read")
 
 
 def _in_a_row(numbers: Collection[str]) -> bool:

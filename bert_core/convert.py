@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_core.charsmap import check_charsmap
-from bert_core.config import LARGEST_JSON
+from bert_core.config import LARGEST_JSON, check_size
 from bert_core.merges import MOST_PIECES
 from bert_core.refused import Refused
 
@@ -47,8 +47,9 @@ def converted(folder: Path, name: str) -> tuple[str, dict[str, str]] | None:
             raise Refused(f"its tokenizer_class is {name}, and {folder} has no {(lacking or ['tokenizer.json'])[0]}")
     for path in folder.glob("*.model"):
         _check_model(path)
-    for file in files.values():
-        _check_size(folder / file)
+    for path in (folder / file for file in files.values()):
+        if path.is_file():
+            check_size(path, LARGEST_JSON)
     try:
         made: Any = kind.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except ImportError as error:
@@ -58,14 +59,9 @@ def converted(folder: Path, name: str) -> tuple[str, dict[str, str]] | None:
     return made.backend_tokenizer.to_str(), dict(made.special_tokens_map)
 
 
-def _check_size(path: Path) -> None:
-    if path.is_file() and (size := path.stat().st_size) > LARGEST_JSON:
-        raise Refused(f"{path} has {size:,} bytes: at most {LARGEST_JSON:,} are read")
-
-
 def _check_model(path: Path) -> None:
     """Raise Refused for a SentencePiece model whose conversion could take for ever, or stop the program."""
-    _check_size(path)
+    check_size(path, LARGEST_JSON)
     from transformers.convert_slow_tokenizer import import_protobuf
 
     try:

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ class LoadedModel:
         """Whether models of its kind are trained to say if one text follows another, be its own head there or not."""
         return self.has_segments and self.config.family.next_sentences
 
-    @property
+    @cached_property
     def notes(self) -> tuple[str, ...]:
         """What there is to know of its files, one clause each: what is not used, what is missing, what is unnamed.
 
@@ -317,8 +318,7 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
     """The checkpoint files of a zip file in a folder of their own, as long as they are needed; nothing else of it."""
-    if path.is_file() and not path.stat().st_size:
-        raise CheckpointError(f"{path} is empty: copy or download it again")
+    checkpoint.check_not_empty(path)
     with tempfile.TemporaryDirectory() as folder:
         try:
             with _Packed(path) as file, zipfile.ZipFile(file) as archive:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,6 @@ TWEET_FILES = ("vocab.txt", "bpe.codes")
 WORD_ENDS = "</w>"  # behind the last piece of a word, as merges write it
 # Python's spaces, at which words of tweets are parted; a line's end belongs to the word before it.
 TWEET_WORDS = "[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+\n?"
-
-
-@dataclass(frozen=True)
-class Merged:
-    """A tokenizer of the library, and what it lacks.
-
-    numbers: of each of its pieces the number in the vocabulary; none if they are the same.
-    files: what it was read from, by name, where the library's own file cannot say it.
-    """
-
-    backend: tokenizers.Tokenizer
-    numbers: Sequence[int] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def byte_pairs(folder: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
@@ -59,8 +45,13 @@ def byte_pairs(folder: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
     return pieces, merges
 
 
-def tweet_pieces(folder: Path, settings: Mapping[str, Any]) -> Merged:
+def tweet_pieces(
+    folder: Path, settings: Mapping[str, Any]
+) -> tuple[tokenizers.Tokenizer, tuple[int, ...], dict[str, str]]:
     """Of a BERTweet's `vocab.txt` and `bpe.codes`: pieces of words, `@@` behind those that a word goes on after.
+
+    Returns the library's tokenizer, the number in the vocabulary of each of its pieces, and the texts of both files by
+    their names, which the library's own file cannot say.
 
     Codes without counts, as transformers 5 writes them, are given some: it takes the last part of a line as one.
 
@@ -111,7 +102,7 @@ def tweet_pieces(folder: Path, settings: Mapping[str, Any]) -> Merged:
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(TWEET_WORDS), "removed", invert=True)
     backend.decoder = decoders.BPEDecoder(WORD_ENDS)
     _add_special(backend, pieces)
-    return Merged(backend, tuple(numbers), dict(zip(TWEET_FILES, (vocabulary, codes), strict=True)))
+    return backend, tuple(numbers), dict(zip(TWEET_FILES, (vocabulary, codes), strict=True))
 
 
 def _add_special(backend: tokenizers.Tokenizer, pieces: Mapping[str, int]) -> None:

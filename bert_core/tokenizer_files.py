@@ -106,7 +106,8 @@ class Source:
 
     named: special tokens by their names in transformers' files, such as "cls_token".
     notes: one sentence for each statement of the files that is not used as it stands.
-    numbers, files: as in `merges.Merged`.
+    numbers: of each piece of the backend the number in the vocabulary; none if they are the same.
+    files: what it was read from, by name, where the library's own file cannot say it.
     """
 
     backend: tokenizers.Tokenizer
@@ -192,9 +193,8 @@ def read_files(folder: Path) -> Source:
             return _finished(ROBERTA, stated)
         if _has(folder, BERT.files):
             return _finished(_unnamed(vocabulary_of(folder / BERT.files[0])), stated)
-    for here, lacking in (BYTE_FILES, BYTE_FILES[::-1], TWEET_FILES[::-1]):
-        if whole_file is None and _has(folder, (here,)) and not _has(folder, (lacking,)):
-            raise NotRead(f"{folder} has {here} and no {lacking}: the two are read together")
+    if whole_file is None:
+        _check_together(folder, BYTE_FILES, BYTE_FILES[::-1], TWEET_FILES[::-1])
     if not any((folder / file).is_file() for file in PIECE_FILES):
         raise NotRead(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
     if name is not None and name not in AS_IT_IS and (name not in CLASSES or CLASSES[name].of_sentencepiece):
@@ -398,6 +398,13 @@ def _has(folder: Path, names: Sequence[str]) -> bool:
     return bool(names) and all((folder / name).is_file() for name in names)
 
 
+def _check_together(folder: Path, *pairs: tuple[str, str]) -> None:
+    """Raise NotRead for a folder that has the first file of a pair, and not the second."""
+    for here, lacking in pairs:
+        if _has(folder, (here,)) and not _has(folder, (lacking,)):
+            raise NotRead(f"{folder} has {here} and no {lacking}: the two are read together")
+
+
 # ---------------------------------------------------------------------------- classes
 
 
@@ -596,15 +603,13 @@ def _unnamed(pieces: Mapping[str, int]) -> _Class:
 def _of_tweets(stated: _Stated) -> Source:
     """A BERTweet's or PhoBERT's two files."""
     if not _has(stated.folder, TWEET_FILES):
-        for here, lacking in (TWEET_FILES[::-1], TWEET_FILES):
-            if _has(stated.folder, (here,)):
-                raise NotRead(f"{stated.folder} has {here} and no {lacking}: the two are read together")
+        _check_together(stated.folder, TWEET_FILES[::-1], TWEET_FILES)
         raise NotRead(f"{stated.folder} has no tokenizer: neither {' nor '.join(TWEET_FILES)}")
     if stated.switch("split_special_tokens", False):
         raise NotRead(
             f"split_special_tokens is true: beside {' and '.join(TWEET_FILES)} special tokens stay whole here"
         )
-    merged = tweet_pieces(stated.folder, stated.values)
+    backend, numbers, files = tweet_pieces(stated.folder, stated.values)
     stated_tokens = [*stated.added.values(), *(stated.values[k] for k in NAMED if stated.values.get(k) is not None)]
     tokens = [*stated_tokens, *_extra_tokens(ROBERTA, stated.values), *_own_names(stated.values)]
     known = set(map(_content, NAMES_OF_ROBERTA.values()))
@@ -612,9 +617,8 @@ def _of_tweets(stated: _Stated) -> Source:
         raise NotRead(
             f"its files add the token {shown(others[0])}: beside {' and '.join(TWEET_FILES)} none can be added here"
         )
-    backend = merged.backend
     backend.post_processor = _template("F $A L", "F $A L L $B L")(stated, NAMES_OF_ROBERTA, backend)
-    return Source(backend, dict(NAMES_OF_ROBERTA), numbers=merged.numbers, files=merged.files)
+    return Source(backend, dict(NAMES_OF_ROBERTA), numbers=numbers, files=files)
 
 
 # ---------------------------------------------------------------------------- tokenizer.json

@@ -68,26 +68,26 @@ def count_table(
     title: str,
     columns: Sequence[str],
     counts: Mapping[str, tuple[int, ...]],
-    before: Mapping[str, tuple[int, ...]] | None = None,
+    before: Mapping[str, tuple[int, ...]],
     *,
     sums: bool = True,
 ) -> str:
     """Counts out of what was asked, by kind, each with its share and 95% interval, as a Markdown table.
 
     counts: kind -> a count for each of the columns, then how many were asked. before: the same for the previous
-    weights, which get a column of their own for each. sums: whether a last row adds up all kinds.
+    weights, which get a column of their own for each; empty where there are none. sums: whether a last row adds up all
+    kinds.
     """
-    earlier = [] if before is None else [f"{column}, previous weights" for column in columns]
+    earlier = [f"{column}, previous weights" for column in columns] if before else []
     headers = [title, "Asked", *columns, *earlier]
     lines = [f"| {' | '.join(headers)} |", f"| --- |{' --- |' * (len(headers) - 1)}"]
     rows = dict(counts)
     if sums:
         rows["**all**"] = in_all(counts)
-        before = None if before is None else {**before, "**all**": in_all(before)}
+        before = {**before, "**all**": in_all(before)} if before else {}
     for kind, row in rows.items():
         cells = [str(row[-1]), *_shares(row)]
-        if before is not None:
-            cells += _shares(before[kind]) if kind in before else ["" for _ in columns]
+        cells += _shares(before[kind]) if kind in before else ["" for _ in earlier]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -131,22 +131,17 @@ def measured_section(loaded: LoadedModel, measures: Measures, before: Measures |
     before: the measures of the weights that these replace, which are given beside them.
     """
     prompts_before = "" if before is None else f" (previous weights: {before.prompts[0]})"
+    previous = Measures("", {}) if before is None else before
     return MEASURED.format(
         weights=measures.weights,
         against="" if before is None else f" In brackets: the previous weights, {before.weights}.",
         scores=score_table(measures, before),
-        everyday=count_table(
-            "Kind of sentence", _FIRST_AND_FIVE, measures.everyday, None if before is None else before.everyday
-        ),
-        facts=count_table("Kind of fact", _FIRST_AND_FIVE, measures.facts, None if before is None else before.facts),
-        agreement=count_table(
-            "Between subject and verb", ("Right",), measures.agreement, None if before is None else before.agreement
-        ),
+        everyday=count_table("Kind of sentence", _FIRST_AND_FIVE, measures.everyday, previous.everyday),
+        facts=count_table("Kind of fact", _FIRST_AND_FIVE, measures.facts, previous.facts),
+        agreement=count_table("Between subject and verb", ("Right",), measures.agreement, previous.agreement),
         prompts_right=f"{measures.prompts[0]} of {measures.prompts[1]} are right first{prompts_before}",
         prompts=prompt_table(loaded),
-        repeated=count_table(
-            "Text", ("Repeated",), measures.repeated, None if before is None else before.repeated, sums=False
-        ),
+        repeated=count_table("Text", ("Repeated",), measures.repeated, previous.repeated, sums=False),
         calibration=calibration_table(measures, before),
         overlap=overlap_table(measures),
     )

@@ -87,7 +87,7 @@ def test_counts_stand_beside_their_shares_and_those_of_the_previous_weights() ->
     assert lines[2] == f"| a | 10 | {half} | {full} | {none} | {half} |"
     assert lines[3] == "| b | 0 | not asked | not asked |  |  |"
     assert lines[4] == f"| **all** | 10 | {half} | {full} | {none} | {half} |"
-    assert card.count_table("Kind", ("First",), {"a": (5, 10)}, sums=False).count("\n") == 2
+    assert card.count_table("Kind", ("First",), {"a": (5, 10)}, {}, sums=False).count("\n") == 2
 
 
 def test_the_previous_weights_are_measured_in_the_same_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -138,11 +138,25 @@ def read_pairs(text: str | bytes) -> list[PairRow]:
         lines = lines[1:]
     if not lines:
         raise Refused("there are no pairs: give two sentences per line, separated by a tab, |, a comma or a semicolon")
-    if len(lines) > MOST_PAIRS:
-        raise Refused(f"there are {len(lines):,} pairs: at most {MOST_PAIRS:,} are scored at once")
     if len(columns) == 2 < len(header):
+        _check_count(len(lines))
         return [_of_columns(number, fields, header, columns) for number, fields in lines]
-    return [_checked(number, fields) for number, fields in lines]
+    return pair_rows(lines)
+
+
+def pair_rows(rows: Iterable[tuple[int, Sequence[str]]]) -> list[PairRow]:
+    """Rows of a table, each with its number and its two sentences, as pairs; a row of another kind says what is wrong.
+
+    Raises Refused for more rows than are scored at once.
+    """
+    pairs = [_checked(number, fields) for number, fields in rows]
+    _check_count(len(pairs))
+    return pairs
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_PAIRS:
+        raise Refused(f"there are {count:,} pairs: at most {MOST_PAIRS:,} are scored at once")
 
 
 _HEADINGS = {

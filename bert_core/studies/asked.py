@@ -16,9 +16,11 @@ from bert_core.records import Target
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.run.similarity import read_sentence, similarity_target
-from bert_core.studies.lines import SHARD_LINES, Line, Shard, shards
-from bert_core.studies.rows import Columns, check_rows, row_shards
+from bert_core.studies.files import Format, identify
+from bert_core.studies.lines import SHARD_LINES, Line, Shard
+from bert_core.studies.rows import Columns, check_rows
 from bert_core.studies.squad import read_squad
+from bert_core.studies.texts import check_texts, text_shards
 from bert_core.studies.words import read_labelled_words
 from bert_core.tokenizer import Encoding
 
@@ -57,20 +59,22 @@ def check_settings(asked: str, columns: Columns | None, tags: str) -> None:
 def read_from(
     path: Path, loaded: LoadedModel, asked: str, columns: Columns | None, tags: str
 ) -> Callable[..., Iterator[Shard]]:
-    """The shards of a file of which something is asked, as a function of where to begin, as `lines.shards` has it.
+    """The shards of a file of which something is asked, as a function of where to begin, as `text_shards` has it.
 
     asked: what, of `HEADS_ASKED` or by any other name. columns: of a table. tags: as for `marked_lines`.
     Raises Refused, before any shard is read, for a table in which something is missing or a class stands that the model
-    does not have, for spans in texts without a second one, and as `marked_lines`.
+    does not have, for spans in texts without a second one, and as `check_texts` and `marked_lines`.
     """
     if columns is not None:
         classes = loaded.labels if asked == "class" and columns.answer else ()
         check_rows(path, columns, classes, pairs=asked in PAIRS)
-    marked = marked_lines(path, asked, tags, loaded.tags)
+    marked = marked_lines(path, asked, tags, loaded.tags, columns)
     check_pairs(asked, marked, columns)
     if marked is not None:
         return partial(marked_shards, path, marked)
-    return partial(shards, path) if columns is None else partial(row_shards, path, columns)
+    if columns is None:
+        check_texts(path)
+    return partial(text_shards, path, columns)
 
 
 def check_pairs(asked: str, marked: list[Line] | None, columns: Columns | None) -> None:
@@ -79,11 +83,14 @@ def check_pairs(asked: str, marked: list[Line] | None, columns: Columns | None) 
         raise Refused("an answer is looked for in a second text: give a .json file of SQuAD, or columns of both texts")
 
 
-def marked_lines(path: Path, asked: str, tags: str, known: tuple[str, ...]) -> list[Line] | None:
+def marked_lines(
+    path: Path, asked: str, tags: str, known: tuple[str, ...], columns: Columns | None = None
+) -> list[Line] | None:
     """The texts of a file that says tags or answers itself; None for one that is read line by line, or row by row.
 
     tags: the label of a file of words, as `read_labelled_words` takes it; a `.json` file that is asked for spans is
-    one of SQuAD. known: the model's tags. A text's number is that of its line; of a question its place, from 0.
+    one of SQuAD, where no columns are named. known: the model's tags. A text's number is that of its line; of a
+    question its place, from 0.
     Raises Refused as these readers do, and for tags that the model does not have.
     """
     if asked == "tag" and tags:
@@ -91,7 +98,7 @@ def marked_lines(path: Path, asked: str, tags: str, known: tuple[str, ...]) -> l
         for sentence in read_labelled_words(path, tags):
             pairs = zip(sentence.spans, sentence.labels, strict=True)
             marks = tuple((*span, label) for span, label in pairs if span is not None and label is not None)
-            lines.append(Line(sentence.line, sentence.text, marks=marks))
+            lines.append(Line(sentence.line, sentence.text, marks=marks, comments=sentence.comments))
         for line in lines:
             for _, _, label in line.marks or ():
                 if label not in known:
@@ -100,7 +107,7 @@ def marked_lines(path: Path, asked: str, tags: str, known: tuple[str, ...]) -> l
                         f"does not have: its tags are {', '.join(known)}"
                     )
         return lines
-    if asked == "span" and path.suffix.lower() == ".json":
+    if asked == "span" and columns is None and identify(path).format is Format.JSON:
         questions, _ = read_squad(path)
         return [
             Line(
@@ -119,7 +126,8 @@ def marked_shards(path: Path, lines: list[Line], *, number: int = 0, start: int 
         some = rest[first : first + SHARD_LINES]
         read = size * (len(lines) - len(rest) + first + len(some)) // len(lines)
         behind = rest[first + len(some)].number if first + len(some) < len(rest) else some[-1].number + 1
-        yield Shard(number, tuple(some), read, behind, Counter(lines=len(some)), read)
+        counts = Counter(lines=len(some), comments=sum(line.comments for line in some))
+        yield Shard(number, tuple(some), read, behind, counts, read)
         number += 1
 
 

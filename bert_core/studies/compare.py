@@ -17,9 +17,9 @@ from bert_core.records import HeadTable, ModelComparison
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.losses import AskedText, attention_maps, check_can_answer, gate_gradients, hide_pieces, parts_there
 from bert_core.run.states import hidden_words_by_depth, states_of
-from bert_core.studies.lines import check_file, shards
-from bert_core.studies.rows import Columns, row_shards
+from bert_core.studies.rows import Columns
 from bert_core.studies.table import write_columns
+from bert_core.studies.texts import text_shards
 from bert_core.tokenizer import Encoding
 
 MOST_TOKENS = 65_536  # of a text
@@ -176,10 +176,9 @@ def texts_of(
 
     Raises Refused for a file without any.
     """
-    check_file(path)
     texts: list[str | tuple[str, str]] = []
     answers: list[str] = []
-    for shard in shards(path) if columns is None else row_shards(path, columns):
+    for shard in text_shards(path, columns):
         for line in shard.lines[: most - len(texts)]:
             texts.append(line.text if line.pair is None else (line.text, line.pair))
             answers.append(line.answer)

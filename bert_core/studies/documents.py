@@ -1,13 +1,16 @@
-"""A text file as documents, paragraphs and sentences."""
+"""An input file as documents, paragraphs and sentences."""
 
 from __future__ import annotations
 
-import lzma
+import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from bert_core.refused import Refused
+from bert_core.studies.files import Format, identify
+from bert_core.studies.rows import rows_of
+from bert_core.studies.texts import unnamed_columns
 
 # A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
 _CLOSING = r"[\"'”’)]"
@@ -16,25 +19,44 @@ _SENTENCE_END = re.compile(
 )
 
 
-def read_documents(path: Path) -> Iterator[list[str]]:
-    """Documents of a `.txt` or `.xz` file as lists of paragraphs: one paragraph a line, a blank line between documents.
+def check_documents(path: Path, column: str | None = None) -> None:
+    """Raise Refused for a file from which `read_documents` reads nothing, before any work begins."""
+    source = identify(path)
+    if column is None and source.is_table:
+        raise Refused(unnamed_columns(source))
+    if column is None and source.format is not Format.TEXT:
+        raise Refused(
+            f"{path.name} contains {source.format.value}: plain text is needed, one paragraph per line, or a table"
+        )
+    if column is not None:
+        next(rows_of(path, [column]), None)
 
-    Bytes that are not UTF-8 are replaced. Raises Refused for another kind of file, or a broken one.
+
+def read_documents(path: Path, column: str | None = None) -> Iterator[list[str]]:
+    """Documents of a file as lists of paragraphs.
+
+    path: plain text with one paragraph per line and an empty line between documents; or a table, of which each row is
+    a document and each line of its text a paragraph. column: of the table. Bytes of plain text that are not UTF-8 are
+    replaced.
+    Raises Refused for another kind of file, a table without a column, or a broken file.
     """
-    if path.suffix not in (".txt", ".xz"):
-        raise Refused(f"{path.name} is neither a .txt nor an .xz file")
-    opener: Callable[..., object] = lzma.open if path.suffix == ".xz" else open
-    paragraphs: list[str] = []
-    try:
-        with opener(path, "rt", encoding="utf-8", errors="replace") as lines:  # type: ignore[attr-defined]
-            for line in lines:
-                if line.strip():
-                    paragraphs.append(line.strip())
-                elif paragraphs:
-                    yield paragraphs
-                    paragraphs = []
-    except (lzma.LZMAError, EOFError) as error:
-        raise Refused(f"{path.name} is not a whole .xz file: {error}") from error
+    check_documents(path, column)
+    if column is not None:
+        for _, fields, _ in rows_of(path, [column]):
+            if paragraphs := [line.strip() for line in fields[column].splitlines() if line.strip()]:
+                yield paragraphs
+        return
+    paragraphs = []
+    with (
+        identify(path).open() as (content, _),
+        io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace") as lines,
+    ):
+        for line in lines:
+            if line.strip():
+                paragraphs.append(line.strip())
+            elif paragraphs:
+                yield paragraphs
+                paragraphs = []
     if paragraphs:
         yield paragraphs
 

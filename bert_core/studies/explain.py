@@ -38,7 +38,8 @@ from bert_core.studies.asked import (
 )
 from bert_core.studies.engines import check_engine, on_ray
 from bert_core.studies.faithfulness import probability_of
-from bert_core.studies.lines import Line, Shard, check_file
+from bert_core.studies.files import check_file
+from bert_core.studies.lines import Line, Shard
 from bert_core.studies.resume import check_same, identity
 from bert_core.studies.rows import Columns
 from bert_core.studies.table import check_kind

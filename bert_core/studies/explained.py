@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_core.refused import Refused, checked
 from bert_core.studies.explain import PLACES, QUESTION, TEXT_COLUMNS, WHOLE_COLUMNS
-from bert_core.studies.lines import check_file
+from bert_core.studies.files import check_file
 from bert_core.studies.table import check_kind
 
 NEEDED = tuple(name for name in PLACES if name not in QUESTION)  # of a table from before it said more

@@ -27,8 +27,10 @@ from bert_core.refused import Refused, checked, each, real_array, shown
 from bert_core.run.perturbation import values_without
 from bert_core.studies.asked import HEADS_ASKED, asks, check_has_head, check_pairs, encoded, marked_lines
 from bert_core.studies.documents import read_documents, split_sentences
-from bert_core.studies.lines import Line, check_file
+from bert_core.studies.files import check_file
+from bert_core.studies.lines import Line
 from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, read_kept
+from bert_core.studies.rows import Columns
 from bert_core.tokenizer import Encoding
 
 HIDDEN_AND_PAIRS = ("content", "function", "nsp")
@@ -152,12 +154,15 @@ class Judgement:
 # ---------------------------------------------------------------------------- the questions of a file
 
 
-def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[StudyQuestion]:
+def questions(
+    loaded: LoadedModel, text: Path, settings: StudySettings, column: str | None = None
+) -> list[StudyQuestion]:
     """The questions of a file, the kinds in turn; each kind's are drawn by the seed from the whole file.
 
     Of a sentence one word is asked, a content word or a function word, among those that are one piece; the true piece
     is the target. Sentences that follow each other in a paragraph are asked as pairs, none of them twice. Of tags,
-    answers, replaced tokens and likeness one of each text is asked, as `asks` has them.
+    answers, replaced tokens and likeness one of each text is asked, as `asks` has them. text, column: as for
+    `read_documents`.
     Raises Refused for a file that is no text, a head that the model does not have, or a file without a question.
     """
     hidden = [kind for kind in settings.kinds if kind in ("content", "function")]
@@ -167,11 +172,12 @@ def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[
         raise Refused(f"{loaded.name} has no trained masked-word head: ask for nsp alone")
     if "nsp" in settings.kinds and not loaded.has_nsp:
         raise Refused(f"{loaded.name} has no trained {loaded.pair_head} head: ask for content and function alone")
-    marked = marked_lines(text, settings.kinds[0], settings.tags, loaded.tags)
+    columns = None if column is None else Columns(column)
+    marked = marked_lines(text, settings.kinds[0], settings.tags, loaded.tags, columns)
     check_pairs(settings.kinds[0], marked, None)
     paragraphs: list[Sequence[str]] = []
     if marked is None:
-        paragraphs = [split_sentences(paragraph) for document in read_documents(text) for paragraph in document]
+        paragraphs = [split_sentences(paragraph) for document in read_documents(text, column) for paragraph in document]
     by_kind: dict[str, list[StudyQuestion]] = {kind: [] for kind in settings.kinds}
     for question in (
         *_of_words(loaded, paragraphs, settings, hidden),
@@ -356,11 +362,13 @@ def judge_file(
     table: Path,
     settings: StudySettings,
     *,
+    column: str | None = None,
     report: Progress = silent,
 ) -> list[Judgement]:
     """Ask every question of a file, and write each answer's judgement into a table, a CSV file, as it comes.
 
     A table that is there is gone on with, where it stopped; its settings stand beside it, in TABLE.settings.json.
+    text, column: as for `read_documents`.
     report: told first how many questions are done already, and then how many are done, as for `Progress`.
     Returns all judgements. Raises Refused for other settings than those of the table, where another run writes to it
     now, and as `questions`.
@@ -369,10 +377,12 @@ def judge_file(
     check_file(text)
     now = as_kept({"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)})
     del now["questions"]  # more of them are the same study
+    if column is not None:
+        now["column"] = column
     if not settings.tags:  # as of a study from before it could be given
         del now["tags"]
     check_begun(table, now)
-    asked = questions(loaded, text, settings)
+    asked = questions(loaded, text, settings, column)
     by_key = {(one.kind, one.number): one for one in asked}
 
     def judge(key: tuple[str, int]) -> list[Judgement]:

@@ -43,7 +43,8 @@ from bert_core.studies.asked import (
     read_from,
 )
 from bert_core.studies.engines import check_engine, on_ray
-from bert_core.studies.lines import Line, Shard, check_file
+from bert_core.studies.files import check_file
+from bert_core.studies.lines import Line, Shard
 from bert_core.studies.resume import check_same, identity, keep_arrays, kept_arrays
 from bert_core.studies.rows import Columns
 from bert_core.tokenizer import Encoding
@@ -415,5 +416,6 @@ def _odd(counts: Mapping[str, int]) -> list[str]:
         "without an answer": "without an answer to ask for",
         "shortened": "cut to the length that is read", "overlong": "of which only the beginning was looked at",
         "not UTF-8": "with bytes that are not UTF-8, which were replaced",
+        "comments": "lines of comments left out",
     }  # fmt: skip
     return [f"{counts[name]:,} {words}" for name, words in odd.items() if counts.get(name)]

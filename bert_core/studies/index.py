@@ -26,9 +26,11 @@ from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import Looked, looked_at
 from bert_core.studies.documents import split_sentences
 from bert_core.studies.engines import check_engine, on_ray
-from bert_core.studies.lines import LONGEST_LINE, Line, Shard, check_file, shards
+from bert_core.studies.files import Format
+from bert_core.studies.lines import LONGEST_LINE, Line, Shard
 from bert_core.studies.resume import as_kept, check_same, read_kept
-from bert_core.studies.texts import TREEBANKS, trees_from
+from bert_core.studies.rows import Columns
+from bert_core.studies.texts import check_texts, text_shards, trees_from
 from bert_core.studies.treebank import TreeSentence
 from bert_core.tokenizer import Encoding
 from bert_core.translators import fingerprint
@@ -226,11 +228,13 @@ def index_file(
     *,
     engine: str = "local",
     device: str | None = None,
+    column: str | None = None,
 ) -> Iterator[tuple[Counter[str], float]]:
-    """Add a file to an index, a folder that is made where there is none: every token of a text, or of a treebank.
+    """Add a file to an index, a folder that is made where there is none: every token of its texts.
 
-    path: `.txt` or `.xz`, one paragraph a line, or `.conllu`. It may be stopped at any moment: the same call goes on.
-    engine: "local", or "ray", which reads many shards at once on a Ray cluster. device: as for `load`.
+    path: plain text with one paragraph per line, a table, or a treebank. column: of the texts, of a table. It may be
+    stopped at any moment: the same call goes on. engine: "local", or "ray", which reads many shards at once on a Ray
+    cluster. device: as for `load`.
     Yields what was read of this file so far, as `Packed` counts, and the share of the file. A file that is there whole
     already is not read again.
     Raises Refused for a folder that holds something else, an index of other settings or another model, a file of the
@@ -238,23 +242,24 @@ def index_file(
     """
     settings = IndexSettings() if settings is None else settings
     check_engine(engine)
-    check_indexable(path)
+    columns = None if column is None else Columns(column)
+    check_texts(path, columns)
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
     if engine == "local":
-        yield from _added(path, out, loaded, model, settings, partial(_read_here, loaded, settings))
+        yield from _added(path, out, loaded, model, settings, partial(_read_here, loaded, settings), columns)
         return
 
     def read_there(rest: Iterator[Passage]) -> Iterator[tuple[Passage, Packed]]:
         return on_ray(_index_by_name, (model, device, settings), rest, device)
 
-    yield from _added(path, out, loaded, model, settings, read_there)
+    yield from _added(path, out, loaded, model, settings, read_there, columns)
 
 
 def index_loaded(
     path: Path, out: Path, loaded: LoadedModel, settings: IndexSettings, *, characters: int
 ) -> Iterator[tuple[Counter[str], float]]:
     """The same with a model that is there already, here, in shards of about so many characters."""
-    check_indexable(path)
+    check_texts(path)
     _check_fits(loaded, settings)
     read = partial(_read_here, loaded, settings)
     yield from _added(path, out, loaded, loaded.name, settings, read, characters=characters)
@@ -268,18 +273,19 @@ def _read_here(
 
 def _added(
     path: Path, out: Path, loaded: LoadedModel, model: str, settings: IndexSettings,
-    read: Callable[[Iterator[Passage]], Iterator[tuple[Passage, Packed]]], *, characters: int | None = None,
+    read: Callable[[Iterator[Passage]], Iterator[tuple[Passage, Packed]]], columns: Columns | None = None, *,
+    characters: int | None = None,
 ) -> Iterator[tuple[Counter[str], float]]:  # fmt: skip
     """What `index_file` yields, while shards are read by `read` and kept in their order."""
     contents = _begun(out, loaded, model, settings)
-    document = _document(contents, path, out)
+    document = _document(contents, path, out, columns)
     place, counts, size = document["place"], Counter(document["counts"]), max(path.stat().st_size, 1)
     if counts:
         yield counts, document["read"] / size
     if document["whole"]:
         return
     _sweep(out, contents)
-    for shard, packed in read(passages(path, **place, characters=characters)):
+    for shard, packed in read(passages(path, columns, **place, characters=characters)):
         if packed.counts["texts"]:
             _write_shard(out / _folder(document["number"], document["shards"]), packed, path.name)
             document["shards"] += 1
@@ -310,29 +316,30 @@ def not_whole(counts: Mapping[str, int]) -> str:
         "shortened": "sentences cut to the length that is read", "unreadable": "without a sign that can be read",
         "overlong": "so long that only the beginning was read",
         "not UTF-8": "lines with bytes that are not UTF-8, which were replaced",
+        "comments": "lines of comments left out",
     }  # fmt: skip
     return "".join(f"; {counts[name]:,} {words}" for name, words in names.items() if counts.get(name))
 
 
-def check_indexable(path: Path) -> None:
-    """Raise Refused unless there is a text or a treebank to read."""
-    check_file(path)
-    if path.suffix.lower() not in (".txt", ".xz", *TREEBANKS):
-        raise Refused(f"{path.name} is neither a text, .txt or .xz, nor a treebank, .conllu")
-
-
 def passages(
-    path: Path, *, number: int = 0, start: int = 0, line: int = 0, characters: int | None = None
+    path: Path, columns: Columns | None = None, *, number: int = 0, start: int = 0, line: int = 0,
+    characters: int | None = None,
 ) -> Iterator[Passage]:  # fmt: skip
-    """The shards of a text or a treebank from one on, each of about so many characters, never of half a line."""
+    """The shards of a text, a table or a treebank from one on, of about so many characters, never of half a line."""
     most = SHARD_CHARACTERS if characters is None else characters
-    found = _trees(path, line) if path.suffix.lower() in TREEBANKS else shards(path, start=start, line=line, size=1)
+    found: Iterator[Shard]
+    if columns is None and check_texts(path).format is Format.TREEBANK:
+        found = _trees(path, line)
+    else:
+        found = text_shards(path, columns, start=start, line=line, size=1)
+    # An index counts lines and rows from one, the shards of a text lines from zero and those of a table rows from one.
+    first = 0 if columns is None else 1
     lines: list[Line] = []
     trees: list[TreeSentence] = []
     counts: Counter[str] = Counter()
     held, last = 0, None
     for last in found:
-        lines += last.lines
+        lines += [one._replace(number=one.number - first) for one in last.lines]
         trees += last.trees if isinstance(last, Passage) else ()
         counts += last.counts
         held += sum(len(one.text) for one in last.lines)
@@ -346,11 +353,10 @@ def passages(
 def _trees(path: Path, line: int) -> Iterator[Passage]:
     """The sentences of a treebank from a line on, each by itself."""
     for tree, read in trees_from(path, line):
-        if tree is not None:
-            own, counts = Line(tree.line - 1, tree.text[:LONGEST_LINE]), Counter(lines=1)
-            if len(tree.text) > LONGEST_LINE:
-                counts["overlong"] = 1
-            yield Passage(0, (own,), read, tree.line, counts, read, (tree,))
+        own, counts = Line(tree.line - 1, tree.text[:LONGEST_LINE]), Counter(lines=1, comments=tree.comments)
+        if len(tree.text) > LONGEST_LINE:
+            counts["overlong"] = 1
+        yield Passage(0, (own,), read, tree.line, counts, read, (tree,))
 
 
 def _index_by_name(model: str, device: str | None, settings: IndexSettings, shard: Passage) -> Packed:
@@ -407,14 +413,16 @@ def _begun(out: Path, loaded: LoadedModel, model: str, settings: IndexSettings) 
     return contents
 
 
-def _document(contents: dict[str, Any], path: Path, out: Path) -> dict[str, Any]:
+def _document(contents: dict[str, Any], path: Path, out: Path, columns: Columns | None) -> dict[str, Any]:
     """What the index holds of a file so far. Raises Refused if the file has changed."""
     stat = path.stat()
     known: dict[str, dict[str, Any]] = {one["name"]: one for one in contents["documents"]}
-    asked = {"name": path.name, "bytes": stat.st_size, "changed": stat.st_mtime_ns}
+    asked: dict[str, Any] = {"name": path.name, "bytes": stat.st_size, "changed": stat.st_mtime_ns}
+    if columns is not None:
+        asked["column"] = columns.text
     if path.name in known:
         document = known[path.name]
-        if any(document[name] != value for name, value in asked.items()):
+        if any(document.get(name) != asked.get(name) for name in ("name", "bytes", "changed", "column")):
             raise Refused(f"{out} holds another file {path.name}: remove that first, or give this one another name")
         return document
     number = max((one["number"] for one in contents["documents"]), default=-1) + 1

@@ -14,12 +14,12 @@ from bert_core.refused import Refused, checked, whole
 from bert_core.studies.index import (
     KEYS,
     IndexSettings,
-    check_indexable,
     index_loaded,
     layers_kept,
     passages,
     sentences_of,
 )
+from bert_core.studies.texts import check_texts
 
 LONGER = (
     "make an index with `headlight index corpus.txt --out runs/index`, and start `headlight app --index runs/index`"
@@ -59,7 +59,7 @@ def index_cost(
     Raises Refused for a file that cannot be indexed, that is not UTF-8, without a sentence, or with more tokens.
     """
     settings, most = IndexSettings() if settings is None else settings, whole("most", most, 1)
-    check_indexable(path)
+    check_texts(path)
     tokens, counts, size = 0, Counter[str](), max(path.stat().st_size, 1)
     for shard in passages(path, characters=PROBED):
         if shard.counts["not UTF-8"]:

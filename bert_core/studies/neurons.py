@@ -385,7 +385,7 @@ def neurons_over(
 ) -> Firing:
     """How strongly neurons fire over a file, and at which of its tokens: the strongest, and some of every tenth.
 
-    path: a text, one a line, also `.xz`; a table, with `columns` in the settings; or a treebank, `.conllu`.
+    path: plain text, one text per line; a table, with `columns` in the settings; or a treebank, `.conllu`.
     model: as for `load`. state: a file that keeps what was measured, and from which the same call goes on; it may be
     stopped at any moment. It is left there. device: as for `load`. report: told the share of the file that is read.
     The deciles are those of tokens drawn from the whole file, up to 65,536, and fewer where more than a thousand

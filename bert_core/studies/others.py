@@ -19,9 +19,10 @@ from bert_core.refused import Refused, checked, several, whole
 from bert_core.studies.explain import FOLLOWS, PLACES
 from bert_core.studies.explained import explained_rows
 from bert_core.studies.faithfulness import Judgement, StudyQuestion, check_begun, fill_table, judged
-from bert_core.studies.lines import Line, check_file, shards
+from bert_core.studies.lines import Line
 from bert_core.studies.resume import as_kept
-from bert_core.studies.rows import Columns, row_shards
+from bert_core.studies.rows import Columns
+from bert_core.studies.texts import check_texts, text_shards
 from bert_core.tokenizer import Encoding
 
 NEEDED = ("text", "start", "end", "asked")
@@ -58,7 +59,7 @@ def judge_scores(
     methods of one name, and settings that are not those of the table.
     """
     check_unedited(loaded.edits, "a study")
-    check_file(path)
+    check_texts(path, columns)
     ours = tuple(several("methods", methods, "names"))
     texts = whole("texts", texts, 1, MOST_TEXTS)
     given = _given(scores, texts)
@@ -130,8 +131,7 @@ def _questions(
     loaded: LoadedModel, path: Path, columns: Columns | None, given: dict[int, Rows], max_length: int
 ) -> list[tuple[StudyQuestion, Rows]]:
     found = []
-    of_file = shards(path) if columns is None else row_shards(path, columns)
-    for line in (line for shard in of_file for line in shard.lines):
+    for line in (line for shard in text_shards(path, columns) for line in shard.lines):
         if line.number in given:
             found.append((_question(loaded, line, given[line.number][0]["asked"], max_length), given[line.number]))
         if len(found) == len(given):

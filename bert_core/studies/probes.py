@@ -22,7 +22,7 @@ from bert_core.records import ProbePoint
 from bert_core.refused import Refused, checked, each, real_number, several, shown, whole
 from bert_core.run.losses import hide_pieces
 from bert_core.run.states import hidden_words, word_states
-from bert_core.studies.lines import check_file
+from bert_core.studies.files import check_file
 from bert_core.studies.resume import GrowingTable, alone, as_csv, as_kept, check_same, read_kept
 from bert_core.studies.words import LabelledSentence, read_labelled_words
 from bert_core.tokenizer import Encoding

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_core.config import text_of
 from bert_core.refused import Refused, shown
+from bert_core.studies.files import Format, identify
+from bert_core.studies.rows import LARGEST_JSON
 
-LARGEST_FILE = 2_000_000_000  # bytes: some fifty times SQuAD's
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_SIGNS = str.maketrans("", "", string.punctuation)
 _NAMED = 3
@@ -44,10 +44,14 @@ def read_squad(path: Path, *, skip_broken: bool = False) -> tuple[list[Question]
     context.
     Source: Rajpurkar 2016 (arXiv:1606.05250); Rajpurkar 2018 (arXiv:1806.03822).
     """
+    source = identify(path)
+    if source.format is not Format.JSON:
+        raise Refused(f"{path.name} contains {source.format.value}: questions are read from a .json in SQuAD's form")
+    text = source.read_text(LARGEST_JSON)
     try:
-        values = json.loads(text_of(path, LARGEST_FILE).removeprefix("\ufeff"))
+        values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise error if isinstance(error, Refused) else Refused(f"{path.name} is not a JSON file: {error}") from error
+        raise Refused(f"{path.name} is not a JSON file: {error}") from error
     found = list(_questions(values, path.name))
     broken = {one.id: at for one in found for at in [_misplaced(one)] if at is not None}
     if broken and not skip_broken:

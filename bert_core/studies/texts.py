@@ -1,4 +1,4 @@
-"""The texts of a file in shards, whatever kind it is: one a line, one a row, or the sentences of a treebank."""
+"""The texts of an input file in shards: one per line, one per row of a table, or the sentences of a treebank."""
 
 from __future__ import annotations
 
@@ -7,71 +7,95 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bert_core.refused import Refused
-from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard, check_file, check_kind_of_text, shards
-from bert_core.studies.rows import Columns, check_rows, row_shards
+from bert_core.studies.files import Format, InputFile, identify
+from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard, shards
+from bert_core.studies.rows import Columns, check_rows, input_columns, row_shards
 from bert_core.studies.treebank import TreeSentence, read_treebank
 
-TREEBANKS = (".conllu", ".conll")
 
+def check_texts(path: Path, columns: Columns | None = None) -> InputFile:
+    """The file, if texts can be read from it.
 
-def check_texts(path: Path, columns: Columns | None) -> None:
-    """Raise Refused for a file that is not there, and a table whose columns are not named, or that is broken."""
-    check_file(path)
+    columns: of a table, which is read to its end, so that what is wrong with any row is said before work begins.
+    Raises Refused as `identify`, for a table without `columns`, other files with them, and words in columns that are
+    no treebank.
+    """
+    source = identify(path)
     if columns is not None:
         check_rows(path, columns)
-    elif path.suffix.lower() == ".csv":
-        raise Refused(f"{path.name} is a table: say which of its columns holds the texts")
-    elif path.suffix.lower() not in TREEBANKS:
-        check_kind_of_text(path)
+    elif source.is_table:
+        raise Refused(unnamed_columns(source))
+    elif source.format is Format.COLUMNS:
+        raise Refused(
+            f"{path.name} contains words in columns, from which only labels of words are read: give a treebank in "
+            "CoNLL-U, or plain text with one text per line"
+        )
+    return source
+
+
+def unnamed_columns(source: InputFile, needed: str = "the texts (--text)") -> str:
+    """The sentence on a file of which columns must be named and are not; it lists them.
+
+    needed: what the columns hold, and how each is named.
+    """
+    if not source.is_table:
+        return f"{source.name} contains {source.format.value}: a table is needed, .csv, .tsv, .jsonl or .json"
+    what, columns = ("field", "fields") if source.format in (Format.JSON_LINES, Format.JSON) else ("column", "columns")
+    return (
+        f"{source.name} contains {source.format.value}: name the {what} of {needed}; its {columns} are "
+        f"{', '.join(input_columns(source)) or 'none'}"
+    )
 
 
 def text_shards(
     path: Path, columns: Columns | None = None, *, number: int = 0, start: int = 0, line: int = 0,
     size: int = SHARD_LINES,
 ) -> Iterator[Shard]:  # fmt: skip
-    """The shards of a file from one on, as `shards`, `row_shards` or, of a `.conllu`, one sentence after the other.
+    """The shards of a file from one on, as `shards`, `row_shards` or, of a treebank, one sentence after the other.
 
-    A sentence's number is that of the line on which it begins, from zero. Raises Refused for a file that is broken.
+    A sentence's number is that of the line on which it begins, from zero. Raises Refused as `check_texts`, but that
+    what is wrong with a row is said when it is reached.
     """
     if columns is not None:
         return row_shards(path, columns, number=number, start=start, line=line, size=size)
-    if path.suffix.lower() in TREEBANKS:
+    if check_texts(path).format is Format.TREEBANK:
         return _tree_shards(path, number, line, size)
     return shards(path, number=number, start=start, line=line, size=size)
 
 
-def trees_from(path: Path, line: int) -> Iterator[tuple[TreeSentence | None, int]]:
-    """The sentences of a treebank from a line on, each with how many bytes were read; None and all bytes at the end.
+def trees_from(path: Path, line: int = 0) -> Iterator[tuple[TreeSentence, int]]:
+    """The sentences of a treebank from a line on, counted from zero, each with the bytes of the file read so far.
 
-    Raises Refused as `read_treebank`, and for a file that is not UTF-8.
+    Raises Refused as `read_treebank`, for a file that is no treebank, and one that is not UTF-8.
     """
+    source = identify(path)
+    if source.format not in (Format.TREEBANK, Format.COLUMNS):
+        raise Refused(f"{path.name} contains {source.format.value}: a treebank in CoNLL-U is needed")
     read = 0
 
-    def counted(lines: Iterator[str]) -> Iterator[str]:
+    def counted() -> Iterator[str]:
         nonlocal read
-        for one in lines:
-            read += len(one.encode())
-            yield one
+        for text, read in source.lines():  # noqa: B007
+            yield text
 
-    try:
-        with path.open(encoding="utf-8", newline="\n") as lines:
-            for tree in read_treebank(counted(lines), path.name):
-                if tree.line - 1 >= line:
-                    yield tree, read
-    except UnicodeDecodeError as error:
-        raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
-    yield None, read
+    for tree in read_treebank(counted(), path.name):
+        if tree.line - 1 >= line:
+            yield tree, read
 
 
 def _tree_shards(path: Path, number: int, line: int, size: int) -> Iterator[Shard]:
     rows: list[Line] = []
     counts: Counter[str] = Counter()
+    end = 0
     for tree, read in trees_from(path, line):
-        if rows and (tree is None or len(rows) == size):
-            following = rows[-1].number + 1 if tree is None else tree.line - 1
-            yield Shard(number, tuple(rows), read, following, counts, read)
+        if len(rows) == size:
+            yield Shard(number, tuple(rows), end, tree.line - 1, counts, end)
             number, rows, counts = number + 1, [], Counter()
-        if tree is not None:
-            counts["lines"] += 1
-            counts["overlong"] += len(tree.text) > LONGEST_LINE
-            rows.append(Line(tree.line - 1, tree.text[:LONGEST_LINE]))
+        counts["lines"] += 1
+        counts["comments"] += tree.comments
+        counts["overlong"] += len(tree.text) > LONGEST_LINE
+        rows.append(Line(tree.line - 1, tree.text[:LONGEST_LINE]))
+        end = read
+    if rows:
+        size_on_disk = path.stat().st_size
+        yield Shard(number, tuple(rows), size_on_disk, rows[-1].number + 1, counts, size_on_disk)

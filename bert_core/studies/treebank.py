@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bert_core.refused import Refused, checked, one_by_one, shown
 
@@ -27,6 +27,7 @@ class TreeSentence:
         that are written as one which does not hold both ("du" for "de" and "le").
     line: of the file, where the sentence begins, counted from 1.
     tags: the parts of speech, as "NOUN". features: as "Case=Nom|Number=Sing". Both as the treebank writes them.
+    comments: how many lines of comments stand before it.
     """
 
     text: str
@@ -37,6 +38,7 @@ class TreeSentence:
     line: int
     tags: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
+    comments: int = field(default=0, compare=False)
 
     def labels(self, name: str) -> tuple[str | None, ...]:
         """The label of each word, None where it has none: "upos", "relation", or a feature by its name, as "number"."""
@@ -61,30 +63,38 @@ def _features(written: str) -> Iterator[tuple[str, str]]:
 
 @checked
 def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
-    """The sentences of a CoNLL-U file, one at a time; comments and empty nodes are passed over.
+    """The sentences of a CoNLL-U file, one at a time; comments before a sentence and empty nodes are left out.
 
     lines: with or without their ends. name: of the file, for the sentences on what is wrong.
     Raises Refused, with the number of the line, for one that CoNLL-U does not allow, or a file without sentences.
     """
     block: list[tuple[int, str]] = []
+    comments = 0
     any_sentence = False
     for number, line in enumerate(one_by_one("lines", lines, "texts"), 1):
         if not isinstance(line, str):
             raise Refused(f"line {number} of {name} is {shown(line)}: it must be a text")
         line = line.strip("\ufeff\r\n")
         if line.strip():
-            if not line.startswith("#"):
-                block.append((number, line))
-                if len(block) > LONGEST_SENTENCE:
-                    raise Refused(
-                        f"line {block[0][0]} of {name} begins a sentence of more than {LONGEST_SENTENCE:,} lines: "
-                        "an empty line ends a sentence"
-                    )
+            if line.startswith("#") and not block:
+                comments += 1
+                continue
+            if line.startswith("#"):
+                raise Refused(
+                    f"line {number} of {name} starts with # inside a sentence: in CoNLL-U comments stand before the "
+                    "first word of a sentence"
+                )
+            block.append((number, line))
+            if len(block) > LONGEST_SENTENCE:
+                raise Refused(
+                    f"line {block[0][0]} of {name} begins a sentence of more than {LONGEST_SENTENCE:,} lines: "
+                    "an empty line ends a sentence"
+                )
         elif block:
-            yield _sentence(block, name)
-            any_sentence, block = True, []
+            yield _sentence(block, name, comments)
+            any_sentence, block, comments = True, [], 0
     if block:
-        yield _sentence(block, name)
+        yield _sentence(block, name, comments)
         any_sentence = True
     if not any_sentence:
         raise Refused(
@@ -93,7 +103,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
         )
 
 
-def _sentence(block: list[tuple[int, str]], name: str) -> TreeSentence:
+def _sentence(block: list[tuple[int, str]], name: str, comments: int) -> TreeSentence:
     rows: list[tuple[int, list[str]]] = []  # the words
     surface: list[tuple[str, int, int, bool]] = []  # what is written, its first and last word, a space after it
     covered = 0  # words up to here are written as part of something longer
@@ -133,7 +143,7 @@ def _sentence(block: list[tuple[int, str]], name: str) -> TreeSentence:
     words = tuple(fields[1] for _, fields in rows)
     text, spans = _laid_out(surface, words)
     relations, tags, features = (tuple(fields[column] for _, fields in rows) for column in (7, 3, 5))
-    return TreeSentence(text, words, tuple(heads), relations, spans, block[0][0], tags, features)
+    return TreeSentence(text, words, tuple(heads), relations, spans, block[0][0], tags, features, comments)
 
 
 def _laid_out(

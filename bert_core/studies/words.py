@@ -1,15 +1,18 @@
-"""Sentences with a label of each of their words: from a treebank, a table of words, or columns as in CoNLL-2003."""
+"""Sentences with a label of each of their words: from a treebank, a table of words, or columns as in CoNLL-2003.
+
+A line of columns that starts with # and has another number of columns than the words is a comment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from bert_core.refused import Refused, checked, whole
-from bert_core.studies.lines import check_file
+from bert_core.studies.files import Format, InputFile, identify
 from bert_core.studies.rows import rows_of
 from bert_core.studies.treebank import LONGEST_SENTENCE, TreeSentence, read_treebank
 
@@ -23,13 +26,15 @@ _HOW = "a treebank has parts of speech, relations or features; a table a column 
 class LabelledSentence:
     """A sentence, where its words stand in it, and the label of each; both (word,), None for a word that has none.
 
-    line: of its file, or the row, where it begins, counted from 1.
+    line: of its file, or the row, where it begins, counted from 1. comments: how many lines of comments stand before it
+    or in it.
     """
 
     text: str
     spans: tuple[tuple[int, int] | None, ...]
     labels: tuple[str | None, ...]
     line: int = field(default=0, compare=False)
+    comments: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.spans) != len(self.labels):
@@ -40,23 +45,29 @@ class LabelledSentence:
 def read_labelled_words(path: Path, label: str, *, word: int = 1) -> list[LabelledSentence]:
     """The sentences of a file and a label of their words.
 
-    path: CoNLL-U; a `.csv` file of one row a word, with columns `sentence`, which is the same for the words of one,
-    `word`, and the labels; or columns without a header, as in CoNLL-2003, a word a line and an empty line behind each
-    sentence. label: of CoNLL-U "upos", "relation", or a feature such as "number"; of a `.csv` file a column; of columns
+    path: CoNLL-U; a table of one row a word, with columns `sentence`, which is the same for the words of one, `word`,
+    and the labels; or columns without a header, as in CoNLL-2003, a word a line and an empty line behind each
+    sentence. label: of CoNLL-U "upos", "relation", or a feature such as "number"; of a table a column; of columns
     without a header the number of one, as "4", or "last". word: there, the number of the column of the words.
     A word without the label, or with an empty one, is read and not asked.
     Raises Refused for a label that no word has, a line with fewer columns, or a file that is none of these.
     """
-    check_file(path)
-    if path.suffix.lower() == ".csv":
+    source = identify(path, tabs_in_text=True)
+    if source.is_table:
         found = _of_table(path, label)
-    elif in_columns(path, label):
-        found = _of_columns(path, label, word)
+    elif in_columns(source, label):
+        found = _of_columns(source, label, word)
     else:
-        found = _of_treebank(path, label)
+        found = _of_treebank(source, label)
     if not any(one is not None for sentence in found for one in sentence.labels):
-        raise Refused(f"no word of {path.name} has the label {label!r:.60}: {_labels_in(path, label)}")
+        raise Refused(f"no word of {path.name} has the label {label!r:.60}: {_labels_in(source, label)}")
     return found
+
+
+def comments_left_out(sentences: Iterable[LabelledSentence]) -> str:
+    """How many lines of comments were left out, as the end of a sentence; empty where there are none."""
+    count = sum(sentence.comments for sentence in sentences)
+    return f"; {count:,} lines of comments were left out" if count else ""
 
 
 @checked
@@ -65,8 +76,8 @@ def label_names(path: Path) -> list[str]:
 
     path: as for `read_labelled_words`. Raises Refused for a file that is neither, or none of whose words has a label.
     """
-    check_file(path)
-    if path.suffix.lower() == ".csv":
+    source = identify(path, tabs_in_text=True)
+    if source.is_table:
         there: dict[str, bool] = {}
         for _, fields, _ in rows_of(path, _OF_WORDS):
             there = {name: there.get(name, False) or bool(label.strip()) for name, label in fields.items()}
@@ -74,7 +85,7 @@ def label_names(path: Path) -> list[str]:
     else:
         features: set[str] = set()
         whole_file = dict.fromkeys(("upos", "relation"), False)
-        for tree in _trees(path):
+        for tree in _trees(source):
             features |= tree.feature_names
             whole_file = {name: there or any(tree.labels(name)) for name, there in whole_file.items()}
         names = [*(name for name, there in whole_file.items() if there), *sorted(features)]
@@ -83,16 +94,19 @@ def label_names(path: Path) -> list[str]:
     return names
 
 
-def _of_treebank(path: Path, label: str) -> list[LabelledSentence]:
-    return [LabelledSentence(tree.text, tree.spans, tree.labels(label), tree.line) for tree in _trees(path)]
+def _of_treebank(source: InputFile, label: str) -> list[LabelledSentence]:
+    return [
+        LabelledSentence(tree.text, tree.spans, tree.labels(label), tree.line, tree.comments) for tree in _trees(source)
+    ]
 
 
-def _trees(path: Path) -> Iterator[TreeSentence]:
-    try:
-        with path.open(encoding="utf-8") as lines:
-            yield from read_treebank(lines, path.name)
-    except UnicodeDecodeError as error:
-        raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
+def _trees(source: InputFile) -> Iterator[TreeSentence]:
+    if source.format is Format.COLUMNS:
+        raise Refused(
+            f"{source.name} contains words in columns without a header: the label is the number of a column, as 4, or "
+            f"{LAST}"
+        )
+    return read_treebank((line for line, _ in source.lines()), source.name)
 
 
 def _of_table(path: Path, label: str) -> list[LabelledSentence]:
@@ -121,79 +135,84 @@ def _of_table(path: Path, label: str) -> list[LabelledSentence]:
     return found
 
 
-def in_columns(path: Path, label: str) -> bool:
+def in_columns(source: InputFile, label: str) -> bool:
     """Whether such a label of such a file is a column without a header."""
-    return path.suffix.lower() not in (".csv", ".conllu") and (label.isdecimal() or label == LAST)
+    named = Path(source.name.removesuffix(source.compression)).suffix.lower() == ".conllu"
+    return not source.is_table and not named and (label.isdecimal() or label == LAST)
 
 
-def _labels_in(path: Path, label: str) -> str:
-    if path.suffix.lower() == ".csv" or in_columns(path, label):
+def _labels_in(source: InputFile, label: str) -> str:
+    if source.is_table or in_columns(source, label):
         return "its column is empty"
-    names = sorted({name for tree in _trees(path) for name in tree.feature_names})
+    names = sorted({name for tree in _trees(source) for name in tree.feature_names})
     return f"give upos, relation{', or a feature: ' if names else ''}{', '.join(names)}"
 
 
-def _of_columns(path: Path, label: str, word: int) -> list[LabelledSentence]:
+def _of_columns(source: InputFile, label: str, word: int) -> list[LabelledSentence]:
     word = whole("the column of the words", word, 1)
     column = -1 if label == LAST else whole("the column of the labels", int(label), 1) - 1
     width = max(word, column + 1, 2 if label == LAST else 1)
     found: list[LabelledSentence] = []
-    for block in _blocks(path):
-        block = block[_comments(block) :]
+    comments = 0
+    for block, of_block in _blocks(source):
+        comments += of_block
         if not block or block[0][1][0] == DOCUMENT:
             continue
         for number, fields in block:
             if len(fields) < width:
                 raise Refused(
-                    f"line {number} of {path.name} has {len(fields)} column{'s' * (len(fields) > 1)}: the word stands "
-                    f"in column {word} and its label in {'the last' if label == LAST else f'column {label}'}, so at "
-                    f"least {width} are needed"
+                    f"line {number} of {source.name} has {len(fields)} column{'s' * (len(fields) > 1)}: the word is in "
+                    f"column {word} and its label in {'the last' if label == LAST else f'column {label}'}, so at least "
+                    f"{width} are needed"
                 )
         words = [" ".join(fields[word - 1].split()) for _, fields in block]
         if not all(words):
-            raise Refused(f"line {block[words.index('')][0]} of {path.name} has no word in column {word}")
-        found.append(_spaced(words, [fields[column].strip() or None for _, fields in block], block[0][0]))
+            raise Refused(f"line {block[words.index('')][0]} of {source.name} has no word in column {word}")
+        labels = [fields[column].strip() or None for _, fields in block]
+        found.append(replace(_spaced(words, labels, block[0][0]), comments=comments))
+        comments = 0
     if not found:
-        raise Refused(f"{path.name} has no sentence: a word a line with its label, and an empty line behind each")
+        raise Refused(f"{source.name} has no sentence: a word a line with its label, and an empty line behind each")
     return found
 
 
-def _comments(block: list[tuple[int, list[str]]]) -> int:
-    """How many lines at the beginning of a block say something of the sentence and are no words.
-
-    They begin with a #. A word that does has as many columns as the others, and is not "# name = value".
-    """
-    first_word = next((fields for _, fields in block if not fields[0].startswith("#")), None)
-    for place, (_, fields) in enumerate(block):
-        if not fields[0].startswith("#"):
-            return place
-        states = fields[0] == "#" and (first_word is None or "=" in fields)
-        if not states and (first_word is None or len(fields) == len(first_word)):
-            return place
-    return len(block)
-
-
-def _blocks(path: Path) -> Iterator[list[tuple[int, list[str]]]]:
-    """The lines between empty ones, with their numbers, as columns: parted by tabs where a line has some."""
+def _blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], int]]:
+    """The words between empty lines, each with its line's number and its columns, and how many comments are there."""
+    widths = {len(columns_in(line)) for line, _ in source.lines() if line.strip() and not line.startswith("#")}
+    tabs = any("\t" in line for line, _ in source.lines() if not line.startswith("#"))
     block: list[tuple[int, list[str]]] = []
-    try:
-        with path.open(encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    fields = line.rstrip("\r\n").split("\t" if "\t" in line else None)
-                    block.append((number, fields))
-                    if len(block) > LONGEST_SENTENCE:
-                        raise Refused(
-                            f"line {block[0][0]} of {path.name} begins a sentence of more than {LONGEST_SENTENCE:,} "
-                            "lines: an empty line ends a sentence"
-                        )
-                elif block:
-                    yield block
-                    block = []
-    except UnicodeDecodeError as error:
-        raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
-    if block:
-        yield block
+    comments = 0
+    for number, (line, _) in enumerate(source.lines(), 1):
+        if not line.strip():
+            if block or comments:
+                yield block, comments
+            block, comments = [], 0
+        elif line.startswith("#") and _is_comment(line, widths, tabs=tabs, begins=not block):
+            comments += 1
+        else:
+            block.append((number, columns_in(line)))
+            if len(block) > LONGEST_SENTENCE:
+                raise Refused(
+                    f"line {block[0][0]} of {source.name} begins a sentence of more than {LONGEST_SENTENCE:,} lines: "
+                    "an empty line ends a sentence"
+                )
+    if block or comments:
+        yield block, comments
+
+
+def columns_in(line: str) -> list[str]:
+    """The columns of a line: separated by tabs where it has some, else by spaces."""
+    return line.split("\t" if "\t" in line else None)
+
+
+def _is_comment(line: str, widths: Collection[int], *, tabs: bool, begins: bool) -> bool:
+    """Whether a line that starts with # is a comment and no word.
+
+    widths: numbers of columns that words have. tabs: whether tabs separate these. begins: whether no word of its
+    sentence stands before it, where "# name = value" is a comment whatever the number of its columns.
+    """
+    columns = line.split("\t" if tabs else None)
+    return len(columns) not in widths or (begins and columns[0] == "#" and columns[2:3] == ["="])
 
 
 def _spaced(words: Sequence[str], labels: Sequence[str | None], line: int) -> LabelledSentence:

@@ -19,7 +19,7 @@ from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, silent
 from bert_core.records import Batch
 from bert_core.refused import Refused
-from bert_core.studies.documents import read_documents, split_sentences
+from bert_core.studies.documents import check_documents, read_documents, split_sentences
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.kinds import document_kinds
 
@@ -44,19 +44,24 @@ class Corpus:
         return len(self.tokens)
 
     @classmethod
-    def prepare(cls, text: Path, tokenizer: Tokenizer, cache: Path, report: Progress = silent) -> Corpus:
-        """The corpus of a text file, tokenized the first time and read from `cache` after that.
+    def prepare(
+        cls, text: Path, tokenizer: Tokenizer, cache: Path, report: Progress = silent, *, column: str | None = None
+    ) -> Corpus:
+        """The corpus of a file, tokenized the first time and read from `cache` after that.
 
+        text, column: as for `read_documents`.
         Raises Refused if the file holds fewer than two documents with two sentences: a next sentence needs a right one,
         and a wrong one that follows another sentence elsewhere.
         """
         stat = text.stat()
-        identity = json.dumps([text.name, stat.st_size, stat.st_mtime_ns, tokenizer.backend.to_str()])
+        named = [] if column is None else [column]
+        identity = json.dumps([text.name, stat.st_size, stat.st_mtime_ns, tokenizer.backend.to_str(), *named])
         folder = cache / f"{text.name}-{sha256(identity.encode()).hexdigest()[:12]}"
         names = ("tokens", "sentence_starts", "document_starts")
         if not (folder / "done").exists():
+            check_documents(text, column)
             folder.mkdir(parents=True, exist_ok=True)
-            arrays = _tokenize(text, tokenizer, report)
+            arrays = _tokenize(text, tokenizer, report, column)
             for name, array in zip(names, arrays, strict=True):
                 _keep(folder / f"{name}.npy", array)
             (folder / "done").touch()
@@ -96,7 +101,7 @@ def _keep(path: Path, array: np.ndarray) -> None:
     write_whole(path, write)
 
 
-def _tokenize(text: Path, tokenizer: Tokenizer, report: Progress) -> tuple[np.ndarray, ...]:
+def _tokenize(text: Path, tokenizer: Tokenizer, report: Progress, column: str | None) -> tuple[np.ndarray, ...]:
     pieces: list[np.ndarray] = []
     lengths: list[int] = []
     document_starts = [0]
@@ -111,7 +116,7 @@ def _tokenize(text: Path, tokenizer: Tokenizer, report: Progress) -> tuple[np.nd
             None, f"{text.name}: {sum(map(len, pieces)) / 1e6:.1f} M word pieces, {len(document_starts) - 1} documents"
         )
 
-    for paragraphs in read_documents(text):
+    for paragraphs in read_documents(text, column):
         sentences = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
         waiting.extend(sentences)
         document_starts.append(document_starts[-1] + len(sentences))

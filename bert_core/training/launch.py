@@ -30,6 +30,7 @@ def launch(
     *,
     start: str = "minilm",
     held_out: Path | None = None,
+    column: str | None = None,
     dropout: float = 0.0,
     cache: Path | None = None,
     device: str | None = None,
@@ -37,8 +38,9 @@ def launch(
     evaluate_every: int = 500,
     report: Progress = printed,
 ) -> BertForPreTraining:
-    """Train from a text file into a folder: alone, or as one of the workers that `torchrun` started.
+    """Train from the texts of a file into a folder: alone, or as one of the workers that `torchrun` started.
 
+    train, held_out, column: as for `read_documents`; the column is that of both files.
     start: "minilm", a bundled model, or a checkpoint folder; its tokenizer comes with it, and heads it does not
         have begin at random.
     dropout: on hidden states and attention. cache: where tokenized texts are kept; None means `folder / "corpus"`.
@@ -64,7 +66,7 @@ def launch(
     say: Progress = report if is_first else silent
     swaps = config.family.asks_order
     texts = cache or folder / "corpus"
-    corpus = shared_corpus(train, tokenizer, texts, say)
+    corpus = shared_corpus(train, tokenizer, texts, say, column)
     if not settings.mix.whole and (single := corpus.single_sentences):
         say(
             None,
@@ -74,7 +76,8 @@ def launch(
     examples = ExampleMaker(corpus, tokenizer, settings.masking, settings.mix, swaps=swaps)
     asked = None
     if held_out is not None:
-        asked = ExampleMaker(shared_corpus(held_out, tokenizer, texts, say), tokenizer, EVALUATION_MASKING, swaps=swaps)
+        other = shared_corpus(held_out, tokenizer, texts, say, column)
+        asked = ExampleMaker(other, tokenizer, EVALUATION_MASKING, swaps=swaps)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder) if is_first else nullcontext():
         pretrain(
@@ -130,8 +133,8 @@ def worker_device(name: str | None) -> torch.device:
     return device
 
 
-def shared_corpus(text: Path, tokenizer: Tokenizer, cache: Path, report: Progress) -> Corpus:
+def shared_corpus(text: Path, tokenizer: Tokenizer, cache: Path, report: Progress, column: str | None = None) -> Corpus:
     """`Corpus.prepare` for many workers at once: the first to come does it, the others wait and find it done."""
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "lock"):
-        return Corpus.prepare(text, tokenizer, cache, report)
+        return Corpus.prepare(text, tokenizer, cache, report, column=column)

@@ -87,14 +87,16 @@ def tune_lens(
     folder: Path,
     *,
     held_out: Path | None = None,
+    column: str | None = None,
     cache: Path | None = None,
     save_every: float = 120.0,
     report: Progress = printed,
 ) -> Translators:
-    """Train the translators of a model on plain text, resuming from `folder` if the same run was interrupted there.
+    """Train the translators of a model on texts, resuming from `folder` if the same run was interrupted there.
 
     The loss is the KL of the last depth's distribution from each depth's own, summed over depths; the model stays as
-    it is. held_out: text to compare both lenses on; what is found is in the card. cache: where tokenized texts are
+    it is. text, column: as for `read_documents`. held_out: another such file, to compare both lenses on; what is found
+    is in the card. cache: where tokenized texts are
     kept. Progress goes to `report` and to the log; the translators and their card to `folder / "lens"`.
     Raises Refused if the model has no trained word head, a text cannot be used, the folder holds another run, or one
     writes to it now.
@@ -110,15 +112,17 @@ def tune_lens(
         )
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
-        return _tune(loaded, text, settings, folder, held_out, cache or folder / "corpus", save_every, report)
+        texts = cache or folder / "corpus"
+        return _tune(loaded, text, settings, folder, held_out, column, texts, save_every, report)
 
 
 def _tune(
-    loaded: LoadedModel, text: Path, settings: LensSettings, folder: Path, held_out: Path | None, texts: Path,
-    save_every: float, report: Progress,
+    loaded: LoadedModel, text: Path, settings: LensSettings, folder: Path, held_out: Path | None, column: str | None,
+    texts: Path, save_every: float, report: Progress,
 ) -> Translators:  # fmt: skip
     """The loop, in a folder that is there for it alone."""
-    examples = ExampleMaker(Corpus.prepare(text, loaded.tokenizer, texts, report), loaded.tokenizer, _MASKING)
+    corpus = Corpus.prepare(text, loaded.tokenizer, texts, report, column=column)
+    examples = ExampleMaker(corpus, loaded.tokenizer, _MASKING)
     translators = Translators(loaded.config).to(loaded.device).train()
     parameters = list(translators.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
@@ -151,7 +155,8 @@ def _tune(
     translators.requires_grad_(False).eval()
     write_translators(translators, loaded, folder / "lens")
     if held_out is not None:
-        asked = ExampleMaker(Corpus.prepare(held_out, loaded.tokenizer, texts, report), loaded.tokenizer, _MASKING)
+        other = Corpus.prepare(held_out, loaded.tokenizer, texts, report, column=column)
+        asked = ExampleMaker(other, loaded.tokenizer, _MASKING)
         scores = compare_lenses(loaded, translators, asked, settings.length)
         card = lens_card(loaded.name, text.name, held_out.name, settings, scores)
         write_whole(folder / "lens" / CARD, card)

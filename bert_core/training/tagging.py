@@ -21,7 +21,7 @@ from bert_core.modeling import BertForTokenClassification
 from bert_core.pooling import read_pooling
 from bert_core.progress import Progress, printed
 from bert_core.refused import Refused
-from bert_core.studies.words import LAST, LabelledSentence, read_labelled_words
+from bert_core.studies.words import LAST, LabelledSentence, comments_left_out, read_labelled_words
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
@@ -142,7 +142,7 @@ def finetune_tags(
     """
     here = best_device(device)
     examples = read_labelled_words(train, label, word=word)
-    tags = tags_of(examples, train)
+    tags, comments = tags_of(examples, train), comments_left_out(examples)
     if isinstance(held_out, Path):
         asked = read_labelled_words(held_out, label, word=word)
         _check_tags(asked, tags, held_out)
@@ -161,7 +161,9 @@ def finetune_tags(
         source, settings, tags, BertForTokenClassification, lambda family: family.tagger, checkpoint.holds_tagger
     )
     tokenizer.check_against(origin.config)
-    report(None, f"{len(examples):,} sentences to train on, {len(asked):,} held out; {_kinds(examples, tags)}")
+    report(
+        None, f"{len(examples):,} sentences to train on, {len(asked):,} held out; {_kinds(examples, tags)}{comments}"
+    )
     for sentences in (examples, asked):
         _say_unbegun(sentences, tags, report)
     if seen := len({sentence.text for sentence in asked} & {sentence.text for sentence in examples}):

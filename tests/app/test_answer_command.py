@@ -78,14 +78,18 @@ def test_questions_in_squads_form_are_judged(headlight: Run, tiny_reader_folder:
         ["50.0%", "50.0%", "2"], [right[0], right[0], "1"], [right[1], right[1], "1"],
     ]  # fmt: skip
     code, _, err = headlight("answer", file, "--model", tiny_reader_folder, "--text", "a")
-    assert code == 2 and "--text and --pair name the columns of a table: give one" in err
+    assert code == 2 and "a.json contains a JSON object and no list of objects" in err
 
 
 WRONG = {
     "give either --question and --context, or a file of many": ("--question", "who?"),
     "there is no context: type the text in which the answer stands": ("--question", "who?", "--context", " "),
     "there is a second sentence but no first one": ("--question", " ", "--context", "a cat"),
-    "asked.csv is a table: --text names its column of questions, --pair that of contexts": ("TABLE", "--text", "q"),
+    "name the column of the questions (--text) and that of the contexts (--pair); its columns are q, c": (
+        "TABLE",
+        "--text",
+        "q",
+    ),
     "--json is for one question, and a file was given": ("TABLE", "--text", "q", "--pair", "c", "--json"),
     "the column 'x' is not in asked.csv": ("TABLE", "--text", "x", "--pair", "c"),
     "nothing in the column 'c' (row 3;": ("TABLE", "--text", "q", "--pair", "c"),

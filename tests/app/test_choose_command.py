@@ -128,8 +128,11 @@ def test_one_way_of_asking_at_a_time(headlight: Run, tiny_chooser_folder: Path, 
             "--text, --choice and --label name the columns of a table: give --table",
         ),
         ((QUESTION, "a", "b", "--table", table), "--table is many questions instead of one"),
-        (("--table", table, "--text", "context"), "--table needs --text, the column of questions, and a --choice"),
-        (("--table", table, *COLUMNS), "asked.csv has a header and no rows: there is nothing to ask"),
+        (
+            ("--table", table, "--text", "context"),
+            "name the column of the questions (--text) and each that",
+        ),
+        (("--table", table, *COLUMNS), "asked.csv has no rows: there is nothing to ask"),
         (("--table", table, *COLUMNS[:-1], "x"), "the column 'x' is not in asked.csv"),
     ):
         code, out, err = headlight("choose", *arguments, *model)

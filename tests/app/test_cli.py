@@ -48,6 +48,7 @@ from tests.core.test_relations import conllu, sentences
 from viz_app import cli
 from viz_app.cli.serve import MALLOC
 from viz_app.cli.shared import Notes
+from viz_app.cli.train import _parse_lengths, pretrain
 from viz_app.figures.predictions import nsp_verdict
 
 Run = Callable[..., tuple[int, str, str]]
@@ -193,7 +194,7 @@ def test_faithfulness_judges_the_sentences_of_a_file(
         (["app", "--device", "abacus"], "device 'abacus'"),
         (["app", "--port", "70000"], "--port"),
         (["evaluate", "TINY", "nowhere.txt"], "nowhere.txt"),
-        (["evaluate", "TINY", "LOG"], "neither a .txt nor an .xz"),
+        (["evaluate", "TINY", "TABLE"], "name the column of the texts (--text); its columns are text, topic"),
         (["pretrain", "TEXT"], "--folder"),
         (["pretrain", "nowhere.txt", "--folder", "RUN"], "nowhere.txt"),
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "nowhere"], "nowhere is not a folder"),
@@ -222,14 +223,12 @@ def test_bad_input_is_one_sentence_and_code_2(
 ) -> None:
     """Nothing on stdout, one line on stderr that names the cause, exit code 2."""
     (tmp_path / "empty").mkdir()
-    (tmp_path / "notes.log").write_text("a\n")
     (tmp_path / "table.csv").write_text("text,topic\na cat,pet\na dog,pet\n")
     places = {
         "TABLE": tmp_path / "table.csv",
         "TINY": tiny_model_folder,
         "TEXT": text_file,
         "EMPTY": tmp_path / "empty",
-        "LOG": tmp_path / "notes.log",
         "RUN": tmp_path / "run",
     }
     code, out, err = headlight(*(places.get(argument, argument) for argument in arguments))
@@ -443,11 +442,11 @@ def _answer(url: str, server: subprocess.Popen[bytes]) -> str:
 
 def test_the_defaults_of_pretrain_are_those_of_the_library() -> None:
     """Leaving an option out gives what PretrainSettings() gives."""
-    defaults = {name: p.default for name, p in inspect.signature(cli.train.pretrain).parameters.items()}
+    defaults = {name: p.default for name, p in inspect.signature(pretrain).parameters.items()}
     settings = PretrainSettings()
     for name in ("steps", "warmup", "decay", "learning_rate", "tokens", "optimizer", "average", "seed"):
         assert defaults[name] == getattr(settings, name), name
-    assert cli.train._parse_lengths(defaults["lengths"]) == settings.lengths
+    assert _parse_lengths(defaults["lengths"]) == settings.lengths
     assert (defaults["whole"], defaults["near"]) == (settings.mix.whole, settings.mix.near)
     assert (defaults["mask_rate"], defaults["whole_words"]) == (settings.masking.rate, settings.masking.whole_words)
 
@@ -562,7 +561,7 @@ def test_finetune_learns_answers_from_a_file_of_questions(
     assert "questions         exact      F1   number\nall" in out
     assert bert_core.load(str(tmp_path / "model"), device="cpu").has_reader
     code, _, err = headlight(*common, tmp_path / "a", "--text", "a")
-    assert code == 2 and "questions.json is a file of questions: --text, --label and --pair are for tables" in err
+    assert code == 2 and "questions.json contains a JSON object and no list of objects" in err
     paragraphs[1]["qas"][0]["answers"][0]["answer_start"] = 3
     file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
     code, _, err = headlight(*common, tmp_path / "b")
@@ -789,7 +788,7 @@ def test_nothing_is_written_over_by_a_table(
     It is said before any text is read, in one sentence, as it is where there is no folder.
     """
     out, notes = tmp_path / "heads.csv", tmp_path / "notes.csv"
-    path, trees = tmp_path / "texts.csv", tmp_path / "trees.csv"
+    path, trees = tmp_path / "texts.txt", tmp_path / "trees.conllu"
     path.write_bytes(text_file.read_bytes())
     notes.write_text("my,notes\n1,2\n", encoding="utf-8")
     trees.write_text("\n".join(conllu()), encoding="utf-8")
@@ -797,9 +796,9 @@ def test_nothing_is_written_over_by_a_table(
     assert headlight(*given, "--out", out)[0] == headlight(*given, "--out", out)[0] == 0
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     for command, sentence in (
-        ((*given, "--out", path), "texts.csv', which is read: choose another name"),
-        (("roles", trees, "--out", trees), "trees.csv', which is read: choose another name"),
-        (("prune-curve", path, "--out", path), "texts.csv', which is read: choose another name"),
+        ((*given, "--out", path), "texts.txt', which is read: choose another name"),
+        (("roles", trees, "--out", trees), "trees.conllu', which is read: choose another name"),
+        (("prune-curve", path, "--out", path), "texts.txt', which is read: choose another name"),
         ((*given, "--out", notes), "notes.csv is there already and holds no table of heads"),
         ((*given[:-1], tiny_classifier_folder, "--out", out), "another model (tiny-bert, not tiny-classifier)"),
         ((*given, "--follows", "--importance", "--out", out), "another loss (words, not next)"),
@@ -871,9 +870,8 @@ def test_roles_prints_and_writes_the_table_of_relations(
             "has no text",
         ),
         (("heads", "FILE", "--out", "a.csv", "--ablation", "--by", "mean"), b"a\n", "'mean' needs a reference text"),
-        (("roles", "FILE"), b"1 The\n", "line 1 of file.txt has 1 columns: CoNLL-U has 10"),
-        (("roles", "FILE"), b"\n", "file.txt contains no sentence"),
-        (("roles", "FILE"), b"\xff\xfe\n", "file.txt is not UTF-8"),
+        (("roles", "FILE"), b"1 The\n", "file.txt contains plain text: a treebank in CoNLL-U is needed"),
+        (("heads", "FILE", "--out", "a.csv"), b"\xff\xfe\n", "file.txt is not whole UTF-16"),
     ],
 )
 def test_bad_files_are_one_sentence(
@@ -927,7 +925,7 @@ def test_score_reads_a_file_of_pairs(headlight: Run, tiny_model_folder: Path, ti
         (["score", "a cat", "--pairs", "PAIRS"], "give either sentences, or --pairs and a file of them"),
         (["score", "--pairs", "nowhere.csv"], "nowhere.csv"),
         (["score", "--pairs", "PAIRS", "--pieces"], "--pieces is for sentences on the command line"),
-        (["score", "--pairs", "EMPTY", "--model", "TINY"], "there are no pairs"),
+        (["score", "--pairs", "EMPTY", "--model", "TINY"], "empty.csv is empty"),
         (["tune-lens", "TEXT"], "--folder"),
         (["tune-lens", "TEXT", "--folder", "RUN", "--model", "TINY", "--length", "600"], "600 is too long"),
     ],

@@ -231,7 +231,7 @@ def test_an_empty_page_offers_examples(tiny_model_folder: Path, kind: str, many:
         (table_of([("a cat", "pet"), ("a king", "ruler"), ("a dog", "pet")]), "has one row"),
         (table_of([("a cat", "pet"), ("a dog", "")]), "have nothing in the column"),
         (b"text\na cat\n", "a text and its class are needed"),
-        (b"", "a text and its class are needed"),
+        (b"", "is empty: there is no text in it"),
         (b"text,class\na cat\n", "has 1 fields and the header 2"),
         (b"text,class\n\xff\xfe,b\n", "is not UTF-8"),
     ],

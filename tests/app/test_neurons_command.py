@@ -98,7 +98,7 @@ def test_drawn_tokens_are_said(
         (("--examples", "OUT.txt"), "OUT.txt': its ending must be one of json"),
         (("--examples", "there.csv"), "there.csv': its ending must be one of json"),
         (("--pair", "b"), "--pair names a column: say with --text which column holds the texts"),
-        (("--text", "b"), "the column 'b' is not in words.txt"),
+        (("--text", "b"), "words.txt contains plain text, which has no named columns"),
         (("--max-length", "600"), "reads 512 tokens at most, and 600 were asked for"),
     ],
 )

@@ -178,7 +178,7 @@ def test_what_was_found_stays() -> None:
         (b"a,b\n1,2\n", "my words.csv", "The column 'sentence' is not in my_words.csv: its columns are a, b."),
         (b"sentence,word\n1,cat\n", "a.csv", "No word of a.csv has a label: a treebank has parts of speech"),
         (b"1\tThe\n", "a.conllu", "Line 1 of a.conllu has 2 columns: CoNLL-U has 10"),
-        (b"\xff\xfe\x00", "a.conllu", "A.conllu is not UTF-8"),
+        (b"\xff\xfe\x00", "a.conllu", "A.conllu is not whole UTF-16"),
         (b"sentence,word,kind\n1,cat,pet\n", "a.csv", "0 labels are there 20 times or more, of 1 in all"),
     ],
 )

@@ -226,7 +226,7 @@ def test_orders_by_what_stands_in_for_a_head(
     assert code == 2 and err.splitlines()[-1] == "method 'mean' needs a reference text"
     assert headlight(*given, "--reference", text_file, *SMALL)[0] == 0
     assert {row["order"] for row in rows_of(tmp_path / "c.csv")} == set(given[-1].split(","))
-    estimated, _ = prune._examples(tiny_loaded, text_file, 6, 16)
+    estimated, _ = prune._examples(tiny_loaded, text_file, None, 6, 16)
     reference = [tiny_loaded.tokenizer.encode(text) for text in first_texts(text_file)]
     other = tmp_path / "other.txt"
     other.write_text("the dog ran\n", encoding="utf-8")

@@ -128,7 +128,7 @@ def test_what_index_refuses(headlight: Run, text_file: Path, tiny_model_folder: 
     out = tmp_path / "new"
     for options, sentence in (
         ((), "give a file that is added, or --remove"),
-        ((table,), "neither a text"),
+        ((table,), "name the column of the texts (--text); its columns are a"),
         ((text_file, "--layers", "9"), "a layer of"),
         ((text_file, "--layers", "x"), "--layers is 'x'"),
         ((text_file, "--engine", "x"), "engine 'x' is unknown"),

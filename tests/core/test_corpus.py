@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import re
 import tracemalloc
 from pathlib import Path
 
@@ -203,27 +201,6 @@ def test_sums_do_not_depend_on_how_lines_are_dealt(corpus: Path, tiny_loaded: Lo
     assert one.counts == other.counts
     for name, values in one.figures.items():
         assert_near(values, other.figures[name], what=name)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("a.csv", b"text,label\na b,1\n", "a.csv is a table: say which of its columns holds the texts"),
-        ("a.tsv", b"text\tlabel\na b\t1\n", "a.tsv is a table: say which of its columns holds the texts"),
-        ("a.jsonl", b'{"text": "a b"}\n', "a.jsonl is read neither as a text nor as a table"),
-        ("a.json", b'["a b"]\n', "a.json is read neither as a text nor as a table"),
-        ("a.txt.gz", gzip.compress(b"a b\n", mtime=0), "a.txt.gz is read neither as a text nor as a table"),
-        ("a.txt", "a b\n".encode("utf-16"), "a.txt is not UTF-8 but UTF-16: save it as UTF-8"),
-    ],
-    ids=["csv", "tsv", "jsonl", "json", "gz", "utf-16"],
-)
-def test_a_file_whose_lines_are_no_texts_is_refused(
-    name: str, content: bytes, words: str, tiny_model_folder: Path, tmp_path: Path
-) -> None:
-    """Tables, JSON, packed files and UTF-16 are named, where their lines would be read as texts."""
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(Refused, match=re.escape(words)):
-        list(heads_over(tmp_path / name, str(tiny_model_folder), CorpusSettings(max_length=8)))
 
 
 def test_a_table_between_tabs_is_read_by_its_columns(tmp_path: Path) -> None:

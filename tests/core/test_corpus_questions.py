@@ -218,7 +218,7 @@ def test_questions_that_cannot_be(given: dict[str, Any], sentence: str) -> None:
     [
         ("text,kind\na cat,pet\na dog,\n,pet\n", {}, "1 of 3 rows of t.csv have nothing in the column 'kind' (row 3;"),
         ("text,kind\na cat,pet\na dog,moon\n", {}, "has the class 'moon' (row 3), which the model does not have: its classes are pet, ruler"),  # noqa: E501
-        ("text,kind\n", {}, "t.csv has a header and no rows: there is nothing to ask"),
+        ("text,kind\n", {}, "t.csv has no rows: there is nothing to ask"),
         ("text,sort\na,b\n", {}, "the column 'kind' is not in t.csv: its columns are text, sort"),
         ("text,kind\na,b,c\n", {}, "row 2 of t.csv has 3 fields and the header 2"),
         ("a,b\nx,\n", {"loss": "next", "columns": Columns("a", "b")}, "1 of 1 rows of t.csv have nothing in the column 'b'"),  # noqa: E501

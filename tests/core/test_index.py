@@ -316,7 +316,7 @@ def test_what_it_refuses(
     refused("there is no file", path=tmp_path / "nothing.txt")
     table = tmp_path / "table.csv"
     table.write_text("a,b\n")
-    refused("neither a text", path=table)
+    refused(r"name the column of the texts \(--text\); its columns are a, b", path=table)
     corpus.write_text("something else", encoding="utf-8")
     refused(r"holds another file corpus\.txt")
     with pytest.raises(Refused, match="is no index"):

@@ -332,7 +332,7 @@ def test_what_cannot_be_read_or_asked_is_refused(corpus: Path, tiny_model_folder
     for path, settings, sentence in (
         (packed, {}, "half.txt.xz is not a whole .xz file"),
         (tmp_path / "empty.txt", {}, "there is no text in 2 lines of empty.txt: nothing was measured"),
-        (tmp_path / "t.csv", {}, "t.csv is a table: say which of its columns holds the texts"),
+        (tmp_path / "t.csv", {}, r"name the column of the texts \(--text\); its columns are text"),
         (tmp_path / "t.csv", {"columns": Columns("words")}, "the column 'words' is not in t.csv"),
         (tmp_path / "bank.conllu", {}, "line 1 of bank.conllu has 2 columns"),
         (tmp_path / "latin.conllu", {}, "latin.conllu is not UTF-8"),

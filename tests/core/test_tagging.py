@@ -228,7 +228,7 @@ def test_tags_that_do_not_nest_are_counted_and_said(tiny_model_folder: Path, tmp
         (lambda f: {"held_out": 1.5}, "the held-out share is 1.5: it is more than 0 and less than 1"),
         (lambda f: {"file": write(f / "o.conll", [[("a", "X"), ("b", "Y")]])},
          "1 sentence cannot be parted so that each label is trained: add sentences, or name a held-out file"),
-        (lambda f: {"label": "4"}, "line 1 of names.conll has 3 columns: the word stands in column 1 and its label in "
+        (lambda f: {"label": "4"}, "line 1 of names.conll has 3 columns: the word is in column 1 and its label in "
          "column 4, so at least 4 are needed"),
         (lambda f: {"file": write(f / "z.conll", [[("\u200b", "X"), ("\u200b", "Y")]] * 4)}, "the sentence at line"),
         (lambda f: {"settings": FinetuneSettings(max_length=600)}, "a length of 600 is too long"),

@@ -42,6 +42,7 @@ def test_words_spans_and_trees() -> None:
     spans = [span for span in first.spans if span is not None]
     assert tuple(first.text[start:end] for start, end in spans) == first.words
     assert (first.line, second.line) == (2, 12)
+    assert (first.comments, second.comments) == (1, sum(line.startswith("#") for line in SENTENCES) - 1)
     assert second.text.strip() == "du roi" and second.spans == ((0, 2), None, (3, 6))
 
 
@@ -56,6 +57,10 @@ def test_line_ends_and_a_byte_order_mark() -> None:
     [
         ([], "the file a.conllu contains no sentence: CoNLL-U has one word per line, in 10 columns separated by tabs"),
         (["# only a comment", ""], "the file a.conllu contains no sentence"),
+        (
+            [row(1, "a"), "# a comment", row(2, "b")],
+            "line 2 of a.conllu starts with # inside a sentence: in CoNLL-U comments stand before the first word",
+        ),
         (["1 The the DET"], "line 1 of a.conllu has 1 columns: CoNLL-U has 10, separated by tabs"),
         ([row(1, "a"), row(3, "b")], "line 2 of a.conllu is word 3, and word 2 comes next"),
         ([row("x", "a")], "line 1 of a.conllu begins with 'x': a number, as 7, 7-8 or 7.1"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bert_core import LabelledSentence, read_labelled_words
+from bert_core.studies.words import comments_left_out
 
 NAMES = """-DOCSTART- -X- -X- O
 
@@ -46,9 +47,9 @@ def test_the_words_may_stand_in_another_column_and_tabs_part_columns(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "label", "sentence"),
     [
-        ("Anna B-PER\nwent\n", "last", "line 2 of names.conll has 1 column: the word stands in column 1 and its label "
+        ("Anna B-PER\nwent\n", "last", "line 2 of names.conll has 1 column: the word is in column 1 and its label "
          "in the last, so at least 2 are needed"),
-        ("Anna B-PER\n", "4", "line 1 of names.conll has 2 columns: the word stands in column 1 and its label in "
+        ("Anna B-PER\n", "4", "line 1 of names.conll has 2 columns: the word is in column 1 and its label in "
          "column 4, so at least 4 are needed"),
         ("\n \n", "last", "names.conll has no sentence: a word a line with its label, and an empty line behind each"),
         ("-DOCSTART- O\n\n", "last", "names.conll has no sentence: a word a line with its label, and an empty line "
@@ -70,7 +71,7 @@ def test_what_is_wrong_with_columns_is_one_sentence(tmp_path: Path, text: str, l
 def test_other_encodings_are_refused(tmp_path: Path) -> None:
     """One sentence for a file that is not UTF-8."""
     (tmp_path / "old.conll").write_bytes("Müller B-PER\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"^old\.conll is not UTF-8: invalid "):
+    with pytest.raises(ValueError, match=r"^old\.conll is not UTF-8 \(invalid "):
         read_labelled_words(tmp_path / "old.conll", "last")
 
 
@@ -86,3 +87,25 @@ def test_all_comments_before_a_sentence_are_passed_over(tmp_path: Path) -> None:
     assert [one.text for one in found] == ["Omar left", "# #1 is", "#hash"]
     wide = "# sent_id = 1\nAnna NNP B-NP B-PER\n\n# NN I-NP O\nis V B-VP O\n"
     assert [one.text for one in read_labelled_words(written(tmp_path, wide), "4")] == ["Anna", "# is"]
+
+
+def test_a_comment_has_another_number_of_columns_than_the_words(tmp_path: Path) -> None:
+    """It may also stand inside a sentence; comments are counted for the sentence in or before which they stand."""
+    text = "# about this file\n# a longer one\nAnna B-PER\n# a remark in the middle\n# O\nleft O\n\n"
+    text += "\n# one two\n# two words here\n\nBo B-PER\n#tag\n\n# end of the file\n"
+    found = read_labelled_words(written(tmp_path, text), "last")
+    assert [(one.text, one.labels, one.comments) for one in found] == [
+        ("Anna # left", ("B-PER", "O", "O"), 3), ("Bo", ("B-PER",), 3),
+    ]  # fmt: skip
+    assert comments_left_out(found) == "; 6 lines of comments were left out"
+    assert comments_left_out(read_labelled_words(written(tmp_path, "Anna B-PER\n"), "last")) == ""
+    with_tabs = "#\ta\tb\nAnna\tNNP\tB-PER\n# text = Anna left\nleft\tVBD\tO\n"
+    (one,) = read_labelled_words(written(tmp_path, with_tabs), "2")
+    assert (one.text, one.labels, one.comments) == ("# Anna left", ("a", "NNP", "VBD"), 1)
+
+
+def test_comments_of_a_treebank_are_counted(tmp_path: Path) -> None:
+    """They stand before the sentences, whose words are read from columns with numbers."""
+    tree = "# sent_id = {0}\n# text = Cats\n1\tCats\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+    path = written(tmp_path, tree.format(1) + tree.format(2), "a.conllu")
+    assert [one.comments for one in read_labelled_words(path, "upos")] == [2, 2]

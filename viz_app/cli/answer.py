@@ -25,7 +25,11 @@ def answer(
     model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model that finds answers.")],
     file: Annotated[
         Path | None,
-        typer.Argument(exists=True, dir_okay=False, help="Many instead: a .csv table, or a .json file as SQuAD's."),
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="Many instead: a table (.csv, .tsv, .jsonl, .json), or a .json as SQuAD's.",
+        ),
     ] = None,
     question: Annotated[str | None, typer.Option(help="The question.")] = None,
     context: Annotated[str | None, typer.Option(help="The text in which its answer stands.")] = None,
@@ -40,11 +44,16 @@ def answer(
     With a table (--text names its column of questions, --pair that of contexts) the best answer to each row, as CSV;
     with questions in SQuAD's form, how many it answers rightly: exact match and F1.
     """
+    from bert_core.studies.files import Format, identify
+    from bert_core.studies.texts import unnamed_columns
+
     if (question is None) != (context is None) or (question is None) == (file is None):
         raise Refused("give either --question and --context, or a file of many")
-    judged = file is not None and file.suffix.lower() == ".json"
+    source = None if file is None else identify(file)
+    judged = source is not None and source.format is Format.JSON and text is None and pair is None
     if file is not None and not judged and (text is None or pair is None):
-        raise Refused(f"{file.name} is a table: --text names its column of questions, --pair that of contexts")
+        assert source is not None
+        raise Refused(unnamed_columns(source, "the questions (--text) and that of the contexts (--pair)"))
     if (file is None or judged) and (text or pair):
         raise Refused("--text and --pair name the columns of a table: give one")
     if file is not None and as_json:

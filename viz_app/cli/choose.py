@@ -23,7 +23,7 @@ def choose(
         list[str] | None, typer.Argument(metavar="CHOICE...", help="Two answers or more to choose from.")
     ] = None,
     table: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Many questions instead: a .csv table.")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Many questions instead: a table.")
     ] = None,
     text: TextColumn = None,
     choice: Annotated[
@@ -43,12 +43,16 @@ def choose(
     how often that is right.
     """
     import bert_core
+    from bert_core.studies.files import identify
+    from bert_core.studies.texts import unnamed_columns
 
     if table is not None:
         if question is not None or as_json:
             raise Refused("--table is many questions instead of one, and what it gives is CSV")
         if text is None or not choice or len(choice) < 2:
-            raise Refused("--table needs --text, the column of questions, and a --choice for each column of answers")
+            source = identify(table)
+            needed = "the questions (--text) and each that holds an answer (--choice, two or more)"
+            raise Refused(unnamed_columns(source, needed))
         typer.echo(_table(load(model, device), table, text, choice, label), nl=False)
         return
     if text or choice or label:
@@ -110,7 +114,7 @@ def _read(
             raise Refused(f"row {row} of {file.name}: {error}") from error
         found.append((row, dict(zip(names, pairs, strict=True)), answer))
     if not found:
-        raise Refused(f"{file.name} has a header and no rows: there is nothing to ask")
+        raise Refused(f"{file.name} has no rows: there is nothing to ask")
     return found
 
 

@@ -22,7 +22,10 @@ def compare_models(
     file: Annotated[
         Path,
         typer.Argument(
-            exists=True, dir_okay=False, help="A text, .txt or .xz, one paragraph a line; with --text a .csv table."
+            exists=True,
+            dir_okay=False,
+            help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
+            ".jsonl, .json).",
         ),
     ],
     out: Annotated[

@@ -28,7 +28,13 @@ MOST_ANSWERS = 6  # that are shown; the file has all
 
 def explain(
     corpus: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, one text a line; with --text a CSV file.")
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
+            ".jsonl, .json).",
+        ),
     ],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a token.")],
     methods: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas.")] = (

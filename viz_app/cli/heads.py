@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +37,13 @@ SHOWN = 10
 
 def heads(
     corpus: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, one text a line; with --text a CSV file.")
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
+            ".jsonl, .json).",
+        ),
     ],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a head.")],
     importance: Annotated[
@@ -90,8 +96,8 @@ def heads(
     from bert_core.studies.resume import alone
     from bert_core.studies.table import check_kind, write_table
 
-    check_kind(out)
     check_place(out, corpus, *([] if reference is None else [reference]))
+    check_kind(out)
     options: dict[str, tuple[str, object]] = {
         "--label": ("class", label), "--answer": ("word", answer), "--word": ("word", word),
         "--follows": ("next", follows),
@@ -144,14 +150,22 @@ def roles(
     """Which head finds which dependency relation of a treebank, beside the best fixed offset (Clark 2019)."""
     from bert_core import checkpoint
     from bert_core.studies.relations import relations_csv, track_relations
-    from bert_core.studies.treebank import read_treebank
+    from bert_core.studies.texts import trees_from
 
     if out is not None:
         check_place(out, treebank)
-    with _readable(treebank) as lines:
-        first = next(sentences := read_treebank(lines, treebank.name))
-        loaded = load(model, device)
-        tally = track_relations(loaded, _with_first(first, sentences), report=Notes())
+    comments = 0
+
+    def counted() -> Iterator[TreeSentence]:
+        nonlocal comments
+        for tree, _ in trees_from(treebank):
+            comments += tree.comments
+            yield tree
+
+    sentences = counted()
+    first = next(sentences)  # what is wrong with the file is said before a model is loaded
+    loaded = load(model, device)
+    tally = track_relations(loaded, chain([first], sentences), report=Notes())
     rows = tally.rows(least)
     if out is not None:
         text = relations_csv(rows)
@@ -159,6 +173,7 @@ def roles(
     note(
         f"{tally.sentences:,} sentences, {sum(tally.asked.values()):,} relations; "
         f"{tally.left_out:,} of words without a piece of their own were left out"
+        + (f"; {comments:,} lines of comments were left out" if comments else "")
     )
     if not rows:
         note(f"no relation was asked {least:,} times: --least 1 shows all")
@@ -188,21 +203,6 @@ def _check_same(out: Path, model: str, settings: CorpusSettings) -> None:
     ):  # fmt: skip
         if kept != asked:
             raise Refused(f"{out} holds a table with another {what} ({kept:.60}, not {asked}): choose another name")
-
-
-def _with_first(first: TreeSentence, others: Iterator[TreeSentence]) -> Iterator[TreeSentence]:
-    yield first
-    yield from others
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[Iterator[str]]:
-    """The lines of a UTF-8 file. Raises Refused for another encoding, wherever in the file it shows."""
-    with path.open(encoding="utf-8") as lines:
-        try:
-            yield lines
-        except UnicodeDecodeError as error:
-            raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
 
 
 def _progress(seconds: float, texts: int, share: float, texts_before: int, share_before: float) -> str:

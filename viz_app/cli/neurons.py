@@ -22,7 +22,8 @@ def neurons(
         typer.Argument(
             exists=True,
             dir_okay=False,
-            help="A text, .txt or .xz, one paragraph a line; a treebank, .conllu; with --text a .csv table.",
+            help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
+            ".jsonl, .json).",
         ),
     ],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a neuron.")],
@@ -96,7 +97,8 @@ def _lines(found: Firing) -> list[str]:
     if found.rank_error:
         exact = f"; deciles from {found.drawn:,} of them, whose ranks have a standard error of {found.rank_error:.1%}"
     lines = [
-        f"{counts['texts']:,} texts, {counts['tokens']:,} tokens{exact}; {counts['added']:,} special tokens apart",
+        f"{counts['texts']:,} texts, {counts['tokens']:,} tokens{exact}; {counts['added']:,} special tokens apart"
+        + (f"; {counts['comments']:,} lines of comments left out" if counts.get("comments") else ""),
         f"{found.top} random tokens: {_shares(found.random_pieces)}",
     ]
     shown = list(range(len(found.neurons)))

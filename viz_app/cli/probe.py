@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, check_place, load
+from viz_app.cli.shared import Device, ModelName, Notes, check_place, load, note
 
 if TYPE_CHECKING:
     from bert_core.analysis.probes import ProbeDepth
@@ -26,7 +26,8 @@ def probe(
         typer.Argument(
             exists=True,
             dir_okay=False,
-            help="A treebank, CoNLL-U; a .csv of columns sentence, word and labels; or CoNLL columns.",
+            help="A treebank, CoNLL-U; a table (.csv, .tsv, .jsonl, .json) with the columns sentence, word and labels; "
+            "or CoNLL columns.",
         ),
     ],
     label: Annotated[
@@ -56,7 +57,7 @@ def probe(
     from bert_core import checkpoint
     from bert_core.analysis.probes import probe_depths
     from bert_core.studies.probes import ProbeSettings, probe_file
-    from bert_core.studies.words import read_labelled_words
+    from bert_core.studies.words import comments_left_out, read_labelled_words
 
     if out.suffix.lower() not in ENDINGS:
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
@@ -66,7 +67,9 @@ def probe(
     check_place(table, file)
     depths = _parse_depths(layers)
     settings = ProbeSettings(seeds=seeds, words=words, least=least, erase=erase)
-    read_labelled_words(file, label)  # what is wrong with it is said before a model is loaded
+    sentences = read_labelled_words(file, label)  # what is wrong with it is said before a model is loaded
+    if comments := comments_left_out(sentences):
+        note(f"{len(sentences):,} sentences{comments}")
     points = probe_file(load(model, device), file, label, table, settings, depths=depths, report=Notes())
     found = probe_depths(points)
     if as_json:

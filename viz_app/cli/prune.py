@@ -13,6 +13,7 @@ from viz_app.cli.shared import (
     Device,
     ModelName,
     Notes,
+    TextColumn,
     TextFile,
     check_place,
     first_texts,
@@ -111,6 +112,7 @@ def prune_curve(
     examples: Annotated[int, typer.Option(min=1, help="Examples to ask, and as many others to estimate on.")] = 256,
     length: Annotated[int, typer.Option(min=5, help="Tokens of each.")] = 64,
     model: ModelName = "headlight-mini",
+    column: TextColumn = None,
     device: Device = "auto",
 ) -> None:
     """Loss, accuracies, size and speed as more and more heads go, or neurons or layers, beside five random orders.
@@ -122,6 +124,7 @@ def prune_curve(
     from bert_core.run.losses import parts_there
     from bert_core.run.plans import ORDERS_OF, check_orders
     from bert_core.studies.curve import points_there, pruning_curve, read_curve
+    from bert_core.studies.documents import check_documents
 
     check_place(out, corpus, *([] if reference is None else [reference]))
     check_orders(what, [])
@@ -130,6 +133,7 @@ def prune_curve(
     if not chosen:
         raise Refused(f"--orders is {orders!r}: some of {', '.join(offered)}")
     loaded = load(model, device)
+    check_documents(corpus, column)
     made_on = {"text": corpus.name, "examples": str(examples), "length": str(length)}
     points_there(loaded, out, chosen, made_on, what=what)  # what is wrong is said before anything is read
     longest = loaded.config.max_position_embeddings
@@ -145,7 +149,7 @@ def prune_curve(
             notes(done, what)
 
     for point in pruning_curve(
-        loaded, *_examples(loaded, corpus, examples, length), out, what=what, orders=chosen, steps=points,
+        loaded, *_examples(loaded, corpus, column, examples, length), out, what=what, orders=chosen, steps=points,
         reference=others, made_on=made_on,
         found_on=f"{examples} examples of {length} tokens of {_sized(corpus)}",
         reference_is="" if reference is None else _sized(reference), report=report,
@@ -159,7 +163,9 @@ def prune_curve(
     typer.echo(str(out))
 
 
-def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tuple[list[Batch], list[Batch]]:
+def _examples(
+    loaded: LoadedModel, corpus: Path, column: str | None, count: int, length: int
+) -> tuple[list[Batch], list[Batch]]:
     """Examples to estimate on, and others to ask, of the same text."""
     from bert_core.training.data import Corpus, ExampleMaker
     from bert_core.training.pretrain import EVALUATION_MASKING
@@ -168,8 +174,8 @@ def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tup
         raise Refused(f"--length is {length}: {loaded.name} reads {loaded.config.max_position_embeddings} tokens")
     with tempfile.TemporaryDirectory() as cache:
         maker = ExampleMaker(
-            Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each), loaded.tokenizer, EVALUATION_MASKING,
-            swaps=loaded.asks_order,
+            Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each, column=column), loaded.tokenizer,
+            EVALUATION_MASKING, swaps=loaded.asks_order,
         )  # fmt: skip
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, check_place, encode, kind_of_file, load, note, parse_heads
+from viz_app.cli.shared import (
+    Device,
+    ModelName,
+    Notes,
+    TextColumn,
+    check_place,
+    encode,
+    kind_of_file,
+    load,
+    note,
+    parse_heads,
+)
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.search import Match, Matches
@@ -28,7 +39,8 @@ def index(
         Path | None,
         typer.Argument(
             exists=True, dir_okay=False,
-            help="A text, .txt or .xz, one paragraph a line, read sentence by sentence; or a treebank, .conllu.",
+            help="Plain text (.txt), one paragraph per line, read sentence by sentence; a treebank (.conllu); or, with "
+            "--text, a table (.csv, .tsv, .jsonl, .json).",
         ),
     ] = None,
     *,
@@ -39,6 +51,7 @@ def index(
     remove: Annotated[
         str | None, typer.Option(metavar="NAME", help="Take a file out of the index, by its name, instead.")
     ] = None,
+    text: TextColumn = None,
     model: ModelName = "headlight-mini",
     max_length: Annotated[int, typer.Option(min=3, max=65_536, help="Tokens of a sentence that are read.")] = 128,
     engine: Annotated[str, typer.Option(help="local, or ray: on a Ray cluster.")] = "local",
@@ -50,13 +63,14 @@ def index(
     """
     from bert_core.studies.index import (
         IndexSettings,
-        check_indexable,
         index_file,
         not_whole,
         read_contents,
         remove_from_index,
     )
     from bert_core.studies.resume import alone
+    from bert_core.studies.rows import Columns
+    from bert_core.studies.texts import check_texts
 
     if (file is None) == (remove is None):
         raise Refused("give a file that is added, or --remove and the name of one that is taken out")
@@ -67,14 +81,14 @@ def index(
         note(f"{out} holds {remove} no more")
         return
     assert file is not None
-    check_indexable(file)
+    check_texts(file, None if text is None else Columns(text))
     settings = IndexSettings(_parse_layers(layers), max_length)
     made = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     counts, tell = None, None
     try:
         with alone(out):
-            for counts, share in index_file(file, out, model, settings, engine=engine, device=device):
+            for counts, share in index_file(file, out, model, settings, engine=engine, device=device, column=text):
                 tell = Notes(begun=share) if tell is None else tell
                 tell(share, f"{counts['texts']:,} sentences, {counts['tokens']:,} tokens")
     except KeyboardInterrupt:

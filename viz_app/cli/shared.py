@@ -31,9 +31,16 @@ Arrows = Annotated[
     ),
 ]
 TextFile = Annotated[
-    Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, .txt or .xz: one paragraph a line.")
+    Path,
+    typer.Argument(
+        exists=True,
+        dir_okay=False,
+        help="Plain text (.txt), one paragraph per line; or, with --text, a table (.csv, .tsv, .jsonl, .json).",
+    ),
 ]
-TextColumn = Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="The column of the texts.")]
+TextColumn = Annotated[
+    str | None, typer.Option("--text", metavar="COLUMN", help="The column of the texts, in a table.")
+]
 PairColumn = Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="The column of second texts.")]
 SECONDS_BETWEEN_LINES = 5.0
 

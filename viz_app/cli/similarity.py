@@ -22,7 +22,7 @@ def similarity(
     second: Annotated[str | None, typer.Argument(metavar="B", help="Another.")] = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A .csv table of pairs instead, by --text and --pair."),
+        typer.Option(exists=True, dir_okay=False, help="A table of pairs instead, by --text and --pair."),
     ] = None,
     text: TextColumn = None,
     pair: PairColumn = None,
@@ -37,11 +37,14 @@ def similarity(
 
     With --pairs the cosine of every row of a table, as CSV.
     """
+    from bert_core.studies.files import identify
+    from bert_core.studies.texts import unnamed_columns
+
     if pairs is not None:
         if first is not None or out is not None:
             raise Refused("--pairs is a table instead of two texts, and its cosines go to the standard output")
         if text is None or pair is None:
-            raise Refused("--pairs needs --text and --pair: the columns of the two texts")
+            raise Refused(unnamed_columns(identify(pairs), "the first texts (--text) and that of the second (--pair)"))
         _table(load(model, device), pairs, text, pair)
         return
     if first is None or second is None:

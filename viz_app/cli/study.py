@@ -43,7 +43,7 @@ def faithfulness(
         ),
     ] = None,
     column: Annotated[
-        str | None, typer.Option("--text", metavar="COLUMN", help="With --scores: of the texts, in a CSV file.")
+        str | None, typer.Option("--text", metavar="COLUMN", help="The column of the texts, in a table.")
     ] = None,
     pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --scores: of second texts.")] = None,
     model: ModelName = "headlight-mini",
@@ -84,9 +84,9 @@ def faithfulness(
 
     loaded = load(model, device)
     if scores is None:
-        if column or pair:
-            raise Refused("--text and --pair name columns of the texts of --scores: give that file too")
-        found = judge_file(loaded, text, out, settings, report=report)
+        if pair:
+            raise Refused("--pair names a column of the texts of --scores: give that file too")
+        found = judge_file(loaded, text, out, settings, column=column, report=report)
     else:
         found = judge_scores(
             loaded, text, scores, out, columns=None if column is None else Columns(column, pair),

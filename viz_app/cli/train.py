@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ def pretrain(
     train: TextFile,
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, model go.")],
     held_out: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Text to evaluate on.")] = None,
+    column: TextColumn = None,
     start: Annotated[
         str,
         # torchrun takes --start, wherever it stands, for a short form of its own --start-method.
@@ -51,7 +53,7 @@ def pretrain(
     cache: Annotated[Path | None, typer.Option(file_okay=False, help="Tokenized texts; default FOLDER/corpus.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Train on plain text: masked words and next sentences.
+    """Train on the texts of a file: masked words and next sentences.
 
     The same command again goes on where it stopped.
 
@@ -67,8 +69,8 @@ def pretrain(
         mix=Mix(whole, near), optimizer=optimizer, average=average, seed=seed,
     )  # fmt: skip
     launch(
-        train, folder, settings, start=start, held_out=held_out, dropout=dropout, cache=cache, device=device,
-        save_every=save_every, evaluate_every=evaluate_every, report=say,
+        train, folder, settings, start=start, held_out=held_out, column=column, dropout=dropout, cache=cache,
+        device=device, save_every=save_every, evaluate_every=evaluate_every, report=say,
     )  # fmt: skip
 
 
@@ -78,7 +80,8 @@ def finetune(
         typer.Argument(
             exists=True,
             dir_okay=False,
-            help="A .csv of a text and its class a row; words with tags, CoNLL(-U); or questions, .json as SQuAD's.",
+            help="A table of a text and its class a row (.csv, .tsv, .jsonl, .json); words with tags, CoNLL(-U); or "
+            "questions, .json as SQuAD's.",
         ),
     ],
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where the model and its log go.")],
@@ -122,6 +125,8 @@ def finetune(
     The weights that do best on held-out texts are kept, ready for `headlight app --models FOLDER`. Stopped, the same
     command goes on to the same weights.
     """
+    from bert_core.studies.files import Format, identify
+    from bert_core.studies.texts import unnamed_columns
     from bert_core.training.answers import AnswerSettings, finetune_reader
     from bert_core.training.finetune import finetune as finetune_classes
     from bert_core.training.tagging import finetune_tags
@@ -134,17 +139,18 @@ def finetune(
     run: dict[str, Any] = {
         "held_out": _parse_held_out(held_out), "start": start, "keep": keep, "device": device, "report": say,
     }  # fmt: skip
-    if train.suffix.lower() == ".json":
-        if text is not None or label is not None or pair is not None:
-            raise Refused(f"{train.name} is a file of questions: --text, --label and --pair are for tables")
+    source = identify(train, tabs_in_text=True)
+    if source.format is Format.JSON and text is None:
+        if label is not None or pair is not None:
+            raise Refused(f"--label and --pair name columns of {train.name}: name that of the texts too, by --text")
         finetune_reader(train, folder, AnswerSettings(stride=stride, **given), skip_broken=skip_broken, **run)
         return
-    if train.suffix.lower() != ".csv" and text is None and pair is None:
-        asked = label or ("upos" if train.suffix.lower() == ".conllu" else "last")
+    if not source.is_table and text is None and pair is None:
+        asked = label or ("upos" if source.format is Format.TREEBANK else "last")
         finetune_tags(train, folder, FinetuneSettings(**given), label=asked, word=word, **run)
         return
     if text is None or label is None:
-        raise Refused(f"{train.name} is a table: name its columns by --text and --label")
+        raise Refused(unnamed_columns(source, "the texts (--text) and that of the classes (--label)"))
     finetune_classes(train, folder, FinetuneSettings(**given), text=text, label=label, pair=pair, **run)
 
 
@@ -154,6 +160,7 @@ def evaluate(
     also: Annotated[
         list[str] | None, typer.Option(metavar="KIND=FILE", help="Another kind of held-out text; as often as wanted.")
     ] = None,
+    column: TextColumn = None,
     train: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="The training text, for how much of it is asked.")
     ] = None,
@@ -191,8 +198,9 @@ def evaluate(
         raise Refused(f"--keep-temperature needs a model in a folder, and {model} is none")
     with tempfile.TemporaryDirectory() as folder:
         kept = cache or Path(folder)
-        corpora = {kind: Corpus.prepare(path, loaded.tokenizer, kept, note_each) for kind, path in texts.items()}
-        trained = None if train is None else Corpus.prepare(train, loaded.tokenizer, kept, note_each)
+        prepare = partial(Corpus.prepare, tokenizer=loaded.tokenizer, cache=kept, report=note_each, column=column)
+        corpora = {kind: prepare(path) for kind, path in texts.items()}
+        trained = None if train is None else prepare(train)
         found = measure(loaded, corpora, train=trained, batches=batches, report=note_each)
     for line in lines_of(found, loaded.has_mlm, loaded.has_nsp):
         typer.echo(line)
@@ -260,6 +268,7 @@ def tune_lens(
     text: TextFile,
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, translators go.")],
     held_out: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Text to compare on.")] = None,
+    column: TextColumn = None,
     model: ModelName = "headlight-mini",
     steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 800,
     warmup: Annotated[int, typer.Option(min=0, help="Steps in which the rate rises.")] = 20,
@@ -285,7 +294,7 @@ def tune_lens(
     )  # fmt: skip
     tune(
         load(model, device), text, settings, folder,
-        held_out=held_out, cache=cache, save_every=save_every, report=say,
+        held_out=held_out, column=column, cache=cache, save_every=save_every, report=say,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from bert_core.studies.words import LAST
 from viz_app.pages.finetune.changes import tokens_of
 from viz_app.pages.finetune.examples import take_example
 from viz_app.pages.finetune.material import KINDS, Asked, columns_of, kind_of, labels_of, material_of
@@ -29,8 +30,11 @@ _LIKELY = (("text", "sentence", "review", "comment"), ("label", "class", "catego
 def begin(current: Question) -> None:
     """What a new run should learn, and its button."""
     upload = file_control(
-        st, "Texts and classes, .csv; words and tags, .conll or .conllu; or questions and answers, .json as SQuAD's",
-        "tuning_table", types=["csv", "conllu", "conll", "txt", "json"], megabytes=LARGEST_TABLE,
+        st,
+        "Texts and classes (.csv, .tsv, .jsonl); words and tags (.conll, .iob2, .conllu); or questions and answers "
+        "(.json as SQuAD's)",
+        "tuning_table", types=["csv", "tsv", "jsonl", "conllu", "conll", "iob2", "txt", "json"],
+        megabytes=LARGEST_TABLE,
     )  # fmt: skip
     if upload is None:
         _offer_examples()
@@ -113,7 +117,7 @@ def _what(upload: Upload) -> dict[str, Any]:
             st.selectbox, "Tags", "tuning_tags", options=labels, first=labels[0], width=220,
             format_func=lambda name: NAMES_OF_LABELS.get(name, f"column {name}" if name.isdecimal() else name),
         )  # fmt: skip
-        if upload.name.lower().endswith(".conllu"):
+        if labels[0] != LAST:  # those of a treebank
             return {"label": label}
         word = control(
             st.number_input, "Column of the words", "tuning_word", first=1, min_value=1, max_value=len(labels) - 1,

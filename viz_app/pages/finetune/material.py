@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bert_core.refused import Refused
-from bert_core.studies.rows import read_labelled, separator_of
+from bert_core.studies.files import Format, identify
+from bert_core.studies.rows import input_columns, read_labelled
 from bert_core.studies.squad import read_squad
-from bert_core.studies.words import LAST, label_names, read_labelled_words
+from bert_core.studies.words import LAST, columns_in, label_names, read_labelled_words
 from bert_core.training.answers import split_contexts
 from bert_core.training.labelled import classes_of, split_off
 from bert_core.training.tagging import split_sentences, tags_of
 from viz_app.shell.controls import Upload
 
-_BEGINNING = 1 << 16  # bytes of a file in which its first line ends
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")  # extensions of texts with their classes
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Kind:
 def kind_of(name: str) -> Kind:
     """What a file of such a name teaches, as `headlight finetune` sees it."""
     ending = Path(name).suffix.lower()
-    return KINDS["classes" if ending == ".csv" else "answers" if ending == ".json" else "tags"]
+    return KINDS["classes" if ending in TABLES else "answers" if ending == ".json" else "tags"]
 
 
 def material_of(upload: Upload, asked: Asked) -> Material:
@@ -96,8 +96,8 @@ def material_of(upload: Upload, asked: Asked) -> Material:
 
 def columns_of(upload: Upload) -> list[str]:
     """The names of a table's columns. Raises Refused for a file without any."""
-    header = _first_line(upload)
-    names = [name.strip() for name in next(csv.reader([header], delimiter=separator_of(header)), [])]
+    with upload.on_disk() as path:
+        names = input_columns(identify(path))
     if len(set(names)) < 2 or len(set(names)) < len(names) or "" in names:
         raise Refused(f"{upload.name} has the columns {', '.join(names) or 'none'}: a text and its class are needed")
     return names
@@ -108,18 +108,15 @@ def labels_of(upload: Upload) -> list[str]:
 
     Raises Refused for a file without any.
     """
-    if upload.name.lower().endswith(".conllu"):
-        with upload.on_disk() as path:
+    with upload.on_disk() as path:
+        source = identify(path, tabs_in_text=True)
+        if source.format is Format.TREEBANK:
             return label_names(path)
-    line = _first_line(upload)
-    width = len(line.split("\t" if "\t" in line else None))
+        line = next((line for line, _ in source.lines() if line.strip() and not line.startswith("#")), "")
+    width = len(columns_in(line))
     if width < 2:
         raise Refused(f"{upload.name} begins with the line {line[:60]!r}: a word and its tag are needed in each")
     return [LAST, *(str(number) for number in range(1, width + 1))]
-
-
-def _first_line(upload: Upload) -> str:
-    return upload.data[:_BEGINNING].decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0].strip()
 
 
 # ---------------------------------------------------------------------------- the three kinds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import tempfile
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,8 +17,9 @@ from bert_core.progress import Progress
 from bert_core.records import HeadTable
 from bert_core.refused import Refused
 from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
-from bert_core.studies.lines import SHARD_LINES, shards
+from bert_core.studies.lines import SHARD_LINES
 from bert_core.studies.table import LARGEST_FILE, TABLE_SUFFIXES, check_fits, read_table
+from bert_core.studies.texts import text_shards
 from viz_app.figures.heads import sweep_scatter
 from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.shell import examples, screen
@@ -138,10 +138,8 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
 
     def measure(report: Progress) -> HeadTable:
         total = HeadSums({})
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "text.txt"
-            path.write_bytes(data)
-            for shard in itertools.islice(shards(path), TEXT_SHARDS):
+        with Upload(name, data).on_disk() as path:
+            for shard in itertools.islice(text_shards(path), TEXT_SHARDS):
                 total = total + measure_shard(loaded, shard, settings)
                 report((shard.number + 1) * SHARD_LINES / (len(lines) + SHARD_LINES))
         return total.table(loaded.name, settings)

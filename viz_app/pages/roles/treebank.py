@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -13,9 +12,9 @@ import streamlit as st
 from bert_core.analysis.relations import DIRECTIONS, RelationTally
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
-from bert_core.refused import Refused
 from bert_core.studies.relations import relations_csv, track_relations
-from bert_core.studies.treebank import TreeSentence, read_treebank
+from bert_core.studies.texts import trees_from
+from bert_core.studies.treebank import TreeSentence
 from viz_app.pages.roles.shared import grid
 from viz_app.shell import examples, screen
 from viz_app.shell.choices import Head
@@ -34,7 +33,7 @@ EXAMINED = "examined"  # the treebank that was read last: model and name, and th
 def draw(current: Question) -> None:
     """Which head finds which relation."""
     layers, heads = current.head_mask.shape
-    upload = file_control(st, "Treebank, CoNLL-U", "treebank", types=["conllu", "txt"], megabytes=LARGEST_TREEBANK)
+    upload = file_control(st, "Treebank, CoNLL-U", "treebank", types=["conllu", "conll"], megabytes=LARGEST_TREEBANK)
     if upload is None:
         missing(
             "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", "Take sixty example sentences",
@@ -122,11 +121,8 @@ def relations_found(loaded: LoadedModel, head: Head) -> str:
 
 
 def _sentences(data: bytes, name: str) -> list[TreeSentence]:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Refused(f"the file {name} is not UTF-8: {error.reason} at byte {error.start:,}") from error
-    return list(read_treebank(io.StringIO(text), name))
+    with Upload(name, data).on_disk() as path:
+        return [tree for tree, _ in trees_from(path)]
 
 
 def as_csv(tally: RelationTally) -> str:

@@ -26,7 +26,7 @@ from bert_core.attention import (
 )
 from bert_core.config import BertConfig, check_part
 from bert_core.edits import Scaled
-from bert_core.recording import watcher_of
+from bert_core.recording import check_recorded_layers, watcher_of
 from bert_core.refused import Refused
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
@@ -502,8 +502,10 @@ class BertEncoder(nn.Module):
         length. return_dict False gives a tuple of what is there.
         positions: (batch, some), where the last layer is wanted; None wants it everywhere.
         The first document's "all encoded layers" are the hidden_states of the result.
-        Raises ValueError as its layers do, and for a cache that is asked for while layers are computed again.
+        Raises ValueError as its layers do, and for a cache that is asked for while layers are computed again, and
+        Refused where `record` names a layer that does not exist.
         """
+        check_recorded_layers(len(self.layer))
         checkpointing = self.gradient_checkpointing and self.training
         if checkpointing and (use_cache or past_key_values is not None):
             raise ValueError("gradient checkpointing keeps no keys and values: train with use_cache=False")

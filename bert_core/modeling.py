@@ -53,7 +53,8 @@ def _activation(act: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Ten
 # ---------------------------------------------------------------------------- outputs
 
 
-@dataclass
+# Outputs are compared by identity, as modules are: `==` of their tensors has an entry for each number.
+@dataclass(eq=False)
 class ModelOutput:
     """Named results that can also be unpacked or indexed as a tuple, absent ones left out."""
 
@@ -76,7 +77,7 @@ class ModelOutput:
         return value
 
 
-@dataclass
+@dataclass(eq=False)
 class BertEncoderOutput(ModelOutput):
     """What the stack of layers gives.
 
@@ -94,7 +95,7 @@ class BertEncoderOutput(ModelOutput):
     cross_attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class BertModelOutput(ModelOutput):
     """As BertEncoderOutput, with pooler_output (batch, hidden): [CLS] through a dense layer and tanh."""
 
@@ -106,7 +107,7 @@ class BertModelOutput(ModelOutput):
     cross_attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class BertForPreTrainingOutput(ModelOutput):
     """Both pre-training predictions.
 
@@ -122,7 +123,7 @@ class BertForPreTrainingOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class MaskedLMOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, seq, vocab)."""
 
@@ -132,7 +133,7 @@ class MaskedLMOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class NextSentencePredictorOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, 2); index 0 means that B follows A."""
 
@@ -142,7 +143,7 @@ class NextSentencePredictorOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class SequenceClassifierOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, label)."""
 
@@ -152,7 +153,7 @@ class SequenceClassifierOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class TokenClassifierOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, seq, label)."""
 
@@ -162,7 +163,7 @@ class TokenClassifierOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class QuestionAnsweringOutput(ModelOutput):
     """loss: scalar, when both positions were given. start_logits, end_logits: (batch, seq)."""
 
@@ -173,7 +174,7 @@ class QuestionAnsweringOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class MultipleChoiceOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, choice). The rest as of a batch of batch x choice texts."""
 
@@ -183,7 +184,7 @@ class MultipleChoiceOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class ReplacedTokenOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, seq); above 0 a token rather was replaced."""
 
@@ -193,7 +194,7 @@ class ReplacedTokenOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class CausalLMOutput(ModelOutput):
     """loss: scalar, or (batch,) with reduction "none". logits: (batch, seq, vocab). The rest as BertEncoderOutput."""
 

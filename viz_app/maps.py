@@ -20,6 +20,7 @@ from bert_core.analysis.patterns import (
 )
 from bert_core.edits import Cut
 from bert_core.records import ModelRun
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.notation import notes_of
@@ -40,6 +41,7 @@ AMONG = ("chosen", "layer", "all")
 MOST_NAMED = 4  # heads in the name of a file
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class ShownMaps:
     """What goes into a file, whatever its kind.

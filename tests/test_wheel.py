@@ -56,7 +56,8 @@ cut = capture(bert_core.edited(loaded, [bert_core.Cut(keys=(1,), layers=(2,))]),
 with record([2]) as recording:
     loaded.model.bert(torch.tensor([encoding.input_ids]))
 display: AttentionDisplay = view(run, "product", layer=2, heads=(head,), theme="dark")
-view_maps(run.attention, encoding.tokens, encoding.tokens, layer=max(recording.attention))
+view_maps(run.attention, encoding.tokens, encoding.tokens, layer=2)
+view_maps(tuple(recording.attention.values()), encoding.tokens, encoding.tokens)
 picture: bytes = picture_of(run, MapView(layer=2, heads=(1, 5), together=Combination("average")), "svg")
 try:
     view(run, layer=9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -40,6 +40,9 @@ CHANGES = {"attention": "change", "brought": "change_brought"}  # what can be co
 UNSIGNED = ("attention", "brought", "positive_product")
 AMONG = ("chosen", "layer", "all")
 MOST_NAMED = 4  # heads in the name of a file
+FROM_TRANSFORMERS = (
+    'a model of transformers gives attentions with attn_implementation="eager" and output_attentions=True'
+)
 ROW_TOLERANCE = 0.01  # of a row's sum: in bfloat16 each number is off by up to 1/512 of itself
 
 
@@ -310,7 +313,7 @@ def _of_one_text(maps: object) -> np.ndarray:
     if isinstance(maps, tuple | list):
         layers = [_as_array(f"layer {number} of maps", layer) for number, layer in enumerate(maps)]
         if not layers:
-            raise Refused("maps have no layer: at least one is needed, (head, query, key)")
+            raise Refused(f"maps is {shown(maps)}, without a layer: {FROM_TRANSFORMERS}")
         for number, layer in enumerate(layers):
             if layer.shape != layers[0].shape:
                 raise Refused(
@@ -333,9 +336,10 @@ def _of_one_text(maps: object) -> np.ndarray:
 def _as_array(name: str, maps: object) -> np.ndarray:
     """An array or a tensor as an array of real numbers. Raises Refused for anything else."""
     if maps is None:
+        raise Refused(f"{name} is None: {FROM_TRANSFORMERS}")
+    if isinstance(maps, Mapping):
         raise Refused(
-            f'{name} is None: a model of transformers gives attentions with attn_implementation="eager" and '
-            "output_attentions=True"
+            f"{name} is of type {type(maps).__name__}: it must be an array, or a tuple with one for each layer"
         )
     if isinstance(maps, TensorLike):
         try:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertModel
+from transformers.modeling_outputs import BaseModelOutput
 
 from bert_core.refused import Refused
 from viz_app.maps import maps_across
@@ -91,15 +92,23 @@ def test_shapes_that_do_not_fit_are_one_sentence() -> None:
     assert refusal_of((attention(1, 3, 3, 4), attention(1, 2, 3, 4))) == (
         "layer 1 of maps is (1, 2, 3, 4) and layer 0 is (1, 3, 3, 4): all layers must be of one shape"
     )
-    for maps in ((), [], np.zeros((0, 3, 3, 4)), np.zeros((2, 3, 3, 0)), torch.zeros(2, 3, 0, 4)):
+    for maps in (np.zeros((0, 3, 3, 4)), np.zeros((2, 3, 3, 0)), torch.zeros(2, 3, 0, 4)):
         assert "maps" in refusal_of(maps)
     for maps in ("text", 5, {0: attention(1, 3, 3, 4)}, np.full((1, 1, 3, 4), "a"), ((attention(1, 3, 3, 4),),),
                  torch.zeros(1, 1, 3, 4, dtype=torch.complex64), torch.zeros(1, 1, 3, 4, device="meta"),
                  attention(1, 1, 3, 4).to_sparse()):  # fmt: skip
         sentence = refusal_of(maps)
         assert sentence.startswith(("maps is ", "layer 0 of maps is ")) and "\n" not in sentence
-    for maps in (None, (None, None)):
+    for maps in (None, (None, None), (), []):  # what the other implementations of attention give
         assert 'attn_implementation="eager" and output_attentions=True' in refusal_of(maps)
+
+
+def test_a_record_of_transformers_and_a_recording_are_refused_by_type() -> None:
+    """What holds the maps by name or number is named by its type, without its numbers."""
+    for maps in ({0: attention(1, 3, 3, 4)}, BaseModelOutput(attentions=(attention(1, 3, 3, 4),))):  # type: ignore[arg-type]
+        assert refusal_of(maps) == (
+            f"maps is of type {type(maps).__name__}: it must be an array, or a tuple with one for each layer"
+        )
 
 
 def test_names_that_do_not_fit_are_one_sentence() -> None:

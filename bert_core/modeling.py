@@ -26,7 +26,7 @@ from bert_core.attention import (
 )
 from bert_core.config import BertConfig, check_part
 from bert_core.edits import Scaled
-from bert_core.recording import watcher_of
+from bert_core.recording import check_recorded_layers, watcher_of
 from bert_core.refused import Refused
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
@@ -53,7 +53,8 @@ def _activation(act: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Ten
 # ---------------------------------------------------------------------------- outputs
 
 
-@dataclass
+# Outputs are compared by identity, as modules are: `==` of their tensors has an entry for each number.
+@dataclass(eq=False)
 class ModelOutput:
     """Named results that can also be unpacked or indexed as a tuple, absent ones left out."""
 
@@ -76,7 +77,7 @@ class ModelOutput:
         return value
 
 
-@dataclass
+@dataclass(eq=False)
 class BertEncoderOutput(ModelOutput):
     """What the stack of layers gives.
 
@@ -94,7 +95,7 @@ class BertEncoderOutput(ModelOutput):
     cross_attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class BertModelOutput(ModelOutput):
     """As BertEncoderOutput, with pooler_output (batch, hidden): [CLS] through a dense layer and tanh."""
 
@@ -106,7 +107,7 @@ class BertModelOutput(ModelOutput):
     cross_attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class BertForPreTrainingOutput(ModelOutput):
     """Both pre-training predictions.
 
@@ -122,7 +123,7 @@ class BertForPreTrainingOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class MaskedLMOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, seq, vocab)."""
 
@@ -132,7 +133,7 @@ class MaskedLMOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class NextSentencePredictorOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, 2); index 0 means that B follows A."""
 
@@ -142,7 +143,7 @@ class NextSentencePredictorOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class SequenceClassifierOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, label)."""
 
@@ -152,7 +153,7 @@ class SequenceClassifierOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class TokenClassifierOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, seq, label)."""
 
@@ -162,7 +163,7 @@ class TokenClassifierOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class QuestionAnsweringOutput(ModelOutput):
     """loss: scalar, when both positions were given. start_logits, end_logits: (batch, seq)."""
 
@@ -173,7 +174,7 @@ class QuestionAnsweringOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class MultipleChoiceOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, choice). The rest as of a batch of batch x choice texts."""
 
@@ -183,7 +184,7 @@ class MultipleChoiceOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class ReplacedTokenOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, seq); above 0 a token rather was replaced."""
 
@@ -193,7 +194,7 @@ class ReplacedTokenOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class CausalLMOutput(ModelOutput):
     """loss: scalar, or (batch,) with reduction "none". logits: (batch, seq, vocab). The rest as BertEncoderOutput."""
 
@@ -502,8 +503,10 @@ class BertEncoder(nn.Module):
         length. return_dict False gives a tuple of what is there.
         positions: (batch, some), where the last layer is wanted; None wants it everywhere.
         The first document's "all encoded layers" are the hidden_states of the result.
-        Raises ValueError as its layers do, and for a cache that is asked for while layers are computed again.
+        Raises ValueError as its layers do, and for a cache that is asked for while layers are computed again, and
+        Refused where `record` names a layer that does not exist.
         """
+        check_recorded_layers(len(self.layer))
         checkpointing = self.gradient_checkpointing and self.training
         if checkpointing and (use_cache or past_key_values is not None):
             raise ValueError("gradient checkpointing keeps no keys and values: train with use_cache=False")

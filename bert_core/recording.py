@@ -15,7 +15,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from bert_core.refused import checked, several, whole
+from bert_core.refused import Refused, checked, several, whole
 
 _current: ContextVar[Recording | None] = ContextVar("headlight_recording", default=None)
 
@@ -82,7 +82,9 @@ class _LayerSlot:
 def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
     """Watch the forward passes made in this context, and only those: other threads do not see it.
 
-    layers: the layers to watch, counted from zero; None watches all of them. Raises Refused for what is no number.
+    layers: the layers to watch, counted from zero; None watches all of them. Every model that runs in the context must
+    have them, both halves of a captioner too. Raises Refused for what is no number, and in the forward pass of a model
+    without one of the layers.
     """
     recording = Recording(layers)
     token = _current.set(recording)
@@ -98,6 +100,13 @@ def watcher_of(module: WatchedModule) -> Watcher | None:
     if recording is not None:
         return recording.watcher(module.layer_num, module.is_cross_attention)
     return module if module.save_attention else None
+
+
+def check_recorded_layers(layers: int) -> None:
+    """Raise Refused if the recording of this context names a layer that a model with `layers` layers does not have."""
+    recording = _current.get()
+    if recording is not None and recording.layers and (last := max(recording.layers)) >= layers:
+        raise Refused(f"layer {last} does not exist, so it cannot be recorded: this model has layers 0 to {layers - 1}")
 
 
 def hand_over(watcher: Watcher, attention_map: Tensor) -> None:

@@ -1,12 +1,15 @@
-"""What `pip install` of the built wheel gives, far from the checkout."""
+"""What `pip install` gives, of the built wheel and of a checkout that can be edited (`-e`), far from the checkout."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -20,22 +23,93 @@ PACKAGES = ("bert_core", "viz_app")
 SOURCES = (*PACKAGES, "streamlit_app.py", "pyproject.toml", "README.md", "LICENSE")
 
 
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--isolated"]
+OFFLINE = ["--no-index", "--no-deps", "--quiet"]
+
+USER_SCRIPT = """
+from __future__ import annotations
+
+import bert_core
+import torch
+from bert_core import Encoding, HeadSweep, LoadedModel, ModelRun, Refused, Target, capture, load, record, word_target
+from viz_app.export.pictures import picture_of
+from viz_app.maps import Combination, MapView
+from viz_app.notebook import AttentionDisplay, view, view_maps
+
+
+def strongest_head(run: ModelRun, layer: int) -> int:
+    return int(run.attention[layer].max(axis=(1, 2)).argmax())
+
+
+loaded: LoadedModel = load("headlight-mini", device="cpu")
+encoding: Encoding = loaded.tokenizer.encode("She opened the [MASK].", "The room was dark.")
+target: Target = word_target(loaded.tokenizer, encoding, "door")
+run: ModelRun = capture(loaded, encoding, target=target, norms=True)
+head: int = strongest_head(run, 2)
+words: list[str] = [loaded.tokenizer.token_of(piece) for piece, _ in run.predictions[0].top]
+gates = bert_core.head_mask_without(loaded.config, [(2, 1)])
+runs: list[ModelRun] = bert_core.captures(loaded, [encoding], head_mask=gates)
+sweep: HeadSweep = bert_core.ablate_heads(loaded, encoding, target=target)
+scores = bert_core.token_scores(loaded, encoding, target, [bert_core.METHODS[0].name], run=run)
+rollout = bert_core.attention_rollout(run.attention)
+cut = capture(bert_core.edited(loaded, [bert_core.Cut(keys=(1,), layers=(2,))]), encoding)
+with record([2]) as recording:
+    loaded.model.bert(torch.tensor([encoding.input_ids]))
+display: AttentionDisplay = view(run, "product", layer=2, heads=(head,), theme="dark")
+view_maps(run.attention, encoding.tokens, encoding.tokens, layer=2)
+view_maps(tuple(recording.attention.values()), encoding.tokens, encoding.tokens)
+picture: bytes = picture_of(run, MapView(layer=2, heads=(1, 5), together=Combination("average")), "svg")
+try:
+    view(run, layer=9)
+except Refused as error:
+    print(error, len(words), scores.shape, rollout.shape, len(picture) > 0, len([*runs, cut]), sweep)
+"""
+WRONG_SCRIPT = """
+import bert_core
+from viz_app.notebook import view
+
+bert_core.capture(1, 2, nonsense=3)
+bert_core.capture_all
+view(run=1)
+"""
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An otherwise empty folder with the wheel in it, built without a network from a copy of the sources."""
-    work = tmp_path_factory.mktemp("wheel")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what an installation is built from."""
+    folder = tmp_path_factory.mktemp("sources")
     for name in SOURCES:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, work / "source" / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
         else:
-            shutil.copyfile(source, work / "source" / name)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--isolated"]
-    offline = ["--no-index", "--no-deps", "--quiet"]
-    _run([*pip, "wheel", *offline, "--no-build-isolation", "--wheel-dir", work, work / "source"], work)
+            shutil.copyfile(source, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An otherwise empty folder with the wheel in it, built without a network from a copy of the sources."""
+    work = tmp_path_factory.mktemp("wheel")
+    _run([*PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", work, sources], work)
     (wheel,) = work.glob(f"headlight-{bert_core.__version__}-*.whl")
-    _run([*pip, "install", *offline, "--target", work / "installed", wheel], work)
+    _run([*PIP, "install", *OFFLINE, "--target", work / "installed", wheel], work)
     return work / "installed"
+
+
+@pytest.fixture(scope="module")
+def environment(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a new environment with an editable installation; other packages are those of the tests."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    packages = Path(_run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip())
+    # Only the folders: .pth files in them, as that of the checkout's own installation, are not read.
+    (packages / "packages_of_the_tests.pth").write_text(
+        "\n".join({sysconfig.get_path(n) for n in ("purelib", "platlib")})
+    )
+    _run([*PIP, "--python", python, "install", *OFFLINE, "--no-build-isolation", "-e", sources], folder)
+    return python
 
 
 def _run(command: list[object], folder: Path, **environment: str) -> str:
@@ -97,3 +171,25 @@ def test_the_installed_command_runs(installed: Path, tmp_path: Path) -> None:
     assert _run([headlight, "models"], tmp_path, PYTHONPATH=where).startswith("headlight-mini  6 layers x 12 heads")
     predicted = _run([headlight, "predict", "She opened the [MASK]."], tmp_path, PYTHONPATH=where)
     assert len(predicted.splitlines()) == 6
+
+
+def test_a_script_passes_mypy_strict_with_an_editable_installation(
+    environment: Path, sources: Path, tmp_path: Path
+) -> None:
+    """mypy finds both packages and their types from another folder, and the same script runs there."""
+    (tmp_path / "script.py").write_text(USER_SCRIPT, encoding="utf-8")
+    (tmp_path / "wrong.py").write_text(WRONG_SCRIPT, encoding="utf-8")
+    clean = {"PYTHONPATH": "", "MYPYPATH": ""}  # the checkout is not on the path
+    where = "import bert_core, viz_app; print(bert_core.__file__, viz_app.__file__)"
+    assert [Path(file).parents[1] for file in _run([environment, "-c", where], tmp_path, **clean).split()] == [
+        sources
+    ] * 2
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--no-color-output", "--python-executable", environment]
+    assert _run([*mypy, "script.py"], tmp_path, **clean) == "Success: no issues found in 1 source file\n"
+    assert _run([environment, "script.py"], tmp_path, **clean).startswith("layer 9 does not exist")
+    wrong = subprocess.run(
+        [*map(str, mypy), "wrong.py"], cwd=tmp_path, env={**os.environ, **clean}, capture_output=True, text=True
+    )
+    assert re.findall(r"wrong.py:(\d+): error: .*\[(.*)\]", wrong.stdout) == [
+        ("5", "call-arg"), ("5", "arg-type"), ("5", "arg-type"), ("6", "attr-defined"), ("7", "arg-type"),
+    ]  # fmt: skip

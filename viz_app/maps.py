@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from bert_core.analysis.attribution import word_units
+from bert_core.analysis.flow import check_rows
 from bert_core.analysis.patterns import (
     WAYS,
     combined,
@@ -20,7 +21,8 @@ from bert_core.analysis.patterns import (
 )
 from bert_core.edits import Cut
 from bert_core.records import ModelRun
-from bert_core.refused import Refused
+from bert_core.records.base import compared_by_value
+from bert_core.refused import Refused, each, real_array, shown
 from bert_core.tokenizer import Encoding
 from viz_app.notation import notes_of
 from viz_app.tokens import Combined, Token
@@ -38,8 +40,24 @@ CHANGES = {"attention": "change", "brought": "change_brought"}  # what can be co
 UNSIGNED = ("attention", "brought", "positive_product")
 AMONG = ("chosen", "layer", "all")
 MOST_NAMED = 4  # heads in the name of a file
+FROM_TRANSFORMERS = (
+    'a model of transformers gives attentions with attn_implementation="eager" and output_attentions=True'
+)
+ROW_TOLERANCE = 0.01  # of a row's sum: in bfloat16 each number is off by up to 1/512 of itself
 
 
+@runtime_checkable
+class TensorLike(Protocol):
+    """A tensor of torch, by what is needed of it: this module does not import torch."""
+
+    def detach(self) -> Any:
+        """The same numbers without the graph of their gradients."""
+
+
+Maps = np.ndarray | TensorLike | Sequence[np.ndarray | TensorLike]
+
+
+@compared_by_value
 @dataclass(frozen=True)
 class ShownMaps:
     """What goes into a file, whatever its kind.
@@ -263,23 +281,92 @@ class MapView:
         return units, queries, keys
 
 
-def maps_across(maps: np.ndarray, queries: Sequence[str], keys: Sequence[str], what: str = "attention") -> ShownMaps:
+def maps_across(maps: Maps, queries: Sequence[str], keys: Sequence[str], what: str = "attention") -> ShownMaps:
     """Maps from anywhere, also from the tokens of one text to those of another.
 
-    maps: (layer, head, query, key); a head that is NaN throughout is pruned. queries, keys: what stands at each row and
-    column. what: "attention", "gradient", "product", "brought", "change" or "change_brought".
-    Raises Refused for another name, or other sizes.
+    maps: (layer, head, query, key), or for each layer (batch, head, query, key) or (head, query, key), as in the
+    attentions of transformers; a batch of 1. Arrays, or tensors of any device and number type, with gradients too.
+    A head that is NaN throughout is pruned. queries, keys: what stands at each row and column.
+    what: "attention", whose rows sum to 1, "gradient", "product", "brought", "change" or "change_brought".
+    Raises Refused for another name, other sizes, several texts, numbers that are not finite, and rows of attention that
+    do not sum to 1.
     """
     if what not in UNITS:
         raise Refused(f"{what!r} is unknown: one of {', '.join(UNITS)}")
-    values = read_only(maps)
-    if values.ndim != 4 or not values.size or values.shape[2:] != (len(queries), len(keys)):
+    queries, keys = each("queries", queries, str), each("keys", keys, str)
+    values = _of_one_text(maps)
+    if values.ndim != 4 or values.shape[2:] != (len(queries), len(keys)):
         raise Refused(
             f"maps of shape {values.shape} with {len(queries)} queries and {len(keys)} keys: (layer, head, query, key) "
             "is needed, with a name for each query and each key"
         )
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is refused
+        values = read_only(values)
+    there = ~np.isnan(values).all((2, 3))
+    _check_values(values, there, what)
     rows, columns = (tuple(Token(name, place) for place, name in enumerate(names)) for names in (queries, keys))
-    return ShownMaps(values, rows, columns, what, ~np.isnan(values).all((2, 3)))
+    return ShownMaps(values, rows, columns, what, there)
+
+
+def _of_one_text(maps: object) -> np.ndarray:
+    """Maps in any form that `maps_across` takes, as one array without a batch. Raises Refused for several texts."""
+    if isinstance(maps, tuple | list):
+        layers = [_as_array(f"layer {number} of maps", layer) for number, layer in enumerate(maps)]
+        if not layers:
+            raise Refused(f"maps is {shown(maps)}, without a layer: {FROM_TRANSFORMERS}")
+        for number, layer in enumerate(layers):
+            if layer.shape != layers[0].shape:
+                raise Refused(
+                    f"layer {number} of maps is {layer.shape} and layer 0 is {layers[0].shape}: all layers must be of "
+                    "one shape"
+                )
+        values = np.stack(layers)
+    else:
+        values = _as_array("maps", maps)
+    if values.ndim != 5:
+        return values
+    if values.shape[1] != 1:
+        raise Refused(
+            f"maps are {values.shape}, (layer, batch, head, query, key), of {values.shape[1]} texts: one text can be "
+            "shown, choose it as in [layer[0] for layer in maps]"
+        )
+    return values[:, 0]
+
+
+def _as_array(name: str, maps: object) -> np.ndarray:
+    """An array or a tensor as an array of real numbers. Raises Refused for anything else."""
+    if maps is None:
+        raise Refused(f"{name} is None: {FROM_TRANSFORMERS}")
+    if isinstance(maps, Mapping):
+        raise Refused(
+            f"{name} is of type {type(maps).__name__}: it must be an array, or a tuple with one for each layer"
+        )
+    if isinstance(maps, TensorLike):
+        try:
+            tensor = maps.detach().cpu()
+            maps = (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # NumPy has no bfloat16
+        except (AttributeError, TypeError, RuntimeError) as error:  # a sparse tensor, or one on the device "meta"
+            raise Refused(f"{name} is {shown(maps)}: it must be a dense tensor or an array of numbers") from error
+    return real_array(name, maps, "... query key")
+
+
+def _check_values(values: np.ndarray, there: np.ndarray, what: str) -> None:
+    """Raise Refused for maps that no head can have. values: (layer, head, query, key). there: (layer, head)."""
+    if not there.any():
+        raise Refused("every head is NaN, as a pruned head is: at least one must have numbers")
+    wrong = ~np.isfinite(values) & there[..., None, None]
+    if wrong.any():
+        layer, head, query, key = place = tuple(np.argwhere(wrong)[0].tolist())
+        raise Refused(
+            f"maps have {values[place]:g} in layer {layer}, head {head}, from query {query} to key {key}: every number "
+            "must be finite, but for a pruned head, which is NaN throughout"
+        )
+    if what == "attention":
+        try:
+            check_rows(values, ROW_TOLERANCE)
+        except Refused as error:
+            other = 'what="gradient", "product", "brought" or "change"'
+            raise Refused(f"{error}; dropout must be off, and other maps are shown with {other}") from error
 
 
 def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:

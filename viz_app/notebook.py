@@ -6,13 +6,11 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.refused import Refused
 from viz_app.comparison import Comparison
 from viz_app.export.page import Theme, attention_page, caption_page, change_page, maps_page, neuron_page
-from viz_app.maps import MapView, maps_across
+from viz_app.maps import Maps, MapView, maps_across
 
 
 class AttentionDisplay:
@@ -86,7 +84,7 @@ def view_caption(
 
 
 def view_maps(
-    maps: np.ndarray,
+    maps: Maps,
     queries: Sequence[str],
     keys: Sequence[str],
     what: str = "attention",
@@ -97,8 +95,11 @@ def view_maps(
 ) -> AttentionDisplay:
     """Maps from anywhere in the same view, also across: from the tokens of one text to those of another.
 
-    maps: (layer, head, query, key). queries, keys: a name for each row and column. what: "attention", "gradient",
-    "product", "brought" or "change". choices: layer, heads, mode and kept, as `MapView` takes them.
-    Raises Refused for names that do not fit the maps, or as `view`.
+    maps: (layer, head, query, key), or the attentions of a model of transformers, for each layer (batch, head, query,
+    key) with a batch of 1; arrays, or tensors of any device and number type, with gradients too.
+    queries, keys: a name for each row and column. what: "attention", whose rows sum to 1, "gradient", "product",
+    "brought" or "change". choices: layer, heads, mode and kept, as `MapView` takes them.
+    Raises Refused for names that do not fit the maps, several texts, numbers that are not finite, rows of attention
+    that do not sum to 1, or as `view`.
     """
     return AttentionDisplay(maps_page(maps_across(maps, queries, keys, what), MapView(**choices), theme=theme), height)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_core.analysis.patterns import attention_entropy, share_to
+from bert_core.records.base import compared_by_value
 from bert_core.refused import shaped
 from bert_core.tokenizer import Encoding
 
@@ -14,6 +15,7 @@ NEARLY_ALL = 0.97  # of the largest entropy: attention that tells keys hardly ap
 MUCH = 0.5  # of all attention, to [CLS] and [SEP]
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Cautions:
     """Numbers that are no mistake of anyone, and change what a picture means.

@@ -10,9 +10,11 @@ import numpy as np
 from scipy.special import entr
 
 from bert_core.analysis.flow import check_rows
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each, real_array, several, shaped, whole
 
 
+@compared_by_value
 class Alignment(NamedTuple):
     """Tokens of two texts that are compared with one another.
 

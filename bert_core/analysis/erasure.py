@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_core.analysis.probes import check_labels
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.refused import check_finite, shaped, whole
 
 LEAST_VARIANCE = 1e-10  # of the largest: a direction with less is one in which the states do not differ
 LEAST_CORRELATION = 1e-6  # between a direction of the states and of the labels: less is rounding
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Eraser:
     """An affine map that takes some directions out of states: x - (x - mean) taken put.

@@ -18,6 +18,7 @@ import numpy as np
 
 from bert_core.analysis.attribution import scores_of_units, word_units
 from bert_core.records import Target
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, shown
 from bert_core.tokenizer import Encoding
 
@@ -27,6 +28,7 @@ RANDOM_RANKINGS = 100
 MEASURES = ("comprehensiveness", "sufficiency", "aopc")
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class RemovalPlan:
     """What to take away, ranking by ranking: the methods' own first, then random ones.
@@ -41,6 +43,7 @@ class RemovalPlan:
     rankings: np.ndarray
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Faithfulness:
     """One measure of every method, beside that of random rankings.

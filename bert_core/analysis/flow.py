@@ -43,14 +43,14 @@ def layer_mixing(attention: np.ndarray) -> np.ndarray:
     return normalised
 
 
-def check_rows(attention: np.ndarray) -> None:
+def check_rows(attention: np.ndarray, tolerance: float = 1e-3) -> None:
     """Raise Refused unless every row of some maps (..., query, key) sums to 1 and has no negative number.
 
-    Rows that hold NaN, as of a head that was pruned, are let through.
+    tolerance: how far from 1 a sum may be. Rows that hold NaN, as of a head that was pruned, are let through.
     """
     sums = attention.sum(-1)
     sums = sums[~np.isnan(sums)]
-    if not np.allclose(sums, 1, atol=1e-3):
+    if not np.allclose(sums, 1, atol=tolerance):
         raise Refused(f"a row of attention sums to {sums[np.abs(sums - 1).argmax()]:.3g}: every row sums to 1")
     if (attention < 0).any():
         raise Refused(f"a probability is {np.nanmin(attention):.3g}: it is from 0 to 1")

@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_core.records.base import compared_by_value
 from bert_core.refused import shaped
 from bert_core.tokenizer import CLS, SEP, Encoding, SpecialTokens
 
 TOKEN_KINDS = (CLS, SEP, "punctuation", "other")
 
 
+@compared_by_value
 class KindFigures(NamedTuple):
     """By layer and kind of the key, in the order of TOKEN_KINDS.
 

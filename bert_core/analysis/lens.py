@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.progress import Progress, silent
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, check_finite, shaped, whole
 
 LARGEST_SEED = 2**32 - 1  # that umap-learn takes
@@ -29,6 +30,7 @@ def settled_depth(ranks: np.ndarray) -> np.ndarray:
     return settled
 
 
+@compared_by_value
 class Plane(NamedTuple):
     """Points (depth, seq, 2), and for each depth which share of its variance the two axes show (depth,), 0 to 1."""
 

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, shaped, whole
 
 
+@compared_by_value
 class Strongest(NamedTuple):
     """The strongest neurons of every layer at every token, the strongest first.
 

@@ -10,6 +10,7 @@ import numpy as np
 from bert_core.analysis.attribution import map_of_units, scores_of_units, units_of
 from bert_core.analysis.flow import check_rows
 from bert_core.records import MAPS
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, several, shaped, shown
 from bert_core.tokenizer import Encoding, joined
 
@@ -92,6 +93,7 @@ def share_to(attention: np.ndarray, keys: Sequence[bool] | np.ndarray) -> np.nda
     return share
 
 
+@compared_by_value
 class RoleFigures(NamedTuple):
     """What tells the roles of heads apart, each (layer, head): entropy in nats, share to [SEP], mean distance."""
 

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from bert_core.records import ProbePoint
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.refused import Refused, check_finite, each, real_number, several, shaped, shown, whole
 
 # Where the code is sent anew, as shares of the words: Voita & Titov 2020, section 2.2.2.
@@ -22,6 +22,7 @@ MOST_STEPS = 1000
 MOST_CLASSES = 10_000
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Probe:
     """Multinomial logistic regression: the logits of a state are the state times `weights`, plus `bias`.

@@ -9,12 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records import CurvePoint
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each
 
 FIGURES = tuple(entry.name for entry in fields(CurvePoint) if entry.name not in ("order", "removed"))
 RANDOM = "random"  # what the names of random orders begin with
 
 
+@compared_by_value
 class Band(NamedTuple):
     """How far random orders reach at each number of removed heads: (point,) each, the lowest, the mean, the highest."""
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records import PairScore, SentenceScore
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each
 
 MOST_PAIRS = 1_000
@@ -48,6 +49,7 @@ def aligned(first: Sequence[str], second: Sequence[str]) -> list[Column]:
     return columns
 
 
+@compared_by_value
 class PairColumns(NamedTuple):
     """Two scored sentences in columns, the added [CLS] and [SEP] left out.
 

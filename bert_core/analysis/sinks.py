@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.patterns import share_to
+from bert_core.records.base import compared_by_value
 from bert_core.refused import check_finite, shaped
 
 MOSTLY = 0.5  # a sink: a token that gets more than this share of a head's attention
@@ -15,6 +16,7 @@ LITTLE = 0.5  # what it brings is little: its vector is shorter than so many tim
 SAME = 2.0  # a head brings much the same to every token: what it adds has fewer directions than this
 
 
+@compared_by_value
 class Sinks(NamedTuple):
     """The token that each head of a text looks at most, and what it brings; (layer, head) each.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused, real_number, several, shown, whole
 from bert_core.tokenizer import Encoding
@@ -70,6 +70,7 @@ class MeanOf:
         object.__setattr__(self, "encodings", given)
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Patches:
     """The target of a text with each of many places patched in turn, from the model's reading of a source.
@@ -113,6 +114,7 @@ class Patches:
         return _shares(self.values, self.base_value, self.source_value)
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Paths:
     """The target of a text with each of many senders heard by some receivers as it is in a source.
@@ -157,6 +159,7 @@ def _shares(values: np.ndarray, base: float, source: float) -> np.ndarray:
     return shares
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class PatchBand:
     """What patches from random texts do at each place: the lowest and the highest answer that any of them gave.

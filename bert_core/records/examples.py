@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_core.records.base import compared_by_value
 
+
+@compared_by_value
 @dataclass(frozen=True)
 class Batch:
     """Examples of one length with their answers; (batch, seq) each, but for next_sentence_label (batch,).

@@ -11,12 +11,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused, shown
 from bert_core.tokenizer import Encoding
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class HeadSweep:
     """What a model says of a text with each of its heads taken out in turn.
@@ -157,6 +158,7 @@ class CurvePoint:
     tokens_per_second: float
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class HeadVectors:
     """What one head makes its attention from, for one text.
@@ -212,6 +214,7 @@ LOSSES: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class HeadTable:
     """What is known of every head of a model over many texts.

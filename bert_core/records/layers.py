@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.tokenizer import Encoding
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class LayerStates:
     """The state of every position between the layers.
@@ -31,6 +32,7 @@ class LayerStates:
         return self.states.nbytes
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class LensRun:
     """What the masked-word head reads out of every layer at every position.
@@ -69,6 +71,7 @@ class LensRun:
         return first
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class LensChange:
     """What the masked-word heads of two models read out of every layer of one text.
@@ -95,6 +98,7 @@ class LensChange:
         return same
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Walk:
     """The values on the way of one text through a model, seen in full in one layer.

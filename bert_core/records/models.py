@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.records.heads import HeadTable
 from bert_core.refused import Refused, shown
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class ModelComparison:
     """Two models on the same texts.

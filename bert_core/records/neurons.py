@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.records.targets import Target
 from bert_core.tokenizer import Encoding
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class NeuronRun:
     """The feed-forward neurons of every layer at every token of a text.
@@ -42,6 +43,7 @@ class NeuronRun:
         return self.activations.nbytes + self.lengths.nbytes
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class NeuronWords:
     """Which words some neurons of a layer make likelier and unlikelier, as a lens reads what leaves the layer.
@@ -68,6 +70,7 @@ class NeuronWords:
         read_only(self)
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class NeuronAttribution:
     """What a target rests on in the neurons of each layer, one layer at a time.
@@ -102,6 +105,7 @@ class NeuronAttribution:
         return missed
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Suppression:
     """A target with some neurons switched off or scaled, beside as many random ones of the same layers.

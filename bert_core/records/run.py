@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from bert_core.edits import Edit
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
@@ -17,6 +17,7 @@ MAPS = ("attention", "gradient", "product", "brought")
 CROSS_MAPS = MAPS  # of a decoder that looks at a picture
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class MaskPrediction:
     """What the model puts at one position.
@@ -34,6 +35,7 @@ class MaskPrediction:
         return int((self.probabilities > self.probabilities[token_id]).sum()) + 1
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class ClassPrediction:
     """What a classifier says of the whole text.
@@ -54,6 +56,7 @@ class ClassPrediction:
         return tuple(np.argsort(-self.logits, kind="stable").tolist())
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class TagPrediction:
     """What a tagger says of every token, the added special ones too.
@@ -88,6 +91,7 @@ class Span:
     probability: float
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class SpanPrediction:
     """What a reader says of every token of a question and its context, as the first and the last of the answer.
@@ -102,6 +106,7 @@ class SpanPrediction:
     end: np.ndarray = field(repr=False)
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class ChoicePrediction:
     """What a chooser says of some answers to one question, each read with it as a pair of its own.
@@ -123,6 +128,7 @@ class ChoicePrediction:
         return tuple(np.argsort(-self.logits, kind="stable").tolist())
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class ModelRun:
     """All that was seen of one text in one forward pass, and one backward pass if there was a target.
@@ -219,6 +225,7 @@ class ModelRun:
         return next((p for p in self.predictions if p.position == position), None)
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class DecoderRun:
     """One sentence about one picture, and where the decoder looked for each word.

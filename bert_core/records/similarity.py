@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.tokenizer import Encoding
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Similarity:
     """The cosine of two texts' vectors, and what each pair of their tokens adds to it.

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Attribution:
     """What one method gives each token for one target.
@@ -44,6 +45,7 @@ class Attribution:
         return float(self.scores.sum(dtype=np.float64)) - (self.target_value - (self.baseline_value or 0.0))
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class TokenMaps:
     """What each position gives to each other, layer by layer, by a method that needs the weights.
@@ -65,6 +67,7 @@ class TokenMaps:
         read_only(self)
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class SentenceScore:
     """How likely each piece of a text is, given the rest of it.

@@ -33,7 +33,7 @@ REPLACEMENTS = ("zero", "mean", "resample")
 Head = tuple[int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
 class CleanPass:
     """What a forward pass leaves behind for its variants, layer by layer.
 

@@ -14,6 +14,7 @@ from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
 from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
+from bert_core.records.base import compared_by_value
 from bert_core.run.targets import (
     choice_logits,
     class_logits,
@@ -27,6 +28,7 @@ from bert_core.run.targets import (
 from bert_core.tokenizer import Encoding
 
 
+@compared_by_value
 class Answer(NamedTuple):
     """What a model says of one text, as `ModelRun` has it: for its gaps, of its two sentences, classes and tokens."""
 

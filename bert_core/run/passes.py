@@ -18,7 +18,7 @@ from bert_core.run.inputs import embedded, gate_tensor
 from bert_core.tokenizer import Encoding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
 class LayerPass:
     """A layer and what went through it, for one text.
 

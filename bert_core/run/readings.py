@@ -16,7 +16,7 @@ from bert_core.run.inputs import embedded, ids_of, positions_of, segments_of
 from bert_core.tokenizer import Encoding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
 class Trace:
     """Everything that can be carried over of one layer's pass over one text.
 
@@ -38,7 +38,7 @@ class Trace:
     fed: Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
 class Reading:
     """One text through the model: what each layer did, and what leaves the last, (1, seq, hidden)."""
 

@@ -15,6 +15,7 @@ from bert_core.analysis.erasure import Eraser
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModelOutput
 from bert_core.progress import Progress, counted, silent
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.answers import Answer, answers_of
 from bert_core.run.arrays import as_array, with_gaps
@@ -192,6 +193,7 @@ def activations(
             states = layer.output(activated, normed)
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Looked:
     """What the tokens of some texts have at one depth, one text after the other, [CLS] and [SEP] too; float32.
@@ -253,7 +255,7 @@ def looked_at(
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
 class _Padded:
     """Some texts as one batch on the model's device.
 

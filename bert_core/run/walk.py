@@ -22,6 +22,7 @@ from bert_core.numpy_bert import MASKED_SCORE, BertForPretraining
 from bert_core.progress import Progress, counted, silent
 from bert_core.recording import record
 from bert_core.records import Walk
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked
 from bert_core.run.arrays import with_gaps
 from bert_core.run.inputs import check_head_mask, check_position, known_text
@@ -118,6 +119,7 @@ def asked_at(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
     return replace(seen, position=position, values={**seen.values, **words})
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class _WalkInputs:
     """What is asked of either engine; ids, segments and mask are (1, seq), the gates (layer, head)."""

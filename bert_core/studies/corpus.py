@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_core.records.base import compared_by_value
 from bert_core.studies.dossier import TENTHS, Bar, Joined, Seen
 from bert_core.studies.indexed import Index, IndexedShard
 
@@ -24,6 +25,7 @@ UNLABELLED = "no label"  # of a treebank: pieces of no word of its own
 PLACES = (1, 2, 3, 4, 5, 9, 17, 33)  # the first position of each group, [CLS] being 0
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Corpus:
     """All tokens of an index, a row each; the rows of a sentence stand together.

@@ -22,6 +22,7 @@ from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.loading import LoadedModel, load
 from bert_core.records import LOSSES, HeadTable, Target, pieces_of, word_target
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked
 from bert_core.run.ablation import REPLACEMENTS, Replacement, values_without_heads
 from bert_core.run.capture import capture
@@ -116,6 +117,7 @@ class CorpusSettings:
         return self.importance or self.ablation
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class HeadSums:
     """What was measured so far, summed over texts, float64.

@@ -22,6 +22,7 @@ import numpy as np
 from bert_core import checkpoint
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.loading import LoadedModel, load
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import Looked, looked_at
 from bert_core.studies.documents import split_sentences
@@ -70,6 +71,7 @@ class Passage(Shard):
     trees: tuple[TreeSentence, ...] = ()
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Packed:
     """What is kept of a shard.

@@ -23,7 +23,7 @@ from bert_core import checkpoint
 from bert_core.config import check_part
 from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, silent
-from bert_core.records.base import read_only
+from bert_core.records.base import compared_by_value, read_only
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import activations
 from bert_core.studies.lines import Line, Shard
@@ -100,6 +100,7 @@ class Place:
     after: str
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Firing:
     """How strongly some neurons fire over a file, each an entry in every array's first axis.
@@ -304,6 +305,7 @@ class _Reader:
             getattr(kept, name)[rows] = part[best].reshape(len(rows), STRONGEST)
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class _Tokens:
     """The tokens of some texts, one text after the other; the typed ones, but for `typed` itself, which has all.

@@ -19,6 +19,7 @@ from bert_core.analysis.relations import pieces_of_words
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent, within
 from bert_core.records import ProbePoint
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each, real_number, several, shown, whole
 from bert_core.run.losses import hide_pieces
 from bert_core.run.states import hidden_words, word_states
@@ -62,6 +63,7 @@ class ProbeSettings:
 # ---------------------------------------------------------------------------- what is asked
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class _Asked:
     """The words that are asked about, sentence after sentence in the order in which they were drawn.

@@ -18,6 +18,7 @@ import numpy as np
 
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.studies.engines import check_engine, on_ray
 from bert_core.studies.index import TREE_COLUMNS, pack, rounded
@@ -209,6 +210,7 @@ def _counts(shard: IndexedShard, column: str, place: tuple[int, int] | None) -> 
 # ---------------------------------------------------------------------------- what is asked
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class _Row:
     """What a token is compared by in one place: int8 (size,) and its length, or the places of keys and weights."""

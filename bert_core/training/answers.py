@@ -20,6 +20,7 @@ from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput
 from bert_core.pooling import read_pooling
 from bert_core.progress import Progress, printed
 from bert_core.records import SpanPrediction
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.squad import Question, exact_match, f1, read_squad
 from bert_core.tokenizer import Encoding, Tokenizer
@@ -56,6 +57,7 @@ class AnswerSettings(FinetuneSettings):
             raise Refused(f"stride is {self.stride}: 1 is the least")
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class AnswerScores:
     """How a reader does on questions that it was not trained on, by SQuAD's measures.

@@ -16,6 +16,7 @@ from bert_core import scenes
 from bert_core.analysis.pointing import patches_in
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.scenes import COLOURS, LONGEST_CAPTION, SHAPE_KINDS, SIZES, VOCABULARY, Scene, Verdict
 from bert_core.studies.resume import alone
@@ -71,6 +72,7 @@ class CaptionerSettings:
             raise Refused(f"{self.steps} steps of {self.batch} scenes: at least one of each")
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class SceneBatch:
     """Pictures and what is said of them.

@@ -18,6 +18,7 @@ from bert_core.checkpoint import write_whole
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, silent
 from bert_core.records import Batch
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.documents import check_documents, read_documents, split_sentences
 from bert_core.tokenizer import Tokenizer
@@ -28,6 +29,7 @@ _FEWEST_PIECES = 3  # of a sentence that stands alone: its stop is one of them
 _TRIES = 8  # sentences looked at before a row is left as full as it is
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Corpus:
     """A text as word pieces.

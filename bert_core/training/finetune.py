@@ -18,6 +18,7 @@ from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForSequenceClassification
 from bert_core.pooling import read_pooling
 from bert_core.progress import Progress, printed
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.tokenizer import Tokenizer
@@ -35,6 +36,7 @@ from bert_core.training.tuning import (
 )
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class Scores:
     """How a classifier does on examples that it was not trained on.

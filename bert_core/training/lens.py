@@ -18,6 +18,7 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
 from bert_core.records import Batch
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
@@ -67,6 +68,7 @@ class LensSettings:
             )
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class LensScore:
     """How far what is read out of each depth is from the model's own prediction, on one text.

@@ -20,6 +20,7 @@ from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForTokenClassification
 from bert_core.pooling import read_pooling
 from bert_core.progress import Progress, printed
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.words import LAST, LabelledSentence, comments_left_out, read_labelled_words
 from bert_core.tokenizer import Tokenizer
@@ -39,6 +40,7 @@ from bert_core.training.tuning import (
 NOT_ASKED = -100  # the label of a token that is no word's first piece
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class TagScores:
     """How a tagger does on sentences that it was not trained on.

@@ -10,6 +10,7 @@ import os
 import platform
 import random
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -25,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import typer
 from safetensors.torch import load_file
 
 import bert_core
@@ -46,6 +48,7 @@ from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.tuning import FinetuneSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
+from viz_app.cli.command import app
 from viz_app.cli.serve import MALLOC
 from viz_app.cli.shared import Notes
 from viz_app.cli.train import _parse_lengths, pretrain
@@ -236,6 +239,53 @@ def test_bad_input_is_one_sentence_and_code_2(
     assert reason in err
     assert err.count("\n") == 1
     assert "Traceback" not in err
+
+
+TAKES_ARGUMENTS = {
+    " ".join([name, *sub_name]): command
+    for name, group in typer.main.get_group(app).commands.items()
+    for sub_name, command in [([], group), *(([sub], of) for sub, of in getattr(group, "commands", {}).items())]
+    if any(parameter.param_type_name == "argument" for parameter in command.params)
+}
+
+
+@pytest.mark.parametrize("name", TAKES_ARGUMENTS)
+@pytest.mark.parametrize("text", ["-1 degrees", "- a dash", "--model is what", "-x"])
+def test_how_to_pass_a_text_that_begins_with_a_dash_is_said(headlight: Run, name: str, text: str) -> None:
+    """Every command with arguments names `--` in one line on stderr, with the text where it has to be, and code 2."""
+    code, printed, said = headlight(*name.split(), text)
+    shown = f'"{text}"' if " " in text else text
+    assert (code, printed, said.count("\n")) == (2, "", 1)
+    assert said.startswith("No such option: -") and said.endswith(f": headlight {name} -- {shown}\n")
+
+
+def test_a_text_that_begins_with_a_dash_is_read_as_the_message_says(headlight: Run, tiny_model_folder: Path) -> None:
+    """What the message names runs, with options before and behind, quotes in the text and two texts; a pair as well."""
+    options = ["--model", str(tiny_model_folder), "--device=cpu"]
+    for command in (
+        ["predict", '-1 $d `e` "[MASK]" \\', *options],
+        ["--debug", "predict", *options, "--top-k", "2", "--the [MASK] sat"],
+        ["nsp", "the cat", "-2 dogs", *options],
+        ["nsp", "-the cat", "-2 dogs", *options],
+    ):
+        code, _, said = headlight(*command)
+        assert code == 2
+        advised = shlex.split(said.split(": ")[-1])
+        assert advised[0] == "headlight" and set(options) <= set(advised)
+        code, printed, said = headlight(*advised[1:])
+        assert (code, said) == (0, "") and printed
+    asked = ["predict", "the [MASK] sat", *options, "--pair"]
+    assert headlight(*asked, "-2 dogs")[0] == headlight(*asked[:-1], "--pair=-2 dogs")[0] == 0
+
+
+def test_an_option_that_is_misspelt_names_the_right_one_alone(headlight: Run) -> None:
+    """The advice for texts is not given where an option is meant; a long text is cut in it."""
+    assert headlight("predict", "--to-k", 3, "a [MASK]") == (
+        2,
+        "",
+        "No such option: --to-k (Possible options: --top-k)\n",
+    )
+    assert headlight("predict", "-1 " + "degrees " * 1000)[2].count("degrees") < 20
 
 
 def test_minilm_without_its_package_names_the_command_that_brings_it(

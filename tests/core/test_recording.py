@@ -6,14 +6,17 @@ import contextvars
 import gc
 import threading
 import weakref
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from bert_core import Encoding, LoadedModel, ModelRun, Target, capture
 from bert_core.recording import record
+from bert_core.refused import Refused
 from tests.near import apart
 
 THREADS, CAPTURES = 8, 60
@@ -131,6 +134,18 @@ def test_only_the_layers_asked_for(tiny_loaded: LoadedModel, layers: list[int] |
     with record(layers) as recording:
         tiny_loaded.model.bert(inputs_embeds=embeddings).last_hidden_state.square().sum().backward()
     assert set(recording.attention) == set(recording.gradients) == set([0, 1] if layers is None else layers)
+
+
+@pytest.mark.parametrize("layers", [[9], [0, 9], (layer for layer in (1, 9)), np.array([9, 0])])
+def test_a_layer_that_the_model_does_not_have_is_refused(tiny_loaded: LoadedModel, layers: Collection[int]) -> None:
+    """One sentence names the layers of the model, and nothing is recorded instead; the next recording works."""
+    with record(layers) as recording, pytest.raises(Refused) as refusal:
+        tiny_loaded.model.bert(some_ids())
+    assert str(refusal.value) == "layer 9 does not exist, so it cannot be recorded: this model has layers 0 to 1"
+    assert recording.attention == {}
+    with record([1]) as recording:
+        tiny_loaded.model.bert(some_ids())
+    assert set(recording.attention) == {1}
 
 
 def test_the_backward_pass_may_come_after_the_block(tiny_loaded: LoadedModel) -> None:

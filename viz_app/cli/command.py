@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -82,6 +84,7 @@ WHAT_TO_DO = {  # when a file system refuses
     errno.ENOSPC: _ROOM, errno.EDQUOT: _ROOM, errno.EFBIG: _ROOM, errno.EROFS: "choose another place",
     errno.EACCES: _RIGHTS, errno.EPERM: _RIGHTS, errno.ENOTDIR: "a part of this path is a file, choose another place",
 }  # fmt: skip
+LONGEST_TEXT = 100  # characters of a text that a message repeats
 TRAINING = ("pretrain", "finetune", "evaluate", "tune-lens", "train-captioner", "evaluate-captioner")
 for name in TRAINING:
     app.command(name)(getattr(train, name.replace("-", "_")))
@@ -131,17 +134,17 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:
         return 130
     except Exception as error:
-        if (sentence := _sentence(error)) is None:
+        if (sentence := _sentence(error, arguments)) is None:
             _report(error, arguments)
             return 1
     note(" ".join(sentence.split()))
     return 2
 
 
-def _sentence(error: Exception) -> str | None:
+def _sentence(error: Exception, arguments: Sequence[str]) -> str | None:
     """What is said of an error that is no bug of ours; None of one that is."""
     if isinstance(error, TyperException):
-        return error.format_message()
+        return error.format_message() + _dash_advice(error, arguments)
     if lacks_memory(error):
         return NO_MEMORY
     if not isinstance(error, OSError):
@@ -150,6 +153,36 @@ def _sentence(error: Exception) -> str | None:
         return str(error)
     advice = WHAT_TO_DO.get(error.errno or 0)
     return f"{error.filename}: {error.strerror}" + (f": {advice}" if advice else "")
+
+
+def _dash_advice(error: TyperException, arguments: Sequence[str]) -> str:
+    """How to pass a text that begins with a dash and was read as an unknown option; empty for any other error."""
+    if not hasattr(error, "possibilities"):  # typer exports no name for the class of unknown options
+        return ""
+    context, unknown = error.ctx, error.option_name  # type: ignore[attr-defined]
+    parameters, words = context.command.params, list(arguments)
+    if not any(parameter.param_type_name == "argument" for parameter in parameters):
+        return ""
+    for name in context.command_path.split()[1:]:
+        words = words[words.index(name) + 1 :]
+    known = {name: option for option in parameters if option.param_type_name == "option"
+             for name in (*option.opts, *option.secondary_opts)}  # fmt: skip
+    options, texts, rest = [], [], iter(words)
+    for word in rest:
+        if word.partition("=")[0] in known:
+            has_value = "=" in word or known[word].is_flag
+            options += [word] if has_value else [word, *islice(rest, 1)]
+        else:
+            texts.append(word if len(word) <= LONGEST_TEXT else word[: LONGEST_TEXT - 1] + "…")
+    if error.possibilities and not any(text.startswith(unknown) and " " in text for text in texts):
+        return ""  # an option that is misspelt
+    command = " ".join([context.command_path, *map(_quoted, [*options, "--", *texts])])
+    return f'; a text or name that begins with a dash comes after "--", behind all options: {command}'
+
+
+def _quoted(word: str) -> str:
+    """A word as it is typed in a shell."""
+    return word if re.fullmatch(r"[\w./=:,-]+", word) else '"' + re.sub(r'(["\\$`])', r"\\\1", word) + '"'
 
 
 def _report(error: Exception, arguments: Sequence[str]) -> None:

@@ -284,7 +284,7 @@ def _encoding(path: Path, head: bytes) -> str:
 
 
 def _possible_formats(lines: list[str]) -> tuple[Format, ...]:
-    """The formats that the first lines of a file allow, the one that they speak for first."""
+    """The formats that the first lines of a file may have, the most likely one first."""
     filled = [line for line in lines if line.strip()]
     if not filled:
         return tuple(Format)

@@ -152,7 +152,7 @@ def rows_of(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, s
     """The rows of a table by the names of its columns: the row's number from 1, its fields, and the bytes read so far.
 
     names: columns that must exist; others are given too. Numbers and truth values of JSON are written as in JSON, null
-    as an empty text.
+    as an empty text; lists and objects are left out.
     Raises Refused if a column is missing, a row has another number of fields, the file is not UTF-8 or not a table, or
     a required field of a JSON object is a list or an object.
     """
@@ -209,7 +209,8 @@ def _fields_of_records(source: InputFile, names: Sequence[str]) -> Iterator[tupl
                     f"the field {name!r} of {_place(source, number)} is {shown(record[name])}: "
                     "it must be a text, a number or a truth value"
                 )
-        yield number, {name: _as_text(value) for name, value in record.items()}, end
+        texts = {name: _as_text(value) for name, value in record.items() if not isinstance(value, list | dict)}
+        yield number, texts, end
 
 
 def _as_text(value: object) -> str:

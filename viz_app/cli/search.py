@@ -69,8 +69,6 @@ def index(
         remove_from_index,
     )
     from bert_core.studies.resume import alone
-    from bert_core.studies.rows import Columns
-    from bert_core.studies.texts import check_texts
 
     if (file is None) == (remove is None):
         raise Refused("give a file that is added, or --remove and the name of one that is taken out")
@@ -81,7 +79,6 @@ def index(
         note(f"{out} holds {remove} no more")
         return
     assert file is not None
-    check_texts(file, None if text is None else Columns(text))
     settings = IndexSettings(_parse_layers(layers), max_length)
     made = not out.exists()
     out.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ from bert_core.studies.asked import (
     encoded,
     read_from,
 )
-from bert_core.studies.engines import check_engine, on_ray
+from bert_core.studies.engines import check_engine, device_of_workers, on_ray
 from bert_core.studies.faithfulness import probability_of
 from bert_core.studies.files import check_file
 from bert_core.studies.lines import Line, Shard
@@ -219,6 +219,8 @@ def explain_file(
     check_file(path)
     if out.exists():
         raise Refused(f"{out} is there already: choose another name")
+    if engine == "ray":
+        device = device_of_workers(device)
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
     shards_from = read_from(path, loaded, settings.asked, settings.columns, settings.tags)
     parts = Path(f"{out}.parts")

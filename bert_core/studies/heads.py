@@ -43,7 +43,7 @@ from bert_core.studies.asked import (
     encoded,
     read_from,
 )
-from bert_core.studies.engines import check_engine, on_ray
+from bert_core.studies.engines import check_engine, device_of_workers, on_ray
 from bert_core.studies.files import check_file
 from bert_core.studies.lines import Line, Shard
 from bert_core.studies.resume import check_same, identity, keep_arrays, kept_arrays
@@ -339,6 +339,8 @@ def heads_over(
     if state is not None and state.exists():
         total, place, read = _read_state(state, asked)
         yield total, read / max(size, 1)
+    if engine == "ray":
+        device = device_of_workers(device)
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
     rest = read_from(path, loaded, settings.loss, settings.columns, settings.tags)(**place)
     if engine == "local":

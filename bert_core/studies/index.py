@@ -26,7 +26,7 @@ from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import Looked, looked_at
 from bert_core.studies.documents import split_sentences
-from bert_core.studies.engines import check_engine, on_ray
+from bert_core.studies.engines import check_engine, device_of_workers, on_ray
 from bert_core.studies.files import Format
 from bert_core.studies.lines import LONGEST_LINE, Line, Shard
 from bert_core.studies.resume import as_kept, check_same, read_kept
@@ -246,6 +246,8 @@ def index_file(
     check_engine(engine)
     columns = None if column is None else Columns(column)
     check_texts(path, columns)
+    if engine == "ray":
+        device = device_of_workers(device)
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
     if engine == "local":
         yield from _added(path, out, loaded, model, settings, partial(_read_here, loaded, settings), columns)

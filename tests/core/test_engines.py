@@ -1,0 +1,83 @@
+"""bert_core/studies/engines.py: on which device the workers of a cluster run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_core import explain_file, heads_over, index_file
+from bert_core.refused import Refused
+
+ROOT = Path(__file__).parents[2]
+
+# Runs by itself, for what Ray leaves in a process. Ray believes how many GPUs there are, and shows each worker its own.
+DRIVER = """
+import json, os, time
+import ray
+from bert_core.refused import Refused
+from bert_core.studies.engines import device_of_workers, on_ray
+
+def visible(shard):
+    time.sleep(0.3)
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "")
+
+found = {}
+for gpus in (2, 0):
+    ray.init(num_cpus=4, num_gpus=gpus, include_dashboard=False, log_to_driver=False)
+    for device in ("auto", "cuda", "cpu", None):
+        try:
+            of_workers = device_of_workers(device)
+            gpus_seen = sorted({seen for _, seen in on_ray(visible, (), iter(range(8)), of_workers)})
+            found[f"{device} {gpus}"] = [of_workers, gpus_seen]
+        except Refused as error:
+            found[f"{device} {gpus}"] = str(error)
+    ray.shutdown()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU, so it is not refused")
+def test_a_gpu_that_is_not_there_is_refused_before_a_cluster_starts(
+    tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence, where Ray would wait for ever for a GPU; and a number of a GPU says nothing to a cluster."""
+    ray = pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    (tmp_path / "a.txt").write_text("the cat sat\n", encoding="utf-8")
+    given, model = tmp_path / "a.txt", str(tiny_model_folder)
+    for device, sentence in (
+        ("cuda", "device 'cuda' is not on this machine"),
+        ("cuda:1", "give 'cuda', and each worker"),
+    ):
+        for study in (
+            heads_over(given, model, engine="ray", device=device),
+            explain_file(given, tmp_path / "a.csv", model, engine="ray", device=device),
+            index_file(given, tmp_path / "index", model, engine="ray", device=device),
+        ):
+            with pytest.raises(Refused, match=sentence):
+                next(study)
+        assert not ray.is_initialized()
+
+
+@pytest.mark.slow
+def test_workers_share_the_gpus_of_a_cluster() -> None:
+    """With `auto` and `cuda` each worker has a GPU of its own and all of them are used; otherwise none."""
+    pytest.importorskip("ray")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    for device in ("auto", "cuda", "None"):
+        assert found[f"{device} 2"] == ["cuda", ["0", "1"]], device
+    assert found["cpu 2"][0] == "cpu" and not set(found["cpu 2"][1]) & {"0", "1"}
+    assert found["auto 0"][0] == found["None 0"][0] == "auto" and found["cpu 0"][0] == "cpu"
+    assert found["cuda 0"] == "device 'cuda' is not in the Ray cluster: it has 4 CPUs and no GPU"

@@ -27,7 +27,7 @@ from bert_core.unknown import counting, current_count
 from viz_app.door import is_own
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor
+from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor, current_job
 from viz_app.shell.markdown import as_written, helped
 
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
@@ -111,8 +111,12 @@ def need(work: Work[Result], *, timed: bool = False) -> Result:
     """The result; until it is there, the page stands still and shows the place in the queue.
 
     Where there is no page any more, as in the function of a file that is made after the click on it, it only waits.
-    timed: whether the page says how long this took (`seconds_taken`). Raises what the work raises.
+    Inside a job it is done at once, in the same thread. timed: whether the page says how long this took
+    (`seconds_taken`). Raises what the work raises.
     """
+    if (outer := current_job()) is not None:
+        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer))
+        return nested
     on_a_page = get_script_run_ctx(suppress_warning=True) is not None
     job = _finished(work) if on_a_page else _waited_for(work)
     result: Result = _result(job)
@@ -298,6 +302,14 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
 
 
 def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
+    return queue().submit(
+        work.key, work.label, _as_job(work),
+        expected=work.seconds, together=work.together, visitor=visitor, lasting=lasting,
+    )  # fmt: skip
+
+
+def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
+    """The function of a job that does the work. Raises Refused where the work would take too long on this server."""
     if (refused := too_long(work.seconds)) is not None and queue().known(work.key) is None:
         raise Refused(refused)
 
@@ -305,10 +317,7 @@ def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
         with memory.room_for(work.memory, queue().drop_oldest), counting() as job.unknown:
             return work.do(job.report)
 
-    return queue().submit(
-        work.key, work.label, do,
-        expected=work.seconds, together=work.together, visitor=visitor, lasting=lasting,
-    )  # fmt: skip
+    return do
 
 
 def _waited_for(work: Work[Any]) -> Job:
@@ -346,7 +355,7 @@ def _result(job: Job) -> Any:
     """What a job that is done gave; what it raised is raised, and it can be asked for again."""
     if job.error is not None:
         queue().forget(job.key)
-        raise job.error
+        raise job.error.with_traceback(None)  # one job may fail for several pages: no frames of another page
     if job.unknown.mostly and (read := current_count()) is not None:
         read.add(job.unknown.typed, job.unknown.unknown, job.label)
     return job.result

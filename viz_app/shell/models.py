@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from bert_core.loading import LoadedModel, bundled_models, load
+from bert_core.loading import LoadedModel, bundled_models, files_of, load
 from bert_core.refused import Refused
 from viz_app.door import is_own
 from viz_app.shell.choices import Choice, one_of
@@ -64,12 +64,12 @@ def added_models() -> list[str]:
 
 
 def loaded_model(name: str) -> LoadedModel:
-    """A model, loaded by the queue and kept for everyone.
+    """A model, loaded by the queue and kept for everyone; after a change of its files the new one.
 
     Raises Refused, as `load` does.
     """
-    device = os.environ.get("HEADLIGHT_DEVICE")
-    return need(Work(("model", name), f"Loading {shown_name(name)}", lambda _: load(name, device=device)))
+    device, key = os.environ.get("HEADLIGHT_DEVICE"), ("model", name, files_of(name).version)
+    return need(Work(key, f"Loading {shown_name(name)}", lambda _: load(name, device=device)))
 
 
 def model_settings() -> None:

@@ -254,7 +254,7 @@ def seconds_of(loaded: LoadedModel, tokens: int, passes: float = 1, *, places: f
 
     places: at how many the scores of all words are computed and sorted.
     """
-    pace: Pace = kept_of_model(("pace", loaded.name), lambda: pace_of(loaded))
+    pace: Pace = kept_of_model(("pace", loaded.weights_key), lambda: pace_of(loaded))
     return pace.of(tokens, passes, places)
 
 

@@ -94,7 +94,7 @@ def _work(loaded: LoadedModel, data: bytes, name: str) -> Work[RelationTally]:
     def track(report: Progress) -> RelationTally:
         return track_relations(loaded, _sentences(data, name), report=report)
 
-    key = ("relations", loaded.name, sha256(data).digest())
+    key = ("relations", loaded.weights_key, sha256(data).digest())
     seconds = seconds_of(loaded, SENTENCE_TOKENS, len(data) / SENTENCE_BYTES)
     return Work(key, f"{loaded.name} reads {name}", track, seconds)
 

@@ -55,9 +55,10 @@ class Together:
 class Job:
     """One piece of work: what it is called, how far it is, and what came of it.
 
-    expected: seconds it should take. progress: 0 to 1, or None while unknown. seconds: how long it ran, the time in
-    which it gave way not counted. error: what it raised, without frames. waited_for: by whom; True for those who asked
-    by a button and may be elsewhere meanwhile, False for those whose page shows it.
+    expected: seconds it should take. kept: whether the queue keeps the result for who asks again. progress: 0 to 1, or
+    None while unknown. seconds: how long it ran, the time in which it gave way not counted. error: what it raised,
+    without frames. waited_for: by whom; True for those who asked by a button and may be elsewhere meanwhile, False for
+    those whose page shows it.
     """
 
     key: Hashable
@@ -65,6 +66,7 @@ class Job:
     work: Callable[[Job], Any] = field(repr=False)
     expected: float = 0.0
     together: Together | None = field(default=None, repr=False)
+    kept: bool = True
     progress: float | None = None
     result: Any = field(default=None, repr=False)
     error: Exception | None = None
@@ -158,18 +160,20 @@ class JobQueue:
         *,
         expected: float = 0.0,
         together: Together | None = None,
+        kept: bool = True,
         visitor: Visitor = None,
         lasting: bool = False,
     ) -> Job:
         """The job with this key: the one that is known, or a new one.
 
-        expected: seconds it should take. together: how it is done with others that wait. visitor: who
-        asks. lasting: whether it is wanted also while the visitor is on another page.
+        expected: seconds it should take. together: how it is done with others that wait. kept: whether its
+        result is kept for who asks again. visitor: who asks. lasting: whether it is wanted also while the visitor is on
+        another page.
         """
         with self._changed:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = Job(key, label, work, expected, together)
+                job = self._jobs[key] = Job(key, label, work, expected, together, kept)
                 if job.long:
                     job._give_way = self._give_way
                 self._waiting.append(job)
@@ -179,7 +183,9 @@ class JobQueue:
             self._jobs.move_to_end(key)
             return job
 
-    def run_nested(self, key: Hashable, label: str, work: Callable[[Job], Any], outer: Job) -> Job:
+    def run_nested(
+        self, key: Hashable, label: str, work: Callable[[Job], Any], outer: Job, *, kept: bool = True
+    ) -> Job:
         """Run a job in the calling thread, which is a worker that runs `outer`, and keep its result like any other.
 
         In the queue it might wait for the worker that waits for it. A result that is known is returned, and a job with
@@ -190,7 +196,7 @@ class JobQueue:
             if known is not None and known.done:
                 self._jobs.move_to_end(key)
                 return known
-        job = Job(key, label, work, _outer=outer)
+        job = Job(key, label, work, kept=kept, _outer=outer)
         with _running_in_thread(job):
             job.result = work(job)
         job.work = _over
@@ -409,6 +415,9 @@ class JobQueue:
             kept_bytes = kept = 0
             for key, job in reversed(list(self._jobs.items())):
                 if not job.done:
+                    continue
+                if not job.kept:
+                    del self._jobs[key]
                     continue
                 kept += 1
                 kept_bytes += _size(job.result)

@@ -29,6 +29,7 @@ from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor, current_job
 from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.model_cache import begin_use, end_use, in_use, using
 
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
 GLANCE = 0.5  # seconds between two looks at the queue
@@ -54,7 +55,7 @@ class Work(Generic[Result]):
     key: equal for equal questions, whoever asks them, the kind of work first. label: as the queue shows it. seconds:
     what it takes, about. do: the work itself, called with the `Progress` that it should tell how far it is. together:
     how it is done with others of its kind that wait. memory: bytes that it takes while it runs, about; where they would
-    be too many it is not begun, and Refused is raised.
+    be too many it is not begun, and Refused is raised. kept: whether the result is kept for who asks again.
     """
 
     key: Hashable
@@ -63,6 +64,7 @@ class Work(Generic[Result]):
     seconds: float = 0.0
     together: Together | None = None
     memory: int = 0
+    kept: bool = True
 
 
 class State(Enum):
@@ -115,7 +117,7 @@ def need(work: Work[Result], *, timed: bool = False) -> Result:
     (`seconds_taken`). Raises what the work raises.
     """
     if (outer := current_job()) is not None:
-        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer))
+        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, kept=work.kept))
         return nested
     on_a_page = get_script_run_ctx(suppress_warning=True) is not None
     job = _finished(work) if on_a_page else _waited_for(work)
@@ -270,6 +272,7 @@ def begin_run() -> None:
     """Forget what the last run of the page asked for: called before a page is drawn."""
     state = st.session_state
     state[_ASKED_NOW], state[_LOOKED_AT], state[_NEXT], state[_ROOMS] = set(), [], [], 0
+    begin_use()
 
 
 def end_of_run() -> None:
@@ -283,6 +286,8 @@ def end_of_run() -> None:
     _leave_the_rest()
     waiting: list[tuple[Job, Any]] = st.session_state.pop(_LOOKED_AT, [])
     if not waiting:
+        end_use()
+        memory.MODELS.shrink()
         return
     while not any(job.done for job, _ in waiting):
         for job, bar in waiting:
@@ -304,7 +309,7 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
 def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
     return queue().submit(
         work.key, work.label, _as_job(work),
-        expected=work.seconds, together=work.together, visitor=visitor, lasting=lasting,
+        expected=work.seconds, together=work.together, kept=work.kept, visitor=visitor, lasting=lasting,
     )  # fmt: skip
 
 
@@ -313,8 +318,10 @@ def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
     if (refused := too_long(work.seconds)) is not None and queue().known(work.key) is None:
         raise Refused(refused)
 
+    models = in_use()  # of the page or the job that asks: they stay in memory until this is done
+
     def do(job: Job) -> Any:
-        with memory.room_for(work.memory, queue().drop_oldest), counting() as job.unknown:
+        with using(models), memory.room_for(work.memory, queue().drop_oldest), counting() as job.unknown:
             return work.do(job.report)
 
     return do

@@ -29,7 +29,7 @@ from viz_app.shell import screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, file_control, missing, put
 from viz_app.shell.markdown import as_written
-from viz_app.shell.models import shown_name
+from viz_app.shell.models import ModelReference, shown_name
 from viz_app.shell.work import Given, State, Work, earlier, last, look, need, offered, remember, seconds_of
 
 LARGEST_FILE = 5  # megabytes of an upload
@@ -67,9 +67,9 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     return _by_variant(found), False
 
 
-def pair_csv(loaded: LoadedModel, gates: np.ndarray, first: str, second: str, variant: str) -> str:
+def pair_csv(model: ModelReference, gates: np.ndarray, first: str, second: str, variant: str) -> str:
     """Two sentences in one variant, or in the only one that there is, as a file."""
-    works = _works(loaded, gates, first, second)
+    works = _works(model.get(), gates, first, second)
     scores = need(dict(zip(VARIANTS, works, strict=False)).get(variant, works[0]))
     return pairs_csv(scores)
 
@@ -114,9 +114,9 @@ def scored_table(
     return None if found.value is None else (found.value, found.state is State.STALE)
 
 
-def table_csv(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
+def table_csv(model: ModelReference, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
     """All pairs of a table with their scores, as a file."""
-    scores = need(_table_work(loaded, gates, rows, variant))
+    scores = need(_table_work(model.get(), gates, rows, variant))
     return pairs_csv(scores)
 
 

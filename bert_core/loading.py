@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -72,6 +73,7 @@ class LoadedModel:
     has_mlm, has_nsp, has_classifier, has_tagger, has_reader, has_detector, has_chooser: whether that head came trained;
         an untrained head means nothing.
     edits: what is changed in it while it runs (`edited`).
+    files: the version of the files that it was read from (`files_of`); empty for a model that is not from files here.
     """
 
     name: str
@@ -86,6 +88,7 @@ class LoadedModel:
     pooling: Pooling | None = None
     detector: BertForReplacedTokenDetection | None = None
     chooser: BertForMultipleChoice | None = None
+    files: str = ""
 
     @property
     def config(self) -> BertConfig:
@@ -93,9 +96,14 @@ class LoadedModel:
         return self.model.config
 
     @property
-    def identity(self) -> tuple[str, tuple[Edit, ...]]:
-        """What results of it are kept under: its name and its edits."""
-        return self.name, self.edits
+    def weights_key(self) -> tuple[str, str]:
+        """What results are kept under that do not depend on its edits: its name and the version of its files."""
+        return self.name, self.files
+
+    @property
+    def identity(self) -> tuple[str, str, tuple[Edit, ...]]:
+        """What results of it are kept under: its name, the version of its files, and its edits."""
+        return *self.weights_key, self.edits
 
     @property
     def nbytes(self) -> int:
@@ -275,13 +283,62 @@ def load(
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
     chosen, name = best_device(device), os.fspath(name)
-    if name.endswith(".zip") and not os.path.isdir(name):
+    version = files_of(name).version  # before they are read: a later change makes it another version
+    if _is_zip(name):
         with _unpacked(Path(name)) as folder:
-            return _load(name, folder, chosen)
-    return _load(name, model_folder(name, allow_hub), chosen)
+            return _load(name, folder, chosen, version)
+    return _load(name, model_folder(name, allow_hub), chosen, version)
 
 
-def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
+class ModelFiles(NamedTuple):
+    """The files of a model on this machine.
+
+    version: changes when a file is written, replaced, added or removed; empty where no file is here.
+    weights_bytes: size of the weights on disk; 0 where they are not here.
+    """
+
+    version: str
+    weights_bytes: int
+
+
+def files_of(name: str) -> ModelFiles:
+    """The version of the files that `load` reads for a name, without reading them; a hub id has none.
+
+    It is made of the paths, sizes, times and numbers of the files as the file system states them.
+    """
+    if _is_zip(name):
+        paths = [name]
+    elif name in bundled_models() or os.path.isdir(name):
+        paths = _checkpoint_paths(os.path.join(ASSETS, name) if name in bundled_models() else name)
+    else:
+        paths = []
+    stated: list[tuple[str | int, ...]] = []
+    weights = 0
+    for path in paths:
+        try:
+            state = os.stat(path)
+        except OSError:  # not there, or removed meanwhile
+            continue
+        stated.append((path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))
+        if path.endswith((".zip", checkpoint.WEIGHTS_FILE, checkpoint.OLD_WEIGHTS_FILE)):
+            weights = max(weights, state.st_size)
+    return ModelFiles(blake2b(repr(stated).encode(), digest_size=12).hexdigest() if stated else "", weights)
+
+
+def _checkpoint_paths(folder: str) -> list[str]:
+    """Paths at which `load` may find a file of a checkpoint, in a folder and its folders of modules."""
+    try:
+        modules = sorted(entry.name for entry in os.scandir(folder) if MODULE_FOLDER.fullmatch(entry.name))
+    except OSError:
+        modules = []
+    return [os.path.join(folder, module, file) for module in ("", *modules) for file in HUB_FILES]
+
+
+def _is_zip(name: str) -> bool:
+    return name.endswith(".zip") and not os.path.isdir(name)
+
+
+def _load(name: str, folder: Path, chosen: torch.device, version: str) -> LoadedModel:
     folder, pooling = read_pooling(folder)
     config, weights = checkpoint.read(folder)
     if config.is_decoder or config.add_cross_attention:
@@ -312,7 +369,7 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
         one.eval().requires_grad_(False).to(chosen)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
-    return LoadedModel(name, model, tokenizer, report, chosen, **tuned, pooling=pooling)
+    return LoadedModel(name, model, tokenizer, report, chosen, **tuned, pooling=pooling, files=version)
 
 
 @contextmanager

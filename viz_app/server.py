@@ -14,6 +14,7 @@ from streamlit.runtime import get_instance
 
 from bert_core.refused import Refused
 from viz_app import door
+from viz_app.shell.memory import MODELS
 from viz_app.shell.temporary import remove_left
 from viz_app.shell.work import queue
 
@@ -101,3 +102,4 @@ class Counted:
         yield jobs
         yield seconds
         yield GaugeMetricFamily("headlight_kept_bytes", "Results that are kept for who asks again.", counts.kept_bytes)
+        yield GaugeMetricFamily("headlight_model_bytes", "Weights of the models in memory.", MODELS.nbytes)

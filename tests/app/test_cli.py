@@ -342,6 +342,8 @@ def test_app_passes_flags_choices_and_malloc_settings(
                 "8600",
                 "--memory",
                 "2.5",
+                "--model-memory",
+                "1.5",
             ]
         )
     command, environment = started[0]
@@ -357,13 +359,24 @@ def test_app_passes_flags_choices_and_malloc_settings(
     assert Path(theme.partition("=")[2]).is_file()
     assert json.loads(environment["HEADLIGHT_MODELS"]) == [str(tiny_model_folder), "bert-base-uncased"]
     assert environment["HEADLIGHT_DEVICE"] == "cpu"
-    assert environment["HEADLIGHT_MEMORY"] == "2.5"
+    assert environment["HEADLIGHT_MEMORY"] == "2.5" and environment["HEADLIGHT_MODEL_MEMORY"] == "1.5"
     assert environment["MALLOC_MMAP_MAX_"] == "0"
     assert environment["MALLOC_TOP_PAD_"] == "1", "what the user set stays"
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     with pytest.raises(_Started):
         cli.main(["app"])
     assert "MALLOC_MMAP_MAX_" not in started[1][1]
+
+
+@pytest.mark.parametrize("option", ["--memory", "--model-memory"])
+def test_a_bound_of_memory_that_is_no_size_is_refused(
+    option: str, started: list[tuple[list[str], dict[str, str]]], headlight: Run
+) -> None:
+    """One sentence with the option, the value and what is allowed; no server is started."""
+    for wrong in ("0", "-2", "nan", "inf"):
+        status, _, err = headlight("app", option, wrong)
+        assert status == 2 and f"{option} is {float(wrong):g}: it must be a number of GB above 0" in err
+    assert not started
 
 
 def test_the_flags_are_the_settings_of_the_checkout(started: list[tuple[list[str], dict[str, str]]]) -> None:

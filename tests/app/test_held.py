@@ -22,12 +22,13 @@ from tests.visit import settled, visited
 from viz_app.pages import PAGES
 from viz_app.shell.downloads import OPENED
 from viz_app.shell.jobs import JobQueue
+from viz_app.shell.model_cache import ModelCache
 from viz_app.shell.work import queue
 
 LARGE = 1 << 16  # bytes
 TEXT = "She opened the door and walked in, and the old man looked up from his book. " * 5 + "He drank a cup of [MASK]."
 # What every visitor shares, or holds of themselves.
-SHARED = (LoadedModel, LoadedCaptioner, Translators, JobQueue, torch.nn.Module, type, FrameType)
+SHARED = (ModelCache, LoadedCaptioner, Translators, JobQueue, torch.nn.Module, type, FrameType)
 VISITS: dict[str, dict[str, str]] = {
     "predict": {}, "attention": {"show": "product"}, "attention neuron": {"view": "neuron"},
     "attention together": {"combine": "weighted", "among": "all"}, "attention heads": {"view": "heads"},
@@ -81,10 +82,12 @@ def size_of(thing: object) -> int:
 
 
 def large(app: AppTest, downloads: list[Any]) -> list[str]:
-    """What a session holds that is large, and by what."""
+    """What a session holds that is large, or a model, and by what."""
     state = app._session_state._state
     roots = (state._new_widget_state.widget_metadata, state._new_session_state, state._old_state, app._fragment_storage)
-    return [f"{size_of(thing):,} bytes in {way}" for thing, way in reached(*roots, downloads) if size_of(thing) > LARGE]
+    things = list(reached(*roots, downloads))
+    models = [f"a model in {way}" for thing, way in things if isinstance(thing, LoadedModel)]
+    return models + [f"{size_of(thing):,} bytes in {way}" for thing, way in things if size_of(thing) > LARGE]
 
 
 def with_files(app: AppTest) -> AppTest:
@@ -102,7 +105,7 @@ def test_every_page_is_visited() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("visit", VISITS)
 def test_a_session_holds_what_was_asked_and_no_record(visit: str, downloads: list[Any]) -> None:
-    """Callbacks, fragments, downloads and the session's own state of a drawn page reach no array of a run."""
+    """Callbacks, fragments, downloads and the session's own state of a drawn page reach no array and no model."""
     page = visit.partition(" ")[0]
     app = with_files(visited("" if page == "predict" else page, **{"text": TEXT, **VISITS[visit]}))
     assert not app.exception and not app.error

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
-from collections.abc import Callable
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+import torch
 from streamlit.proto.BackMsg_pb2 import BackendOperationRequest
 from streamlit.runtime.backend_operation_handler import DeferredFileHandler
 from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
+from bert_core.progress import Progress
+from bert_core.refused import Refused
 from viz_app.shell import jobs, work
 from viz_app.shell.jobs import MOST_TOGETHER, Job, JobQueue, Together
 
@@ -500,3 +506,139 @@ def test_what_is_foreseen_begins_when_the_page_stands_and_shows_nothing() -> Non
     assert work.queue().wait_until_idle(10)
     app.run()
     assert not app.exception and [said.value for said in app.markdown] == ["it is done"]
+
+
+@pytest.fixture
+def own_queue() -> Iterator[JobQueue]:
+    """The queue of the app, new for this test."""
+    work._queue.cache_clear()
+    yield work.queue()
+    work._queue.cache_clear()
+
+
+def test_jobs_that_need_other_jobs_end_while_all_workers_are_busy(own_queue: JobQueue) -> None:
+    """A job inside a job, of any depth, runs in the worker that needs it; its result is kept and computed once."""
+    calls: list[str] = []
+
+    def needed(name: str, depth: int) -> work.Work[str]:
+        def do(report: Progress) -> str:
+            report(0.5)
+            calls.append(f"{name} {depth}")
+            return f"{name} {depth}" if depth == 0 else work.need(needed(name, depth - 1))
+
+        return work.Work((name, depth), "nested", do, LONG if name == "long" else 0.0)
+
+    outer = [work._asked(needed(name, 2), None, lasting=True) for name in ("short", "long")]
+    assert all(job.wait(10) for job in outer)
+    assert [job.result for job in outer] == ["short 0", "long 0"]
+    assert sorted(calls) == sorted(f"{name} {depth}" for name in ("short", "long") for depth in range(3))
+    assert work.need(needed("short", 0)) == "short 0" and len(calls) == 6
+
+
+def test_a_job_inside_a_job_takes_the_place_of_one_that_waits(own_queue: JobQueue) -> None:
+    """Who waits for the same key gets the result of the nested job, which runs once."""
+    calls: list[int] = []
+    inner = work.Work(("inner",), "inner", lambda _: calls.append(1) or "done")
+    go = threading.Event()
+    outer = work.Work(("outer",), "outer", lambda _: go.wait(10) and work.need(inner))
+    first = work._asked(outer, None, lasting=True)
+    waiting = work._asked(inner, None, lasting=True)
+    go.set()
+    assert first.wait(10) and waiting.wait(10) and own_queue.wait_until_idle(10)
+    assert first.result == waiting.result == "done" and calls == [1]
+
+
+def test_a_job_inside_a_job_is_stopped_and_refused_with_it(own_queue: JobQueue) -> None:
+    """A stop of the outer job ends the nested one at its next report; what the nested one raises, the outer raises."""
+    started = threading.Event()
+
+    def endless(report: Progress) -> None:
+        while True:
+            started.set()
+            report(0.5)
+
+    def refuse(report: Progress) -> None:
+        raise Refused("it cannot be")
+
+    outer = work._asked(work.Work(("o",), "o", lambda _: work.need(work.Work(("i",), "i", endless))), "a", lasting=True)
+    assert started.wait(10)
+    own_queue.stop(("o",), "a")
+    assert outer.wait(10) and isinstance(outer.error, jobs.Stopped) and own_queue.known(("i",)) is None
+    refused = work._asked(
+        work.Work(("p",), "p", lambda _: work.need(work.Work(("q",), "q", refuse))), None, lasting=True
+    )
+    assert refused.wait(10) and str(refused.error) == "it cannot be" and own_queue.known(("q",)) is None
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("ends", [RuntimeError, Refused, Panic])
+def test_a_failed_job_keeps_no_tensor_of_its_work(ends: type[BaseException], together: bool) -> None:
+    """Neither the error nor what it came from reaches a variable of the function that failed."""
+    queue, tensors = JobQueue(), []
+
+    def deepest() -> None:
+        local = torch.zeros(10)
+        tensors.append(weakref.ref(local))
+        raise KeyError("first")
+
+    def fail(_: object) -> None:
+        local = torch.zeros(10)
+        tensors.append(weakref.ref(local))
+        try:
+            deepest()
+        except KeyError as error:
+            raise ends("second") from error
+
+    gc.disable()
+    try:
+        _, go = held(queue)
+        way = Together("kind", 1, fail) if together else None  # type: ignore[arg-type]
+        failed = [queue.submit(n, "bad", fail, together=way) for n in range(2)]
+        go.set()
+        assert all(job.wait(10) for job in failed) and queue.wait_until_idle(10)
+        assert all(job.error is not None and "second" in str(job.error) for job in failed)
+        assert len(tensors) >= 4 and [ref() for ref in tensors] == [None] * len(tensors)
+        with pytest.raises(type(failed[0].error)):  # type: ignore[arg-type]
+            work._result(failed[0])
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("ends", [RuntimeError, Panic])
+def test_the_log_has_the_traceback_of_a_failed_job(ends: type[BaseException]) -> None:
+    """Which function failed, in which file, and what it came from, although no frame is kept."""
+    queue = JobQueue()
+
+    def the_function_that_fails(_: Job) -> None:
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise ends("second") from error
+
+    failed = queue.submit("bad", "bad", the_function_that_fails)
+    assert failed.wait(10)
+    with pytest.raises(RuntimeError) as caught:
+        work._result(failed)
+    told = "".join(traceback.format_exception(caught.value))
+    for part in ("the_function_that_fails", "test_jobs.py", "KeyError: 'first'", f"{ends.__name__}: second"):
+        assert part in told
+
+
+def test_an_idle_worker_holds_no_result() -> None:
+    """A result that was forgotten is free while the worker waits for the next job, and so is what it was made of."""
+    queue = JobQueue()
+    tensor = torch.zeros(10)
+    seen = weakref.ref(tensor)
+    gc.disable()
+    try:
+        way = Together("kind", tensor, lambda items: items)
+        assert queue.submit("a", "a", lambda _, made=[tensor]: made[0], together=way).wait(10)
+        assert queue.wait_until_idle(10)
+        del tensor, way
+        queue.forget("a")
+        deadline = time.monotonic() + 10
+        while seen() is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert seen() is None
+    finally:
+        gc.enable()

@@ -23,6 +23,7 @@ from viz_app.pages.layers import words as layers
 from viz_app.shell import corpus, examples, work
 from viz_app.shell.address import TABLE, link_of
 from viz_app.shell.frame import choices_of
+from viz_app.shell.models import ModelReference
 from viz_app.shell.question import Question
 
 
@@ -255,7 +256,7 @@ def test_the_numbers_are_those_of_the_library() -> None:
     loaded = bert_core.load("headlight-mini", device="cpu")
     encoding = loaded.tokenizer.encode("She opened the [MASK].")
     run = bert_core.logit_lens(loaded, encoding)
-    current = Question(loaded, encoding, encoding, None, (), dark=False, lecture=False)
+    current = Question(ModelReference(loaded), encoding, encoding, None, (), dark=False, lecture=False)
     rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(current, run.positions, False)).decode())))
     assert len(rows) == 7 * len(encoding)
     last = rows[6 * len(encoding) + 4]

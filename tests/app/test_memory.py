@@ -34,9 +34,9 @@ print(memory.resident())
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
     """The bound is decided once for each process: here for each test."""
-    memory.most.cache_clear()
+    memory.resident_without_models.cache_clear()
     yield
-    memory.most.cache_clear()
+    memory.resident_without_models.cache_clear()
 
 
 @pytest.fixture
@@ -56,32 +56,82 @@ def test_the_bound_is_the_smaller_of_both_and_never_too_small(monkeypatch: pytes
     monkeypatch.delenv(memory.SETTING, raising=False)
     monkeypatch.setattr(memory, "resident", lambda: 600 * MB)
     for machine, most in ((64 << 30, (600 + 2048) * MB), (4000 * MB, 2400 * MB), (1000 * MB, 856 * MB)):
-        memory.most.cache_clear()
+        memory.resident_without_models.cache_clear()
         monkeypatch.setattr(memory, "whole", lambda machine=machine: machine)
         assert memory.most() == most
 
 
-def test_a_setting_that_is_no_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_grows_with_the_models_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts and results have the same room beside a large model as beside a small one, where the machine has it."""
+
+    class Models:
+        nbytes = 100 * MB
+
+    monkeypatch.delenv(memory.SETTING, raising=False)
+    monkeypatch.setattr(memory, "MODELS", Models)
+    monkeypatch.setattr(memory, "resident", lambda: 600 * MB)
+    monkeypatch.setattr(memory, "whole", lambda: 64 << 30)
+    assert memory.most() == (600 + 2048) * MB
+    Models.nbytes = 1400 * MB
+    assert memory.most() == (500 + 1400 + 2048) * MB
+    monkeypatch.setattr(memory, "whole", lambda: 4000 * MB)
+    assert memory.most() == 2400 * MB
+    monkeypatch.setattr(memory, "whole", lambda: 2000 * MB)
+    assert memory.most() == (500 + 1400 + 256) * MB
+
+
+def test_models_may_take_half_of_what_the_server_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of 60% of the machine or container; half of a given bound; a limit of their own where that is given."""
+    for name in (memory.SETTING, memory.MODEL_SETTING):
+        monkeypatch.delenv(name, raising=False)
+    for machine, limit in ((4000 * MB, 1200 * MB), (24 << 30, int(7.2 * 2**30)), (sys.maxsize, 2 << 30)):
+        monkeypatch.setattr(memory, "whole", lambda machine=machine: machine)
+        assert memory.model_limit() == limit
+    monkeypatch.setenv(memory.SETTING, "3")
+    assert memory.model_limit() == 3 << 29
+    monkeypatch.setenv(memory.MODEL_SETTING, "2.5")
+    assert memory.model_limit() == 5 << 29
+    assert memory.most() == 3 << 30
+
+
+@pytest.mark.parametrize("setting", ["HEADLIGHT_MEMORY", "HEADLIGHT_MODEL_MEMORY"])
+def test_a_setting_that_is_no_size_is_refused(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     """The sentence says what was given; a size is taken as it is."""
+    limit = {memory.SETTING: memory.most, memory.MODEL_SETTING: memory.model_limit}[setting]
     for wrong in ("much", "-1", "0", "nan", "inf"):
-        monkeypatch.setenv(memory.SETTING, wrong)
-        with pytest.raises(Refused, match=f"HEADLIGHT_MEMORY is '{wrong}'"):
-            memory.most()
-    monkeypatch.setenv(memory.SETTING, "1.5")
-    assert memory.most() == 3 << 29
+        monkeypatch.setenv(setting, wrong)
+        with pytest.raises(Refused, match=f"{setting} is '{wrong}'"):
+            limit()
+    monkeypatch.setenv(setting, "1.5")
+    assert limit() == 3 << 29
 
 
-def test_a_container_has_less_than_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The smallest limit of the groups around the process counts; one that says "max" is none."""
-    own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
-    group = tmp_path / own.removeprefix("0::/")
-    group.mkdir(parents=True, exist_ok=True)
+@pytest.mark.parametrize(
+    ("line", "place", "unlimited"),
+    [
+        ("0::/a/b", "memory.max", "max"),
+        ("0::/", "memory.max", "max"),
+        ("4:cpu,memory:/a/b", "memory/memory.limit_in_bytes", "9223372036854771712"),
+        ("4:memory:/", "memory/memory.limit_in_bytes", "9223372036854771712"),
+    ],
+)
+def test_a_container_has_less_than_the_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, place: str, unlimited: str
+) -> None:
+    """The smallest limit of the groups around the process counts, of version 1 too; one that is none does not."""
+    (tmp_path / "own").write_text(f"7:cpu:/c\n{line}\n1:name=systemd:/\n")
+    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
     monkeypatch.setattr(memory, "CGROUPS", tmp_path)
     machine = memory.whole()
-    (group / "memory.max").write_text("max\n")
-    assert memory.whole() == machine
-    (group / "memory.max").write_text("1000000\n")
-    assert memory.whole() == 1_000_000
+    own = line.rpartition(":")[2].removeprefix("/")
+    for folder in dict.fromkeys(("", own)):
+        limit = tmp_path / Path(place).parent / folder / Path(place).name
+        limit.parent.mkdir(parents=True, exist_ok=True)
+        limit.write_text(f"{unlimited}\n")
+        assert memory.whole() == machine
+        limit.write_text("1000000\n")
+        assert memory.whole() == 1_000_000
+        limit.unlink()
 
 
 def test_this_process_is_seen() -> None:

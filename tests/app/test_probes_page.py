@@ -20,6 +20,7 @@ from viz_app.figures.probes import depth_lines, erased_bars
 from viz_app.pages.probes import EXAMPLE
 from viz_app.pages.probes.labels import RANDOM_ERASERS, WORDS, LabelledFile, Probed
 from viz_app.shell.controls import Upload
+from viz_app.shell.models import ModelReference
 from viz_app.shell.work import queue
 
 ROWS = ["sentence,word,kind,place"]
@@ -105,7 +106,7 @@ def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel)
     assert table["depth"].tolist() == list(range(7))
     assert_near(table["selectivity"].to_numpy(), np.array([depth.figures["selectivity"][0] for depth in found]), of=1.0)
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
-    made = Probed(loaded, FILE, "kind", settings).points().do(lambda done, what="": None)
+    made = Probed(ModelReference(loaded), FILE, "kind", settings).points().do(lambda done, what="": None)
     read = pd.read_csv(io.StringIO(bert_core.probes_csv(made)))
     assert list(read.columns[:3]) == ["depth", "seed", "labels"] and len(read) == len(points) == 14
 
@@ -148,8 +149,8 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode(EXAMPLE.text), EXAMPLE.masked)
     ids = [loaded.tokenizer.id_of(word) for word in ("were", "was")]
     for depth, likelier in ((0, False), (2, True)):
-        erasers = Probed(loaded, file, "number", ProbeSettings(words=WORDS)).erasers(depth).do(lambda *_: None)
-        probed_ = Probed(loaded, file, "number", ProbeSettings(words=WORDS))
+        probed_ = Probed(ModelReference(loaded), file, "number", ProbeSettings(words=WORDS))
+        erasers = probed_.erasers(depth).do(lambda *_: None)
         (gap,) = probed_.erased(text, depth, erasers).do(lambda *_: None)
         for probabilities, plural in ((gap.whole, True), (gap.without, likelier), (gap.at_random, True)):
             assert (probabilities[ids[0]] > probabilities[ids[1]]) == plural
@@ -198,7 +199,8 @@ def test_a_file_has_a_name_that_can_be_one(tmp_path: object) -> None:
 def test_probes_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that is not done can be stopped between two steps, and is offered again."""
     app = with_table(seeds="3")
-    work = Probed(bert_core.load("headlight-mini"), FILE, "kind", ProbeSettings(seeds=3, words=WORDS)).points()
+    model = ModelReference(bert_core.load("headlight-mini"))
+    work = Probed(model, FILE, "kind", ProbeSettings(seeds=3, words=WORDS)).points()
     told: list[float | None] = []
 
     def stops(done: float | None, what: str = "") -> None:

@@ -8,6 +8,7 @@ import json
 import re
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -231,7 +232,7 @@ def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: 
 def test_the_download_is_the_pruned_model(tiny_model_folder: Path, tmp_path: Path) -> None:
     """A zip that loads, with the smaller matrices, or with zeros in the first shapes."""
     asking = object.__new__(questions.PruningQuestions)
-    asking.loaded, asking.what = bert_core.load(str(tiny_model_folder)), "heads"
+    asking.current, asking.what = SimpleNamespace(loaded=bert_core.load(str(tiny_model_folder))), "heads"
     for full_shape, gone in ((False, {0: (1,), 1: (2,)}), (True, {})):
         content = asking.file(((0, 1), (1, 2)), full_shape=full_shape)
         assert zipfile.is_zipfile(io.BytesIO(content))
@@ -299,7 +300,7 @@ def test_a_file_that_cannot_be_asked_leaves_the_text(
 def test_a_plan_file_is_for_one_model(tiny_model_folder: Path) -> None:
     """A plan of this model is read back; another model's is refused."""
     asking = object.__new__(questions.PruningQuestions)
-    asking.loaded = bert_core.load(str(tiny_model_folder))
+    asking.current = SimpleNamespace(loaded=bert_core.load(str(tiny_model_folder)))
     plan = bert_core.PruningPlan(tiny_model_folder.name, 2, 4, "mine", ((0, 1),))
     assert asking.read_plan(Upload("plan.json", plan.to_json().encode())) == plan
     with pytest.raises(ValueError, match="the plan is for other"):

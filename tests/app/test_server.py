@@ -23,6 +23,7 @@ def test_what_was_done_is_counted_by_kind(monkeypatch: pytest.MonkeyPatch) -> No
     queue = JobQueue()
     monkeypatch.setattr(server, "queue", lambda: queue)
     monkeypatch.setattr(server, "get_instance", lambda: type("", (), {"_session_mgr": Sessions()}))
+    monkeypatch.setattr(server, "MODELS", type("", (), {"nbytes": 4096}))
     for number in range(3):
         assert queue.submit(("run", "a model", number), "label", lambda _: bytes(1_000)).wait(10)
     assert queue.submit(((("curve", "order"), 1), "a model"), "label", lambda _: None).wait(10)
@@ -31,6 +32,7 @@ def test_what_was_done_is_counted_by_kind(monkeypatch: pytest.MonkeyPatch) -> No
     registry.register(server.Counted())
     lines = generate_latest(registry).decode().splitlines()
     assert "headlight_visitors 7.0" in lines and "headlight_kept_bytes 3000.0" in lines
+    assert "headlight_model_bytes 4096.0" in lines
     assert 'headlight_work_total{kind="run"} 3.0' in lines and 'headlight_work_total{kind="curve"} 1.0' in lines
     assert 'headlight_jobs_waiting{length="long"} 0.0' in lines and not any("a model" in line for line in lines)
     assert [kind_of(key) for key in ("a", ("b", 1), (("c", 2), 3), (4,), ())] == ["a", "b", "c", "other", "other"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 import bert_core
 from bert_core import Refused, Target
 from bert_core.checkpoint import CheckpointError
+from bert_core.loading import files_of
 from bert_core.run.capture import capture
 from bert_core.studies.explain import ExplainSettings, explain_file
 from bert_core.studies.resume import alone
@@ -406,3 +408,37 @@ def test_a_lock_that_is_none_is_not_another_run(tmp_path: Path) -> None:
         alone(tmp_path / "o.csv"),
     ):
         pass
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_model_whose_files_are_replaced_has_another_identity(packed: bool, tmp_path: Path) -> None:
+    """Files of the same sizes and times count as others; files that no model reads do not count."""
+    folder = tmp_path / "model"
+    saved(folder)
+    place = tmp_path / "model.zip" if packed else folder
+    if packed:
+        bert_core.save(bert_core.load(folder), place)
+    first = bert_core.load(place)
+    assert first.files == files_of(str(place)).version and first.identity == bert_core.load(place).identity
+    (folder / "log.jsonl").write_text("a step\n", encoding="utf-8")
+    assert bert_core.load(place).identity == first.identity
+    weights = place if packed else folder / "model.safetensors"
+    assert files_of(str(place)).weights_bytes == weights.stat().st_size
+    times = weights.stat()
+    copy = tmp_path / "copy"
+    copy.write_bytes(weights.read_bytes())
+    os.utime(copy, ns=(times.st_atime_ns, times.st_mtime_ns))
+    copy.replace(weights)
+    second = bert_core.load(place)
+    assert second.identity != first.identity and second.name == first.name
+
+
+def test_a_file_of_a_module_counts_and_a_hub_id_has_no_files(tmp_path: Path) -> None:
+    """Folders of sentence-transformers have the encoder in a folder of its own."""
+    (tmp_path / "0_Transformer").mkdir()
+    before = files_of(str(tmp_path))
+    (tmp_path / "0_Transformer" / "model.safetensors").write_bytes(b"1234")
+    after = files_of(str(tmp_path))
+    assert before == ("", 0) and after.version and after.weights_bytes == 4
+    assert files_of("somebody/bert-base-uncased") == files_of(str(tmp_path / "none")) == ("", 0)
+    assert files_of("headlight-mini").weights_bytes > 1_000_000

@@ -72,8 +72,13 @@ def open_app(
     memory: Annotated[
         float | None,
         typer.Option(
-            metavar="GB", help="What it may use in all; if not given, 2 GB above its start, and 60% of the machine's."
+            metavar="GB",
+            help="What it may use in all; if not given, 2 GB beside Python and the models, and 60% of the machine's.",
         ),
+    ] = None,
+    model_memory: Annotated[
+        float | None,
+        typer.Option(metavar="GB", help="What its models may take of that; if not given, half."),
     ] = None,
 ) -> None:
     """Serve the app to a browser."""
@@ -119,10 +124,14 @@ def open_app(
         if find_spec("prometheus_client") is None:
             raise Refused("--metrics needs the package prometheus-client: pip install 'headlight[metrics]'")
         choices["HEADLIGHT_METRICS"] = str(metrics)
-    if memory is not None:
-        if not 0 < memory < float("inf"):
-            raise Refused(f"--memory is {memory:g}: it must be a number of GB above 0")
-        choices["HEADLIGHT_MEMORY"] = str(memory)
+    for option, variable, gigabytes in (
+        ("--memory", "HEADLIGHT_MEMORY", memory),
+        ("--model-memory", "HEADLIGHT_MODEL_MEMORY", model_memory),
+    ):
+        if gigabytes is not None:
+            if not 0 < gigabytes < float("inf"):
+                raise Refused(f"{option} is {gigabytes:g}: it must be a number of GB above 0")
+            choices[variable] = str(gigabytes)
     if for_class or os.environ.get(CLASS):
         choices[CLASS] = _teachers_code()
     if tables is not None:

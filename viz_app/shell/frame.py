@@ -29,7 +29,7 @@ from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
 from viz_app.shell.language import spoken
 from viz_app.shell.markdown import SPECIAL_TOKENS, as_written, helped, sentence, special_tokens
-from viz_app.shell.models import chosen_model, model_settings, say_load_problem
+from viz_app.shell.models import ModelReference, chosen_model, model_settings, say_load_problem
 from viz_app.shell.notices import say_notices, say_of_text, say_unknown, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
 from viz_app.shell.target import OWN_TARGET, REPLACED, SPAN, STATUS, TAG, target_position, with_target
@@ -154,7 +154,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
     encoding = loaded.tokenizer.mask_words(original, masked)
     off = existing_heads(loaded)
     loaded = with_edits(loaded, encoding, original, masked, off)
-    drawn = Question(loaded, encoding, original, None, off, is_dark(), bool(state.lecture))
+    drawn = Question(ModelReference(loaded), encoding, original, None, off, is_dark(), bool(state.lecture))
     label = spoken("Tokens; click a word to hide it or show it again")
     token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, label=label, on_click=mask_word)
     say_of_text(drawn, keep_place=page.switches)

@@ -1,7 +1,7 @@
 """Slow work: a queue in which short questions go first, and nobody's long ones hold up the others.
 
-A rerun of a page never kills a job, and a job never freezes a page. Results are kept by key, up to a number of
-bytes, and shared between all visitors.
+A rerun of a page never kills a job, and a job never freezes a page. A job that needs another one runs it itself.
+Results are kept by key, up to a number of bytes, and shared between all visitors.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from bert_core.refused import Refused
 from bert_core.unknown import UnknownTokens
 
 KEPT_BYTES = 1 << 30
@@ -52,9 +55,10 @@ class Together:
 class Job:
     """One piece of work: what it is called, how far it is, and what came of it.
 
-    expected: seconds it should take. progress: 0 to 1, or None while unknown. seconds: how long it ran, the time in
-    which it gave way not counted. error: what it raised. waited_for: by whom; True for those who asked by a button and
-    may be elsewhere meanwhile, False for those whose page shows it.
+    expected: seconds it should take. kept: whether the queue keeps the result for who asks again. progress: 0 to 1, or
+    None while unknown. seconds: how long it ran, the time in which it gave way not counted. error: what it raised,
+    without frames. waited_for: by whom; True for those who asked by a button and may be elsewhere meanwhile, False for
+    those whose page shows it.
     """
 
     key: Hashable
@@ -62,6 +66,7 @@ class Job:
     work: Callable[[Job], Any] = field(repr=False)
     expected: float = 0.0
     together: Together | None = field(default=None, repr=False)
+    kept: bool = True
     progress: float | None = None
     result: Any = field(default=None, repr=False)
     error: Exception | None = None
@@ -70,6 +75,7 @@ class Job:
     started: float | None = None
     waited_for: dict[Visitor, bool] = field(default_factory=dict, repr=False)
     _give_way: Callable[[Job], float] = field(default=lambda _: 0.0, repr=False)
+    _outer: Job | None = field(default=None, repr=False)
     _gave_way: float = 0.0
     _last_seen: float = 0.0
     _done: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -100,6 +106,8 @@ class Job:
         """
         del what  # the label says it
         self.progress = done
+        if self._outer is not None:
+            self._outer.report(self._outer.progress)
         if not self._stop.is_set():
             self._gave_way += self._give_way(self)
         if self._stop.is_set():
@@ -152,18 +160,20 @@ class JobQueue:
         *,
         expected: float = 0.0,
         together: Together | None = None,
+        kept: bool = True,
         visitor: Visitor = None,
         lasting: bool = False,
     ) -> Job:
         """The job with this key: the one that is known, or a new one.
 
-        expected: seconds it should take. together: how it is done with others that wait. visitor: who
-        asks. lasting: whether it is wanted also while the visitor is on another page.
+        expected: seconds it should take. together: how it is done with others that wait. kept: whether its
+        result is kept for who asks again. visitor: who asks. lasting: whether it is wanted also while the visitor is on
+        another page.
         """
         with self._changed:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = Job(key, label, work, expected, together)
+                job = self._jobs[key] = Job(key, label, work, expected, together, kept)
                 if job.long:
                     job._give_way = self._give_way
                 self._waiting.append(job)
@@ -172,6 +182,37 @@ class JobQueue:
                 job.waited_for[visitor] = job.waited_for.get(visitor, False) or lasting
             self._jobs.move_to_end(key)
             return job
+
+    def run_nested(
+        self, key: Hashable, label: str, work: Callable[[Job], Any], outer: Job, *, kept: bool = True
+    ) -> Job:
+        """Run a job in the calling thread, which is a worker that runs `outer`, and keep its result like any other.
+
+        In the queue it might wait for the worker that waits for it. A result that is known is returned, and a job with
+        this key that waits in the queue gets the result too. Raises what the work raises.
+        """
+        with self._changed:
+            known = self._jobs.get(key)
+            if known is not None and known.done:
+                self._jobs.move_to_end(key)
+                return known
+        job = Job(key, label, work, kept=kept, _outer=outer)
+        with _running_in_thread(job):
+            job.result = work(job)
+        job.work = _over
+        job._outer = None
+        job._done.set()
+        with self._changed:
+            known = self._jobs.get(key)
+            if known is None:
+                self._jobs[key] = job
+            elif known in self._waiting:
+                self._waiting.remove(known)
+                known.result, known.unknown, known.work, known.together = job.result, job.unknown, _over, None
+                known._done.set()
+                self._changed.notify_all()
+        self._keep_within_bounds()
+        return job
 
     def forget(self, key: Hashable) -> None:
         """Drop a job, so that it can be asked for again; one that runs is stopped."""
@@ -327,40 +368,46 @@ class JobQueue:
         return list(itertools.islice((one for one in alike if one is not job), MOST_TOGETHER - 1))
 
     def _serve(self, long: bool) -> None:
-        placed = False
-        while True:
-            with self._changed:
-                while (job := self._next(long)) is None and not self._closed:
-                    self._changed.wait()
-                if job is None or self._closed:
-                    return
-                group = [job, *self._alike(job)]
-                self._waiting = [other for other in self._waiting if other not in group]
-                self._running[long] = job
-                turn = next(self._turn)
-                for one in group:
-                    self._turns.update(dict.fromkeys(one.waited_for, turn))
-                    one.started = one._last_seen = time.monotonic()
-            if not placed:
-                _take_place(long)
-                placed = True
-            _do(group)
-            with self._changed:
-                another = self._running.get(long) is not job  # serves in the place of this one
-                if another:
-                    self._left -= 1
-                else:
-                    del self._running[long]
-                for one in group:
-                    number, took = self._done.get(kind_of(one.key), (0, 0.0))
-                    self._done[kind_of(one.key)] = number + 1, took + one.seconds / len(group)
-                self._changed.notify_all()
-            for one in group:
-                one.work = _over
-                one._done.set()
-            self._keep_within_bounds()
+        # Each job is served by a call of its own: variables of this function would keep the last one in memory.
+        goes_on = self._serve_next(long, first=True)
+        while goes_on:
+            goes_on = self._serve_next(long)
+
+    def _serve_next(self, long: bool, *, first: bool = False) -> bool:
+        """Wait for a job of this kind and run it with those alike; whether this worker goes on.
+
+        first: whether it is the worker's first job.
+        """
+        with self._changed:
+            while (job := self._next(long)) is None and not self._closed:
+                self._changed.wait()
+            if job is None or self._closed:
+                return False
+            group = [job, *self._alike(job)]
+            self._waiting = [other for other in self._waiting if other not in group]
+            self._running[long] = job
+            turn = next(self._turn)
+            for member in group:
+                self._turns.update(dict.fromkeys(member.waited_for, turn))
+                member.started = member._last_seen = time.monotonic()
+        if first:
+            _take_place(long)
+        _do(group)
+        with self._changed:
+            another = self._running.get(long) is not job  # serves in the place of this one
             if another:
-                return
+                self._left -= 1
+            else:
+                del self._running[long]
+            for member in group:
+                number, took = self._done.get(kind_of(member.key), (0, 0.0))
+                self._done[kind_of(member.key)] = number + 1, took + member.seconds / len(group)
+            self._changed.notify_all()
+        for member in group:
+            member.work, member.together = _over, None
+            member._done.set()
+        self._keep_within_bounds()
+        return not another
 
     def _keep_within_bounds(self) -> None:
         """Keep the results that were asked for last, within the bounds."""
@@ -368,6 +415,9 @@ class JobQueue:
             kept_bytes = kept = 0
             for key, job in reversed(list(self._jobs.items())):
                 if not job.done:
+                    continue
+                if not job.kept:
+                    del self._jobs[key]
                     continue
                 kept += 1
                 kept_bytes += _size(job.result)
@@ -402,7 +452,8 @@ def _do(group: list[Job]) -> None:
     if len(group) > 1:
         together = [job.together for job in group if job.together is not None]
         try:
-            results = dict(zip(group, together[0].do([one.item for one in together]), strict=True))
+            with _running_in_thread(group[0]):
+                results = dict(zip(group, together[0].do([one.item for one in together]), strict=True))
         except BaseException:  # what Rust raises is no Exception
             pass
         else:
@@ -412,13 +463,44 @@ def _do(group: list[Job]) -> None:
     for job in group:
         start = time.monotonic()
         try:
-            job.report(job.progress)
-            job.result = job.work(job)
+            with _running_in_thread(job):
+                job.report(job.progress)
+                job.result = job.work(job)
         except Exception as error:
-            job.error = error
+            job.error = _without_frames(error, error)
         except BaseException as error:  # the worker goes on, whatever ends a job; what Rust raises is no Exception
-            job.error = RuntimeError(f"{type(error).__name__}: {error}")
+            job.error = _without_frames(RuntimeError(f"{type(error).__name__}: {error}"), error)
         job.seconds = time.monotonic() - start - job._gave_way
+
+
+def _without_frames(error: Exception, raised: BaseException) -> Exception:
+    """An error that holds no frame of the work: they would keep its local variables, tensors among them, in memory.
+
+    raised: what ended the work. Of a bug its traceback becomes a note of the error, as text, so that the log has it.
+    """
+    if not isinstance(raised, Refused | Stopped):
+        with suppress(Exception):  # such as a lack of memory: the worker must go on
+            error.add_note("In the job:\n" + "".join(traceback.format_exception(raised)).rstrip())
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
+
+
+_of_thread = threading.local()  # job: the innermost job that the thread runs
+
+
+def current_job() -> Job | None:
+    """The innermost job that the calling thread runs; None in a thread that is no worker, or runs none."""
+    job: Job | None = getattr(_of_thread, "job", None)
+    return job
+
+
+@contextmanager
+def _running_in_thread(job: Job) -> Iterator[None]:
+    before, _of_thread.job = current_job(), job
+    try:
+        yield
+    finally:
+        _of_thread.job = before
 
 
 _threads = threading.Lock()

@@ -1,7 +1,8 @@
 """How much memory this server may use, and how room is made before a piece of work would take more.
 
-What counts is what is resident: the settings of glibc under which the app is started keep what is freed, so that it is
-given back to the system first; then results that are kept for who asks again go, and only then is work refused.
+Models have a limit of their own (`model_limit`), so that results and models do not displace each other. For everything
+else what counts is what is resident: the settings of glibc under which the app is started keep what is freed, so that
+it is given back to the system first; then results that are kept for who asks again go, and only then is work refused.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from pathlib import Path
 
 from bert_core.heap import release_freed_memory
 from bert_core.refused import Refused
+from viz_app.shell.model_cache import ModelCache
 
 SETTING = "HEADLIGHT_MEMORY"  # GB that this server may use in all
-ABOVE = 2 << 30  # bytes above what is resident when the first text is read: Python, the packages and a model
+MODEL_SETTING = "HEADLIGHT_MODEL_MEMORY"  # GB of these that models may take
+ABOVE = 2 << 30  # bytes for texts and results, beside Python, the packages and the models
 SHARE = 0.6  # of the memory of the machine
-LEAST = 1 << 28  # bytes above what is resident then, that the smallest machine gives too
+LEAST = 1 << 28  # bytes for texts and results that the smallest machine gives too
+MODEL_SHARE = 0.5  # of what the server may use in all
 SMALL = 1 << 24  # bytes: what takes no more is never refused
 CGROUPS = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
 
 _lock = threading.Lock()
 _running: list[int] = []  # what the work that runs now may take
@@ -67,22 +72,54 @@ def _megabytes(count: int) -> str:
     return f"{max(count, 0) / 2**20:,.0f} MB"
 
 
-@cache
 def most() -> int:
-    """The bytes that may be resident; decided when it is first asked, which is when a model is there to read a text.
+    """The bytes that may be resident now: they grow with the models that are in memory.
 
     Raises Refused for a setting that is no number above 0.
     """
-    if given := os.environ.get(SETTING):
-        try:
-            gigabytes = float(given)
-        except ValueError:
-            gigabytes = 0.0
-        if not 0 < gigabytes < float("inf"):
-            raise Refused(f"{SETTING} is {given!r}: it must be a number of GB above 0")
-        return int(gigabytes * 2**30)
-    held = resident() or 0
+    if (given := _setting(SETTING)) is not None:
+        return given
+    held = resident_without_models() + MODELS.nbytes
     return max(min(held + ABOVE, int(SHARE * whole())), held + LEAST)
+
+
+def model_limit() -> int:
+    """The bytes that all models together may take: half of what the server may use in all, if not set.
+
+    Raises Refused for a setting that is no number above 0.
+    """
+    if (given := _setting(MODEL_SETTING)) is not None:
+        return given
+    if (in_all := _setting(SETTING)) is None:
+        machine = whole()
+        in_all = 2 * ABOVE if machine == sys.maxsize else int(SHARE * machine)
+    return int(MODEL_SHARE * in_all)
+
+
+MODELS = ModelCache(model_limit)  # those of this server
+
+
+@cache
+def resident_without_models() -> int:
+    """The bytes of Python and the packages: what is resident, less the models, when it is first asked."""
+    return max((resident() or 0) - MODELS.nbytes, 0)
+
+
+def _setting(name: str) -> int | None:
+    """Bytes that an environment variable states in GB; None where it is not set.
+
+    Raises Refused for one that is no number above 0.
+    """
+    given = os.environ.get(name)
+    if not given:
+        return None
+    try:
+        gigabytes = float(given)
+    except ValueError:
+        gigabytes = 0.0
+    if not 0 < gigabytes < float("inf"):
+        raise Refused(f"{name} is {given!r}: it must be a number of GB above 0")
+    return int(gigabytes * 2**30)
 
 
 def resident() -> int | None:
@@ -107,18 +144,24 @@ def whole() -> int:
 
 
 def _limits_of_groups() -> Iterator[int]:
-    """The limits of the control groups (v2) around this process, from the innermost."""
+    """The limits of the control groups around this process, of version 2 and of version 1, from the innermost."""
     try:
-        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+        lines = OWN_GROUPS.read_text("utf-8").splitlines()
     except OSError:  # no Linux
         return
-    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
-    if own is None:
-        return
-    for group in (CGROUPS / own, *(CGROUPS / own).parents):
-        try:
-            limit = (group / "memory.max").read_text("ascii").strip()
-        except OSError:
+    for line in lines:
+        _, controllers, own = line.split(":", 2)
+        if not controllers:
+            root, file = CGROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, file = CGROUPS / "memory", "memory.limit_in_bytes"
+        else:
             continue
-        if limit != "max":
-            yield int(limit)
+        innermost = root / own.removeprefix("/")
+        for group in (innermost, *innermost.parents):
+            try:
+                limit = (group / file).read_text("ascii").strip()
+            except OSError:
+                continue
+            if limit != "max":
+                yield int(limit)

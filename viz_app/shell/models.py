@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import streamlit as st
 
-from bert_core.loading import LoadedModel, bundled_models, load
+from bert_core.editing import edited
+from bert_core.loading import LoadedModel, bundled_models, files_of, load
 from bert_core.refused import Refused
 from viz_app.door import is_own
 from viz_app.shell.choices import Choice, one_of
 from viz_app.shell.controls import control
 from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, helped, sentence
+from viz_app.shell.memory import MODELS
+from viz_app.shell.model_cache import use
 from viz_app.shell.work import Work, need
 
 LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
@@ -63,13 +68,51 @@ def added_models() -> list[str]:
     return []
 
 
-def loaded_model(name: str) -> LoadedModel:
-    """A model, loaded by the queue and kept for everyone.
+def loaded_model(name: str, label: str = "") -> LoadedModel:
+    """A model, loaded by the queue and kept for everyone as `ModelCache` does; after a change of its files the new one.
 
-    Raises Refused, as `load` does.
+    label: as the queue shows it. Raises Refused, as `load` does.
     """
-    device = os.environ.get("HEADLIGHT_DEVICE")
-    return need(Work(("model", name), f"Loading {shown_name(name)}", lambda _: load(name, device=device)))
+    device, files = os.environ.get("HEADLIGHT_DEVICE"), files_of(name)
+    key = name, files.version
+    loaded = MODELS.get(key)
+    if loaded is None:
+        loaded = need(Work(
+            ("model", *key), label or f"Loading {shown_name(name)}",
+            lambda _: MODELS.load(key, lambda: load(name, device=device), files.weights_bytes), kept=False,
+        ))  # fmt: skip
+    use(loaded)
+    return loaded
+
+
+class ModelReference:
+    """A model with its edits, which an open page may hold: between two runs it does not keep the model in memory.
+
+    A model that is not of the app's cache is kept.
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._key, self._edits = loaded.weights_key, loaded.edits
+        cached = MODELS.get(self._key)
+        is_cached = cached is not None and next(cached.model.parameters()) is next(loaded.model.parameters())
+        self._seen: Callable[[], LoadedModel | None] = weakref.ref(loaded) if is_cached else lambda: loaded
+        use(loaded)
+
+    def get(self) -> LoadedModel:
+        """The model, loaded again if it was dropped meanwhile; it stays until the run of the page or the job ends.
+
+        Raises Refused where its files were changed or removed since.
+        """
+        loaded = self._seen()
+        if loaded is None:
+            name = self._key[0]
+            again = loaded_model(name)
+            if again.weights_key != self._key:
+                raise Refused(f"the files of {shown_name(name)} were changed: draw the page again")
+            loaded = edited(again, self._edits)
+            self._seen = weakref.ref(loaded)
+        use(loaded)
+        return loaded
 
 
 def model_settings() -> None:

@@ -29,7 +29,7 @@ from viz_app.shell.handouts import handout_work
 from viz_app.shell.language import language, spoken
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.markdown import as_written, explained_as_written, foreign, helped, sentence
-from viz_app.shell.models import loaded_model
+from viz_app.shell.models import ModelReference, loaded_model
 from viz_app.shell.question import ASKED, Question
 from viz_app.shell.work import foresee, look
 
@@ -304,8 +304,8 @@ def _free(one: Lesson, step: str) -> None:
         )  # fmt: skip
     loaded = _loaded()
     if loaded is not None:
-        tag = language()
-        downloads.handout(lambda: handout_work(one, loaded, tag), one.name)
+        tag, model = language(), ModelReference(loaded)
+        downloads.handout(lambda: handout_work(one, model.get(), tag), one.name)
     st.link_button(as_written(one.source), one.link, icon=":material/menu_book:", width="stretch")
     st.page_link(frame.way_to(LEARN), label=spoken("All lessons"), icon=":material/school:")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.examples import Example
 from viz_app.shell.jobs import Together
 from viz_app.shell.markdown import as_written
-from viz_app.shell.models import shown_name
+from viz_app.shell.models import ModelReference, shown_name
 from viz_app.shell.work import Work, kept, need, seconds_of
 
 NO_TOKENS = ("query", ())
@@ -38,14 +38,14 @@ EXAMPLES = "examples_open"  # whether the list of examples is open
 class Question:
     """The text, the model, the target and the head mask that a page asks about.
 
-    loaded: with what the reader changed in it for this text.
+    model: with what the reader changed in it for this text.
     encoding: what the model reads, masks in place. original: the same without the masks that were clicked.
     target: what gradients explain; None if nothing is masked, there is no second sentence, and no classifier.
     first_word: the number of its first word in the address; of the second sentence read by itself not 0.
     head_mask: (layer, head), 0 for a head that is off.
     """
 
-    loaded: LoadedModel
+    model: ModelReference
     encoding: Encoding
     original: Encoding
     target: Target | None
@@ -53,6 +53,15 @@ class Question:
     dark: bool
     lecture: bool
     first_word: int = 0
+
+    @property
+    def loaded(self) -> LoadedModel:
+        """The model, in memory."""
+        return self.model.get()
+
+    def of_model(self, loaded: LoadedModel) -> Question:
+        """The same question of another model."""
+        return replace(self, model=ModelReference(loaded))
 
     @property
     def head_mask(self) -> np.ndarray:

@@ -27,8 +27,9 @@ from bert_core.unknown import counting, current_count
 from viz_app.door import is_own
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor
+from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor, current_job
 from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.model_cache import begin_use, end_use, in_use, using
 
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
 GLANCE = 0.5  # seconds between two looks at the queue
@@ -54,7 +55,7 @@ class Work(Generic[Result]):
     key: equal for equal questions, whoever asks them, the kind of work first. label: as the queue shows it. seconds:
     what it takes, about. do: the work itself, called with the `Progress` that it should tell how far it is. together:
     how it is done with others of its kind that wait. memory: bytes that it takes while it runs, about; where they would
-    be too many it is not begun, and Refused is raised.
+    be too many it is not begun, and Refused is raised. kept: whether the result is kept for who asks again.
     """
 
     key: Hashable
@@ -63,6 +64,7 @@ class Work(Generic[Result]):
     seconds: float = 0.0
     together: Together | None = None
     memory: int = 0
+    kept: bool = True
 
 
 class State(Enum):
@@ -111,8 +113,12 @@ def need(work: Work[Result], *, timed: bool = False) -> Result:
     """The result; until it is there, the page stands still and shows the place in the queue.
 
     Where there is no page any more, as in the function of a file that is made after the click on it, it only waits.
-    timed: whether the page says how long this took (`seconds_taken`). Raises what the work raises.
+    Inside a job it is done at once, in the same thread. timed: whether the page says how long this took
+    (`seconds_taken`). Raises what the work raises.
     """
+    if (outer := current_job()) is not None:
+        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, kept=work.kept))
+        return nested
     on_a_page = get_script_run_ctx(suppress_warning=True) is not None
     job = _finished(work) if on_a_page else _waited_for(work)
     result: Result = _result(job)
@@ -250,7 +256,7 @@ def seconds_of(loaded: LoadedModel, tokens: int, passes: float = 1, *, places: f
 
     places: at how many the scores of all words are computed and sorted.
     """
-    pace: Pace = kept_of_model(("pace", loaded.name), lambda: pace_of(loaded))
+    pace: Pace = kept_of_model(("pace", loaded.weights_key), lambda: pace_of(loaded))
     return pace.of(tokens, passes, places)
 
 
@@ -266,6 +272,7 @@ def begin_run() -> None:
     """Forget what the last run of the page asked for: called before a page is drawn."""
     state = st.session_state
     state[_ASKED_NOW], state[_LOOKED_AT], state[_NEXT], state[_ROOMS] = set(), [], [], 0
+    begin_use()
 
 
 def end_of_run() -> None:
@@ -279,6 +286,8 @@ def end_of_run() -> None:
     _leave_the_rest()
     waiting: list[tuple[Job, Any]] = st.session_state.pop(_LOOKED_AT, [])
     if not waiting:
+        end_use()
+        memory.MODELS.shrink()
         return
     while not any(job.done for job, _ in waiting):
         for job, bar in waiting:
@@ -298,17 +307,24 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
 
 
 def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
+    return queue().submit(
+        work.key, work.label, _as_job(work),
+        expected=work.seconds, together=work.together, kept=work.kept, visitor=visitor, lasting=lasting,
+    )  # fmt: skip
+
+
+def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
+    """The function of a job that does the work. Raises Refused where the work would take too long on this server."""
     if (refused := too_long(work.seconds)) is not None and queue().known(work.key) is None:
         raise Refused(refused)
 
+    models = in_use()  # of the page or the job that asks: they stay in memory until this is done
+
     def do(job: Job) -> Any:
-        with memory.room_for(work.memory, queue().drop_oldest), counting() as job.unknown:
+        with using(models), memory.room_for(work.memory, queue().drop_oldest), counting() as job.unknown:
             return work.do(job.report)
 
-    return queue().submit(
-        work.key, work.label, do,
-        expected=work.seconds, together=work.together, visitor=visitor, lasting=lasting,
-    )  # fmt: skip
+    return do
 
 
 def _waited_for(work: Work[Any]) -> Job:
@@ -346,7 +362,7 @@ def _result(job: Job) -> Any:
     """What a job that is done gave; what it raised is raised, and it can be asked for again."""
     if job.error is not None:
         queue().forget(job.key)
-        raise job.error
+        raise job.error.with_traceback(None)  # one job may fail for several pages: no frames of another page
     if job.unknown.mostly and (read := current_count()) is not None:
         read.add(job.unknown.typed, job.unknown.unknown, job.label)
     return job.result

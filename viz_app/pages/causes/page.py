@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -54,7 +53,7 @@ READING = (
 def draw() -> None:
     """Draw the page."""
     state, asked = st.session_state, question.current()
-    current = replace(asked, loaded=asked.own)
+    current = asked.of_model(asked.own)
     frame.title(
         "What causes the difference?",
         "The model reads one text with parts of its reading of another put in: which part carries the answer over?",

@@ -29,7 +29,7 @@ def compared() -> tuple[Question, Question] | None:
                 f"Switch L{layer} H{head} off", put, "off", (state.head,),
             )  # fmt: skip
             return None
-        return replace(drawn, off=(), loaded=drawn.plain), drawn
+        return replace(drawn, off=()).of_model(drawn.plain), drawn
     if state.against == "masked":
         if drawn.encoding == drawn.original:
             say_no_word_hidden(
@@ -56,4 +56,4 @@ def compared() -> tuple[Question, Question] | None:
     else:
         loaded = loaded_model(state.other_model)
     original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
-    return drawn, replace(drawn, loaded=loaded, encoding=original, original=original, target=None)
+    return drawn, replace(drawn, encoding=original, original=original, target=None).of_model(loaded)

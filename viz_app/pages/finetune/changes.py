@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from bert_core.studies.compare import compare_models
 from bert_core.tokenizer import Encoding
 from viz_app.pages.finetune.material import Material
 from viz_app.pages.finetune.runs import TuningRun
+from viz_app.shell.models import loaded_model
 from viz_app.shell.question import TOP
 from viz_app.shell.work import Work, kept, need, seconds_of
 
@@ -47,10 +47,7 @@ class Step:
 
     def model(self) -> LoadedModel:
         """The model as it was at this step, loaded by the queue and kept for everyone."""
-        device = os.environ.get("HEADLIGHT_DEVICE")
-        return need(
-            Work(("tuned model", *self.key), f"Loading step {self.number}", lambda _: load(self.folder, device=device))
-        )
+        return loaded_model(str(self.folder), f"Loading step {self.number}")
 
 
 @dataclass(frozen=True)

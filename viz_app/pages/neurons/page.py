@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -37,7 +36,7 @@ RANKED_NAMES = {"added": "What it adds", "fires": "How strongly it fires"}
 def draw() -> None:
     """Draw the page."""
     asked = question.current()
-    current = replace(asked, loaded=asked.own)
+    current = asked.of_model(asked.own)
     frame.title(
         "Which neurons fire?",
         "Half of each layer is its feed-forward network, a sum over neurons: each fires more or less at each token, "

@@ -50,7 +50,7 @@ def temperature(current: Question) -> float | None:
     """What calibrates the model's confidence; None where nobody measured it. A file that cannot be read is said."""
     loaded = current.loaded
     try:
-        found: float | None = kept_of_model(("temperature", loaded.name), lambda: temperature_of(loaded))
+        found: float | None = kept_of_model(("temperature", loaded.identity), lambda: temperature_of(loaded))
     except Refused as error:
         st.warning(helped(sentence(error)), icon=":material/link_off:")
         return None

@@ -1,6 +1,5 @@
 """What is the answer, or which of several? Which class, which tag? What belongs in the gap? Does B follow A?"""
 
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -96,7 +95,7 @@ def _gaps(current: Question, run: ModelRun, abreast: int) -> None:
     """The likeliest words of each gap, some side by side; of a model that is changed, beside what it says whole."""
     loaded, shown = current.loaded, run.predictions[:SHOWN_MASKS]
     scale = temperature(current) if shown else None
-    whole = replace(current, loaded=current.plain).run() if loaded.edits else None
+    whole = current.of_model(current.plain).run() if loaded.edits else None
     largest = max(largest_of(one, gaps=SHOWN_MASKS) for one in (run, whole) if one is not None)
     if loaded.has_mlm and not run.predictions:
         say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")

@@ -28,7 +28,7 @@ from bert_core.studies.probes import (
 from bert_core.studies.words import LabelledSentence, label_names, read_labelled_words
 from bert_core.tokenizer import Encoding
 from viz_app.shell.controls import Upload
-from viz_app.shell.models import shown_name
+from viz_app.shell.models import ModelReference, shown_name
 from viz_app.shell.work import Work, kept, seconds_of
 
 LARGEST_FILE = 5  # megabytes
@@ -96,10 +96,15 @@ class LabelledFile:
 class Probed:
     """A label of a file, as probes are to look for it in a model."""
 
-    loaded: LoadedModel
+    model: ModelReference
     file: LabelledFile
     label: str
     settings: ProbeSettings
+
+    @property
+    def loaded(self) -> LoadedModel:
+        """The model, in memory."""
+        return self.model.get()
 
     def points(self) -> Work[list[ProbePoint]]:
         """What is found at every depth, with every seed."""

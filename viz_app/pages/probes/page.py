@@ -19,6 +19,7 @@ from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, file_control
 from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.models import ModelReference
 from viz_app.shell.question import Question
 from viz_app.shell.work import look, need, offered
 
@@ -95,7 +96,9 @@ def _asked(current: Question) -> Probed:
             help="Takes the label out of the states with the smallest change after which its words have the same mean "
             "whatever their label (LEACE, Belrose 2023), tries a new probe, and asks the model for hidden words.",
         )  # fmt: skip
-    return Probed(current.plain, file, label, ProbeSettings(seeds=state.seeds, words=WORDS, erase=state.erase))
+    return Probed(
+        ModelReference(current.plain), file, label, ProbeSettings(seeds=state.seeds, words=WORDS, erase=state.erase)
+    )
 
 
 def _seeds(many: int) -> str:

@@ -1,7 +1,6 @@
 """Which heads, neurons or layers can go?"""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -54,7 +53,7 @@ SHOWN_GAPS = 2
 def draw() -> None:
     """Draw the page."""
     asked, state = question.current(), st.session_state
-    current = replace(asked, loaded=asked.plain)
+    current = asked.of_model(asked.plain)
     what = state.parts
     there = int(parts_there(current.loaded, what).sum())
     frame.title(f"Which {what} can go?", f"How many {what} the model can lose before it gets worse, and which ones.")

@@ -47,15 +47,20 @@ class PruningQuestions:
     """
 
     def __init__(self, current: Question, upload: Any, what: str = "heads") -> None:
-        self.current, self.loaded, self.what = current, current.loaded, what
+        self.current, self.what = current, what
         self.of_file = upload is not None
         self._upload = upload
         text = current.original
         content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.data
         if len(content) > LARGEST_FILE:
             raise Refused(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} MB can be read")
-        self.key = (self.loaded.name, blake2b(content, digest_size=12).hexdigest())
+        self.key = (self.loaded.weights_key, blake2b(content, digest_size=12).hexdigest())
         _ = self.batches  # says what is wrong with a file
+
+    @property
+    def loaded(self) -> LoadedModel:
+        """The model that is pruned."""
+        return self.current.loaded
 
     @property
     def batches(self) -> tuple[Batch, ...]:

@@ -20,6 +20,7 @@ from viz_app.shell import examples, screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import Upload, control, file_control, missing, put
 from viz_app.shell.markdown import as_written
+from viz_app.shell.models import ModelReference
 from viz_app.shell.question import Question
 from viz_app.shell.work import Work, earlier, need, remember, seconds_of
 
@@ -51,7 +52,7 @@ def draw(current: Question) -> None:
         )  # fmt: skip
         st.download_button(
             "Table (CSV)",
-            partial(_csv, current.plain, upload.data, upload.name),
+            partial(_csv, ModelReference(current.plain), upload.data, upload.name),
             "relations.csv",
             "text/csv",
             icon=":material/table:",
@@ -93,13 +94,13 @@ def _work(loaded: LoadedModel, data: bytes, name: str) -> Work[RelationTally]:
     def track(report: Progress) -> RelationTally:
         return track_relations(loaded, _sentences(data, name), report=report)
 
-    key = ("relations", loaded.name, sha256(data).digest())
+    key = ("relations", loaded.weights_key, sha256(data).digest())
     seconds = seconds_of(loaded, SENTENCE_TOKENS, len(data) / SENTENCE_BYTES)
     return Work(key, f"{loaded.name} reads {name}", track, seconds)
 
 
-def _csv(loaded: LoadedModel, data: bytes, name: str) -> str:
-    return as_csv(need(_work(loaded, data, name)))
+def _csv(model: ModelReference, data: bytes, name: str) -> str:
+    return as_csv(need(_work(model.get(), data, name)))
 
 
 def relations_found(loaded: LoadedModel, head: Head) -> str:

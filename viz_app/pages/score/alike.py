@@ -20,7 +20,7 @@ from viz_app.figures.why import score_table
 from viz_app.shell import frame, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.models import shown_name
+from viz_app.shell.models import ModelReference, shown_name
 from viz_app.shell.work import Work, last, look, need, offered, remember, seconds_of
 
 MOST_CELLS = 90  # rows or columns that can be told apart
@@ -156,9 +156,10 @@ def _of_units(found: Similarity, *, words: bool) -> tuple[np.ndarray, list[str],
 
 def _files(loaded: LoadedModel, gates: np.ndarray, one: str, two: str, *, stale: bool) -> None:
     """The parts of all tokens as files; what is kept for them is the sentences."""
+    model = ModelReference(loaded)
 
     def made(kind: str) -> bytes:
-        found = need(_works(loaded, gates, one, two)[0])
+        found = need(_works(model.get(), gates, one, two)[0])
         return parts_csv(found) if kind == "csv" else picture_bytes(parts_picture(found), kind)
 
     with st.container(horizontal=True, gap="small"):

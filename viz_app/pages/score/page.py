@@ -14,7 +14,7 @@ from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.heads import heads_off
 from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.models import chosen_model, shown_name
+from viz_app.shell.models import ModelReference, chosen_model, shown_name
 
 SAID = {"pair": "Two sentences", "alike": "How alike they are", "table": "A table of pairs"}
 READ = {
@@ -121,9 +121,10 @@ def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
             width="stretch",
             column_config={name: number for name in table if name != "variant"},
         )
+        model = ModelReference(loaded)
         st.download_button(
-            "This pair (CSV)", partial(pairs.pair_csv, loaded, gates, state.one, state.two, state.variant),
-            "pair.csv", "text/csv", icon=":material/table:",
+            "This pair (CSV)", partial(pairs.pair_csv, model, gates, state.one, state.two, state.variant), "pair.csv",
+            "text/csv", icon=":material/table:",
             on_click="ignore", disabled=stale,
         )  # fmt: skip
 
@@ -146,8 +147,9 @@ def _table(loaded: LoadedModel, gates: np.ndarray) -> None:
                 if (warning := pairs.unknown(scored)) is not None:
                     st.warning(helped(warning), icon=":material/question_mark:")
                 st.dataframe(pairs.table_columns(scored), hide_index=True, width="stretch")
+                model = ModelReference(loaded)
                 st.download_button(
-                    "All pairs (CSV)", partial(pairs.table_csv, loaded, gates, rows, variant), "pairs.csv", "text/csv",
+                    "All pairs (CSV)", partial(pairs.table_csv, model, gates, rows, variant), "pairs.csv", "text/csv",
                     icon=":material/table:",
                     on_click="ignore", disabled=stale,
                 )  # fmt: skip

@@ -29,7 +29,7 @@ from viz_app.shell import screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, file_control, missing, put
 from viz_app.shell.markdown import as_written
-from viz_app.shell.models import shown_name
+from viz_app.shell.models import ModelReference, shown_name
 from viz_app.shell.work import Given, State, Work, earlier, last, look, need, offered, remember, seconds_of
 
 LARGEST_FILE = 5  # megabytes of an upload
@@ -51,7 +51,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     encodings = _encoded(loaded, first, second)
     works = _works(loaded, gates, first, second)
     copies, seconds = len(works) * sum(map(len, encodings)), sum(work.seconds for work in works)
-    key = ("pair", loaded.name, gates.tobytes(), first, second)
+    key = ("pair", loaded.weights_key, gates.tobytes(), first, second)
     if not offered("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
         return _last_pair()
     found: list[list[PairScore]] = []
@@ -67,9 +67,9 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     return _by_variant(found), False
 
 
-def pair_csv(loaded: LoadedModel, gates: np.ndarray, first: str, second: str, variant: str) -> str:
+def pair_csv(model: ModelReference, gates: np.ndarray, first: str, second: str, variant: str) -> str:
     """Two sentences in one variant, or in the only one that there is, as a file."""
-    works = _works(loaded, gates, first, second)
+    works = _works(model.get(), gates, first, second)
     scores = need(dict(zip(VARIANTS, works, strict=False)).get(variant, works[0]))
     return pairs_csv(scores)
 
@@ -107,16 +107,16 @@ def scored_table(
     Until they are there, those of the last table, and True; None where there is none.
     """
     good = [row for row in rows if row.problem is None]
-    key = ("table", loaded.name, gates.tobytes(), variant, _digest(rows))
+    key = ("table", loaded.weights_key, gates.tobytes(), variant, _digest(rows))
     found: Given[list[PairScore]] = earlier("table of pairs")
     if good and offered("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
         found = look(_table_work(loaded, gates, rows, variant), slot="table of pairs", asked="score")
     return None if found.value is None else (found.value, found.state is State.STALE)
 
 
-def table_csv(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
+def table_csv(model: ModelReference, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
     """All pairs of a table with their scores, as a file."""
-    scores = need(_table_work(loaded, gates, rows, variant))
+    scores = need(_table_work(model.get(), gates, rows, variant))
     return pairs_csv(scores)
 
 
@@ -164,7 +164,7 @@ def _work(
     loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str, seconds: float
 ) -> Work[list[PairScore]]:
     return Work(
-        ("pairs", loaded.name, gates.tobytes(), variant, _digest(rows)),
+        ("pairs", loaded.weights_key, gates.tobytes(), variant, _digest(rows)),
         f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
         lambda report: score_pairs(loaded, rows, variant=variant, head_mask=gates, report=report),
         seconds,

@@ -11,11 +11,19 @@ NO_MEMORY = "there is not enough memory for this: take a shorter text, fewer of 
 TOLD = ("torch", "numpy", "tokenizers", "streamlit")
 
 
+# Parts of messages of errors that have no type of their own, of PyTorch and of the libraries of a GPU: where PyTorch
+# holds all memory of the GPU, cuBLAS cannot make its handle, or finds no room for its workspace.
+_LACKS_MEMORY = (
+    "out of memory", "can't allocate memory", "not enough memory", "_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED",
+    "cudaErrorMemoryAllocation", "OutOfMemory", "bad_alloc",
+)  # fmt: skip
+
+
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: Python's and NumPy's, or one of PyTorch's, which have no type."""
-    said = str(error)
+    """Whether an error says that memory ran out, of the host or of a GPU: Python's, NumPy's, or PyTorch's."""
+    message = str(error)
     return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and ("out of memory" in said or "can't allocate memory" in said)
+        isinstance(error, RuntimeError) and any(part in message for part in _LACKS_MEMORY)
     )
 
 

@@ -76,11 +76,24 @@ def check_memory(loaded: LoadedModel, method: str, tokens: int, needed: int, che
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that can still be had on a device; None where the system does not say."""
+    """Memory that new tensors can still take on a device; None where the system does not say.
+
+    On a GPU this includes what PyTorch's allocator keeps of freed tensors.
+    """
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        reusable = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + reusable
+    if device.type == "mps":
+        return max(torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory(), 0)
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:  # no Linux
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def gpu_bytes(device: torch.device) -> int:
+    """All memory of a GPU; on MPS what the system recommends to use at most."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[1])
+    return torch.mps.recommended_max_memory()

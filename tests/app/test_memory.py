@@ -7,13 +7,24 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from bert_core import Refused, capture
 from bert_core.loading import LoadedModel
-from bert_core.run.memory import TOKENS_AT_ONCE, capture_bytes, passes_bytes, slopes_bytes, words_bytes
+from bert_core.run.memory import (
+    TOKENS_AT_ONCE,
+    capture_bytes,
+    free_bytes,
+    gpu_bytes,
+    passes_bytes,
+    slopes_bytes,
+    words_bytes,
+)
 from tests.visit import settled, visited, words
+from viz_app.bugs import lacks_memory
 from viz_app.shell import memory
 from viz_app.shell.jobs import JobQueue
 
@@ -92,6 +103,102 @@ def test_models_may_take_half_of_what_the_server_may_use(monkeypatch: pytest.Mon
     monkeypatch.setenv(memory.MODEL_SETTING, "2.5")
     assert memory.model_limit() == 5 << 29
     assert memory.most() == 3 << 30
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int, int], torch.device]:
+    """A GPU of 16,000 MB as CUDA states it: MB free, and held by the allocator, of which some are in use."""
+    device = torch.device("cuda", 0)
+
+    def state(free: int, reserved: int = 0, allocated: int = 0) -> torch.device:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free * MB, 16_000 * MB))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: reserved * MB)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: allocated * MB)
+        return device
+
+    return state
+
+
+def no_room(needed: int, device: torch.device, sentence: str) -> None:
+    """Assert that work is refused with this sentence."""
+    with pytest.raises(Refused, match=sentence), memory.room_for(needed, lambda _: 0, "Occlusion", device=device):
+        raise AssertionError("it was begun")
+
+
+def test_work_on_a_gpu_takes_the_memory_of_the_gpu(
+    held: Callable[[int], None], gpu: Callable[..., torch.device]
+) -> None:
+    """What is more than this machine's memory runs where the GPU has it; of this machine it takes its results alone."""
+    device, needed = gpu(12_000), 2_800 * MB  # BERT-large with gradients, 510 tokens
+    no_room(needed, torch.device("cpu"), "would take about 2,800 MB of memory, and 1,000 MB of the 1,000 MB")
+    with memory.room_for(needed, lambda _: 0, device=device):
+        assert memory._running_on_gpu == [needed] and memory._running == [needed // 3]
+    assert not memory._running and not memory._running_on_gpu
+    held(900)
+    no_room(needed, device, "would take about 933 MB of memory, and 100 MB of the 1,000 MB")
+
+
+def test_work_that_a_gpu_has_no_room_for_is_refused(
+    held: Callable[[int], None], gpu: Callable[..., torch.device]
+) -> None:
+    """Beside what already runs there; what the allocator of PyTorch keeps of freed tensors counts as free."""
+    needed, sentence = 300 * MB, "Occlusion would take about {} MB of the memory of the GPU, and {} MB are free: take a"
+    no_room(needed, gpu(200), sentence.format(300, 200))
+    no_room(needed, gpu(200, 5_000, 4_950), sentence.format(300, 250))
+    with memory.room_for(needed, lambda _: 0, device=gpu(200, 5_000, 4_600)):
+        no_room(needed + MB, gpu(600), sentence.format(301, 300))
+
+
+def test_models_on_a_gpu_take_half_of_it_and_none_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, gpu: Callable[..., torch.device]
+) -> None:
+    """The bound of texts and results does not grow with models that are not in the memory of this machine."""
+    for name in (memory.SETTING, memory.MODEL_SETTING):
+        monkeypatch.delenv(name, raising=False)
+    device = gpu(12_000)
+    monkeypatch.setattr(memory, "model_device", lambda: device)
+    monkeypatch.setattr(memory, "MODELS", SimpleNamespace(nbytes=1400 * MB))
+    monkeypatch.setattr(memory, "resident", lambda: 600 * MB)
+    monkeypatch.setattr(memory, "whole", lambda: 64 << 30)
+    assert memory.model_limit() == 8_000 * MB
+    assert memory.most() == (600 + 2048) * MB
+    monkeypatch.setenv(memory.MODEL_SETTING, "2.5")
+    assert memory.model_limit() == 5 << 29
+
+
+def test_memory_on_mps_is_what_the_system_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tensors hold is not free, and no number is negative."""
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 1000)
+    for held, free in ((300, 700), (1200, 0)):
+        monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda held=held: held)
+        assert free_bytes(torch.device("mps")) == free
+    assert gpu_bytes(torch.device("mps")) == 1000
+
+
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`"), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB, max allowed: 9.07 GB)."), True),
+        (
+            RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory"),
+            True,
+        ),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 4096 bytes."), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"), False),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_an_error_that_says_that_memory_ran_out_is_known(error: Exception, lacks: bool) -> None:
+    """Python's, PyTorch's of each device, and those of the libraries of a GPU; an error of another kind is a bug."""
+    assert lacks_memory(error) is lacks
 
 
 @pytest.mark.parametrize("setting", ["HEADLIGHT_MEMORY", "HEADLIGHT_MODEL_MEMORY"])

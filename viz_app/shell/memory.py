@@ -3,6 +3,7 @@
 Models have a limit of their own (`model_limit`), so that results and models do not displace each other. For everything
 else what counts is what is resident: the settings of glibc under which the app is started keep what is freed, so that
 it is given back to the system first; then results that are kept for who asks again go, and only then is work refused.
+Work of models on a GPU takes its memory there; in the memory of this machine are its results alone.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import torch
+
 from bert_core.heap import release_freed_memory
+from bert_core.loading import best_device
 from bert_core.refused import Refused
+from bert_core.run.memory import free_bytes, gpu_bytes
 from viz_app.shell.model_cache import ModelCache
 
+CPU = torch.device("cpu")
+DEVICE_SETTING = "HEADLIGHT_DEVICE"  # on which models are loaded
 SETTING = "HEADLIGHT_MEMORY"  # GB that this server may use in all
 MODEL_SETTING = "HEADLIGHT_MODEL_MEMORY"  # GB of these that models may take
 ABOVE = 2 << 30  # bytes for texts and results, beside Python, the packages and the models
@@ -27,39 +34,55 @@ SHARE = 0.6  # of the memory of the machine
 LEAST = 1 << 28  # bytes for texts and results that the smallest machine gives too
 MODEL_SHARE = 0.5  # of what the server may use in all
 SMALL = 1 << 24  # bytes: what takes no more is never refused
+RESULTS = 1 / 3  # of what work takes, at most, is its result: see `capture_bytes`
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 
 _lock = threading.Lock()
-_running: list[int] = []  # what the work that runs now may take
+_running: list[int] = []  # what the work that runs now may take of this machine
+_running_on_gpu: list[int] = []  # and of the GPU
 
 
 @contextmanager
-def room_for(needed: int, drop: Callable[[int], int], what: str = "this") -> Iterator[None]:
+def room_for(
+    needed: int, drop: Callable[[int], int], what: str = "this", *, device: torch.device = CPU
+) -> Iterator[None]:
     """Hold room for so many bytes while a piece of work runs. what: its name, as the beginning of a sentence.
 
     drop: drops results that are kept, the oldest first, until they held so many bytes, and returns how many they held.
+    device: where the work is done; on a GPU its results alone take memory of this machine.
     Raises Refused, with what the work would take and what is free, if there is no room without them either.
     """
-    if needed > SMALL:
-        with _lock:
-            if _missing(needed) > 0:
-                release_freed_memory()
-            while (missing := _missing(needed)) > 0 and drop(missing):
-                release_freed_memory()
-            if missing > 0:
-                takes, free, of = map(_megabytes, (needed, needed - missing, most()))
-                raise Refused(
-                    f"{what} would take about {takes} of memory, and {free} of the {of} that this server may use are "
-                    "free: take a shorter text, or try again in a moment"
-                )
-            _running.append(needed)
+    if needed <= SMALL:
+        yield
+        return
+    of_machine = needed if device.type == "cpu" else int(RESULTS * needed)
+    of_gpu = 0 if device.type == "cpu" else needed
+    with _lock:
+        if of_gpu and (free := free_bytes(device)) is not None and of_gpu > free - sum(_running_on_gpu):
+            takes, rest = map(_megabytes, (of_gpu, free - sum(_running_on_gpu)))
+            raise Refused(
+                f"{what} would take about {takes} of the memory of the GPU, and {rest} are free: take a shorter text, "
+                "or try again in a moment"
+            )
+        if _missing(of_machine) > 0:
+            release_freed_memory()
+        while (missing := _missing(of_machine)) > 0 and drop(missing):
+            release_freed_memory()
+        if missing > 0:
+            takes, rest, of = map(_megabytes, (of_machine, of_machine - missing, most()))
+            raise Refused(
+                f"{what} would take about {takes} of memory, and {rest} of the {of} that this server may use are "
+                "free: take a shorter text, or try again in a moment"
+            )
+        _running.append(of_machine)
+        _running_on_gpu.append(of_gpu)
     try:
         yield
     finally:
-        if needed > SMALL:
-            with _lock:
-                _running.remove(needed)
+        with _lock:
+            _running.remove(of_machine)
+            _running_on_gpu.remove(of_gpu)
 
 
 def _missing(needed: int) -> int:
@@ -79,17 +102,19 @@ def most() -> int:
     """
     if (given := _setting(SETTING)) is not None:
         return given
-    held = resident_without_models() + MODELS.nbytes
+    held = resident_without_models() + models_resident()
     return max(min(held + ABOVE, int(SHARE * whole())), held + LEAST)
 
 
 def model_limit() -> int:
-    """The bytes that all models together may take: half of what the server may use in all, if not set.
+    """The bytes that all models together may take: half of what the server may use in all, or of the GPU, if not set.
 
     Raises Refused for a setting that is no number above 0.
     """
     if (given := _setting(MODEL_SETTING)) is not None:
         return given
+    if (device := model_device()).type != "cpu":
+        return int(MODEL_SHARE * gpu_bytes(device))
     if (in_all := _setting(SETTING)) is None:
         machine = whole()
         in_all = 2 * ABOVE if machine == sys.maxsize else int(SHARE * machine)
@@ -99,10 +124,20 @@ def model_limit() -> int:
 MODELS = ModelCache(model_limit)  # those of this server
 
 
+def model_device() -> torch.device:
+    """Where this server's models are. Raises Refused for a device that this machine does not have."""
+    return best_device(os.environ.get(DEVICE_SETTING))
+
+
+def models_resident() -> int:
+    """The bytes of models in the memory of this machine: none where they are on a GPU."""
+    return MODELS.nbytes if model_device().type == "cpu" else 0
+
+
 @cache
 def resident_without_models() -> int:
     """The bytes of Python and the packages: what is resident, less the models, when it is first asked."""
-    return max((resident() or 0) - MODELS.nbytes, 0)
+    return max((resident() or 0) - models_resident(), 0)
 
 
 def _setting(name: str) -> int | None:

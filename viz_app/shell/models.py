@@ -19,7 +19,7 @@ from viz_app.shell.choices import Choice, one_of
 from viz_app.shell.controls import control
 from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, helped, sentence
-from viz_app.shell.memory import MODELS
+from viz_app.shell.memory import DEVICE_SETTING, MODELS
 from viz_app.shell.model_cache import use
 from viz_app.shell.work import Work, need
 
@@ -73,7 +73,7 @@ def loaded_model(name: str, label: str = "") -> LoadedModel:
 
     label: as the queue shows it. Raises Refused, as `load` does.
     """
-    device, files = os.environ.get("HEADLIGHT_DEVICE"), files_of(name)
+    device, files = os.environ.get(DEVICE_SETTING), files_of(name)
     key = name, files.version
     loaded = MODELS.get(key)
     if loaded is None:

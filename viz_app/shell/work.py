@@ -319,9 +319,11 @@ def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
         raise Refused(refused)
 
     models = in_use()  # of the page or the job that asks: they stay in memory until this is done
+    device = memory.model_device()
 
     def do(job: Job) -> Any:
-        with using(models), memory.room_for(work.memory, queue().drop_oldest), counting() as job.unknown:
+        room = memory.room_for(work.memory, queue().drop_oldest, device=device)
+        with using(models), room, counting() as job.unknown:
             return work.do(job.report)
 
     return do

@@ -32,6 +32,7 @@ from viz_app.shell import screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control, file_control, missing, put
 from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.memory import DEVICE_SETTING
 from viz_app.shell.work import Work, need, seconds_taken
 
 MOST_PIXELS = 24_000_000
@@ -226,7 +227,7 @@ def _run(image: np.ndarray) -> DecoderRun:
 
 def loaded_captioner() -> LoadedCaptioner:
     """The bundled captioner, loaded by the queue and kept for everyone."""
-    device = os.environ.get("HEADLIGHT_DEVICE")
+    device = os.environ.get(DEVICE_SETTING)
     return need(Work(("captioner",), f"Loading {BUNDLED}", lambda _: load_captioner(device=device)))
 
 

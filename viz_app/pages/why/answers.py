@@ -257,7 +257,8 @@ def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str
     for number, name in enumerate(names):
         try:
             # What has no room is said, and the others answer.
-            with room_for(score_bytes(current.loaded, name, len(current.encoding)), queue().drop_oldest, name):
+            needed = score_bytes(current.loaded, name, len(current.encoding))
+            with room_for(needed, queue().drop_oldest, name, device=current.loaded.device):
                 of_method = token_scores(
                     current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask
                 )

@@ -21,6 +21,7 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.analysis.relations import pieces_of_words
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, load
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import Looked, looked_at
@@ -31,7 +32,6 @@ from bert_core.studies.resume import as_kept, check_same, read_kept
 from bert_core.studies.texts import TREEBANKS, trees_from
 from bert_core.studies.treebank import TreeSentence
 from bert_core.tokenizer import Encoding
-from bert_core.translators import fingerprint
 
 KEYS = 4  # of the strongest of each head
 FORMAT = 1
@@ -389,14 +389,17 @@ def _begun(out: Path, loaded: LoadedModel, model: str, settings: IndexSettings) 
     """The contents of an index that is there, or those of an empty one. Raises Refused if it is another."""
     config = loaded.config
     asked = as_kept({
-        "format": FORMAT, "model": model, "weights": fingerprint(loaded, whole=True), **asdict(settings),
+        "format": FORMAT, "model": model, "weights": fingerprint(loaded), **asdict(settings),
         "hidden_size": config.hidden_size, "heads": config.num_attention_heads,
         "head_size": config.attention_head_size, "kept_layers": layers_kept(loaded, settings),
     })  # fmt: skip
     if (out / CONTENTS).exists():
         contents = read_contents(out)
         if contents.get("weights") != asked["weights"]:
-            raise Refused(f"{out} is an index of other weights than those of {model}: choose another folder")
+            raise Refused(
+                f"{out} is an index of other weights than those of {model}, or of an earlier version of Headlight: "
+                "choose another folder, or remove this one, and `headlight index` makes it again"
+            )
         check_same(contents, {name: value for name, value in asked.items() if name != "model"}, out)
         return contents
     if out.is_dir() and any(one.name != ".lock" for one in out.iterdir()):

@@ -18,9 +18,9 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import read_dossiers
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
 from bert_core.studies.dossier import Dossiers, Look, NeuronDossier, TokenDossier, standing_out
-from bert_core.translators import fingerprint
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
 from viz_app.export.dossier import (
@@ -65,7 +65,7 @@ def test_the_bundled_dossiers_are_of_the_bundled_model() -> None:
     """They fit its weights, name their source and licence, have every head, and are no larger than 2 MB."""
     found = read_dossiers(BUNDLED)
     loaded = bert_core.load("headlight-mini", device="cpu")
-    assert found.weights == fingerprint(loaded, whole=True)
+    assert found.weights == fingerprint(loaded)
     assert len(found.heads) == loaded.config.num_hidden_layers * loaded.config.num_attention_heads
     assert "English EWT" in found.source and "CC BY-SA 4.0" in found.source
     assert BUNDLED.stat().st_size <= 2_000_000

@@ -49,6 +49,8 @@ from bert_core.tokenizer_files import PIECE_FILES
 
 logger = logging.getLogger(__name__)
 
+Stamp = tuple[tuple[str, int, int], ...]
+
 ASSETS = Path(__file__).parent / "assets"
 LARGEST_UNPACKED = 16_000_000_000  # bytes of a .zip's files together: ten times those of the largest published BERT
 LARGEST_RATIO = 20  # of these to the .zip's own: weights hardly shrink
@@ -266,6 +268,25 @@ class LoadedDecoder:
     def config(self) -> BertConfig:
         """The model's own."""
         return self.model.config
+
+
+def files_stamp(name: str | os.PathLike[str]) -> Stamp:
+    """The files of a checkpoint folder or .zip as they are now: path, size, and nanoseconds of the last change of each.
+
+    It tells a model from one that was written to the same place later, without reading either. Empty for bundled
+    models, those of the hub, and where nothing is.
+    """
+    place = Path(name)
+    if os.fspath(name) in bundled_models():
+        return ()
+    try:
+        files = [place] if place.is_file() else [
+            file for pattern in ("*", "[0-9]_*/*") for file in place.glob(pattern) if file.name in HUB_FILES
+        ]  # fmt: skip
+        stats = [(file, file.stat()) for file in sorted(files)]
+    except (OSError, ValueError):  # gone meanwhile, or no name that a file can have
+        return ()
+    return tuple((str(file.relative_to(place)), stat.st_size, stat.st_mtime_ns) for file, stat in stats)
 
 
 def bundled_models() -> tuple[str, ...]:

@@ -193,9 +193,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.shell",
     },
     "viz_app.pages.roles": {
-        "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.loading", "bert_core.records",
-        "bert_core.run", "bert_core.analysis", "bert_core.studies", "viz_app.figures", "viz_app.components",
-        "viz_app.maps", "viz_app.shell",
+        "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.loading", "bert_core.fingerprint",
+        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
+        "viz_app.components", "viz_app.maps", "viz_app.shell",
     },
     "viz_app.pages.prune": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.modeling",

@@ -22,7 +22,7 @@ import numpy as np
 from bert_core import checkpoint
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.fingerprint import fingerprint
-from bert_core.loading import LoadedModel, load
+from bert_core.loading import LoadedModel, Stamp, files_stamp, load
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import Looked, looked_at
 from bert_core.studies.documents import split_sentences
@@ -239,7 +239,7 @@ def index_file(
     settings = IndexSettings() if settings is None else settings
     check_engine(engine)
     check_indexable(path)
-    loaded = _ready(model, device if engine == "local" else "cpu", settings)
+    loaded = _ready(model, files_stamp(model), device if engine == "local" else "cpu", settings)
     if engine == "local":
         yield from _added(path, out, loaded, model, settings, partial(_read_here, loaded, settings))
         return
@@ -354,12 +354,12 @@ def _trees(path: Path, line: int) -> Iterator[Passage]:
 
 
 def _index_by_name(model: str, device: str | None, settings: IndexSettings, shard: Passage) -> Packed:
-    return index_shard(_ready(model, device, settings), shard, settings)
+    return index_shard(_ready(model, files_stamp(model), device, settings), shard, settings)
 
 
 @lru_cache(maxsize=1)
-def _ready(model: str, device: str | None, settings: IndexSettings) -> LoadedModel:
-    """The model, once in a process. Raises Refused if it has not what is kept."""
+def _ready(model: str, stamp: Stamp, device: str | None, settings: IndexSettings) -> LoadedModel:
+    """The model, once in a process while its files stay the same. Raises Refused if it has not what is kept."""
     loaded = load(model, device=device)
     _check_fits(loaded, settings)
     return loaded

@@ -74,6 +74,7 @@ class LoadedModel:
     has_mlm, has_nsp, has_classifier, has_tagger, has_reader, has_detector, has_chooser: whether that head came trained;
         an untrained head means nothing.
     edits: what is changed in it while it runs (`edited`).
+    stamp: its files when they were read, as `files_stamp` has them.
     """
 
     name: str
@@ -88,6 +89,7 @@ class LoadedModel:
     pooling: Pooling | None = None
     detector: BertForReplacedTokenDetection | None = None
     chooser: BertForMultipleChoice | None = None
+    stamp: Stamp = ()
 
     @property
     def config(self) -> BertConfig:
@@ -95,9 +97,9 @@ class LoadedModel:
         return self.model.config
 
     @property
-    def identity(self) -> tuple[str, tuple[Edit, ...]]:
-        """What results of it are kept under: its name and its edits."""
-        return self.name, self.edits
+    def identity(self) -> tuple[str, Stamp, tuple[Edit, ...]]:
+        """What results of it are kept under: its name, its files and its edits."""
+        return self.name, self.stamp, self.edits
 
     @property
     def nbytes(self) -> int:
@@ -280,10 +282,9 @@ def files_stamp(name: str | os.PathLike[str]) -> Stamp:
     if os.fspath(name) in bundled_models():
         return ()
     try:
-        files = [place] if place.is_file() else [
-            file for pattern in ("*", "[0-9]_*/*") for file in place.glob(pattern) if file.name in HUB_FILES
-        ]  # fmt: skip
-        stats = [(file, file.stat()) for file in sorted(files)]
+        modules = place.glob("[0-9]_*/*") if (place / MODULES_FILE).is_file() else ()
+        possible = (place, *(place / file for file in HUB_FILES), *sorted(modules))
+        stats = [(file, file.stat()) for file in possible if file.is_file()]
     except (OSError, ValueError):  # gone meanwhile, or no name that a file can have
         return ()
     return tuple((str(file.relative_to(place)), stat.st_size, stat.st_mtime_ns) for file, stat in stats)
@@ -325,13 +326,14 @@ def load(
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
     chosen, name = best_device(device), os.fspath(name)
+    stamp = files_stamp(name)  # before they are read: what is written meanwhile makes another
     if name.endswith(".zip") and not os.path.isdir(name):
         with _unpacked(Path(name)) as folder:
-            return _load(name, folder, chosen)
-    return _load(name, model_folder(name, allow_hub), chosen)
+            return _load(name, folder, chosen, stamp)
+    return _load(name, model_folder(name, allow_hub), chosen, stamp)
 
 
-def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
+def _load(name: str, folder: Path, chosen: torch.device, stamp: Stamp) -> LoadedModel:
     folder, pooling = read_pooling(folder)
     config, weights = checkpoint.read(folder)
     if config.is_decoder or config.add_cross_attention:
@@ -362,7 +364,7 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
         one.eval().requires_grad_(False).to(chosen)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
-    return LoadedModel(name, model, tokenizer, report, chosen, **tuned, pooling=pooling)
+    return LoadedModel(name, model, tokenizer, report, chosen, **tuned, pooling=pooling, stamp=stamp)
 
 
 @contextmanager

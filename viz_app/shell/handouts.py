@@ -39,7 +39,7 @@ def handout_work(one: Lesson, loaded: LoadedModel, tag: str) -> Work[str]:
     """The file of a lesson as work for the queue. tag: of the language that the lesson speaks."""
     asked = of_lesson(loaded, one.predict.view, one.do.view.address)
     seconds = findings.work_for(CHECKS[one.predict.check].needs, asked).seconds
-    key = ("handout", loaded.name, repr(one), tag)
+    key = ("handout", loaded.identity, repr(one), tag)
     return Work(key, one.title, lambda report: handout_of(one, loaded, tag, report), seconds + PACKING)
 
 

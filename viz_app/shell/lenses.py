@@ -13,7 +13,8 @@ from viz_app.shell.work import kept_of_model
 
 def translators_of(loaded: LoadedModel) -> Translators | None:
     """Those of a model, or None where it has none. Raises CheckpointError for a file that does not fit."""
-    found: Translators | None = kept_of_model(("translators", loaded.name), lambda: read_translators(loaded))
+    key = ("translators", loaded.name, loaded.stamp)
+    found: Translators | None = kept_of_model(key, lambda: read_translators(loaded))
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from bert_core.loading import LoadedModel, bundled_models, load
+from bert_core.loading import LoadedModel, bundled_models, files_stamp, load
 from bert_core.refused import Refused
 from viz_app.door import is_own
 from viz_app.shell.choices import Choice, one_of
@@ -64,12 +64,13 @@ def added_models() -> list[str]:
 
 
 def loaded_model(name: str) -> LoadedModel:
-    """A model, loaded by the queue and kept for everyone.
+    """A model, loaded by the queue and kept for everyone as long as its files stay as they are.
 
     Raises Refused, as `load` does.
     """
     device = os.environ.get("HEADLIGHT_DEVICE")
-    return need(Work(("model", name), f"Loading {shown_name(name)}", lambda _: load(name, device=device)))
+    key = ("model", name, files_stamp(name))  # a run may be deleted, and another made under its name
+    return need(Work(key, f"Loading {shown_name(name)}", lambda _: load(name, device=device)))
 
 
 def model_settings() -> None:

@@ -50,7 +50,8 @@ def temperature(current: Question) -> float | None:
     """What calibrates the model's confidence; None where nobody measured it. A file that does not fit is said."""
     loaded = current.loaded
     try:
-        found: float | None = kept_of_model(("temperature", loaded.name), lambda: temperature_of(loaded))
+        key = ("temperature", loaded.name, loaded.stamp)
+        found: float | None = kept_of_model(key, lambda: temperature_of(loaded))
         if found is None:
             check_temperature(loaded)
     except Refused as error:

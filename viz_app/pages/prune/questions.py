@@ -54,7 +54,7 @@ class PruningQuestions:
         content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.data
         if len(content) > LARGEST_FILE:
             raise Refused(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} MB can be read")
-        self.key = (self.loaded.name, blake2b(content, digest_size=12).hexdigest())
+        self.key = (self.loaded.identity, blake2b(content, digest_size=12).hexdigest())
         _ = self.batches  # says what is wrong with a file
 
     @property

@@ -131,7 +131,7 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
     """
     loaded = current.plain
     settings = CorpusSettings(importance=loaded.has_mlm, ablation=False)
-    key = ("heads over a text", loaded.name, sha256(data).digest())
+    key = ("heads over a text", loaded.identity, sha256(data).digest())
     lines = data.splitlines()[:TEXT_LINES]
     tokens = [round(min(len(line) / 4, settings.max_length)) for line in lines]  # about four letters to a piece
     seconds = sum(seconds_of(loaded, length, TEXT_PASSES) for length in tokens)

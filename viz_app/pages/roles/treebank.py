@@ -85,7 +85,7 @@ def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
     """
     work = _work(loaded, data, name)
     tally = need(work)
-    st.session_state[EXAMINED] = (loaded.name, name)
+    st.session_state[EXAMINED] = (loaded.name, loaded.stamp, name)
     remember(EXAMINED, work)
     return tally
 
@@ -94,7 +94,7 @@ def _work(loaded: LoadedModel, data: bytes, name: str) -> Work[RelationTally]:
     def track(report: Progress) -> RelationTally:
         return track_relations(loaded, _sentences(data, name), report=report)
 
-    key = ("relations", loaded.name, sha256(data).digest())
+    key = ("relations", loaded.identity, sha256(data).digest())
     seconds = seconds_of(loaded, SENTENCE_TOKENS, len(data) / SENTENCE_BYTES)
     return Work(key, f"{loaded.name} reads {name}", track, seconds)
 
@@ -108,9 +108,9 @@ def relations_found(loaded: LoadedModel, head: Head) -> str:
 
     A relation counts where the head is better than the best fixed offset.
     """
-    model, name = st.session_state.get(EXAMINED, ("", ""))
+    model, stamp, name = st.session_state.get(EXAMINED, ("", (), ""))
     tally: RelationTally | None = earlier(EXAMINED).value
-    if tally is None or model != loaded.name:
+    if tally is None or (model, stamp) != (loaded.name, loaded.stamp):
         return ""
     found = tally.of_head(*head, least=LEAST)
     if not found:

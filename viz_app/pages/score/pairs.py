@@ -51,7 +51,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     encodings = _encoded(loaded, first, second)
     works = _works(loaded, gates, first, second)
     copies, seconds = len(works) * sum(map(len, encodings)), sum(work.seconds for work in works)
-    key = ("pair", loaded.name, gates.tobytes(), first, second)
+    key = ("pair", loaded.identity, gates.tobytes(), first, second)
     if not offered("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
         return _last_pair()
     found: list[list[PairScore]] = []
@@ -107,7 +107,7 @@ def scored_table(
     Until they are there, those of the last table, and True; None where there is none.
     """
     good = [row for row in rows if row.problem is None]
-    key = ("table", loaded.name, gates.tobytes(), variant, _digest(rows))
+    key = ("table", loaded.identity, gates.tobytes(), variant, _digest(rows))
     found: Given[list[PairScore]] = earlier("table of pairs")
     if good and offered("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
         found = look(_table_work(loaded, gates, rows, variant), slot="table of pairs", asked="score")
@@ -164,7 +164,7 @@ def _work(
     loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str, seconds: float
 ) -> Work[list[PairScore]]:
     return Work(
-        ("pairs", loaded.name, gates.tobytes(), variant, _digest(rows)),
+        ("pairs", loaded.identity, gates.tobytes(), variant, _digest(rows)),
         f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
         lambda report: score_pairs(loaded, rows, variant=variant, head_mask=gates, report=report),
         seconds,

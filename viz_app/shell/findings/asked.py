@@ -90,7 +90,7 @@ def work_of(asked: Asked, what: str, label: str, do: Callable[..., Any], passes:
     """A record as work for the queue. more: what it is asked of besides the text and the model."""
     encoding, loaded = asked.encoding, asked.loaded
     memory = passes_bytes(loaded, len(encoding), math.ceil(passes))
-    key = ("lesson", what, loaded.name, encoding, *more)
+    key = ("lesson", what, loaded.identity, encoding, *more)
     return Work(key, f"{shown_name(loaded.name)} {label}", do, seconds_of(loaded, len(encoding), passes), memory=memory)
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bert_core import BertConfig, Cut, LoadedModel, edited, load, pruned, save
+from bert_core import BertConfig, Cut, LoadedModel, Pooling, edited, load, pruned, save
 from bert_core import fingerprint as module
 from bert_core.fingerprint import NOT_COMPUTED_WITH, fingerprint
 from tests.families import FAMILIES, save_family
@@ -187,6 +187,26 @@ def test_the_tokenizer_is_in_it(
     folder = save(tiny_loaded, tmp_path / "model")
     other = changed(folder, tmp_path / "other", "tokenizer.json", change)
     assert fingerprint(other) != fingerprint(tiny_loaded)
+
+
+def test_the_pooling_of_a_sentence_encoder_is_in_it(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    """How it makes one vector of a text, and how much of the text it reads; its folder keeps the fingerprint."""
+    poolings = [None, Pooling(), Pooling("cls"), Pooling(normalize=True), Pooling(max_length=40)]
+    models = [dataclasses.replace(tiny_loaded, pooling=pooling) for pooling in poolings]
+    assert len({fingerprint(loaded) for loaded in models}) == len(models)
+    for number, loaded in enumerate(models):
+        check_saved_again(save(loaded, tmp_path / f"first-{number}"), tmp_path / str(number))
+        assert fingerprint(load(tmp_path / f"first-{number}", device="cpu")) == fingerprint(loaded)
+
+
+def test_which_head_a_tensor_belongs_to_is_in_it(tiny_classifier_folder: Path, tmp_path: Path) -> None:
+    """A classifier of texts and one of tokens may have the same tensors under the same names, and the same classes."""
+    of_texts, of_tokens = (
+        changed(tiny_classifier_folder, tmp_path / name, "config.json", lambda v, n=name: v.update(architectures=[n]))
+        for name in ("BertForSequenceClassification", "BertForTokenClassification")
+    )
+    assert of_texts.has_classifier and of_tokens.has_tagger and of_texts.trained.keys() == of_tokens.trained.keys()
+    assert fingerprint(of_texts) != fingerprint(of_tokens)
 
 
 # ---------------------------------------------------------------------------- models that exist only in memory

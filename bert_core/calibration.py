@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from bert_core.checkpoint import CheckpointError, write_whole
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.translators import fingerprint
 
 FILE = "calibration.json"
 
@@ -18,9 +18,26 @@ FILE = "calibration.json"
 def temperature_of(loaded: LoadedModel) -> float | None:
     """What to divide the scores of this model's words by, so that it is right as often as it is sure; None if unknown.
 
-    It is fitted for one set of weights: for others, pruned ones too, there is none.
+    It is fitted for one set of weights: for others, pruned ones too, there is none, and `check_temperature` says why.
     Raises CheckpointError if the file beside the weights is broken.
     """
+    stored = _stored(loaded)
+    return stored[0] if stored is not None and stored[1] == fingerprint(loaded) else None
+
+
+def check_temperature(loaded: LoadedModel) -> None:
+    """Raise CheckpointError for a temperature beside the weights that is not of them; none at all is no mistake."""
+    stored = _stored(loaded)
+    if stored is not None and stored[1] != fingerprint(loaded):
+        raise CheckpointError(
+            f"the temperature in {Path(loaded.report.source) / FILE} was fitted for other weights than those of "
+            f"{loaded.name}, or by an earlier version of Headlight: `headlight evaluate TEXT --model {loaded.name} "
+            "--keep-temperature` fits it again"
+        )
+
+
+def _stored(loaded: LoadedModel) -> tuple[float, object] | None:
+    """The temperature in the file beside the weights, and the fingerprint of whose it is; None without a file."""
     path = Path(loaded.report.source) / FILE
     if not path.is_file():
         return None
@@ -31,7 +48,7 @@ def temperature_of(loaded: LoadedModel) -> float | None:
             raise ValueError
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: it holds no temperature and weights") from error
-    return temperature if weights == fingerprint(loaded) else None
+    return temperature, weights
 
 
 def write_temperature(loaded: LoadedModel, temperature: float, folder: Path) -> None:

@@ -10,7 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 from uuid import uuid4
@@ -72,7 +72,8 @@ PROJECTION = "bert.embeddings.embeddings_project.weight"
 PLACE_TABLE = "bert.embeddings.position_embeddings.weight"
 MOST_LAYERS = 1000  # twenty times the deepest published BERT
 SPARE_NUMBERS = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
-NUMBER_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+HALF_PRECISION = (torch.float16, torch.bfloat16)
+NUMBER_TYPES = (torch.float32, *HALF_PRECISION, torch.float64)
 # What the pickle of a checkpoint names, beside the storages of torch: of tensors, and of those that are then refused.
 IN_PICKLES = re.compile(
     r"collections OrderedDict|torch\.nn\.parameter Parameter|torch(\.storage)? \w+Storage|torch Size|torch device|"
@@ -94,17 +95,19 @@ class LoadReport:
 
     missing: parameters of the model that the file did not have (left as initialised).
     unexpected: entries of the file that the model has no place for.
+    dtypes: number types of the parameters that the file has in half precision, by name; all others are float32.
     """
 
     source: str
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
+    dtypes: Mapping[str, torch.dtype] = field(default_factory=dict, repr=False, compare=False)
 
     def joined(self, other: LoadReport) -> LoadReport:
         """The report of two models that were filled from one file: what either misses, and what neither has taken."""
         missing = dict.fromkeys((*self.missing, *other.missing))
         unexpected = tuple(name for name in self.unexpected if name in other.unexpected)
-        return LoadReport(self.source, tuple(missing), unexpected)
+        return LoadReport(self.source, tuple(missing), unexpected, {**self.dtypes, **other.dtypes})
 
     @property
     def unused(self) -> str | None:
@@ -449,7 +452,9 @@ def fill(
         for name, where in found.items():
             if where in weights:
                 own[name].copy_(weights[where])
-    return LoadReport(source, missing, unexpected)
+    dtypes = {name: weights[where].dtype for name, where in found.items()
+              if where in weights and weights[where].dtype in HALF_PRECISION}  # fmt: skip
+    return LoadReport(source, missing, unexpected, dtypes)
 
 
 def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
@@ -578,14 +583,24 @@ def named_once(tensors: Mapping[str, Tensor], dtype: torch.dtype | None = None) 
 
     dtype: the number type of the file, if it is not that of the tensors.
     """
+    return {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in without_aliases(tensors).items()}
+
+
+def without_aliases(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, not copies; one that stands under two names, as tied weights do, under the first alone."""
     kept: dict[str, Tensor] = {}
     seen: set[tuple[int, torch.Size]] = set()
     for name, tensor in tensors.items():
         place = (tensor.data_ptr(), tensor.shape)
         if place not in seen or not tensor.numel():  # all empty tensors stand at one address
             seen.add(place)
-            kept[name] = tensor.detach().to("cpu", dtype).contiguous()
+            kept[name] = tensor
     return kept
+
+
+def fits_exactly(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether another number type holds every number of a tensor without rounding."""
+    return torch.equal(tensor.to(dtype).to(tensor.dtype), tensor)
 
 
 def write_whole(path: Path, content: str | bytes | Callable[[str], object]) -> None:

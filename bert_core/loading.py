@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,6 +122,35 @@ class LoadedModel:
         """The weights of one of `tuned` that are not the encoder's, as a file names them."""
         weights = self.tuned[head].state_dict(keep_vars=True)
         return {name: tensor for name, tensor in weights.items() if not name.startswith("bert.")}
+
+    @property
+    def trained(self) -> dict[str, Tensor]:
+        """All parameters but those that came untrained, by name; one that stands under two names under the first."""
+        tensors = self.model.state_dict(keep_vars=True)
+        for head in self.tuned:
+            tensors |= self.own_of(head)
+        trained = {name: tensor for name, tensor in tensors.items() if name not in self.report.missing}
+        return checkpoint.without_aliases(trained)
+
+    def saved_dtypes(
+        self, fits: Callable[[Tensor, torch.dtype], bool] = checkpoint.fits_exactly
+    ) -> dict[str, torch.dtype]:  # fmt: skip
+        """The number type in which `save` writes each of `trained`: that of its file if no number is rounded by it.
+
+        fits: whether a number type holds a tensor exactly. If one tensor does not fit, all are written as they are: in
+        a file of two number types, other programs read all tensors in the type of the first.
+        """
+        tensors = self.trained
+        stored = {name: self.report.dtypes.get(name, tensor.dtype) for name, tensor in tensors.items()}
+        if all(fits(tensor, stored[name]) for name, tensor in tensors.items()):
+            return stored
+        return {name: tensor.dtype for name, tensor in tensors.items()}
+
+    @property
+    def saved_config(self) -> BertConfig:
+        """The configuration that `save` writes, with the heads, neurons and layers that are gone."""
+        extra = {"model_type": "bert", **self.config.extra}
+        return self.config.replace(**self.model.without, extra=extra)
 
     @property
     def has_mlm(self) -> bool:
@@ -438,7 +467,8 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], path: Path) -> None:
 def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
     """Write a model with its tokenizer as a checkpoint folder, or where the name ends so as one .zip, whole or not.
 
-    A part that came untrained, which means nothing, stays out of the file as it was out of the one before.
+    A part that came untrained, which means nothing, stays out of the file as it was out of the one before. Weights that
+    were read in half precision are written so again, as long as that rounds none of them.
     Returns the place. Raises Refused if something is there already, or for an edited model, whose edits are no weights;
     CheckpointError if it cannot be written; then nothing is left there.
     """
@@ -468,16 +498,12 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
 
 
 def _write_files(loaded: LoadedModel, folder: Path) -> None:
-    model = loaded.model
-    tensors = model.state_dict(keep_vars=True)
-    for head in loaded.tuned:
-        tensors |= loaded.own_of(head)
-    config = model.config.replace(**model.without, extra={"model_type": "bert", **loaded.config.extra})
-    trained = {name: tensor for name, tensor in tensors.items() if name not in loaded.report.missing}
-    checkpoint.write_tensors(trained, config, folder)
+    dtypes = loaded.saved_dtypes()
+    tensors = {name: tensor.detach().to(dtypes[name]) for name, tensor in loaded.trained.items()}
+    checkpoint.write_tensors(tensors, loaded.saved_config, folder)
     loaded.tokenizer.save(folder, segments=loaded.has_segments)
     if loaded.pooling is not None:
-        write_pooling(loaded.pooling, model.config.hidden_size, folder)
+        write_pooling(loaded.pooling, loaded.config.hidden_size, folder)
 
 
 @checked

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tokenizers
@@ -280,6 +280,21 @@ class Tokenizer:
         self.backend.save(str(Path(folder) / "tokenizer.json"))
         text = json.dumps(settings, indent=2) + "\n"
         (Path(folder) / "tokenizer_config.json").write_text(text, encoding="utf-8")
+
+    def rules(self) -> dict[str, Any]:
+        """All that decides which tokens a text becomes, as JSON has it; the same for what `save` writes.
+
+        What a file says for programs that put tokens together again, cut or pad is left out.
+        """
+        whole_file = json.loads(self.backend.to_str())
+        parts = ("model", "normalizer", "pre_tokenizer", "post_processor", "added_tokens")
+        own = self.special_tokens
+        return {
+            **{part: whole_file[part] for part in parts},
+            "spelling": type(self.spelling).__name__,
+            "special_tokens": [own.first, *own.between, own.end, own.mask, own.pad, own.unknown, own.segment],
+            "numbers": list(self._numbers),
+        }
 
     def __len__(self) -> int:
         """Size of the vocabulary, added tokens included."""

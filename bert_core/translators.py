@@ -5,8 +5,6 @@ They are a file of their own beside a checkpoint, and belong to its weights: oth
 
 from __future__ import annotations
 
-import json
-from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -16,11 +14,12 @@ from torch import Tensor, nn
 
 from bert_core.checkpoint import CheckpointError, write_whole
 from bert_core.config import BertConfig
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.refused import checked
 
 FILE = "tuned_lens.safetensors"
-_MODEL = "model"  # in the file's header: the fingerprint of the weights that it was trained for
+_MODEL = "model"  # in the file's header: the fingerprint of the model that it was trained for
 
 
 class Translators(nn.ModuleList):
@@ -55,7 +54,7 @@ def write_translators(translators: Translators, loaded: LoadedModel, folder: Pat
 def read_translators(loaded: LoadedModel, folder: Path | None = None) -> Translators | None:
     """The maps that lie beside a model's weights, or in another folder; None where there are none.
 
-    Raises CheckpointError if the file is broken, or was trained for other weights.
+    Raises CheckpointError if the file is broken, was trained for other weights, or by an earlier version.
     """
     path = Path(loaded.report.source if folder is None else folder) / FILE
     if not path.is_file():
@@ -70,21 +69,9 @@ def read_translators(loaded: LoadedModel, folder: Path | None = None) -> Transla
     wanted = {name: tuple(value.shape) for name, value in translators.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in tensors.items()}
     if found != wanted or header.get(_MODEL) != fingerprint(loaded):
-        raise CheckpointError(f"the tuned lens in {path} was trained for other weights than those of {loaded.name}")
+        raise CheckpointError(
+            f"the tuned lens in {path} was trained for other weights than those of {loaded.name}, or by an earlier "
+            f"version of Headlight: `headlight tune-lens TEXT --model {loaded.name} --folder FOLDER` trains it again"
+        )
     translators.load_state_dict(tensors)
     return translators.requires_grad_(False).eval().to(loaded.device)
-
-
-def fingerprint(loaded: LoadedModel, *, whole: bool = False) -> str:
-    """A digest of the word head and the last layer, the same however often the weights were stored as float16.
-
-    whole: of the embeddings and all layers instead, on which every state and map depends.
-    """
-    bert = loaded.model.bert
-    last = (loaded.model.cls.predictions.transform, bert.encoder.layer[-1])
-    modules: tuple[nn.Module, ...] = (bert.embeddings, bert.encoder) if whole else last
-    digest = sha256(json.dumps([loaded.config.num_hidden_layers, loaded.config.hidden_size]).encode())
-    for module in modules:
-        for value in module.state_dict().values():
-            digest.update(value.detach().to("cpu", torch.float16).contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]

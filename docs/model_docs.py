@@ -31,6 +31,7 @@ from bert_core import load
 from bert_core.analysis.heads import leading_heads
 from bert_core.analysis.probes import probe_depths
 from bert_core.analysis.roles import NO_ROLE, THRESHOLDS, heads_by_role, roles_of_heads
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
 from bert_core.records import HeadTable, ProbePoint
 from bert_core.studies.documents import read_documents
@@ -40,7 +41,6 @@ from bert_core.studies.treebank import read_treebank
 from bert_core.training.examples import write_examples
 from bert_core.training.lens import CARD as LENS_CARD
 from bert_core.translators import FILE as LENS_FILE
-from bert_core.translators import fingerprint
 
 DOCS = Path(__file__).parent
 MODEL = "headlight-mini"

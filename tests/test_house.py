@@ -59,11 +59,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "bert_core.config", "bert_core.edits", "bert_core.attention", "bert_core.modeling",
         "bert_core.loading",
     },
+    "bert_core.fingerprint": {
+        "torch", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
+    },
     "bert_core.translators": {
         "torch", "safetensors", "bert_core.config", "bert_core.checkpoint", "bert_core.loading",
+        "bert_core.fingerprint",
     },
     "bert_core.calibration": {
-        "numpy", "bert_core.checkpoint", "bert_core.loading", "bert_core.translators",
+        "numpy", "bert_core.checkpoint", "bert_core.loading", "bert_core.fingerprint",
     },
     "bert_core.scenes": {"numpy"},
     "bert_core.agreement": {"bert_core.tokenizer"},
@@ -88,14 +92,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.studies": {
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
-        "bert_core.edits", "bert_core.config", "bert_core.translators", "bert_core.unknown",
+        "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown",
     },
     "bert_core.training": {
         "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
         "bert_core.heap", "bert_core.tokenizer", "bert_core.recording", "bert_core.pooling",
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
-        "bert_core.calibration", "bert_core.scenes", "bert_core.agreement", "bert_core.vision", "bert_core.records",
-        "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.edits",
+        "bert_core.fingerprint", "bert_core.calibration", "bert_core.scenes", "bert_core.agreement",
+        "bert_core.vision", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies",
+        "bert_core.edits",
     },
     "viz_app": set(),
     "viz_app.figures": {"numpy", "plotly", "PIL"},
@@ -125,8 +130,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.shell": {
         "filelock", "numpy", "torch", "plotly", "streamlit",
         "bert_core.refused", "bert_core.progress", "bert_core.heap", "bert_core.tokenizer",
-        "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.agreement",
-        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "viz_app",
+        "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.fingerprint",
+        "bert_core.agreement", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods",
+        "bert_core.studies", "viz_app",
         "bert_core.edits", "bert_core.editing", "bert_core.unknown", "viz_app.door", "viz_app.notation",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
         "viz_app.glossary", "viz_app.classroom",
@@ -187,9 +193,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.shell",
     },
     "viz_app.pages.roles": {
-        "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.loading", "bert_core.records",
-        "bert_core.run", "bert_core.analysis", "bert_core.studies", "viz_app.figures", "viz_app.components",
-        "viz_app.maps", "viz_app.shell",
+        "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.loading", "bert_core.fingerprint",
+        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
+        "viz_app.components", "viz_app.maps", "viz_app.shell",
     },
     "viz_app.pages.prune": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.modeling",

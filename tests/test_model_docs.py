@@ -12,8 +12,9 @@ import pytest
 
 from bert_core import load
 from bert_core.analysis.roles import THRESHOLDS
+from bert_core.fingerprint import fingerprint
 from bert_core.records import HeadTable
-from bert_core.translators import fingerprint, read_translators
+from bert_core.translators import read_translators
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -221,7 +221,8 @@ class HeadTable:
 
     model: its name. texts, tokens: how many were read. loss: mean over the texts of their loss with all heads, in what
         `LOSSES` says; None where it was not asked for. loss_of: what was asked of each, one of `LOSSES`. method: what
-        took the place of a head's output in `loss_change`, one of those of `run.ablation`.
+        took the place of a head's output in `loss_change`, one of those of `run.ablation`. weights: the fingerprint of
+        the model; empty for a table of version 0.2, which did not keep it.
     figures: by name (layer, head), each a mean over the texts; NaN for a head that the model does not have.
     """
 
@@ -232,6 +233,7 @@ class HeadTable:
     loss: float | None = None
     loss_of: str = "words"
     method: str = "zero"
+    weights: str = ""
 
     def __post_init__(self) -> None:
         for values in self.figures.values():

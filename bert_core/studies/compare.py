@@ -11,6 +11,7 @@ import numpy as np
 from bert_core.analysis.cka import CkaSums
 from bert_core.analysis.compare import attention_divergence
 from bert_core.analysis.roles import head_figures, roles_of_heads
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent, within
 from bert_core.records import HeadTable, ModelComparison
@@ -75,7 +76,9 @@ def compare_models(
             seen["importance"], loss = np.abs(slopes).mean(0), float(losses.mean())
             lens = hidden_words_by_depth(loaded, own) if labels is None else None
         tokens, loss_of = sum(map(len, ours)), "words" if labels is None else "class"
-        tables.append(HeadTable(Path(loaded.name).name, len(ours), tokens, seen, loss, loss_of))
+        tables.append(
+            HeadTable(Path(loaded.name).name, len(ours), tokens, seen, loss, loss_of, weights=fingerprint(loaded))
+        )
         lenses.append(lens)
         counted(within(report, 2, _STAGES), done, 2, "models")
     return ModelComparison(tables[0], tables[1], cka, unbiased, divergence, lenses[0], lenses[1])

@@ -21,7 +21,8 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.analysis.causes import words_of
-from bert_core.loading import LoadedModel, load
+from bert_core.fingerprint import fingerprint
+from bert_core.loading import LoadedModel, files_of, load
 from bert_core.methods import method_of, token_scores
 from bert_core.records import Target, word_target
 from bert_core.refused import Refused, checked, several, shown, whole
@@ -221,10 +222,10 @@ def explain_file(
         raise Refused(f"{out} is there already: choose another name")
     if engine == "ray":
         device = device_of_workers(device)
-    loaded = _ready(model, device if engine == "local" else "cpu", settings)
+    loaded = _ready(model, files_of(model).version, device if engine == "local" else "cpu", settings)
     shards_from = read_from(path, loaded, settings.asked, settings.columns, settings.tags)
-    parts = Path(f"{out}.parts")
-    counts, place = _begun(parts, identity(path, model, settings))
+    parts, weights = Path(f"{out}.parts"), fingerprint(loaded)
+    counts, place = _begun(parts, identity(path, model, weights, settings))
     size = max(path.stat().st_size, 1)
     if counts:
         yield counts, place["start"] / size
@@ -239,7 +240,7 @@ def explain_file(
             _write_part(parts / f"{shard.number:08d}{out.suffix}", columns, settings)
         counts = counts + read
         header = {"number": shard.number + 1, "start": shard.end, "line": shard.next_line}
-        _write_state(parts, identity(path, model, settings), counts, header)
+        _write_state(parts, identity(path, model, weights, settings), counts, header)
         yield counts, shard.read / size
     if not counts["texts"]:
         shutil.rmtree(parts)
@@ -261,12 +262,12 @@ def _why_none(counts: Mapping[str, int]) -> str:
 def _explain_by_name(
     model: str, device: str | None, settings: ExplainSettings, shard: Shard
 ) -> tuple[dict[str, list[Any]], Counter[str]]:
-    return explain_shard(_ready(model, device, settings), shard, settings)
+    return explain_shard(_ready(model, files_of(model).version, device, settings), shard, settings)
 
 
 @lru_cache(maxsize=1)
-def _ready(model: str, device: str | None, settings: ExplainSettings) -> LoadedModel:
-    """The model, once in a process. Raises Refused if it cannot answer what is asked."""
+def _ready(model: str, version: str, device: str | None, settings: ExplainSettings) -> LoadedModel:
+    """The model, once in a process while its files stay the same. Raises Refused if it cannot answer what is asked."""
     loaded = load(model, device=device)
     if settings.asked in HEADS_ASKED:
         check_has_head(loaded, settings.asked)

@@ -18,6 +18,7 @@ from bert_core.refused import Refused, checked, whole
 from bert_core.studies.corpus import LEAST, Corpus, in_tenths, most_telling, read_corpus
 from bert_core.studies.dossier import FIGURES, Bar, Dossier, Dossiers, Joined, Look
 from bert_core.studies.indexed import Index
+from bert_core.studies.table import check_weights
 
 SHOWN = 12  # words, and pairs of words
 CANDIDATES = 200  # pairs of words of a head whose chance is counted
@@ -41,10 +42,11 @@ def head_dossiers(
 
     heads: (layer, head) each; None: all whose layers are kept. examples: looks from every tenth of the activity.
     seed: of what is drawn. source: whose text it is, and under what licence, to be shown beside it.
-    table: what `heads_over` measured of every head, also over another file. table_source: whose text that was.
+    table: what `heads_over` measured of every head, also over another file. One of version 0.2 has no fingerprint, and
+        is taken by its name and the number of its heads. table_source: whose text that was.
     report: told how many heads are done. A head that was pruned has no dossier.
     Raises Refused for a head that is not kept, an index without a typed token, a broken shard, more than fits, or a
-    table of another model.
+    table of another model, or of other weights.
     """
     examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, 2**63 - 1)
     asked = index.every_head if heads is None else list(dict.fromkeys(index.known_heads(heads)))
@@ -54,6 +56,8 @@ def head_dossiers(
             f"the table is of {table.model}, of {table.shape[1]} heads in a layer, and the index of {model}, of "
             f"{index.heads}: both are of one model"
         )
+    if table is not None:
+        check_weights(table, index.weights, f"the index {index.folder.name}")
     corpus = read_corpus(index)
     if not len(corpus.typed):
         raise Refused(f"{index.folder} holds no typed token, so there is nothing to say of a head")

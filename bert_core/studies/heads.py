@@ -20,7 +20,8 @@ import numpy as np
 
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
-from bert_core.loading import LoadedModel, load
+from bert_core.fingerprint import fingerprint
+from bert_core.loading import LoadedModel, files_of, load
 from bert_core.records import LOSSES, HeadTable, Target, pieces_of, word_target
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked
@@ -126,18 +127,25 @@ class HeadSums:
     counts: of `lines.Shard`, and of "texts" and "tokens" that were read, pieces "hidden", texts "shortened" to the
         length that is read, "strangers" among second texts, lines "unreadable", without a sign that the tokenizer
         knows, and "without the word", where it cannot be asked for.
+    weights: the fingerprint of the model; empty where nothing was measured.
     """
 
     figures: Mapping[str, np.ndarray]
     loss: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
+    weights: str = ""
 
     def __add__(self, other: HeadSums) -> HeadSums:
+        if self.weights and other.weights and self.weights != other.weights:
+            raise Refused(
+                f"the model had the fingerprint {self.weights} and now has {other.weights}: measure all texts with one"
+            )
         if self.figures and other.figures:
             figures = {name: values + other.figures[name] for name, values in self.figures.items()}
         else:
             figures = dict(self.figures or other.figures)
-        return HeadSums(figures, self.loss + other.loss, self.counts + other.counts)
+        counts = self.counts + other.counts
+        return HeadSums(figures, self.loss + other.loss, counts, self.weights or other.weights)
 
     def table(self, model: str, settings: CorpusSettings | None = None) -> HeadTable:
         """The means over the texts; `importance_in_layer` besides, and the standard error of what removal costs.
@@ -158,7 +166,7 @@ class HeadSums:
         loss = self.loss / texts if asked else None
         settings = CorpusSettings() if settings is None else settings
         tokens = self.counts["tokens"]
-        return HeadTable(Path(model).name, texts, tokens, figures, loss, settings.loss, settings.method)
+        return HeadTable(Path(model).name, texts, tokens, figures, loss, settings.loss, settings.method, self.weights)
 
 
 def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -> HeadSums:
@@ -186,7 +194,7 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
         figures["loss_change"] = change.sum(0)
         figures["loss_change_squared"] = (change**2).sum(0)
         loss = float(losses.sum())
-    return HeadSums(figures, loss, counts)
+    return HeadSums(figures, loss, counts, fingerprint(loaded))
 
 
 def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, counts: Counter[str]) -> HeadSums:
@@ -222,7 +230,7 @@ def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, cou
             _add(figures, "loss_change", change)
             _add(figures, "loss_change_squared", change**2)
         loss -= value
-    return HeadSums(figures, loss, counts)
+    return HeadSums(figures, loss, counts, fingerprint(loaded))
 
 
 def _figures_of_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
@@ -334,14 +342,14 @@ def heads_over(
     check_engine(engine)
     check_file(path)
     size = path.stat().st_size
-    asked = identity(path, model, settings)
+    if engine == "ray":
+        device = device_of_workers(device)
+    loaded = _ready(model, files_of(model).version, device if engine == "local" else "cpu", settings)
+    asked = identity(path, model, fingerprint(loaded), settings)
     total, place = HeadSums({}), {"number": 0, "start": 0, "line": 0}
     if state is not None and state.exists():
         total, place, read = _read_state(state, asked)
         yield total, read / max(size, 1)
-    if engine == "ray":
-        device = device_of_workers(device)
-    loaded = _ready(model, device if engine == "local" else "cpu", settings)
     rest = read_from(path, loaded, settings.loss, settings.columns, settings.tags)(**place)
     if engine == "local":
         measured = _here(loaded, settings, rest)
@@ -360,12 +368,12 @@ def _here(loaded: LoadedModel, settings: CorpusSettings, rest: Iterator[Shard]) 
 
 
 def _measure_by_name(model: str, device: str | None, settings: CorpusSettings, shard: Shard) -> HeadSums:
-    return measure_shard(_ready(model, device, settings), shard, settings)
+    return measure_shard(_ready(model, files_of(model).version, device, settings), shard, settings)
 
 
 @lru_cache(maxsize=1)
-def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedModel:
-    """The model, once in a process. Raises Refused if it cannot answer what is asked."""
+def _ready(model: str, version: str, device: str | None, settings: CorpusSettings) -> LoadedModel:
+    """The model, once in a process while its files stay the same. Raises Refused if it cannot answer what is asked."""
     loaded = load(model, device=device)
     check_has_parts(loaded)
     if settings.loss in HEADS_ASKED:
@@ -392,7 +400,8 @@ def _write_state(state: Path, asked: Mapping[str, Any], total: HeadSums, shard: 
 def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[str, int], int]:
     header, figures = kept_arrays(state)
     try:
-        kept, total = header["asked"], HeadSums(figures, header["loss"], Counter(header["counts"]))
+        kept = header["asked"]
+        total = HeadSums(figures, header["loss"], Counter(header["counts"]), kept.get("weights", ""))
         place, read = header["place"], int(header["read"])
     except (KeyError, TypeError, ValueError) as error:
         raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error

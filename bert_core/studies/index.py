@@ -21,7 +21,8 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.analysis.relations import pieces_of_words
-from bert_core.loading import LoadedModel, load
+from bert_core.fingerprint import fingerprint
+from bert_core.loading import LoadedModel, files_of, load
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import Looked, looked_at
@@ -34,7 +35,6 @@ from bert_core.studies.rows import Columns
 from bert_core.studies.texts import check_texts, text_shards, trees_from
 from bert_core.studies.treebank import TreeSentence
 from bert_core.tokenizer import Encoding
-from bert_core.translators import fingerprint
 
 KEYS = 4  # of the strongest of each head
 FORMAT = 1
@@ -248,7 +248,7 @@ def index_file(
     check_texts(path, columns)
     if engine == "ray":
         device = device_of_workers(device)
-    loaded = _ready(model, device if engine == "local" else "cpu", settings)
+    loaded = _ready(model, files_of(model).version, device if engine == "local" else "cpu", settings)
     if engine == "local":
         yield from _added(path, out, loaded, model, settings, partial(_read_here, loaded, settings), columns)
         return
@@ -364,12 +364,12 @@ def _trees(path: Path, line: int) -> Iterator[Passage]:
 
 
 def _index_by_name(model: str, device: str | None, settings: IndexSettings, shard: Passage) -> Packed:
-    return index_shard(_ready(model, device, settings), shard, settings)
+    return index_shard(_ready(model, files_of(model).version, device, settings), shard, settings)
 
 
 @lru_cache(maxsize=1)
-def _ready(model: str, device: str | None, settings: IndexSettings) -> LoadedModel:
-    """The model, once in a process. Raises Refused if it has not what is kept."""
+def _ready(model: str, version: str, device: str | None, settings: IndexSettings) -> LoadedModel:
+    """The model, once in a process while its files stay the same. Raises Refused if it has not what is kept."""
     loaded = load(model, device=device)
     _check_fits(loaded, settings)
     return loaded
@@ -399,14 +399,17 @@ def _begun(out: Path, loaded: LoadedModel, model: str, settings: IndexSettings) 
     """The contents of an index that is there, or those of an empty one. Raises Refused if it is another."""
     config = loaded.config
     asked = as_kept({
-        "format": FORMAT, "model": model, "weights": fingerprint(loaded, whole=True), **asdict(settings),
+        "format": FORMAT, "model": model, "weights": fingerprint(loaded), **asdict(settings),
         "hidden_size": config.hidden_size, "heads": config.num_attention_heads,
         "head_size": config.attention_head_size, "kept_layers": layers_kept(loaded, settings),
     })  # fmt: skip
     if (out / CONTENTS).exists():
         contents = read_contents(out)
         if contents.get("weights") != asked["weights"]:
-            raise Refused(f"{out} is an index of other weights than those of {model}: choose another folder")
+            raise Refused(
+                f"{out} is an index of other weights than those of {model}, or of an earlier version of Headlight: "
+                "choose another folder, or remove this one, and `headlight index` makes it again"
+            )
         check_same(contents, {name: value for name, value in asked.items() if name != "model"}, out)
         return contents
     if out.is_dir() and any(one.name != ".lock" for one in out.iterdir()):

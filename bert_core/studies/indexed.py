@@ -11,6 +11,7 @@ from weakref import WeakSet
 import numpy as np
 
 from bert_core.config import check_part
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.studies.index import (
@@ -22,7 +23,6 @@ from bert_core.studies.index import (
     shard_folders,
 )
 from bert_core.studies.resume import read_kept
-from bert_core.translators import fingerprint
 
 COLUMNS = ("document", "line", "sentence", "position", "piece", "word", "start", "end", *TREE_COLUMNS)
 
@@ -150,7 +150,7 @@ class IndexedShard:
 class Index:
     """An index that is there to be searched.
 
-    model, weights: the model's name, and the fingerprint of its weights. layers: whose heads are kept.
+    model, weights: the model's name, and its fingerprint. layers: whose heads are kept.
     heads: of a layer. documents: name -> tokens.
     """
 
@@ -198,10 +198,11 @@ class Index:
         """Raise Refused for a model of other weights."""
         if loaded in self._fitting:
             return
-        if fingerprint(loaded, whole=True) != self.weights:
+        if fingerprint(loaded) != self.weights:
             raise Refused(
                 f"{self.folder} is an index of {self.model}, and {loaded.name} has other weights: search it with the "
-                "model that it was made with"
+                "model that it was made with, or make it again with `headlight index` where an earlier version of "
+                "Headlight made it"
             )
         self._fitting.add(loaded)
 

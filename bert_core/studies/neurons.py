@@ -21,6 +21,7 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.config import check_part
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, silent
 from bert_core.records.base import compared_by_value, read_only
@@ -397,11 +398,11 @@ def neurons_over(
     """
     settings = NeuronSettings() if settings is None else settings
     check_texts(path, settings.columns)
-    size, asked = max(path.stat().st_size, 1), identity(path, model, settings)
+    loaded = load(model, device=device)
+    size, asked = max(path.stat().st_size, 1), identity(path, model, fingerprint(loaded), settings)
     header, arrays = kept_arrays(state) if state is not None and state.exists() else ({}, {})
     if header:
         check_same(header.get("asked", {}), asked, str(state))
-    loaded = load(model, device=device)
     longest = loaded.config.max_position_embeddings
     if settings.max_length > longest:
         raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")

@@ -25,11 +25,14 @@ def as_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(asked))  # type: ignore[no-any-return]
 
 
-def identity(path: Path, model: str, settings: Any) -> dict[str, Any]:
-    """What a study of a file is known by: the file as it is now, the model's name and the settings, a dataclass."""
+def identity(path: Path, model: str, weights: str, settings: Any) -> dict[str, Any]:
+    """What a study of a file is known by: the file as it is now, the model and the settings, a dataclass.
+
+    model: its name. weights: its fingerprint.
+    """
     stat = path.stat()
     text = [path.name, stat.st_size, stat.st_mtime_ns]
-    return as_kept({"text": text, "model": model, **dataclasses.asdict(settings)})
+    return as_kept({"text": text, "model": model, "weights": weights, **dataclasses.asdict(settings)})
 
 
 def read_kept(path: Path) -> dict[str, Any]:

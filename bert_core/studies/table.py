@@ -24,6 +24,7 @@ MOST_LAYERS = MOST_HEADS = 256
 MOST_COLUMNS = 64
 _DECIMAL_COMMA = re.compile(r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$")
 _FIXED = ("model", "layer", "head", "texts", "tokens", "loss")
+_WEIGHTS = "weights"  # the fingerprint of the model; tables of version 0.2 have no such column
 _SAID = {"loss_of": tuple(LOSSES), "method": REPLACEMENTS}  # older tables do not say it, and mean the first
 
 
@@ -91,10 +92,13 @@ def read_table(data: bytes, name: str) -> HeadTable:
     missing = [column for column in _FIXED if column not in columns]
     if len(columns) > MOST_COLUMNS:
         raise Refused(f"the file {name} has {len(columns)} columns: a table of heads has {MOST_COLUMNS} at most")
-    if missing or len(columns.keys() - _SAID.keys()) == len(_FIXED):
+    if missing or len(columns.keys() - {*_SAID, _WEIGHTS}) == len(_FIXED):
         what = f"the column {missing[0]!r}" if missing else "a figure"
         raise Refused(f"the file {name} lacks {what}: a table of heads comes from `headlight heads`")
+    weights = {str(value) for value in columns.pop(_WEIGHTS, [""])}
     models = set(columns["model"])
+    if len(weights) != 1:
+        raise Refused(f"the file {name} is of {len(weights)} models with other weights: a table is of one")
     if len(models) != 1 or not isinstance(model := next(iter(models)), str):
         raise Refused(f"the file {name} is of {len(models)} models: a table is of one")
     layers, heads = (_whole_numbers(columns[column], column, name) for column in ("layer", "head"))
@@ -120,17 +124,34 @@ def read_table(data: bytes, name: str) -> HeadTable:
         _whole_numbers(columns["tokens"], "tokens", name)[0],
         figures,
         None if math.isnan(loss) else float(loss),
+        weights=weights.pop(),
         **said,
     )
 
 
-def check_fits(table: HeadTable, model: str, layers: int, heads: int) -> None:
-    """Raise Refused for a table of another model than this one."""
+def check_fits(table: HeadTable, model: str, layers: int, heads: int, weights: str) -> None:
+    """Raise Refused for a table of another model than this one.
+
+    weights: the fingerprint of this one. A table of version 0.2 has none, and is taken by its name and sizes.
+    """
     rows, columns = table.shape
     if table.model != Path(model).name or rows > layers or columns > heads:
         raise Refused(
             f"the table was made with {table.model[:60]} ({rows} layers of {columns} heads), but the model here is "
             f"{Path(model).name} ({layers} of {heads}): choose the model it was made with"
+        )
+    check_weights(table, weights, f"the model {Path(model).name} here")
+
+
+def check_weights(table: HeadTable, weights: str, what: str) -> None:
+    """Raise Refused for a table of other weights than these; none for a table that does not say of which it is.
+
+    weights: a fingerprint. what: whose it is, in words.
+    """
+    if table.weights and table.weights != weights:
+        raise Refused(
+            f"the table was measured with {table.model[:60]} of fingerprint {table.weights[:60]}, but {what} has "
+            f"fingerprint {weights}: measure it again with `headlight heads`"
         )
 
 
@@ -144,6 +165,7 @@ def _columns(table: HeadTable) -> dict[str, list[Any]]:
         "tokens": [table.tokens] * len(there),
         "loss": [table.loss] * len(there),
         **{column: [getattr(table, column)] * len(there) for column in _SAID},
+        **({_WEIGHTS: [table.weights] * len(there)} if table.weights else {}),
     }
     return fixed | {name: values[there[:, 0], there[:, 1]].tolist() for name, values in table.figures.items()}
 

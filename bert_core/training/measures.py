@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bert_core.agreement import Agreement, sentences
 from bert_core.calibration import at_temperature
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.progress import Progress, silent
 from bert_core.refused import Refused
@@ -29,7 +30,6 @@ from bert_core.studies.faithfulness import FUNCTION_WORDS
 from bert_core.tokenizer import MASK, Tokenizer, joined
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, evaluate, predictions
-from bert_core.translators import fingerprint
 
 FACTS, EVERYDAY = ASSETS / "facts.csv", ASSETS / "everyday.csv"
 LENGTHS = (32, 128, 512)

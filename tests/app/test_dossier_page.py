@@ -18,9 +18,9 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import read_dossiers
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
 from bert_core.studies.dossier import Dossiers, Look, NeuronDossier, TokenDossier, standing_out
-from bert_core.translators import fingerprint
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
 from viz_app.export.dossier import (
@@ -65,7 +65,7 @@ def test_the_bundled_dossiers_are_of_the_bundled_model() -> None:
     """They fit its weights, name their source and licence, have every head, and are no larger than 2 MB."""
     found = read_dossiers(BUNDLED)
     loaded = bert_core.load("headlight-mini", device="cpu")
-    assert found.weights == fingerprint(loaded, whole=True)
+    assert found.weights == fingerprint(loaded)
     assert len(found.heads) == loaded.config.num_hidden_layers * loaded.config.num_attention_heads
     assert "English EWT" in found.source and "CC BY-SA 4.0" in found.source
     assert BUNDLED.stat().st_size <= 2_000_000
@@ -353,6 +353,17 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     code, _, err = headlight("dossier", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "t.json")
     measured = read_dossiers(tmp_path / "t.json")
     assert code == 0 and "entropy" in measured.of(1, 2).figures and measured.measured.startswith("20 texts, "), err
+    table = (tmp_path / "h.csv").read_text(encoding="utf-8")
+    assert found.weights in table
+    (tmp_path / "h.csv").write_text(table.replace(found.weights, "0" * 16), encoding="utf-8")
+    code, _, err = headlight("dossier", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "o.json")
+    assert code == 2 and found.weights in err and "0" * 16 in err and not (tmp_path / "o.json").exists()
+    old = [[cell for cell, name in zip(row, table.split("\n")[0].split(","), strict=True) if name != "weights"]
+           for row in csv.reader(table.splitlines())]  # fmt: skip
+    (tmp_path / "old.csv").write_text("".join(",".join(row) + "\n" for row in old), encoding="utf-8")
+    code, _, err = headlight("dossier", index, "--table", tmp_path / "old.csv", "--out", tmp_path / "o.json")
+    assert code == 0 and "old.csv does not say of which weights it is" in err
+    assert read_dossiers(tmp_path / "o.json") == measured
     rows = list(csv.DictReader((tmp_path / "d.csv").read_text().splitlines()))
     own = found.of(1, 2)
     shares = {(row["asked"], row["tokens"], row["name"]): row["share"] for row in rows if row["layer"] == "1"}

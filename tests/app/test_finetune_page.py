@@ -29,7 +29,7 @@ from viz_app.pages.finetune.material import KINDS, Asked, columns_of, kind_of, l
 from viz_app.pages.finetune.runs import TuningRun, arguments_of, new_run, runs
 from viz_app.pages.finetune.words import _story
 from viz_app.shell.controls import Upload
-from viz_app.shell.models import added_models
+from viz_app.shell.models import added_models, loaded_model
 
 LONGEST_WAIT = 180.0  # seconds for a process on a busy machine
 
@@ -202,6 +202,29 @@ def test_a_step_that_was_let_go_of_is_another(tiny_model_folder: Path, monkeypat
     app = page(tiny_model_folder, tuned="short", tuned_step=str(before))
     assert not app.exception and not app.error, words(app)
     assert app.session_state.tuned_step in run.steps and before not in run.steps and last > first == 0
+
+
+@pytest.mark.slow
+def test_a_run_that_is_made_again_under_its_name_opens_with_its_own_weights(tiny_model_folder: Path) -> None:
+    """Deleted and begun anew, with other classes: what opens on all pages is what the second run has learned."""
+    names = (("home", "realm", "river"), ("one", "two", "three"))
+    opened = []
+    for classes in names:
+        table = table_of([(text, classes[names[0].index(label)]) for text, label in ROWS[:60]])
+        run = new_run("same", Asked(str(tiny_model_folder), "rooms.csv", "text", "class", epochs=1, keep=2), table)
+        run.go_on()
+        until(lambda run=run: run.is_done and not run.is_running, f"the end: {run.said}")
+        app = page(tiny_model_folder, tuned="same")
+        app.button(key="open_tuned").click().run()
+        app = settled(visited("predict", text="the cat sat", model=str(run.folder)))
+        assert not app.exception and not app.error, words(app)
+        charts = "".join(chart.proto.spec for chart in app.get("plotly_chart"))
+        assert all(f'"{name}"' in charts for name in classes), charts[:500]
+        opened.append(loaded_model(str(run.folder)))
+        app = page(tiny_model_folder, tuned="same")
+        settled(app.button(key="delete_tuned_now").click().run(), "stop_here")
+        assert not run.folder.exists()
+    assert [loaded.labels for loaded in opened] == [tuple(sorted(classes)) for classes in names]
 
 
 # ---------------------------------------------------------------------------- what cannot be

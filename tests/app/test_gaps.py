@@ -46,6 +46,15 @@ def test_without_a_temperature_probability_is_said(monkeypatch: pytest.MonkeyPat
     assert not [toggle for toggle in app.toggle if toggle.label == "Calibrated confidence"]
 
 
+def test_a_temperature_of_other_weights_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file beside the weights that is not of them is one sentence with the command that makes it again."""
+    monkeypatch.setattr("bert_core.calibration.fingerprint", lambda _: "0" * 16)
+    monkeypatch.setattr(gaps, "kept_of_model", lambda _, make: make())
+    app = visited("predict", text="It was a [MASK] of the old.")
+    assert not app.exception and "fitted for other weights than those of headlight-mini" in words(app)
+    assert "--keep-temperature" in words(app) and app.get("plotly_chart")
+
+
 def test_a_temperature_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken file beside the weights is one sentence, and the words are there."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ import bert_core
 from bert_core import LoadedModel, checkpoint
 from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_figures, nearest_heads, roles_of_heads
 from bert_core.analysis.sinks import sinks
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import load
 from bert_core.records import HeadTable
 from bert_core.run.capture import capture
@@ -485,6 +487,9 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_table(HeadTable("headlight-mini", 12, 340, figures, 2.5, "class", "mean"), folder / "a.csv")
     write_table(HeadTable("another", 12, 340, figures, 2.5), folder / "b.parquet")
     (folder / "c.csv").write_text("no,table\n")
+    own = HeadTable("headlight-mini", 12, 340, figures, 2.5, weights=fingerprint(load("headlight-mini", device="cpu")))
+    write_table(own, folder / "d.parquet")
+    write_table(dataclasses.replace(own, weights="0" * 16), folder / "e.csv")
     monkeypatch.setenv("HEADLIGHT_TABLES", str(folder))
     app = saying(roles_page(over="file"), "Does the gradient predict the cost of removal? Rank correlation")
     assert "12 texts with 340 tokens, whose loss is 2.500 nats a class to tell" in words(app)
@@ -494,6 +499,9 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "The table was made with another (6 layers of 12 heads), but the model here is headlight-mini" in words(app)
     app.selectbox(key=key_of(app, "table")).set_value("c.csv").run()
     assert not app.exception and "The file c.csv is not a table of heads" in words(app)
+    app.selectbox(key=key_of(app, "table")).set_value("e.csv").run()
+    assert not app.exception and f"headlight-mini of fingerprint {'0' * 16}" in words(app)
+    saying(app.selectbox(key=key_of(app, "table")).set_value("d.parquet").run(), "12 texts with 340 tokens")
 
 
 def test_a_text_file_is_measured_when_its_button_is_clicked(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bert_core import load
-from bert_core.calibration import FILE, at_temperature, temperature_of, write_temperature
+from bert_core.calibration import FILE, at_temperature, check_temperature, temperature_of, write_temperature
 from bert_core.checkpoint import CheckpointError
 
 
@@ -33,10 +33,15 @@ def test_a_temperature_belongs_to_its_weights(tiny_model_folder: Path, tmp_path:
     loaded = load(str(folder), device="cpu")
     assert temperature_of(loaded) is None
     write_temperature(loaded, 1.2345, folder)
+    check_temperature(loaded)
     assert temperature_of(loaded) == 1.234 or temperature_of(loaded) == 1.235
     with torch.no_grad():
         loaded.model.bert.encoder.layer[-1].output.dense.weight += 1  # type: ignore[union-attr, operator]
     assert temperature_of(loaded) is None
+    with pytest.raises(CheckpointError, match=r"earlier version of Headlight: `headlight evaluate TEXT --model .*fits"):
+        check_temperature(loaded)
     (folder / FILE).write_text('{"temperature": "warm"}', encoding="utf-8")
     with pytest.raises(CheckpointError, match="holds no temperature and weights"):
         temperature_of(loaded)
+    (folder / FILE).unlink()
+    check_temperature(loaded)

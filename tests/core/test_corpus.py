@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import bert_core
 from bert_core import LoadedModel, Refused
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
+from bert_core.fingerprint import fingerprint
 from bert_core.run.capture import capture
 from bert_core.run.losses import gate_gradients, hide_pieces, losses_without_each
 from bert_core.studies.heads import CorpusSettings, HeadSums, heads_over, measure_shard, note_of
@@ -146,6 +150,24 @@ def test_stopped_anywhere_it_goes_on_to_the_same_numbers(corpus: Path, tiny_mode
         resumed = last(corpus, tiny_model_folder, state=state)
         assert resumed.counts == whole.counts and resumed.loss == whole.loss
         assert all((resumed.figures[name] == values).all() for name, values in whole.figures.items())
+
+
+def test_a_run_of_other_weights_is_not_gone_on_with(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """A model that was trained again under the same name is another; the table says of which one it is."""
+    model, state = tmp_path / "model", tmp_path / "table.part"
+    shutil.copytree(tiny_model_folder, model)
+    next(heads_over(corpus, str(model), state=state, device="cpu"))
+    first = last(corpus, model).table("m")
+    loaded = bert_core.load(model, device="cpu")
+    assert first.weights == fingerprint(loaded)
+    with torch.no_grad():
+        loaded.model.bert.embeddings.LayerNorm.bias += 1  # type: ignore[operator]
+    shutil.rmtree(model)
+    bert_core.save(loaded, model)
+    with pytest.raises(ValueError, match=r"holds a run with other settings \(weights: \w{16}, not \w{16}\)"):
+        next(heads_over(corpus, str(model), state=state, device="cpu"))
+    second = last(corpus, model).table("m")
+    assert second.weights == fingerprint(loaded) != first.weights and second.loss != first.loss
 
 
 def test_a_run_with_other_settings_is_not_gone_on_with(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:

@@ -239,6 +239,10 @@ def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: 
     )  # fmt: skip
     plain = head_dossiers(of_a_text)
     assert plain.measured == "" and all(one.figures == {} for one in plain.heads)
+    own = dataclasses.replace(table, weights=of_a_text.weights)
+    assert head_dossiers(of_a_text, table=own, table_source="somebody's") == found
+    with pytest.raises(Refused, match=rf"fingerprint {'1' * 16}, .* index .* has fingerprint {of_a_text.weights}: "):
+        head_dossiers(of_a_text, table=dataclasses.replace(table, weights="1" * 16))
     for other in (dataclasses.replace(table, model="another"),
                   HeadTable(found_in, 7, 90, {"entropy": values[:, :1]})):  # fmt: skip
         with pytest.raises(Refused, match="both are of one model"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_core.records import HeadTable
-from bert_core.studies.table import check_fits, read_table, write_table
+from bert_core.studies.table import check_fits, column_names, read_table, write_table
 
 
 def made() -> HeadTable:
@@ -27,16 +28,38 @@ def made() -> HeadTable:
 def test_a_table_reads_back_as_it_was(tmp_path: Path, kind: str, loss: float | None) -> None:
     """Every number to the last bit; a head that is gone has no row and is NaN again."""
     table = made()
-    table = HeadTable(table.model, table.texts, table.tokens, table.figures, loss, "class", "mean")
+    table = HeadTable(table.model, table.texts, table.tokens, table.figures, loss, "class", "mean", "00ff" * 4)
     path = tmp_path / f"table{kind}"
     write_table(table, path)
     again = read_table(path.read_bytes(), path.name)
     assert (again.model, again.texts, again.tokens, again.loss) == ("tiny-bert", 12, 340, loss)
-    assert (again.loss_of, again.method) == ("class", "mean")
+    assert (again.loss_of, again.method, again.weights) == ("class", "mean", "00ff" * 4)
     assert again.shape == (2, 3) and again.figures.keys() == table.figures.keys()
     for name, values in table.figures.items():
         assert np.array_equal(again.figures[name], values, equal_nan=True)
-    check_fits(again, "somewhere/tiny-bert", 2, 3)
+    check_fits(again, "somewhere/tiny-bert", 2, 3, "00ff" * 4)
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_a_table_without_a_fingerprint_is_read_and_fits(tmp_path: Path, kind: str) -> None:
+    """As version 0.2 wrote it, in which there is no such column: name and sizes decide."""
+    path = tmp_path / f"table{kind}"
+    write_table(made(), path)
+    assert "weights" not in column_names(path)
+    again = read_table(path.read_bytes(), path.name)
+    assert again.weights == ""
+    check_fits(again, "tiny-bert", 2, 3, "00ff" * 4)
+
+
+def test_a_table_of_other_weights_does_not_fit() -> None:
+    """Both fingerprints are named, with what to do; a table has one for all of its rows."""
+    table = dataclasses.replace(made(), weights="1" * 16)
+    with pytest.raises(
+        ValueError, match=r"tiny-bert of fingerprint 1{16}, .* tiny-bert here has fingerprint 2{16}: .*headlight heads"
+    ):
+        check_fits(table, "tiny-bert", 2, 3, "2" * 16)
+    with pytest.raises(ValueError, match=r"a\.csv is of 2 models with other weights"):
+        read_table(as_csv(weights=["1" * 16, "2" * 16]), "a.csv")
 
 
 def test_a_table_that_went_through_a_spreadsheet_reads_back(tmp_path: Path) -> None:
@@ -106,7 +129,7 @@ def test_a_table_of_another_model_is_refused(model: str, sizes: tuple[int, int])
     with pytest.raises(
         ValueError, match=r"the table was made with tiny-bert \(2 layers of 3 heads\), but the model here is"
     ):
-        check_fits(made(), model, *sizes)
+        check_fits(made(), model, *sizes, "00ff" * 4)
 
 
 def test_a_record_is_read_only() -> None:

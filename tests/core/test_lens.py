@@ -169,7 +169,9 @@ def test_a_lens_of_other_weights_is_refused(
     assert read_translators(copied) is not None
     torch.manual_seed(9)
     strange = dataclasses.replace(tiny, model=bert_core.BertForPreTraining(tiny_config).eval())
-    with pytest.raises(CheckpointError, match="was trained for other weights than those of"):
+    with pytest.raises(
+        CheckpointError, match=r"was trained for other weights than those of .* earlier version .* trains it again"
+    ):
         read_translators(strange, tmp_path)
     (tmp_path / FILE).write_bytes(b"not a file of tensors")
     with pytest.raises(CheckpointError, match="cannot be read"):

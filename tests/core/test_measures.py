@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from bert_core.calibration import temperature_of
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Tokenizer
@@ -34,7 +35,6 @@ from bert_core.training.measures import (
     reliability_picture,
     repeated_count,
 )
-from bert_core.translators import fingerprint
 from tests.families import save_family
 
 

@@ -386,6 +386,23 @@ def test_a_folder_is_read_as_transformers_reads_it_or_refused(name: str, tmp_pat
     assert len(ours) == len(theirs)
 
 
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_is_saved_has_the_same_rules(name: str, tmp_path: Path) -> None:
+    """So that a model that is saved again keeps its fingerprint; whatever config.json then says of its type."""
+    folder, again = tmp_path / "published", tmp_path / "saved"
+    for place in (folder, again):
+        place.mkdir()
+    FOLDERS[name](folder)
+    try:
+        first = Tokenizer.from_folder(folder)
+    except Refused:
+        return
+    first.save(again)
+    for config in ({}, {"model_type": "bert"}, {"model_type": "roberta"}):
+        (again / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        assert Tokenizer.from_folder(again).rules() == first.rules()
+
+
 def without_space(span: tuple[int, int], source: str) -> tuple[int, int]:
     """A span without the spaces before a mask, which is drawn where it was typed."""
     start, end = span

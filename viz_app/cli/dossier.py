@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, Notes, check_place, parse_heads, parse_neurons
+from viz_app.cli.shared import Device, Notes, check_place, note, parse_heads, parse_neurons
 
 if TYPE_CHECKING:
     from bert_core.loading import LoadedModel
@@ -66,10 +66,13 @@ def dossier(
     there = open_index(index)
     given: dict[str, Any] = {"examples": each, "seed": seed, "report": Notes()}
     pairs = _parse_heads(heads, there)
-    found = head_dossiers(
-        there, pairs, **given, source=source,
-        table=None if table is None else read_table(table.read_bytes(), table.name), table_source=table_source,
-    )  # fmt: skip
+    measured = None if table is None else read_table(table.read_bytes(), table.name)
+    found = head_dossiers(there, pairs, **given, source=source, table=measured, table_source=table_source)
+    if table is not None and measured is not None and not measured.weights:
+        note(
+            f"{table.name} does not say of which weights it is, as tables of version 0.2: its name and the number of "
+            "heads fit the index"
+        )
     if frequent:
         found = replace(found, tokens=token_dossiers(there, most=frequent, **given))
     known = {one.piece for one in found.tokens}

@@ -11,9 +11,11 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.indexed import Index, open_index
+from viz_app.door import is_own
 from viz_app.shell import frame
 from viz_app.shell.choices import Head
 from viz_app.shell.heads import take_head
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.own_corpus import held_index
 from viz_app.shell.question import Question
 from viz_app.shell.work import kept_of_model
@@ -23,13 +25,29 @@ INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at star
 
 def index_of(loaded: LoadedModel) -> Index | None:
     """The index that this server offers, or else that of the visitor's own corpus, where it is one of this model."""
-    folder = os.environ.get(INDEX)
-    if folder:
-        with suppress(Refused):
-            index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
-            index.check_model(loaded)
+    with suppress(Refused):
+        if (index := _of_server(loaded)) is not None:
             return index
     return held_index(loaded)
+
+
+def say_index_problem(loaded: LoadedModel) -> None:
+    """Say why the index that this server offers cannot be searched with a model, to who can make another one."""
+    try:
+        _of_server(loaded)
+    except Refused as error:
+        if is_own():
+            st.info(helped(as_written(f"{error}.")), icon=":material/info:")
+
+
+def _of_server(loaded: LoadedModel) -> Index | None:
+    """The index that this server offers, if it does. Raises Refused for one of other weights, or a broken one."""
+    folder = os.environ.get(INDEX)
+    if not folder:
+        return None
+    index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
+    index.check_model(loaded)
+    return index
 
 
 def sought_in(current: Question) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.studies.dossier import Dossier, Dossiers, Look, read_dossiers
-from bert_core.translators import fingerprint
 from viz_app.shell.work import kept_of_model
 
 FILE = "dossier.json.gz"  # beside the weights of a bundled model
@@ -21,14 +21,13 @@ def dossiers_of(loaded: LoadedModel) -> Dossiers | None:
     """
     if not has_dossiers(loaded):
         return None
-    found: Dossiers = kept_of_model(("dossiers", loaded.name), lambda: read_dossiers(_file(loaded)))
+    found: Dossiers = kept_of_model(("dossiers", loaded.weights_key), lambda: read_dossiers(_file(loaded)))
     return found if are_of(found, loaded) else None
 
 
 def are_of(found: Dossiers, loaded: LoadedModel) -> bool:
     """Whether dossiers are of the weights of a model."""
-    own: str = kept_of_model(("fingerprint", loaded.name), lambda: fingerprint(loaded, whole=True))
-    return found.weights == own
+    return found.weights == fingerprint(loaded)
 
 
 def has_dossiers(loaded: LoadedModel) -> bool:

@@ -22,7 +22,7 @@ from viz_app.export.dossier import neuron_name
 from viz_app.pages.dossier import DOSSIERS
 from viz_app.pages.dossier.of_neuron import choose_any
 from viz_app.shell import own_corpus, screen
-from viz_app.shell.corpus import index_of
+from viz_app.shell.corpus import index_of, say_index_problem
 from viz_app.shell.work import Work, look, offered, ready, seconds_of
 
 TOKENS = 500  # of the commonest, those that stand there often enough
@@ -41,6 +41,7 @@ def counted(loaded: LoadedModel) -> Dossiers | None:
     index = index_of(loaded)
     if index is None:
         with screen.picture():
+            say_index_problem(loaded)
             own_corpus.make_index(loaded)
         return None
     with screen.picture():

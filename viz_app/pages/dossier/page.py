@@ -125,7 +125,9 @@ def _of_file(loaded: LoadedModel) -> Dossiers | None:
             st.info(
                 helped(
                     f"These dossiers are of {as_written(found.model)}, and "
-                    f"{as_written(shown_name(loaded.name))} has other weights: choose that model, or other dossiers."
+                    f"{as_written(shown_name(loaded.name))} has other weights: choose that model, or other dossiers. "
+                    "Where an earlier version of Headlight wrote them, `headlight index` and `headlight dossier` make "
+                    "them again."
                 ),
                 icon=":material/info:",
             )

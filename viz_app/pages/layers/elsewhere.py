@@ -16,7 +16,7 @@ from viz_app.pages.layers.shared import Part, depth_slider, take_along
 from viz_app.shell import own_corpus, screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
-from viz_app.shell.corpus import index_of, sought_in
+from viz_app.shell.corpus import index_of, say_index_problem, sought_in
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import take_head
 from viz_app.shell.markdown import as_written, helped, special_tokens
@@ -38,6 +38,7 @@ def elsewhere(current: Question) -> None:
     index, state, encoding = index_of(current.plain), st.session_state, current.encoding
     if index is None:
         with screen.picture():
+            say_index_problem(current.plain)
             own_corpus.make_index(current.plain)
         return
     state.sought = sought_in(current)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from bert_core.calibration import at_temperature, temperature_of
+from bert_core.calibration import at_temperature, check_temperature, temperature_of
 from bert_core.records import MaskPrediction
 from bert_core.refused import Refused
 from viz_app.shell.markdown import helped, sentence
@@ -47,10 +47,12 @@ def put_word(current: Question, position: int, word: str) -> None:
 
 
 def temperature(current: Question) -> float | None:
-    """What calibrates the model's confidence; None where nobody measured it. A file that cannot be read is said."""
+    """What calibrates the model's confidence; None where nobody measured it. A file that does not fit is said."""
     loaded = current.loaded
     try:
-        found: float | None = kept_of_model(("temperature", loaded.identity), lambda: temperature_of(loaded))
+        found: float | None = kept_of_model(("temperature", loaded.weights_key), lambda: temperature_of(loaded))
+        if found is None:
+            check_temperature(loaded)
     except Refused as error:
         st.warning(helped(sentence(error)), icon=":material/link_off:")
         return None

@@ -12,6 +12,7 @@ import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement
 from bert_core.analysis.roles import THRESHOLDS, Role, role_of
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import HeadTable
@@ -118,7 +119,8 @@ def tables_at_start() -> list[Path]:
 def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
     """A table of heads, of this model. Raises Refused for any other."""
     table = read_table(data, name)
-    check_fits(table, loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
+    config = loaded.config
+    check_fits(table, loaded.name, config.num_hidden_layers, config.num_attention_heads, fingerprint(loaded))
     return table
 
 

@@ -85,7 +85,7 @@ def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
     """
     work = _work(loaded, data, name)
     tally = need(work)
-    st.session_state[EXAMINED] = (loaded.name, name)
+    st.session_state[EXAMINED] = (loaded.weights_key, name)
     remember(EXAMINED, work)
     return tally
 
@@ -108,9 +108,9 @@ def relations_found(loaded: LoadedModel, head: Head) -> str:
 
     A relation counts where the head is better than the best fixed offset.
     """
-    model, name = st.session_state.get(EXAMINED, ("", ""))
+    weights_key, name = st.session_state.get(EXAMINED, (("", ""), ""))
     tally: RelationTally | None = earlier(EXAMINED).value
-    if tally is None or model != loaded.name:
+    if tally is None or weights_key != loaded.weights_key:
         return ""
     found = tally.of_head(*head, least=LEAST)
     if not found:

@@ -31,7 +31,7 @@ def check_temperature(loaded: LoadedModel) -> None:
     if stored is not None and stored[1] != fingerprint(loaded):
         raise CheckpointError(
             f"the temperature in {Path(loaded.report.source) / FILE} was fitted for other weights than those of "
-            f"{loaded.name}, or by an earlier version of Headlight: `headlight evaluate TEXT --model {loaded.name} "
+            f"{loaded.name}, or by an earlier version of Headlight: `headlight evaluate {loaded.name} TEXT "
             "--keep-temperature` fits it again"
         )
 

@@ -72,6 +72,7 @@ PROJECTION = "bert.embeddings.embeddings_project.weight"
 PLACE_TABLE = "bert.embeddings.position_embeddings.weight"
 MOST_LAYERS = 1000  # twenty times the deepest published BERT
 SPARE_NUMBERS = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
+PART = 2**14  # numbers: torch converts so few on one core, and their copies stay in its cache
 HALF_PRECISION = (torch.float16, torch.bfloat16)
 NUMBER_TYPES = (torch.float32, *HALF_PRECISION, torch.float64)
 # What the pickle of a checkpoint names, beside the storages of torch: of tensors, and of those that are then refused.
@@ -600,7 +601,12 @@ def without_aliases(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def fits_exactly(tensor: Tensor, dtype: torch.dtype) -> bool:
     """Whether another number type holds every number of a tensor without rounding."""
-    return torch.equal(tensor.to(dtype).to(tensor.dtype), tensor)
+    return all(torch.equal(part.to(dtype).to(part.dtype), part) for part in parts_of(tensor))
+
+
+def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The numbers of a tensor in their order, `PART` at a time."""
+    return torch.split(tensor.detach().flatten(), PART)
 
 
 def write_whole(path: Path, content: str | bytes | Callable[[str], object]) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from bert_core.checkpoint import fits_exactly
+from bert_core.checkpoint import fits_exactly, parts_of
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.tokenizer import Tokenizer
@@ -89,9 +89,10 @@ def settings_of(config: BertConfig, heads: Collection[str]) -> dict[str, Any]:
 
 def digest_of(tensor: Tensor, dtype: torch.dtype) -> str:
     """A digest of the bytes of a tensor in a number type."""
-    # As bytes: NumPy has no bfloat16.
-    numbers = tensor.detach().to("cpu", dtype).flatten().view(torch.uint8)
-    return sha256(numbers.numpy().data).hexdigest()
+    digest = sha256()
+    for part in parts_of(tensor.to("cpu")):
+        digest.update(part.to(dtype).view(torch.uint8).numpy().data)  # as bytes: NumPy has no bfloat16
+    return digest.hexdigest()
 
 
 def _digest_of(tensor: Tensor, dtype: torch.dtype) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import lzma
 import re
@@ -47,7 +48,10 @@ STORED = {
     "carriage returns": ("", lambda text: text.replace("\n", "\r").encode()),
     "windows": ("", lambda text: text.replace("\n", "\r\n").encode()),
     "gzip": (".gz", lambda text: gzip.compress(text.encode(), mtime=0)),
-    "gzip of two parts": (".gz", lambda text: b"".join(gzip.compress(part.encode()) for part in (text[:9], text[9:]))),
+    "gzip of two parts": (
+        ".gz",
+        lambda text: b"".join(gzip.compress(part.encode(), mtime=0) for part in (text[:9], text[9:])),
+    ),
     "xz": (".xz", lambda text: lzma.compress(text.encode())),
     "zstandard": (".zst", lambda text: zstd(text.encode())),
     "utf-16, gzip": (".gz", lambda text: gzip.compress(text.encode("utf-16"), mtime=0)),
@@ -128,7 +132,7 @@ def test_an_extension_that_the_content_contradicts_is_refused(name: str, compres
     """One sentence names both, and a name that would be right."""
     text, sentence = DISAGREEMENTS[name]
     path = tmp_path / (name + (".gz" if compressed else ""))
-    path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
+    path.write_bytes(gzip.compress(text.encode(), mtime=0) if compressed else text.encode())
     if compressed:
         sentence = re.sub(r"(rename it to \S+)", r"\1.gz", sentence)
     with pytest.raises(Refused, match=re.escape(sentence)):
@@ -137,15 +141,16 @@ def test_an_extension_that_the_content_contradicts_is_refused(name: str, compres
 
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
-    [
+    ids=itertools.count(),
+    argvalues=[
         ("a.parquet", b"PAR1....PAR1", "a.parquet is a Parquet file, which is not read: save it as plain text (.txt)"),
         ("a.xlsx", b"PK\x03\x04....", "a.xlsx is an Excel workbook, which is not read"),
         ("a.pdf", b"%PDF-1.7\n", "a.pdf is a PDF document, which is not read"),
         ("a.txt", b"PAR1....", "a.txt is a Parquet file, which is not read"),
         ("a.csv", b"PK\x03\x04....", "a.csv is a ZIP archive, which is not read"),
         ("a.docx", b"not really", "a.docx is a Word document, which is not read"),
-        ("a.html.gz", gzip.compress(b"<html>"), "a.html.gz is an HTML page, which is not read"),
-        ("a.txt", gzip.compress(b"a\n"), "contains compressed data: rename it to a.txt.gz"),
+        ("a.html.gz", gzip.compress(b"<html>", mtime=0), "a.html.gz is an HTML page, which is not read"),
+        ("a.txt", gzip.compress(b"a\n", mtime=0), "contains compressed data: rename it to a.txt.gz"),
         ("a.txt.gz", b"a\n", "a.txt.gz has the extension .gz and is not compressed like that: rename it to a.txt"),
         ("a.txt.gz", lzma.compress(b"a\n"), "its content is that of a .xz file"),
         ("a.txt", "a b\n".encode("utf-32"), "a.txt is in UTF-32, which is not read: save it as UTF-8"),
@@ -163,8 +168,9 @@ def test_other_formats_are_refused_by_name(name: str, data: bytes, sentence: str
 
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
-    [
-        ("a.txt.gz", gzip.compress(PLAIN.encode() * 99)[:60], "a.txt.gz is not a whole .gz file: "),
+    ids=itertools.count(),
+    argvalues=[
+        ("a.txt.gz", gzip.compress(PLAIN.encode() * 99, mtime=0)[:60], "a.txt.gz is not a whole .gz file: "),
         ("a.txt.xz", lzma.compress(PLAIN.encode() * 99)[:-9], "a.txt.xz is not a whole .xz file: "),
         ("a.txt.zst", zstd(PLAIN.encode() * 99)[:40], "a.txt.zst is not a whole .zst file: "),
         ("a.txt", PLAIN.encode("utf-16")[:-1], "a.txt is not whole UTF-16: "),

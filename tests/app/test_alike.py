@@ -228,7 +228,7 @@ def test_the_command_reads_a_table(headlight: Run, tiny_loaded: LoadedModel, tra
         ((ONE,), "give two texts, or --pairs and a table of them"),
         ((ONE, " "), "there is no text: type at least one word"),
         ((ONE, TWO, "--out", "parts.xyz"), "--out is 'parts.xyz': its ending must be one of csv, png, svg, pdf"),
-        (("--pairs", "TABLE"), "--pairs needs --text and --pair: the columns of the two texts"),
+        (("--pairs", "TABLE"), "name the column of the first texts (--text) and that of the second (--pair)"),
         (("--pairs", "TABLE", "--text", "a", "--pair", "z"), "the column 'z' is not in table.csv"),
         ((ONE, TWO, "--pairs", "TABLE"), "--pairs is a table instead of two texts"),
     ],

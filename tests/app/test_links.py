@@ -1,0 +1,76 @@
+"""Links to views that version 0.2 wrote still open what they opened then: tests/data/links_0.2.txt."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+
+from bert_core import Refused
+from tests.visit import settled, visited, words
+from viz_app.pages import PAGES
+from viz_app.shell.frame import choices_of
+
+RECORD = Path(__file__).parents[1] / "data" / "links_0.2.txt"
+
+
+def read_record() -> list[tuple[str, dict[str, str], dict[str, str]]]:
+    """Page, address and the address that the page wrote then, of every link."""
+    links = []
+    for line in RECORD.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            link, _, written = line.partition("\t")
+            page, _, address = link.removeprefix("/").partition("?")
+            parsed = (dict(parse_qsl(query, keep_blank_values=True)) for query in (address, written))
+            links.append((page, *parsed))
+    return links  # type: ignore[return-value]
+
+
+LINKS = read_record()
+OF_PAGES = {page: [link[1:] for link in links] for page, links in groupby(LINKS, key=lambda link: link[0])}
+
+
+def opened(page: str, address: dict[str, str]) -> dict[str, str]:
+    """The address that a page writes when it is opened by one: all that is chosen on it and is not the default.
+
+    The target and its contrast are left out where the address names none: a page then takes the model's prediction, or
+    those of its example.
+    """
+    app = settled(visited(page, **address))
+    assert not app.exception, (page, address)
+    assert "The link says" not in words(app), (page, address, words(app))
+    query: dict[str, str | list[str]] = dict(app.query_params)
+    written = {name: value if isinstance(value, str) else value[-1] for name, value in query.items()}
+    own = {"target", "contrast"} - address.keys()
+    return {name: value for name, value in written.items() if name not in own}
+
+
+def test_every_page_and_parameter_of_version_0_2_is_recorded_and_read() -> None:
+    """No page is gone, no parameter has another name, and no value that was possible is refused."""
+    assert OF_PAGES.keys() == {page.path for page in PAGES}
+    table = choices_of(PAGES)
+    assert {name for _, address, _ in LINKS for name in address} == table.keys() - {"tuned"}  # the name of a run
+    for _, address, written in LINKS:
+        for name, value in (*address.items(), *written.items()):
+            try:
+                table[name].parse(value)
+            except Refused as error:
+                raise AssertionError(f"{name}={value!r}: {error}") from error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", OF_PAGES)
+def test_a_link_of_version_0_2_opens_what_it_opened_then(page: str) -> None:
+    """The page then writes an address that stands for the same choices as the one that it wrote in version 0.2."""
+    same: dict[str, dict[str, str]] = {}  # what is written for an address of the record, which several links share
+    for address, written in OF_PAGES[page]:
+        if not address:  # what a page shows that no link describes may change
+            opened(page, address)
+            continue
+        key = urlencode(written)
+        if key not in same:
+            same[key] = opened(page, written)
+        assert opened(page, address) == same[key], (page, address)
+        assert len(same[key]) == len(written), (page, address)  # none of its choices is gone

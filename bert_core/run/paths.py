@@ -86,7 +86,7 @@ def patch_path(
         else:
             arrived = way.carried(some, [layer for layer, _ in hearing])
             states = way.heard(arrived, hearing, THROUGH if through is None else (through,), rows)
-        values[tuple(np.transpose(some))] = target_values(loaded, target, states).double().cpu().numpy()
+        values[tuple(np.transpose(some))] = target_values(loaded, target, states).cpu().double().numpy()
         counted(report, first + len(some), len(sending), "senders")
     return Paths(
         encoding=encoding,

@@ -381,6 +381,21 @@ def logit_lens(side: Side) -> object:
 
 
 @path
+def translators_on_the_cpu(side: Side) -> object:
+    """A tuned lens that was read for a model on the CPU reads a model on any device, and stays where it is."""
+    torch.manual_seed(0)
+    lens = bert_core.Translators(side.tiny.config)
+    for parameter in lens.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    results = (
+        bert_core.logit_lens(side.tiny, side.text, translators=lens),
+        bert_core.neuron_words(side.tiny, side.text, 0, [3, 4], translators=lens),
+    )
+    assert all(parameter.device.type == "cpu" for parameter in lens.parameters())
+    return results
+
+
+@path
 def pseudo_log_likelihood(side: Side) -> object:
     text = side.tiny.tokenizer.encode(SENTENCES[0])
     return bert_core.pseudo_log_likelihood(side.tiny, text), bert_core.score_pairs(side.tiny, [SENTENCES[:2]])

@@ -109,8 +109,12 @@ class _Way:
         self.layers, self.own, self.other, self.gates = layers_of(loaded), own, other, gates
 
     def carried(self, senders: Sequence[Head], to: Sequence[int]) -> dict[int, Tensor]:
-        """What enters some layers by the direct way alone, each (sender, seq, hidden); number n is behind all n."""
-        states, arrived = self.own.states[0].repeat(len(senders), 1, 1), {}
+        """What enters some layers by the direct way alone, each (sender, seq, hidden); number n is behind all n.
+
+        No sender is below the first layer: the text's own embeddings enter it.
+        """
+        states = self.own.states[0].repeat(len(senders), 1, 1)
+        arrived = {0: states} if 0 in to else {}
         for number in range(max(to)):
             layer, own, other = self.layers[number], self.own.layers[number], self.other.layers[number]
             attended = own.attended.repeat(len(senders), 1, 1)

@@ -18,10 +18,6 @@ from tests import device_paths
 from tests.emulated_device import unavailable
 
 ROOT = Path(__file__).parents[2]
-# Public functions that take a model or a device and are not in `device_paths.PATHS`.
-NOT_COVERED = {
-    "best_device": "it runs no model; every path calls it through load",
-}
 MODELS = ("LoadedModel", "LoadedDecoder", "LoadedCaptioner", "BertLMHeadModel", "Model")
 # What a device refuses, and the error of torch for it.
 REFUSALS = {
@@ -142,7 +138,7 @@ def test_every_path_on_the_device_of_this_machine(kind: str, model_folders: Path
 
 
 def test_every_public_function_with_a_model_has_a_path() -> None:
-    """Each public function that takes a model or a device is called by a path, or is listed with the reason."""
+    """Each public function that takes a model or a device is called by a path."""
     takes_model = set()
     for name in bert_core.__all__:
         function = getattr(bert_core, name)
@@ -157,5 +153,4 @@ def test_every_public_function_with_a_model_has_a_path() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "bert_core"
     }
-    assert len(takes_model) > 50 and takes_model - called - NOT_COVERED.keys() == set()
-    assert NOT_COVERED.keys() <= takes_model - called
+    assert len(takes_model) > 50 and takes_model - called == set()

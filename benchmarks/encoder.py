@@ -34,6 +34,7 @@ from bert_core.modeling import BertForPreTraining
 from bert_core.recording import record
 from bert_core.records import Target
 from bert_core.run.capture import capture
+from bert_core.run.pace import synchronize
 from bert_core.tokenizer import Encoding, Tokenizer
 
 REPEATS = {16: 1} if QUICK else {16: 11, 128: 7, 512: 3}  # tokens -> how often each side runs
@@ -175,12 +176,11 @@ def require_same(ours: Findings, theirs: Findings, what: str) -> None:
 
 def seconds_of(run: Callable[[Tensor], object], ids: Tensor) -> float:
     """Time of one run, until the device has finished."""
-    synchronise = torch.cuda.synchronize if ids.is_cuda else int
     gc.collect()
-    synchronise()
+    synchronize(ids.device)
     start = time.perf_counter()
     found = run(ids)
-    synchronise()
+    synchronize(ids.device)
     seconds = time.perf_counter() - start
     del found  # giving the memory back is not timed
     return seconds

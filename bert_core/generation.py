@@ -39,7 +39,8 @@ def generate(
     """The prompt (batch, seq) and what the model puts after it, (batch, seq + at most max_new_tokens).
 
     Greedy by default. do_sample draws from the softmax of scores / temperature, cut to the top_k likeliest tokens (0:
-    all) and to the fewest that hold top_p of the probability (Holtzman 2019, arXiv:1904.09751); equal seeds draw alike.
+    all) and to the fewest that hold top_p of the probability (Holtzman 2019, arXiv:1904.09751); equal seeds draw
+    alike on one device.
     num_beams above 1 keeps that many texts and gives the one with the largest sum of log-probabilities / (new
     tokens ** length_penalty); a row is done when no open beam, scored at its present length, beats its finished ones.
     eos_token_id: ends a row, which is then filled with the padding token; None never ends early.

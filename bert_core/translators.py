@@ -5,6 +5,7 @@ They are a file of their own beside a checkpoint, and belong to its weights: oth
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import torch
@@ -40,6 +41,12 @@ class Translators(nn.ModuleList):
             return states
         moved: Tensor = states + self[depth](states)
         return moved
+
+    def on_device_of(self, states: Tensor) -> Translators:
+        """These translators where the states are: themselves, or a copy, so that the caller's stay where they are."""
+        if next(self.parameters()).device == states.device:
+            return self
+        return copy.deepcopy(self).to(states.device)
 
 
 def write_translators(translators: Translators, loaded: LoadedModel, folder: Path) -> None:

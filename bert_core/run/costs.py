@@ -23,6 +23,7 @@ from bert_core.run.ablation import Head
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import gate_tensor, head_mask_without, ids_of
 from bert_core.run.losses import ANSWER_KINDS, AskedBatch
+from bert_core.run.pace import synchronize
 from bert_core.tokenizer import Encoding
 
 BATCHES = (1, 8, 32)
@@ -196,8 +197,8 @@ def pruning_costs(
 
 
 def _seconds_of(loaded: LoadedModel, ids: Tensor, gates: Tensor | None) -> float:
+    synchronize(loaded.device)
     start = time.perf_counter()
     loaded.model.bert(ids, head_mask=gates)
-    if loaded.device.type == "cuda":
-        torch.cuda.synchronize(loaded.device)
+    synchronize(loaded.device)
     return time.perf_counter() - start

@@ -133,9 +133,10 @@ def _in_own_directions(weight: Tensor, heads: int) -> Tensor:
     weight: (hidden, heads * head size), of the output projection.
     """
     columns = weight.view(len(weight), heads, -1).permute(1, 0, 2)  # (head, hidden, head size)
-    # A map is its directions times a triangle: the triangle alone keeps lengths and angles.
-    triangles: Tensor = torch.linalg.qr(columns.float(), mode="r").R
-    return triangles.transpose(1, 2).to(weight.dtype)
+    # A map is its directions times a triangle: the triangle alone keeps lengths and angles. Computed on the CPU: MPS
+    # has no QR decomposition in every supported version of torch.
+    triangles: Tensor = torch.linalg.qr(columns.float().cpu(), mode="r").R
+    return triangles.transpose(1, 2).to(weight)
 
 
 def _summed_norms(mixing: Tensor, brought: Tensor) -> Tensor:
@@ -144,11 +145,14 @@ def _summed_norms(mixing: Tensor, brought: Tensor) -> Tensor:
     mixing: (head, query, key). brought: (head, key, hidden). The vectors themselves would be query x key x hidden.
     """
     # Where heads cancel, little is left of large products: in single precision it would be noise.
-    wide = torch.float32 if mixing.device.type == "mps" else torch.float64
-    gram = torch.einsum("hkd,gkd->khg", brought.to(wide), brought.to(wide))
-    weights = mixing.to(wide).permute(2, 1, 0).contiguous()  # (key, query, head)
+    device = mixing.device
+    if device.type == "mps":  # which has no float64
+        mixing, brought = mixing.cpu(), brought.cpu()
+    gram = torch.einsum("hkd,gkd->khg", brought.double(), brought.double())
+    weights = mixing.double().permute(2, 1, 0).contiguous()  # (key, query, head)
     squares = ((weights @ gram) * weights).sum(-1).T
-    return squares.clamp(min=0).sqrt()
+    norms = squares.clamp(min=0).sqrt()
+    return norms.float().to(device) if device.type == "mps" else norms
 
 
 def _norms(one: LayerPass, after: Sequence[nn.Module], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:

@@ -73,7 +73,7 @@ def cut_each(
             states = above(states, None, gate, positions=positions if last else None).hidden_states
         if layer == config.num_hidden_layers - 1:
             states = rows_at(states, positions)
-        values[some.cpu().numpy()] = target_values(loaded, target, states).double().cpu().numpy()
+        values[some.cpu().numpy()] = target_values(loaded, target, states).cpu().double().numpy()
         counted(report, int(some[-1]) + 1, len(cells), "arrows")
     return values.reshape(tokens, tokens)
 

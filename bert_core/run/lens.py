@@ -46,7 +46,8 @@ def logit_lens(
     """What the masked-word head reads out of every layer at every position, in batches that fit.
 
     positions: where to read; None: everywhere. The layers run over the whole text all the same.
-    translators: those of a tuned lens, which bring a layer's states to the head's; None reads them as they are.
+    translators: those of a tuned lens, which bring a layer's states to the head's, on any device; None reads them as
+        they are.
     followed: (seq,) a piece to follow at each position of the text; None: the pieces that stand there.
     head_mask: as for `capture`. report: told how many cells, a position at a depth each, are done, as for
     `Progress`.
@@ -69,6 +70,8 @@ def logit_lens(
     pieces = tuple(pieces[position] for position in places)
     head = loaded.model.cls.predictions
     states = _states(loaded, encoding, head_mask)[:, list(places)]
+    if translators is not None:
+        translators = translators.on_device_of(states)
     depths, some_words = len(states), min(top_k, vocab)
     top = np.empty((depths, len(places), some_words), np.int32)
     probabilities = np.empty((depths, len(places), some_words), np.float32)

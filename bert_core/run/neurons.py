@@ -72,7 +72,7 @@ def neuron_words(
     word head reads what leaves the layer. The word head of BERT is not linear, so that a neuron's vector has no words
     of its own; the layer norm behind the feed-forward network is part of the slope.
     positions: the tokens whose states it starts from; None: all, and the mean of their slopes.
-    translators: those of a tuned lens; None reads the state as it is. top_k: how many words each way.
+    translators: those of a tuned lens, on any device; None reads the state as it is. top_k: how many words each way.
     head_mask: as for `capture`.
     Raises Refused for a model without a trained word head, and a layer, neuron or position that does not exist.
     Source: Geva 2021 (arXiv:2012.14913), Geva 2022, section 3 (arXiv:2203.14680), who project the vector by itself onto
@@ -87,6 +87,8 @@ def neuron_words(
     _check(loaded, [(layer, neuron) for neuron in given])
     places, at = [there.index(neuron) for neuron in given], _positions(encoding, positions)
     some, head = min(whole("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
+    if translators is not None:
+        translators = translators.on_device_of(one.normed)
 
     def read(summed: Tensor) -> Tensor:
         """What the layer's last norm takes (..., hidden) -> what the word head compares with words (..., embedding)."""

@@ -37,6 +37,14 @@ class Pace:
         return max(read / TOKENS_AT_ONCE, min(passes, 1)) * self.a_pass + read * self.a_token + places * self.a_place
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has finished all work that was submitted to it; on the CPU there is nothing to wait for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
 @torch.no_grad()
 def pace_of(loaded: LoadedModel) -> Pace:
     """Time a model: the quickest of five short passes, as other work on the machine only makes them slower."""

@@ -160,7 +160,7 @@ def estimate_patches(
                 steps = (slope * (theirs[number] - ours[number]))[0]  # (seq, neuron)
             else:
                 steps = (slope * (theirs[number] - ours[number])).sum(-1)[0]  # (seq,), or (head, seq)
-            found = value.item() + (steps if apart else steps.sum(-1)).double().cpu().numpy()
+            found = value.item() + (steps if apart else steps.sum(-1)).cpu().double().numpy()
             if what in OF_HEADS:
                 values[number, list(modules[number].attention.self.heads)] = found
             elif what == NEURON:

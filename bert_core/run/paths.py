@@ -86,7 +86,7 @@ def patch_path(
         else:
             arrived = way.carried(some, [layer for layer, _ in hearing])
             states = way.heard(arrived, hearing, THROUGH if through is None else (through,), rows)
-        values[tuple(np.transpose(some))] = target_values(loaded, target, states).double().cpu().numpy()
+        values[tuple(np.transpose(some))] = target_values(loaded, target, states).cpu().double().numpy()
         counted(report, first + len(some), len(sending), "senders")
     return Paths(
         encoding=encoding,
@@ -109,8 +109,12 @@ class _Way:
         self.layers, self.own, self.other, self.gates = layers_of(loaded), own, other, gates
 
     def carried(self, senders: Sequence[Head], to: Sequence[int]) -> dict[int, Tensor]:
-        """What enters some layers by the direct way alone, each (sender, seq, hidden); number n is behind all n."""
-        states, arrived = self.own.states[0].repeat(len(senders), 1, 1), {}
+        """What enters some layers by the direct way alone, each (sender, seq, hidden); number n is behind all n.
+
+        No sender is below the first layer: the text's own embeddings enter it.
+        """
+        states = self.own.states[0].repeat(len(senders), 1, 1)
+        arrived = {0: states} if 0 in to else {}
         for number in range(max(to)):
             layer, own, other = self.layers[number], self.own.layers[number], self.other.layers[number]
             attended = own.attended.repeat(len(senders), 1, 1)

@@ -87,9 +87,9 @@ def similar(
 
 def _mixed(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> np.ndarray:
     """What each token adds to the vector of its text, (token, hidden) float64."""
-    states = states_pooled(loaded, encoding, head_mask).double()
+    states = states_pooled(loaded, encoding, head_mask).cpu().double()  # MPS has no float64
     mixed = np.zeros((len(encoding), states.shape[-1]))
-    mixed[list(loaded.pools.rows(len(encoding)))] = (loaded.pools.shares(states) * states).cpu().numpy()
+    mixed[list(loaded.pools.rows(len(encoding)))] = (loaded.pools.shares(states) * states).numpy()
     return mixed
 
 

@@ -44,7 +44,7 @@ PATCH_WORDS: tuple[Sequence[str], ...] = (tuple(COLOURS), SHAPE_KINDS, tuple(SIZ
 
 @dataclass(frozen=True)
 class CaptionerSettings:
-    """What decides the weights that come out; two runs with equal settings give equal weights on one machine.
+    """What decides the weights that come out; on the CPU of one machine equal settings give equal weights.
 
     steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps.
     batch: scenes in each. growth: the first third of these steps shows one shape a scene, the second up to two.

@@ -133,8 +133,8 @@ def finetune(
     start: a bundled model, a checkpoint folder, or a hub id; a classifier of the same classes goes on from its own.
     The folder gets a checkpoint with the tokenizer, the classifier, and the heads that the start had, unchanged; each
     better result replaces it at once. Progress goes to `report` and, as one JSON object a line, to `log.jsonl`.
-    While it lasts, `unfinished.json` says what it was begun with: the same call goes on where one was stopped, to the
-    same weights, or begins anew where one was killed within its first minutes.
+    While it lasts, `unfinished.json` says what it was begun with: the same call goes on where one was stopped, on a CPU
+    to the same weights, or begins anew where one was killed within its first minutes.
     keep: of how many steps the weights are kept, in `steps/NUMBER`, where `load` opens them: the start, the end, and
     others evenly between, all together 4 GiB at most; 0 for none.
     Returns the held-out scores of the weights that were kept.

@@ -47,7 +47,7 @@ ALL_HIDDEN = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """What decides the weights that come out; two runs with equal settings give equal weights on one machine.
+    """What decides the weights that come out; on the CPU of one machine equal settings give equal weights.
 
     steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps;
     a run may be lengthened or shortened while its rate is still constant.

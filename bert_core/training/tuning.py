@@ -49,7 +49,7 @@ Model = TypeVar("Model", bound=BertPreTrainedModel)
 
 @dataclass(frozen=True)
 class FinetuneSettings:
-    """What decides the weights that come out; two runs with equal settings give equal weights on one machine.
+    """What decides the weights that come out; on the CPU of one machine equal settings give equal weights.
 
     epochs: times that every example is seen, at most. The rate rises over the first tenth of all steps, then falls to
         zero.
@@ -237,7 +237,7 @@ def _tune(
 ) -> Scores:
     """The loop: an epoch, a look at the held-out examples, and on until it gets no better; the best scores.
 
-    Where `folder` holds what an earlier run left when it was stopped, it goes on there, to the same weights.
+    Where `folder` holds what an earlier run left when it was stopped, it goes on there, on a CPU to the same weights.
     pooled: whether the head stands on the pooler, which is then taught too. keep: of how many steps the weights are
     kept, as `StepKeeper` has it.
     Raises Refused where the loss is lost, or as `StepKeeper` and `resume_place` do.

@@ -123,7 +123,7 @@ def finetune(
     """Teach a model the classes of your texts, tags of their words, or to find the answers to questions in them.
 
     The weights that do best on held-out texts are kept, ready for `headlight app --models FOLDER`. Stopped, the same
-    command goes on to the same weights.
+    command goes on, on a CPU to the same weights.
     """
     from bert_core.studies.files import Format, identify
     from bert_core.studies.texts import unnamed_columns

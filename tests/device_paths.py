@@ -1,0 +1,759 @@
+"""Every public path of bert_core that runs a model, on the CPU and on another device, compared number by number.
+
+    python -m tests.device_paths cuda FOLDERS REPORT              # the device of this machine
+    python -m tests.device_paths cuda FOLDERS REPORT --emulated   # tests/emulated_device.py in its place
+
+FOLDERS: a JSON object, name of a model -> checkpoint folder. REPORT: the file that receives, as JSON, for each path
+the difference, or the error that it raised, and the synchronisations with the device, by line of bert_core.
+`PATHS` is the table: a function for each path, which receives a `Side` and returns what is compared.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import bert_core
+from bert_core import Encoding, LoadedModel, Target
+from bert_core.edits import PATCHES
+from bert_core.progress import silent
+from bert_core.run.losses import attention_maps, examples_of, gate_gradients, hide_pieces, losses_without_each
+from bert_core.run.pace import pace_of
+from bert_core.run.states import hidden_words, hidden_words_by_depth, states_of, word_states
+from bert_core.training import runs
+from tests import emulated_device
+
+TEXT, SOURCE = "the king of france ran to the [MASK]", "the queen of london ran to the [MASK]"
+PAIR = ("the old dog sat on the mat", "a queen of france ran to the door")
+SENTENCES = ("the cat sat on the red mat", "a dog ran to the door", "the king saw the old house", "she went to london")
+WORDS = ("the", "old", "king", "saw", "a", "red", "door", "in", "paris", "and", "she", "went", "to", "london", "river")
+TAGGED_WORDS = (
+    ("the", "a", "old", "big"),
+    ("king", "queen", "man", "woman"),
+    ("saw", "had", "said"),
+    ("paris", "london"),
+)
+# The largest difference, relative to the largest value of its array.
+TOLERANCE, SMALLEST_SCALE = 1e-3, 1e-3
+# Measured times and sizes of files; texts; and the bias of keys, whose gradient is rounding error around 0.
+NOT_COMPARED = ("encoding", "source", "loaded", "seconds", "tokens_per_second")
+KEY_BIAS = ".self.key.bias"
+
+
+PATHS: dict[str, Callable[[Side], object]] = {}
+
+
+class Side:
+    """One of the two devices, with the models, texts and files that paths need."""
+
+    def __init__(self, device: str, folders: Mapping[str, str], folder: Path) -> None:
+        self.device, self.folders, self.folder = device, folders, folder
+        self._models: dict[str, LoadedModel] = {}
+        self._files = 0
+
+    def model(self, name: str = "tiny") -> LoadedModel:
+        """A model on this device, loaded once."""
+        if name not in self._models:
+            self._models[name] = bert_core.load(self.folders[name], device=self.device)
+        return self._models[name]
+
+    @property
+    def tiny(self) -> LoadedModel:
+        """The model of most paths."""
+        return self.model()
+
+    @cached_property
+    def text(self) -> Encoding:
+        """A text with a gap."""
+        return self.tiny.tokenizer.encode(TEXT)
+
+    @cached_property
+    def source(self) -> Encoding:
+        """A text of as many tokens."""
+        return self.tiny.tokenizer.encode(SOURCE)
+
+    @cached_property
+    def pair(self) -> Encoding:
+        """Two texts."""
+        return self.tiny.tokenizer.encode(*PAIR)
+
+    @cached_property
+    def target(self) -> Target:
+        """A word at the gap."""
+        return bert_core.word_target(self.tiny.tokenizer, self.text, "house")
+
+    @cached_property
+    def pruned(self) -> LoadedModel:
+        """The tiny model without two heads and two neurons."""
+        return bert_core.pruned(self.tiny, [(0, 1), (1, 2)], neurons=[(0, 5), (1, 7)])
+
+    @cached_property
+    def batches(self) -> Any:
+        """The pair as examples with hidden pieces."""
+        return examples_of(self.tiny, self.pair)
+
+    @cached_property
+    def index(self) -> bert_core.Index:
+        """An index of the corpus."""
+        folder = self.file()
+        for _ in bert_core.index_file(self.corpus, folder, self.folders["tiny"], device=self.device):
+            pass
+        return bert_core.open_index(folder)
+
+    def file(self, ending: str = "") -> Path:
+        """A new path in the folder of this side."""
+        self._files += 1
+        return self.folder / f"file{self._files}{ending}"
+
+    @cached_property
+    def corpus(self) -> Path:
+        """48 lines in 6 documents."""
+        rng = np.random.default_rng(0)
+        documents = [[" ".join(rng.choice(WORDS, 7)) + "." for _ in range(8)] for _ in range(6)]
+        return self.written("corpus.txt", "\n\n".join("\n".join(lines) for lines in documents) + "\n")
+
+    @cached_property
+    def sentences(self) -> Path:
+        """Some sentences, one a line."""
+        return self.written("sentences.txt", "\n".join(SENTENCES) + "\n")
+
+    @cached_property
+    def table(self) -> Path:
+        """Texts with a class each."""
+        rng, path = np.random.default_rng(0), self.folder / "classes.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "class"])
+            for number in range(24):
+                word, name = (("cat", "home"), ("king", "realm"))[number % 2]
+                writer.writerow([f"{' '.join(rng.choice(WORDS, 5))} {word}", name])
+        return path
+
+    @cached_property
+    def tagged(self) -> Path:
+        """Sentences with a tag for each word."""
+        rng, blocks = np.random.default_rng(0), []
+        for _ in range(60):
+            words = [rng.choice(choices) for choices in TAGGED_WORDS]
+            blocks.append(
+                "\n".join(f"{word}\t{tag}" for word, tag in zip(words, ("O", "B-PER", "O", "B-LOC"), strict=True))
+            )
+        return self.written("tags.conll", "\n\n".join(blocks) + "\n")
+
+    @cached_property
+    def treebank(self) -> list[bert_core.TreeSentence]:
+        """One parsed sentence."""
+        words = (("the", 2, "det"), ("cat", 3, "nsubj"), ("sat", 0, "root"))
+        rows = ["\t".join([str(n), word, *"____", str(head), label, "_", "_"]) for n, (word, head, label) in
+                enumerate(words, 1)]  # fmt: skip
+        return list(bert_core.read_treebank([*rows, ""], "tree.conllu"))
+
+    @cached_property
+    def questions(self) -> Path:
+        """Questions with an answer in a context, as SQuAD has them."""
+        rng, paragraphs = np.random.default_rng(0), []
+        for number in range(16):
+            who, where = rng.choice(("cat", "dog", "king")), rng.choice(("city", "river", "door"))
+            answer = {"text": f"the {where}", "answer_start": len(f"the {who} went to ")}
+            asked = {"id": str(number), "question": f"where was the {who}", "answers": [answer]}
+            paragraphs.append({"context": f"the {who} went to the {where}", "qas": [asked]})
+        return self.written("squad.json", json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]}))
+
+    def written(self, name: str, text: str) -> Path:
+        """A file of this side."""
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+def path(run: Callable[[Side], object]) -> Callable[[Side], object]:
+    """Add a function to the table, under its name."""
+    assert run.__name__ not in PATHS
+    PATHS[run.__name__] = run
+    return run
+
+
+# ---------------------------------------------------------------------------- one text
+
+
+@path
+def capture(side: Side) -> object:
+    return bert_core.capture(side.tiny, side.text, norms=True)
+
+
+@path
+def capture_with_gradients(side: Side) -> object:
+    return bert_core.capture(side.tiny, side.text, target=side.target)
+
+
+@path
+def capture_with_gates(side: Side) -> object:
+    gates = np.ones((2, 4), np.float32)
+    gates[0, 1], gates[1, 2] = 0, 0.5
+    return bert_core.capture(side.tiny, side.text, target=side.target, head_mask=gates)
+
+
+@path
+def capture_of_a_pair(side: Side) -> object:
+    return bert_core.capture(side.tiny, side.pair, target=Target("nsp"))
+
+
+@path
+def capture_of_classes(side: Side) -> object:
+    return bert_core.capture(side.model("classifier"), side.text, target=Target("class", label=1))
+
+
+@path
+def capture_of_tags(side: Side) -> object:
+    return bert_core.capture(side.model("tagger"), side.text, target=Target("tag", 2, label=1))
+
+
+@path
+def capture_of_an_answer(side: Side) -> object:
+    return bert_core.capture(side.model("reader"), side.pair, target=Target("span", 11, last=12))
+
+
+@path
+def capture_of_a_choice(side: Side) -> object:
+    return bert_core.capture(side.model("chooser"), side.pair, target=Target("choice"))
+
+
+@path
+def capture_of_a_pruned_model(side: Side) -> object:
+    return bert_core.capture(side.pruned, side.text, target=side.target, norms=True)
+
+
+@path
+def capture_with_edits(side: Side) -> object:
+    edits = [bert_core.Cut((3,), (2,), (0,), (1,)), bert_core.Scaled(1, 3), bert_core.Scaled(0, 1, 2.0)]
+    changed = bert_core.edited(side.tiny, edits)
+    return bert_core.capture(changed, side.text), bert_core.capture(bert_core.unedited(changed), side.text)
+
+
+@path
+def captures(side: Side) -> object:
+    return bert_core.captures(side.tiny, [side.text, side.pair, side.source], norms=True)
+
+
+@path
+def methods(side: Side) -> object:
+    return [
+        bert_core.token_scores(side.tiny, side.text, side.target),
+        *(bert_core.layer_scores(side.tiny, side.text, side.target, method.name)
+          for method in bert_core.METHODS if method.layers),
+    ]  # fmt: skip
+
+
+@path
+def methods_of_other_heads(side: Side) -> object:
+    return [
+        bert_core.token_scores(side.model("classifier"), side.text, Target("class", label=1)),
+        bert_core.token_scores(side.model("tagger"), side.text, Target("tag", 2, label=1)),
+        bert_core.token_scores(side.model("reader"), side.pair, Target("span", 11, last=12)),
+        bert_core.token_scores(side.model("chooser"), side.pair, Target("choice")),
+    ]
+
+
+@path
+def methods_by_name(side: Side) -> object:
+    given = (side.tiny, side.text, side.target)
+    return [
+        bert_core.saliency(*given), bert_core.input_x_gradient(*given), bert_core.integrated_gradients(*given),
+        bert_core.occlusion(*given), bert_core.decompx(*given), bert_core.value_zeroing(side.tiny, side.text),
+        bert_core.attention_norms(side.tiny, side.text), bert_core.residual_norms(side.tiny, side.text),
+        bert_core.globenc(side.tiny, side.text), bert_core.alti(side.tiny, side.text),
+    ]  # fmt: skip
+
+
+@path
+def faithfulness(side: Side) -> object:
+    scores = np.sin(np.arange(len(side.text)))[None]
+    return bert_core.faithfulness(side.tiny, side.text, side.target, scores, random_rankings=5)
+
+
+@path
+def values_without(side: Side) -> object:
+    removed = np.tril(np.ones((len(side.text), len(side.text)), bool), -2)
+    return [bert_core.values_without(side.tiny, side.text, side.target, removed, probability=share)
+            for share in (False, True)]  # fmt: skip
+
+
+@path
+def head_values(side: Side) -> object:
+    return bert_core.head_values(side.tiny, side.text, projected=True), bert_core.head_vectors(
+        side.tiny, side.text, 1, 2
+    )
+
+
+@path
+def ablate_heads(side: Side) -> object:
+    return [
+        bert_core.ablate_heads(side.tiny, side.text, target=side.target),
+        bert_core.ablate_heads(side.tiny, side.text),
+        *(bert_core.ablate_heads(side.tiny, side.text, target=side.target, method=method, reference=[side.source])
+          for method in ("mean", "resample")),
+    ]  # fmt: skip
+
+
+@path
+def cut_each(side: Side) -> object:
+    return bert_core.cut_each(side.tiny, side.text, side.target, 0, 1), bert_core.cut_each(
+        side.tiny, side.text, side.target, 1, 1, renormalised=False
+    )
+
+
+def _of_neurons(what: str) -> dict[str, Any]:
+    return {"layers": [1], "positions": [2]} if what == "neuron" else {}
+
+
+@path
+def patch(side: Side) -> object:
+    given = (side.tiny, side.source, side.text, side.target)
+    return {what: bert_core.patch(*given, what=what, **_of_neurons(what)) for what in PATCHES}
+
+
+@path
+def estimate_patches(side: Side) -> object:
+    given = (side.tiny, side.source, side.text, side.target)
+    return {what: bert_core.estimate_patches(*given, what=what, **_of_neurons(what)) for what in PATCHES}
+
+
+@path
+def patch_from_other_sources(side: Side) -> object:
+    mean = bert_core.MeanOf([side.source, side.pair])
+    noised = bert_core.Noised(side.text, 3.0, (2, 3))
+    return [
+        bert_core.patch(side.tiny, mean, side.text, side.target),
+        bert_core.patch(side.tiny, side.text, noised, side.target),
+    ]
+
+
+@path
+def patch_band(side: Side) -> object:
+    heads = bert_core.patch(side.tiny, side.source, side.text, side.target, what="head")
+    return bert_core.patch_band(side.tiny, heads, texts=2), bert_core.answer_with(side.tiny, heads, (1, 2))
+
+
+@path
+def patch_path(side: Side) -> object:
+    given = (side.tiny, side.source, side.text, side.target)
+    return bert_core.patch_path(*given), bert_core.patch_path(*given, receivers=[(1, 0), (1, 3)], through="key")
+
+
+@path
+def carried(side: Side) -> object:
+    parts = [
+        bert_core.carried(side.tiny, side.source, side.text, "state", 1, position=2),
+        bert_core.carried(side.tiny, side.source, side.text, "pattern", 1, head=2),
+    ]
+    return bert_core.capture(bert_core.edited(side.tiny, parts), side.text)
+
+
+@path
+def neurons(side: Side) -> object:
+    return [
+        bert_core.neuron_activations(side.tiny, side.text),
+        bert_core.neuron_gradients(side.tiny, side.text, side.target, steps=3),
+        bert_core.neuron_words(side.tiny, side.text, 1, [3, 4]),
+        bert_core.suppress_neurons(side.tiny, side.text, side.target, [(1, 3), (0, 5)], draws=2),
+    ]
+
+
+@path
+def layer_states(side: Side) -> object:
+    return bert_core.layer_states(side.tiny, side.text)
+
+
+@path
+def logit_lens(side: Side) -> object:
+    return bert_core.logit_lens(side.tiny, side.text)
+
+
+@path
+def translators_on_the_cpu(side: Side) -> object:
+    """A tuned lens that was read for a model on the CPU reads a model on any device, and stays where it is."""
+    torch.manual_seed(0)
+    lens = bert_core.Translators(side.tiny.config)
+    for parameter in lens.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    results = (
+        bert_core.logit_lens(side.tiny, side.text, translators=lens),
+        bert_core.neuron_words(side.tiny, side.text, 0, [3, 4], translators=lens),
+    )
+    assert all(parameter.device.type == "cpu" for parameter in lens.parameters())
+    return results
+
+
+@path
+def pseudo_log_likelihood(side: Side) -> object:
+    text = side.tiny.tokenizer.encode(SENTENCES[0])
+    return bert_core.pseudo_log_likelihood(side.tiny, text), bert_core.score_pairs(side.tiny, [SENTENCES[:2]])
+
+
+@path
+def walk(side: Side) -> object:
+    return [bert_core.walk(side.tiny, side.text, 1, pads=3, engine=engine).values for engine in ("torch", "numpy")]
+
+
+@path
+def similarity(side: Side) -> object:
+    first, second = (bert_core.read_sentence(side.tiny, text) for text in SENTENCES[:2])
+    target = bert_core.similarity_target(side.tiny, first, second)
+    return [
+        bert_core.similar(side.tiny, first, second), bert_core.sentence_vector(side.tiny, first),
+        bert_core.unrelated_cosines(side.tiny), bert_core.token_scores(side.tiny, first, target, ["occlusion"]),
+    ]  # fmt: skip
+
+
+@path
+def choose(side: Side) -> object:
+    return bert_core.choose(side.model("chooser"), "the king sat", ["on the mat", "by the river", "in paris"])
+
+
+@path
+def answers_erased(side: Side) -> object:
+    states = np.random.default_rng(0).normal(size=(60, side.tiny.config.hidden_size))
+    eraser = bert_core.leace(states, np.arange(60) % 3)
+    return bert_core.answers_erased(side.tiny, side.text, 1, [None, eraser, bert_core.random_eraser(states, 2)])
+
+
+# ---------------------------------------------------------------------------- many texts
+
+
+def _encodings(side: Side) -> list[Encoding]:
+    return [side.tiny.tokenizer.encode(text) for text in (*SENTENCES, *PAIR)]
+
+
+@path
+def word_states_of_texts(side: Side) -> object:
+    encodings = _encodings(side)
+    pieces = [[(n,) for n in range(1, len(text) - 1)] for text in encodings]
+    return word_states(side.tiny, encodings, pieces, 1)
+
+
+@path
+def attention_maps_of_texts(side: Side) -> object:
+    return list(attention_maps(side.tiny, _encodings(side)))
+
+
+@path
+def states_of_texts(side: Side) -> object:
+    return list(states_of(side.tiny, _encodings(side)))
+
+
+@path
+def losses(side: Side) -> object:
+    rng = np.random.default_rng(0)
+    texts = [hide_pieces(side.tiny.tokenizer, text, rng) for text in _encodings(side)]
+    return [
+        gate_gradients(side.tiny, texts), losses_without_each(side.tiny, texts),
+        hidden_words(side.tiny, texts, 1, [None]), hidden_words_by_depth(side.tiny, texts),
+    ]  # fmt: skip
+
+
+@path
+def compare_models(side: Side) -> object:
+    return bert_core.compare_models(side.tiny, side.pruned, SENTENCES)
+
+
+@path
+def track_relations(side: Side) -> object:
+    return bert_core.track_relations(side.tiny, side.treebank).rows()
+
+
+@path
+def propose_plan(side: Side) -> object:
+    orders = [
+        bert_core.propose_plan(side.tiny, side.batches, "importance"),
+        bert_core.propose_plan(side.tiny, side.batches, "ablation"),
+        bert_core.propose_plan(side.tiny, side.batches, "ablation", what="layers"),
+    ]
+    return [np.array(plan.order) for plan in orders]
+
+
+@path
+def pruning(side: Side) -> object:
+    orders = {"random": [(0, 1), (1, 2)]}
+    costs = bert_core.pruning_costs(side.tiny, [(0, 1)], side.text, batches=(1, 2), repeats=1)
+    filled = bert_core.zero_filled(side.pruned)
+    return [
+        list(bert_core.curve_points(side.tiny, side.batches, orders, [0, 1, 2])),
+        list(bert_core.pruning_curve(
+            side.tiny, side.batches, side.batches, side.file(".csv"), orders=("importance",), steps=2
+        )),
+        [cost.parameters for cost in costs],
+        bert_core.capture(filled, side.text),
+    ]  # fmt: skip
+
+
+@path
+def pace(side: Side) -> object:
+    return pace_of(side.tiny).of(8) > 0
+
+
+@path
+def heads_over(side: Side) -> object:
+    settings = bert_core.CorpusSettings(max_length=24)
+    *_, last = bert_core.heads_over(side.corpus, side.folders["tiny"], settings, device=side.device)
+    return last[0]
+
+
+@path
+def neurons_over(side: Side) -> object:
+    settings = bert_core.NeuronSettings(((1, 3), (0, 4)))
+    return bert_core.neurons_over(side.corpus, side.folders["tiny"], settings, device=side.device).figures
+
+
+@path
+def explain_file(side: Side) -> object:
+    out, settings = side.file(".parquet"), bert_core.ExplainSettings("class", max_length=24)
+    list(bert_core.explain_file(side.sentences, out, side.folders["classifier"], settings, device=side.device))
+    return [{name: list(values) for name, values in batch.items()} for batch in bert_core.explained_rows(out)]
+
+
+@path
+def index_and_search(side: Side) -> object:
+    matches = [
+        bert_core.search(side.index, side.tiny, side.text, [2], depth=1),
+        bert_core.search(side.index, side.tiny, side.text, [2], heads=[(1, 1)]),
+    ]
+    return [[match.score for match in found.matches] for found in matches]
+
+
+@path
+def neuron_dossiers(side: Side) -> object:
+    dossiers = bert_core.neuron_dossiers(side.index, side.tiny, [(0, 3), (1, 4)])
+    return [(dossier.mean, dossier.spread, dossier.deciles) for dossier in dossiers]
+
+
+@path
+def judge_file(side: Side) -> object:
+    settings = bert_core.StudySettings(
+        questions=2, kinds=("content",), methods=("occlusion",), lengths=(4, 24), least=0.0, random_rankings=5
+    )
+    return bert_core.judge_file(side.tiny, side.corpus, side.file(".csv"), settings)
+
+
+@path
+def judge_scores(side: Side) -> object:
+    loaded, scores = side.model("classifier"), side.file(".csv")
+    name = loaded.labels[0]
+    rows = [f"0,{start},{start + 3},{name},{start}" for start in range(0, 20, 4)]
+    scores.write_text("\n".join(["text,start,end,asked,own", *rows]) + "\n", encoding="utf-8")
+    return bert_core.judge_scores(
+        loaded, side.sentences, scores, side.file(".csv"), methods=("occlusion",), random_rankings=5
+    )
+
+
+@path
+def probes(side: Side) -> object:
+    sentences = bert_core.read_labelled_words(side.tagged, "last")
+    settings = bert_core.ProbeSettings(seeds=1, words=150, least=2)
+    eraser, _ = bert_core.label_erasers(side.tiny, sentences, 1, settings, at_random=1)
+    return [
+        bert_core.probe_points(side.tiny, sentences, settings), eraser.mean,
+        bert_core.probe_file(side.tiny, side.tagged, "last", side.file(".csv"), settings, depths=[1]),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- files, decoders and pictures
+
+
+@path
+def save_and_load(side: Side) -> object:
+    folder = side.file()
+    bert_core.save(side.pruned, folder)
+    again = bert_core.load(folder, device=side.device)
+    assert next(again.model.parameters()).device.type == bert_core.best_device(side.device).type
+    return bert_core.capture(again, side.text)
+
+
+def _decoder(side: Side) -> bert_core.BertLMHeadModel:
+    torch.manual_seed(3)
+    decoder = bert_core.BertLMHeadModel(side.tiny.config.replace(is_decoder=True)).eval()
+    folder = side.file()
+    decoder.save_pretrained(folder)
+    return bert_core.load_decoder(folder, device=side.device).model
+
+
+@path
+def generate(side: Side) -> object:
+    decoder, prompt = _decoder(side), torch.tensor([[2, 10, 11], [2, 30, 31]], device=side.device)
+    return [
+        bert_core.generate(decoder, prompt, max_new_tokens=6, eos_token_id=5),
+        bert_core.generate(decoder, prompt, max_new_tokens=6, num_beams=3, eos_token_id=5),
+    ]
+
+
+@path
+def sampling_is_seeded(side: Side) -> object:
+    """Random numbers of devices differ: drawn tokens are those of the same seed on the same device."""
+    decoder, prompt = _decoder(side), torch.tensor([[2, 10, 11]], device=side.device)
+    drawn = [bert_core.generate(decoder, prompt, max_new_tokens=6, do_sample=True, top_k=9, top_p=0.9, seed=1)
+             for _ in range(2)]  # fmt: skip
+    return torch.equal(*drawn)
+
+
+@path
+def describe(side: Side) -> object:
+    loaded = bert_core.load_captioner(device=side.device)
+    size = loaded.config.image_size
+    return bert_core.describe(loaded, np.random.default_rng(1).integers(0, 255, (size, size, 3), np.uint8))
+
+
+# ---------------------------------------------------------------------------- training
+
+
+def _weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in model.state_dict().items() if not name.endswith(KEY_BIAS)}
+
+
+def _pretrained(side: Side, steps: int, **settings: Any) -> torch.nn.Module:
+    from bert_core.training.launch import launch
+    from bert_core.training.pretrain import PretrainSettings
+
+    chosen = PretrainSettings(steps=steps, warmup=1, decay=2, tokens=256, lengths={32: 1.0}, **settings)
+    return launch(side.corpus, side.file(), chosen, start=side.folders["tiny"], device=side.device, report=silent)
+
+
+@path
+def pretrain(side: Side) -> object:
+    return _weights(_pretrained(side, 6)), _weights(_pretrained(side, 4, optimizer="muon", average=0.9))
+
+
+@path
+def pretrain_20_steps(side: Side) -> object:
+    """For the synchronisations of more steps: weights move apart with every step."""
+    return _pretrained(side, 20).training
+
+
+@path
+def pretrain_60_steps(side: Side) -> object:
+    return _pretrained(side, 60).training
+
+
+@path
+def tune_lens(side: Side) -> object:
+    from bert_core.training.lens import LensSettings, tune_lens
+
+    settings = LensSettings(steps=6, warmup=1, decay=2, learning_rate=1e-2, examples=8, length=24)
+    folder = side.file()
+    trained = tune_lens(side.tiny, side.corpus, settings, folder, held_out=side.corpus, report=silent)
+    read = bert_core.read_translators(side.tiny, folder / "lens")
+    return _weights(trained), bert_core.logit_lens(side.tiny, side.text, translators=read)
+
+
+@path
+def fine_tune(side: Side) -> object:
+    from bert_core.training.answers import AnswerSettings, finetune_reader
+    from bert_core.training.finetune import FinetuneSettings, finetune
+    from bert_core.training.tagging import finetune_tags
+
+    settings, folders = FinetuneSettings(epochs=1, learning_rate=1e-3, max_length=32), [side.file() for _ in range(3)]
+    given: dict[str, Any] = {"start": side.folders["tiny"], "held_out": 0.25, "device": side.device, "report": silent}
+    finetune(side.table, folders[0], settings, text="text", label="class", **given)
+    finetune_tags(side.tagged, folders[1], settings, **given)
+    reader = AnswerSettings(epochs=1, learning_rate=1e-3, max_length=40, stride=8)
+    finetune_reader(side.questions, folders[2], reader, **given)
+    return [bert_core.capture(bert_core.load(folder, device=side.device), side.pair) for folder in folders]
+
+
+@path
+def train_captioner(side: Side) -> object:
+    from bert_core import scenes
+    from bert_core.training.captioner import CaptionerSettings, train_captioner
+    from bert_core.vision import CaptionerConfig
+
+    sizes = CaptionerConfig.small(len(scenes.VOCABULARY), image_size=32, patch_size=8, hidden=16, heads=2)
+    settings = CaptionerSettings(steps=4, batch=4, warmup=1, decay=2, growth=2, seed=3)
+    given: dict[str, Any] = {"save_every": 0, "evaluate_every": 4, "report": silent}
+    return _weights(train_captioner(sizes, settings, side.file(), device=torch.device(side.device), **given).model)
+
+
+# ---------------------------------------------------------------------------- comparing
+
+
+def values_of(value: object, name: str = "") -> dict[str, np.ndarray]:
+    """All numbers of a result by where they stand: tensors, arrays, lists of numbers, records and their fields."""
+    if isinstance(value, torch.Tensor):
+        return {name: value.detach().cpu().double().numpy()}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        return {name: value.astype(np.float64)}
+    if isinstance(value, bool | int | float | np.number):
+        return {name: np.array(float(value))}
+    if isinstance(value, list | tuple) and value and all(isinstance(part, int | float) for part in value):
+        return {name: np.array(value, np.float64)}
+    if isinstance(value, Mapping):
+        parts: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, LoadedModel):
+        return {}
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    else:
+        return {}
+    numbers: dict[str, np.ndarray] = {}
+    for part, inner in parts:
+        if part not in NOT_COMPARED:
+            numbers |= values_of(inner, f"{name}.{part}")
+    return numbers
+
+
+def difference(result: object, expected: object) -> tuple[float, str]:
+    """The largest difference of two results relative to the largest value of its array, and where it is."""
+    numbers, reference = values_of(result), values_of(expected)
+    if numbers.keys() != reference.keys() or not reference:
+        return float("inf"), f"the parts are not the same: {sorted(numbers.keys() ^ reference.keys())[:3]}"
+    worst = (0.0, "")
+    for name, own in reference.items():
+        other = numbers[name]
+        if other.shape != own.shape or not np.array_equal(np.isfinite(other), np.isfinite(own)):
+            return float("inf"), name
+        own, other = np.nan_to_num(own), np.nan_to_num(other)
+        scale = max(np.abs(own).max(initial=0), SMALLEST_SCALE)
+        worst = max(worst, (float(np.abs(own - other).max(initial=0) / scale), name))
+    return worst
+
+
+def main(kind: str, folders: Path, report: Path, *emulated: str) -> None:
+    """Run every path on both devices and write the report."""
+    names = json.loads(folders.read_text(encoding="utf-8"))
+    if emulated:
+        emulated_device.install(kind)
+    # In its own precision each device rounds in its own way.
+    runs.quick_precision = lambda device: torch.float32  # type: ignore[assignment]
+    sides = []
+    with tempfile.TemporaryDirectory() as temporary:
+        for device in ("cpu", kind):
+            (folder := Path(temporary) / device).mkdir()
+            sides.append(Side(device, names, folder))
+        outcomes: dict[str, dict[str, Any]] = {}
+        for name, run in PATHS.items():
+            expected = run(sides[0])
+            emulated_device.synchronizations.clear()
+            try:
+                result = run(sides[1])
+                counted = dict(emulated_device.synchronizations)
+                size, where = difference(result, expected)
+                outcomes[name] = {"difference": size, "where": where, "synchronizations": counted}
+            except Exception as error:
+                lines = [frame for frame in traceback.extract_tb(error.__traceback__) if "bert_core" in frame.filename]
+                where = " ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in lines[-3:])
+                outcomes[name] = {"error": f"{type(error).__name__}: {error} ({where})"}
+    report.write_text(json.dumps(outcomes, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

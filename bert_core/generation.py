@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from bert_core.refused import Refused, checked, each, shown, whole
 LARGEST_SEED = 2**63 - 1  # that torch takes
 TEMPERATURES = (1e-6, 1e6)  # scores over a smaller one are infinite
 LARGEST_PENALTY = 10.0  # of the length: a power of it must stay a number
+# Tokens after which a device is asked whether all rows have ended: the host, which runs ahead of it, waits each time.
+ENDS_READ_EVERY = 8
 
 
 @checked
@@ -69,7 +72,9 @@ def generate(
         draw = torch.Generator(device=input_ids.device).manual_seed(seed) if do_sample else None
         past = None
         ended = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
-        for _ in range(max_new_tokens):
+        all_ended: list[Tensor] = []  # of the tokens since the last reading: whether every row had ended
+        every = 1 if input_ids.device.type == "cpu" else ENDS_READ_EVERY
+        for length in range(1, max_new_tokens + 1):
             scores, past = _next_scores(model, input_ids, past, attention_mask, context, use_cache)
             if draw is None:
                 token = scores.argmax(-1)
@@ -80,8 +85,12 @@ def generate(
             input_ids, attention_mask = _append(input_ids, attention_mask, token)
             if eos_token_id is not None:
                 ended |= token == eos_token_id
-                if ended.all():
-                    break
+                all_ended.append(ended.all())
+                if len(all_ended) == every or length == max_new_tokens:
+                    ends = torch.stack(all_ended).tolist()
+                    if True in ends:  # what was computed after it is padding
+                        return input_ids[:, : input_ids.shape[1] - len(ends) + ends.index(True) + 1]
+                    all_ended.clear()
         return input_ids
     finally:
         model.train(was_training)
@@ -124,8 +133,9 @@ def _check_prompt(
     if input_ids.dim() != 2 or not input_ids.numel():
         raise Refused(f"the prompt is {tuple(input_ids.shape)}: it is (batch, seq), with at least one token")
     vocab = model.config.vocab_size
-    if input_ids.dtype not in (torch.int64, torch.int32) or input_ids.min() < 0 or input_ids.max() >= vocab:
-        given = f"of {input_ids.dtype}, from {input_ids.min():g} to {input_ids.max():g}"
+    least, most = torch.stack(input_ids.aminmax()).tolist()
+    if input_ids.dtype not in (torch.int64, torch.int32) or least < 0 or most >= vocab:
+        given = f"of {input_ids.dtype}, from {least:g} to {most:g}"
         raise Refused(f"the prompt is {given}: it must be whole numbers, from 0 to {vocab - 1}")
     positions, wanted = model.config.max_position_embeddings, input_ids.shape[1] + max_new_tokens - 1
     if wanted > positions:
@@ -257,21 +267,23 @@ def _beam_search(
         if eos_token_id is not None:
             ends |= places % vocab == eos_token_id
         keep = []
+        of_open = best.masked_fill(ends, -torch.inf)
+        # One reading a token: sums of ended and of open beams; minus infinity for the others.
+        ended_sums, open_sums = torch.stack([best.masked_fill(~ends, -torch.inf), of_open]).tolist()
         for row in range(rows):
             if open_rows[row]:
                 for rank in range(beams):
-                    if ends[row, rank] and best[row, rank] > -torch.inf:
-                        finished[row].append((best[row, rank].item() / length**length_penalty, candidates[row, rank]))
+                    if ended_sums[row][rank] > -math.inf:
+                        finished[row].append((ended_sums[row][rank] / length**length_penalty, candidates[row, rank]))
                 finished[row] = sorted(finished[row], key=lambda one: one[0], reverse=True)[:beams]
-            going_on = best[row].masked_fill(ends[row], -torch.inf).topk(beams).indices
-            keep.append(going_on)
-            best_open = best[row].masked_fill(ends[row], -torch.inf).max().item() / length**length_penalty
+            keep.append(of_open[row].topk(beams).indices)
+            best_open = max(open_sums[row]) / length**length_penalty
             if len(finished[row]) == beams and best_open <= finished[row][-1][0]:
                 open_rows[row] = False
         if length == max_new_tokens or not any(open_rows):
             break
         chosen = torch.stack(keep)
-        totals = best.masked_fill(ends, -torch.inf).gather(1, chosen)
+        totals = of_open.gather(1, chosen)
         running = torch.cat([candidates[row, chosen[row]] for row in range(rows)])
         if mask is not None:
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)

@@ -589,11 +589,22 @@ def _decoder(side: Side) -> bert_core.BertLMHeadModel:
 
 @path
 def generate(side: Side) -> object:
+    """Whole, ended by a token that it generates, and by beams."""
     decoder, prompt = _decoder(side), torch.tensor([[2, 10, 11], [2, 30, 31]], device=side.device)
-    return [
-        bert_core.generate(decoder, prompt, max_new_tokens=6, eos_token_id=5),
-        bert_core.generate(decoder, prompt, max_new_tokens=6, num_beams=3, eos_token_id=5),
+    whole = bert_core.generate(decoder, prompt, max_new_tokens=20)
+    ended = [
+        bert_core.generate(decoder, prompt[:1], max_new_tokens=20, eos_token_id=int(whole[0, place]))
+        for place in (3, 5, 14)
     ]
+    beams = bert_core.generate(decoder, prompt, max_new_tokens=6, num_beams=3, eos_token_id=int(whole[0, 4]))
+    return whole, ended, [row.shape[1] for row in ended], beams
+
+
+@path
+def greedy_decoding(side: Side) -> object:
+    """24 tokens, with an end that does not come."""
+    prompt = torch.tensor([[2, 10, 11]], device=side.device)
+    return bert_core.generate(_decoder(side), prompt, max_new_tokens=24, eos_token_id=1)
 
 
 @path
@@ -644,13 +655,27 @@ def pretrain_60_steps(side: Side) -> object:
 
 
 @path
-def tune_lens(side: Side) -> object:
+def tune_lens_20_steps(side: Side) -> object:
+    return _tuned(side, 20)[0].training
+
+
+@path
+def tune_lens_60_steps(side: Side) -> object:
+    return _tuned(side, 60)[0].training
+
+
+def _tuned(side: Side, steps: int, held_out: Path | None = None) -> tuple[bert_core.Translators, Path]:
     from bert_core.training.lens import LensSettings, tune_lens
 
-    settings = LensSettings(steps=6, warmup=1, decay=2, learning_rate=1e-2, examples=8, length=24)
+    settings = LensSettings(steps=steps, warmup=1, decay=2, learning_rate=1e-2, examples=8, length=24)
     folder = side.file()
-    trained = tune_lens(side.tiny, side.corpus, settings, folder, held_out=side.corpus, report=silent)
-    read = bert_core.read_translators(side.tiny, folder / "lens")
+    return tune_lens(side.tiny, side.corpus, settings, folder, held_out=held_out, report=silent), folder / "lens"
+
+
+@path
+def tune_lens(side: Side) -> object:
+    trained, folder = _tuned(side, 6, side.corpus)
+    read = bert_core.read_translators(side.tiny, folder)
     return _weights(trained), bert_core.logit_lens(side.tiny, side.text, translators=read)
 
 
@@ -742,12 +767,12 @@ def main(kind: str, folders: Path, report: Path, *emulated: str) -> None:
         outcomes: dict[str, dict[str, Any]] = {}
         for name, run in PATHS.items():
             expected = run(sides[0])
-            emulated_device.synchronizations.clear()
+            emulated_device.synchronisations.clear()
             try:
                 result = run(sides[1])
-                counted = dict(emulated_device.synchronizations)
+                counted = dict(emulated_device.synchronisations)
                 size, where = difference(result, expected)
-                outcomes[name] = {"difference": size, "where": where, "synchronizations": counted}
+                outcomes[name] = {"difference": size, "where": where, "synchronisations": counted}
             except Exception as error:
                 lines = [frame for frame in traceback.extract_tb(error.__traceback__) if "bert_core" in frame.filename]
                 where = " ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in lines[-3:])

@@ -7,7 +7,7 @@
 A tensor on the device is an `EmulatedTensor`, a wrapper around a CPU tensor. Its `__torch_dispatch__` refuses what the
 device refuses (operands on two devices, a generator of another device, `.numpy()`, matrix products of integers on
 CUDA, float64 on MPS), computes on the CPU and wraps the result; autograd and autocast are those of torch.
-`synchronizations` counts, by line of bert_core, the operations for which the host waits until the device has finished:
+`synchronisations` counts, by line of bert_core, the operations for which the host waits until the device has finished:
 copies to the CPU, `.item()`, `.tolist()`, operations whose result has a size that depends on values, and explicit
 synchronisation. Memory, speed and the rounding of the device's own kernels are not emulated.
 
@@ -36,7 +36,7 @@ LIBRARIES = Path(torch.__file__).parent / "lib"
 PACKAGE = "/bert_core/"  # synchronisations are counted by its lines
 HOOKS = {"cuda": "_ZN2at6detail12getCUDAHooksEv", "mps": "_ZN2at6detail11getMPSHooksEv"}
 
-synchronizations: Counter[str] = Counter()  # "file:line operation" -> number
+synchronisations: Counter[str] = Counter()  # "file:line operation" -> number
 _lock = threading.Lock()  # the autograd engine runs backward passes of a device in a thread of its own
 _kept_alive: list[Any] = []  # C++ holds pointers to these objects
 _device_generators: set[int] = set()
@@ -58,7 +58,7 @@ _MATRIX_PRODUCTS = {
     aten.addbmm.default, aten.convolution.default,
 }  # fmt: skip
 # Operations that return a value to the host, or whose result has a size that depends on values.
-_SYNCHRONIZING = {
+_SYNCHRONISING = {
     aten._local_scalar_dense.default, aten.nonzero.default, aten._unique2.default, aten.unique_dim.default,
     aten.unique_consecutive.default, aten.masked_select.default, aten.equal.default, aten.is_nonzero.default,
     aten.bincount.default, aten.repeat_interleave.Tensor,
@@ -280,7 +280,7 @@ def _count(operation: str) -> None:
         frame = frame.f_back
     where = "outside" if frame is None else f"{frame.f_code.co_filename.rsplit(PACKAGE, 1)[-1]}:{frame.f_lineno}"
     with _lock:
-        synchronizations[f"{where} {operation}"] += 1
+        synchronisations[f"{where} {operation}"] += 1
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:
@@ -336,7 +336,7 @@ def _run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         on_device = _is_emulated(target)
     if func is aten.copy_.default:
         on_device = isinstance(args[0], EmulatedTensor)
-    _count_synchronization(func, args, kwargs, on_device)
+    _count_synchronisation(func, args, kwargs, on_device)
     inner_args = _unwrapped(tuple(args))
     inner_kwargs = {name: _unwrapped(value) for name, value in kwargs.items()}
     if _is_emulated(target):
@@ -373,12 +373,12 @@ def _result(value: Any, on_device: bool, returned: Sequence[Tensor]) -> Any:
     return value
 
 
-def _count_synchronization(func: Any, args: Sequence[Any], kwargs: dict[str, Any], to_device: bool) -> None:
+def _count_synchronisation(func: Any, args: Sequence[Any], kwargs: dict[str, Any], to_device: bool) -> None:
     if func in _COPIES:
         source = args[1] if func is aten.copy_.default else args[0]
         if isinstance(source, EmulatedTensor) and not to_device and not kwargs.get("non_blocking"):
             _count("copied to the CPU")
-    elif func in _SYNCHRONIZING:
+    elif func in _SYNCHRONISING:
         _count(func.__name__)
     elif func in _INDEXING and any(index is not None and index.dtype == torch.bool for index in args[1]):
         _count("indexed by a mask")

@@ -23,8 +23,8 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadSweep, Target
 from bert_core.refused import Refused, checked, several
 from bert_core.run.arrays import as_array
+from bert_core.run.batches import copies_within
 from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
-from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.targets import asked_positions, target_values
 from bert_core.tokenizer import Encoding
 
@@ -82,17 +82,18 @@ def without_each(
     positions: Tensor,
     *,
     replacement: Callable[[int], Tensor] | None = None,
-    batch_tokens: int = TOKENS_AT_ONCE,
+    batch_tokens: int | None = None,
 ) -> Iterator[tuple[Sequence[Head], Tensor]]:
     """The last layer without each of these heads, some heads at a time.
 
     heads: (layer, head), sorted, by their first numbers. mask, gates, positions: those of the clean pass.
     replacement: layer -> contexts (batch or 1, seq or 1, heads * head size) to put in place of its own; None: zeros.
-    batch_tokens: tokens of all variants that travel together, at least one variant; memory grows with it.
+    batch_tokens: tokens of all variants that travel together, at least one variant; memory grows with it. None: as
+        many as suit the device.
     Yields the heads of each batch, and (head, batch, some, hidden).
     """
     batch, seq, hidden = clean.entering[0].shape
-    together = max(1, batch_tokens // (batch * seq))
+    together = copies_within(batch_tokens, clean.entering[0].device, batch * seq)
     layers = _layers(bert)
     for first in range(0, len(heads), together):
         some = heads[first : first + together]
@@ -204,7 +205,7 @@ def ablate_heads(
     head_mask: np.ndarray | None = None,
     method: str = "zero",
     reference: Sequence[Encoding] = (),
-    batch_tokens: int = TOKENS_AT_ONCE,
+    batch_tokens: int | None = None,
     report: Progress = silent,
 ) -> HeadSweep:
     """Take every head out in turn, and see what the model then says of a text.
@@ -212,7 +213,7 @@ def ablate_heads(
     target: the number to follow. positions: where to follow the predicted pieces; None means at every [MASK].
     head_mask: (layer, head), what is switched off, or down, to begin with.
     method, reference: what takes the place of a head's output, as for `Replacement`.
-    batch_tokens: bounds the memory. report: told how many heads are done, as for `Progress`.
+    batch_tokens: as for `patch`. report: told how many heads are done, as for `Progress`.
     Safe to call from many threads on one model.
     Raises Refused for a target that the model has no trained head for, a position that does not exist, an unknown
     method, or one without its reference.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
 from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
 from bert_core.records.base import compared_by_value
+from bert_core.run.arrays import on_cpu
 from bert_core.run.targets import (
     choice_logits,
     class_logits,
@@ -65,44 +66,75 @@ def answers_of(
     pooled = outputs.pooler_output
     logits = class_logits(loaded, pooled) if pooled is not None and loaded.has_classifier else None
     chosen = choice_logits(loaded, pooled) if pooled is not None and loaded.has_chooser else None
-    replaced = replaced_logits(loaded, states).sigmoid().cpu().numpy() if loaded.has_detector else None
-    answers, first = [], 0
+    replaced = replaced_logits(loaded, states).sigmoid() if loaded.has_detector else None
+    of_texts: list[dict[str, Tensor]] = []
+    first = 0
     for text, encoding in enumerate(encodings):
-        last = first + len(rows[text])
-        answers.append(Answer(
-            () if probabilities is None else _predictions(positions[text], probabilities[first:last], top_k),
-            None if follows is None or encoding.pair is None else follows[text].item(),
-            None if logits is None else _classes(loaded.config, logits[text]),
-            None if not loaded.has_tagger else _tags(loaded, states[text, : len(encoding)]),
-            None if not finds_answers(loaded, encoding) else _spans(loaded, encoding, states[text, : len(encoding)]),
-            None if replaced is None else replaced[text, : len(encoding)].copy(),
-            None if chosen is None or encoding.pair is None else chosen[text].item(),
-        ))  # fmt: skip
+        last, own = first + len(rows[text]), states[text, : len(encoding)]
+        parts: dict[str, Tensor] = {}
+        if probabilities is not None:
+            parts["pieces"] = probabilities[first:last]
+        if follows is not None and encoding.pair is not None:
+            parts["follows"] = follows[text]
+        if logits is not None:
+            parts["classes"] = logits[text]
+            parts["class probabilities"] = _class_probabilities(loaded.config, logits[text])
+        if loaded.has_tagger:
+            parts["tags"] = tag_logits(loaded, own)
+            parts["tag probabilities"] = parts["tags"].softmax(-1)
+        if finds_answers(loaded, encoding):
+            parts["spans"] = span_logits(loaded, own).T
+        if replaced is not None:
+            parts["replaced"] = replaced[text, : len(encoding)]
+        if chosen is not None and encoding.pair is not None:
+            parts["choice"] = chosen[text]
+        of_texts.append(parts)
         first = last
-    return answers
+    values = iter(on_cpu([tensor for parts in of_texts for tensor in parts.values()]))
+    return [
+        _answer(loaded, encodings[text], positions[text], {name: next(values) for name in parts}, top_k)
+        for text, parts in enumerate(of_texts)
+    ]
 
 
-def _classes(config: BertConfig, logits: Tensor) -> ClassPrediction:
+def _answer(
+    loaded: LoadedModel, encoding: Encoding, positions: Sequence[int], values: Mapping[str, Tensor], top_k: int
+) -> Answer:
+    """The answer for one text; values: of its heads, on the CPU."""
+    return Answer(
+        _predictions(positions, values["pieces"], top_k) if "pieces" in values else (),
+        values["follows"].item() if "follows" in values else None,
+        _classes(loaded.config, values["classes"], values["class probabilities"]) if "classes" in values else None,
+        TagPrediction(loaded.tags, _copied(values["tags"]), _copied(values["tag probabilities"]))
+        if "tags" in values else None,
+        _spans(encoding, _copied(values["spans"])) if "spans" in values else None,
+        _copied(values["replaced"]) if "replaced" in values else None,
+        values["choice"].item() if "choice" in values else None,
+    )  # fmt: skip
+
+
+def _copied(tensor: Tensor) -> np.ndarray:
+    """An array of its own, in the number type of the tensor."""
+    return tensor.numpy().copy()
+
+
+def _class_probabilities(config: BertConfig, logits: Tensor) -> Tensor:
     """logits: (label,)."""
-    exclusive = is_exclusive(config)
-    probabilities = logits.softmax(-1) if exclusive else logits.sigmoid()
+    return logits.softmax(-1) if is_exclusive(config) else logits.sigmoid()
+
+
+def _classes(config: BertConfig, logits: Tensor, probabilities: Tensor) -> ClassPrediction:
+    """logits, probabilities: (label,)."""
     return ClassPrediction(
         config.labels,
-        logits.cpu().numpy().copy(),
-        None if is_number(config) else probabilities.cpu().numpy().copy(),
-        exclusive,
+        _copied(logits),
+        None if is_number(config) else _copied(probabilities),
+        is_exclusive(config),
     )
 
 
-def _tags(loaded: LoadedModel, rows: Tensor) -> TagPrediction:
-    """rows: (token, hidden)."""
-    logits = tag_logits(loaded, rows)
-    return TagPrediction(loaded.tags, logits.cpu().numpy().copy(), logits.softmax(-1).cpu().numpy().copy())
-
-
-def _spans(loaded: LoadedModel, encoding: Encoding, rows: Tensor) -> SpanPrediction:
-    """rows: (token, hidden)."""
-    logits = span_logits(loaded, rows).T.cpu().numpy().copy()
+def _spans(encoding: Encoding, logits: np.ndarray) -> SpanPrediction:
+    """logits: (2, token)."""
     return SpanPrediction(*logits, *span_probabilities(logits, encoding))
 
 
@@ -113,7 +145,7 @@ def _predictions(positions: Sequence[int], probabilities: Tensor, top_k: int) ->
         MaskPrediction(
             position,
             tuple(zip(top.indices[row].tolist(), top.values[row].tolist(), strict=True)),
-            probabilities[row].cpu().numpy().copy(),
+            _copied(probabilities[row]),
         )
         for row, position in enumerate(positions)
     )

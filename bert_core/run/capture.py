@@ -16,7 +16,7 @@ from bert_core.recording import record
 from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused, checked, several, whole
 from bert_core.run.answers import answers_of
-from bert_core.run.arrays import as_array, with_gaps
+from bert_core.run.arrays import as_array, on_cpu, with_gaps
 from bert_core.run.inputs import check_head_mask, gate_tensor, ids_of, positions_of, segments_of
 from bert_core.run.passes import projected
 from bert_core.run.targets import asked_positions, target_values
@@ -64,20 +64,23 @@ def capture(
         )
     there = [config.heads_of(layer) for layer in range(config.num_hidden_layers)]
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
-    attention, gradient, gate_gradient, target_value = _stack(maps, there, config), None, None, None
-
+    asked, slopes, value = [one for one in maps if one.numel()], [], None
     if target is not None:
         rows = [wanted.index(row) for row in target.rows]
         value = target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]
-        target_value = value.item()
         # A layer without heads has no map, and what has no gates has no slope of them.
-        asked = [one for one in maps if one.numel()]
         slopes = list(torch.autograd.grad(value, asked if opened is None else [*asked, opened])) if asked else []
+    lengths = [_norms(loaded, outputs.hidden_states)] if norms else []
+    parts = iter(on_cpu([*maps, *slopes, *lengths, *([] if value is None else [value])]))
+    maps, slopes, lengths = ([next(parts) for _ in part] for part in (maps, slopes, lengths))
+    attention, gradient, gate_gradient, target_value = _stack(maps, there, config), None, None, None
+    if target is not None:
+        target_value = next(parts).item()
         gradient = _stack([slopes.pop(0) if one.numel() else one for one in maps], there, config)
         # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
         gate_gradient = np.einsum("lhqk,lhqk->lhq", attention, gradient).sum(-1)
         if slopes:
-            gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].cpu().numpy())
+            gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].numpy())
     rows = [wanted.index(position) for position in positions]
     (answer,) = answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
     return ModelRun(
@@ -90,7 +93,7 @@ def capture(
         gradient=gradient,
         gate_gradient=gate_gradient,
         edits=loaded.edits,
-        norms=_norms(loaded, outputs.hidden_states, there)[0] if norms else None,
+        norms=as_array(lengths[0][0]) if norms else None,
     )
 
 
@@ -131,9 +134,11 @@ def captures(
         )
     there = [config.heads_of(layer) for layer in range(config.num_hidden_layers)]
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
+    brought = [_norms(loaded, outputs.hidden_states)] if norms else []
+    values = on_cpu([*maps, *brought])
+    maps, brought = values[: len(maps)], values[len(maps) :]
     rows = [[of_text.index(position) for position in at] for of_text, at in zip(wanted, positions, strict=True)]
     answers = answers_of(loaded, encodings, outputs, positions, rows, top_k)
-    lengths_brought = _norms(loaded, outputs.hidden_states, there) if norms else None
     return [
         ModelRun(
             encoding=encoding,
@@ -145,7 +150,7 @@ def captures(
             gradient=None,
             gate_gradient=None,
             edits=loaded.edits,
-            norms=None if lengths_brought is None else lengths_brought[number, ..., :length].copy(),
+            norms=as_array(brought[0][number, ..., :length]) if norms else None,
         )
         for number, (encoding, length, answer) in enumerate(zip(encodings, lengths, answers, strict=True))
     ]
@@ -158,24 +163,28 @@ def _padded(rows: Sequence[Sequence[int]], padding: int, loaded: LoadedModel) ->
 
 
 @torch.no_grad()
-def _norms(loaded: LoadedModel, states: Sequence[Tensor], there: Sequence[Sequence[int]]) -> np.ndarray:
-    """How long the vectors are that heads bring, (text, layer, head, key). states: what enters each layer."""
-    found = []
-    for layer, entering, heads in zip(loaded.model.bert.encoder.layer, states, there, strict=False):
-        attention = cast("BertLayer", layer).attention.self
+def _norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
+    """How long the vectors are that heads bring, (text, layer, head, key); NaN for heads that were pruned.
+
+    states: what enters each layer.
+    """
+    layers = cast("list[BertLayer]", list(loaded.model.bert.encoder.layer))
+    texts, tokens = states[0].shape[:2]
+    lengths = states[0].new_full((texts, len(layers), loaded.config.num_attention_heads, tokens), torch.nan)
+    for number, (layer, entering) in enumerate(zip(layers, states, strict=False)):
+        attention = layer.attention.self
         values = attention.transpose_for_scores(attention.value(entering))
-        lengths = as_array(projected(cast("BertLayer", layer).attention, values).norm(dim=-1)).swapaxes(0, 1)
-        found.append(with_gaps(lengths, heads, loaded.config.num_attention_heads))
-    return np.ascontiguousarray(np.stack(found).transpose(2, 0, 1, 3))
+        lengths[:, number, list(attention.heads)] = projected(layer.attention, values).norm(dim=-1)
+    return lengths
 
 
 def _stack(maps: Sequence[Tensor], there: Sequence[Sequence[int]], config: BertConfig) -> np.ndarray:
-    """Maps (1, head, query, key) of every layer, copied into one (layer, head, query, key).
+    """Maps (1, head, query, key) of every layer, on the CPU, copied into one (layer, head, query, key).
 
     there: the heads that each layer has; the others are NaN.
     """
     result = np.empty((len(maps), config.num_attention_heads, *maps[0].shape[2:]), np.float32)
     for layer, (one, heads) in enumerate(zip(maps, there, strict=True)):
-        values = one[0].detach().cpu().numpy()
+        values = one[0].numpy()
         result[layer] = values if len(heads) == len(result[layer]) else with_gaps(values, heads, len(result[layer]))
     return result

@@ -20,7 +20,7 @@ from bert_core.pruning import Part, without
 from bert_core.records import Batch, CurvePoint
 from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.ablation import Head
-from bert_core.run.arrays import as_array
+from bert_core.run.arrays import as_array, on_cpu
 from bert_core.run.inputs import gate_tensor, head_mask_without, ids_of
 from bert_core.run.losses import ANSWER_KINDS, AskedBatch
 from bert_core.run.pace import synchronize
@@ -56,9 +56,12 @@ def score(
     for number, batch in enumerate(batches):
         asked = AskedBatch(loaded, batch)
         answers = asked.answers(asked.states(gates))
-        losses.append(as_array(asked.losses(answers)))
+        of_answers, *counts = on_cpu(
+            [asked.losses(answers), *((logits.argmax(-1) == wanted).sum() for logits, wanted in answers)]
+        )
+        losses.append(as_array(of_answers))
         kinds.append(asked.kinds)
-        right += [int((logits.argmax(-1) == wanted).sum()) for logits, wanted in answers]
+        right += [int(count) for count in counts]
         report((number + 1) / len(batches))
     loss = mean_loss(loaded, np.concatenate(losses), np.concatenate(kinds))
     asked_of = np.bincount(np.concatenate(kinds), minlength=len(ANSWER_KINDS))

@@ -20,8 +20,8 @@ from bert_core.modeling import BertLayer
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import Target
 from bert_core.refused import Refused, checked
+from bert_core.run.batches import copies_within
 from bert_core.run.inputs import gate_tensor
-from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.passes import LayerPass, layer_passes
 from bert_core.run.targets import check_target, target_values
 from bert_core.tokenizer import Encoding
@@ -38,12 +38,12 @@ def cut_each(
     *,
     renormalised: bool = True,
     head_mask: np.ndarray | None = None,
-    batch_tokens: int = TOKENS_AT_ONCE,
+    batch_tokens: int | None = None,
     report: Progress = silent,
 ) -> np.ndarray:
     """The target with each arrow of a head cut, one at a time: what `Cut` of that query and key gives.
 
-    renormalised: as for `Cut`. head_mask: as for `capture`. batch_tokens: bounds the memory. report: told how many
+    renormalised: as for `Cut`. head_mask: as for `capture`. batch_tokens: as for `patch`. report: told how many
     arrows are done, as for `Progress`.
     Returns float64 (query, key), the target's values; NaN where no other key has any weight, and it is renormalised.
     Raises Refused for a head that does not exist, or not any more, one of which arrows are cut already, and a target
@@ -62,7 +62,7 @@ def cut_each(
     asked = torch.tensor([target.rows], device=loaded.device)
     values = np.empty(tokens * tokens)
     cells = torch.arange(tokens * tokens, device=loaded.device)
-    for some in cells.split(min(len(cells), max(1, batch_tokens // tokens))):  # type: ignore[no-untyped-call]
+    for some in cells.split(min(len(cells), copies_within(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]
         states = whole.repeat(len(some), 1, 1)
         states[torch.arange(len(some)), some // tokens] = rows(some // tokens, some % tokens)
         positions = asked.expand(len(some), -1)

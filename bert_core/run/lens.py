@@ -12,7 +12,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import LayerStates, LensChange, LensRun
 from bert_core.refused import Refused, checked, several, whole
-from bert_core.run.arrays import as_array
+from bert_core.run.arrays import as_array, on_cpu
 from bert_core.run.inputs import check_position, gate_tensor, ids_of, segments_of
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
@@ -73,9 +73,10 @@ def logit_lens(
     if translators is not None:
         translators = translators.on_device_of(states)
     depths, some_words = len(states), min(top_k, vocab)
-    top = np.empty((depths, len(places), some_words), np.int32)
-    probabilities = np.empty((depths, len(places), some_words), np.float32)
     figures = {
+        "top": np.empty((depths, len(places), some_words), np.int32),
+        "probabilities": np.empty((depths, len(places), some_words), np.float32),
+    } | {
         name: np.empty((depths, len(places)), np.int32 if name.endswith("rank") else np.float32)
         for name in (
             *("final_rank", "final_probability", "followed_rank", "followed_probability"),
@@ -93,18 +94,19 @@ def logit_lens(
                 read = states[depth, some] if translators is None else translators(depth, states[depth, some])
                 here = head(read).float().log_softmax(-1)
             likeliest = here.topk(some_words, dim=-1)
-            top[depth, some] = likeliest.indices.cpu().numpy()
-            probabilities[depth, some] = as_array(likeliest.values.exp())
+            values = {"top": likeliest.indices, "probabilities": likeliest.values.exp()}
             for name, word in words.items():
                 own = here.gather(1, word)
-                figures[f"{name}_rank"][depth, some] = (here > own).sum(-1).cpu().numpy() + 1
-                figures[f"{name}_probability"][depth, some] = as_array(own[:, 0].exp())
+                values[f"{name}_rank"] = (here > own).sum(-1) + 1
+                values[f"{name}_probability"] = own[:, 0].exp()
             # Rounding may take a divergence of nothing a hair below it.
-            figures["divergence"][depth, some] = as_array((final.exp() * (final - here)).sum(-1).clamp(min=0))
-            figures["entropy"][depth, some] = as_array(-(here.exp() * here).sum(-1))
+            values["divergence"] = (final.exp() * (final - here)).sum(-1).clamp(min=0)
+            values["entropy"] = -(here.exp() * here).sum(-1)
+            for name, value in zip(values, on_cpu([*values.values()]), strict=True):
+                figures[name][depth, some] = value.numpy()
             counted(report, depths * first + (depth + 1) * len(final), depths * len(places), "cells")
     lens = "logit" if translators is None else "tuned"
-    return LensRun(encoding, lens, places, pieces, top, probabilities, **figures)
+    return LensRun(encoding, lens, places, pieces, **figures)
 
 
 @checked
@@ -142,8 +144,8 @@ def lens_change(before: LoadedModel, after: LoadedModel, encoding: Encoding) -> 
             )
             for side, read in enumerate((one, other)):
                 likeliest = read.max(-1)
-                tops[side, depth, some] = likeliest.indices.cpu().numpy()
-                shares[side, depth, some] = as_array(likeliest.values.exp())
+                indices, values = on_cpu([likeliest.indices, likeliest.values.exp()])
+                tops[side, depth, some], shares[side, depth, some] = indices.numpy(), as_array(values)
             middle = torch.logaddexp(one, other) - np.log(2)
             both = (one.exp() * (one - middle)).sum(-1) + (other.exp() * (other - middle)).sum(-1)
             # Rounding may take a divergence of nothing a hair below it.

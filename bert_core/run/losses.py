@@ -24,9 +24,10 @@ from bert_core.recording import record
 from bert_core.records import Batch
 from bert_core.refused import Refused, shown
 from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
-from bert_core.run.arrays import as_array, with_gaps
+from bert_core.run.arrays import as_array, on_cpu, with_gaps
+from bert_core.run.batches import copies_at_once, copies_within
 from bert_core.run.inputs import check_edits
-from bert_core.run.memory import BYTES_AT_ONCE, TOKENS_AT_ONCE, copies_at_once
+from bert_core.run.memory import BYTES_AT_ONCE
 from bert_core.run.readings import layers_of
 from bert_core.tokenizer import Encoding, Tokenizer
 
@@ -258,11 +259,12 @@ def losses_and_slopes(asked: AskedBatch) -> tuple[np.ndarray, np.ndarray]:
         # On a CPU the way back through fused attention costs more than that through the maps.
         states = asked.states(gates, maps=loaded.device.type == "cpu")
         losses = asked.of_texts(asked.losses(asked.answers(states)))
-        slopes = np.full((asked.texts, shape[0], shape[2]), np.nan)
-        if losses.requires_grad:  # a model without any head has no slope
-            slopes = as_array(torch.autograd.grad(losses.sum(), gates)[0].transpose(0, 1)).astype(np.float64)
+        # A model without any head has no slope.
+        found = torch.autograd.grad(losses.sum(), gates) if losses.requires_grad else ()
+    of_texts, *of_gates = (as_array(values).astype(np.float64) for values in on_cpu([losses, *found]))
+    slopes = of_gates[0].swapaxes(0, 1).copy() if of_gates else np.full((asked.texts, shape[0], shape[2]), np.nan)
     slopes[:, ~parts_there(loaded)] = np.nan
-    return as_array(losses).astype(np.float64), slopes
+    return of_texts, slopes
 
 
 def neuron_slopes(loaded: LoadedModel, batch: Batch) -> np.ndarray:
@@ -281,7 +283,7 @@ def neuron_slopes(loaded: LoadedModel, batch: Batch) -> np.ndarray:
         losses = asked.of_texts(asked.losses(asked.answers(asked.states(None, maps=loaded.device.type == "cpu"))))
         if losses.requires_grad:  # a model without any neuron has no slope
             found = torch.autograd.grad(losses.sum(), gates, allow_unused=True, materialize_grads=True)
-            for layer, (neurons, slope) in enumerate(zip(there, found, strict=True)):
+            for layer, (neurons, slope) in enumerate(zip(there, on_cpu(found), strict=True)):
                 slopes[:, layer, neurons] = as_array(slope[:, 0])
     return slopes
 
@@ -291,12 +293,12 @@ def answers_without_each(
     asked: AskedBatch,
     replacement: Replacement | None = None,
     *,
-    batch_tokens: int = TOKENS_AT_ONCE,
+    batch_tokens: int | None = None,
     report: Progress = silent,
 ) -> tuple[Tensor, Tensor]:
     """The loss of every answer with all heads, and without each of them in turn, exactly.
 
-    replacement: what takes the place of a head's output; None: zeros. batch_tokens: bounds the memory.
+    replacement: what takes the place of a head's output; None: zeros. batch_tokens: as for `patch`.
     report: told how many heads are done, as for `Progress`.
     Returns (answer,) and (layer, head, answer), NaN for a head that was pruned.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
@@ -342,9 +344,10 @@ def attention_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterat
         asked = _batch_of(loaded, [AskedText(encodings[number]) for number in some])
         with torch.no_grad(), record() as recording:
             asked.states(None)
+        maps = on_cpu([recording.attention[layer] for layer in range(layers)])
         for row, number in enumerate(some):
             length = len(encodings[number])
-            seen = (as_array(recording.attention[layer][row, :, :length, :length]) for layer in range(layers))
+            seen = (as_array(of_layer[row, :, :length, :length]) for of_layer in maps)
             whole = [with_gaps(of_layer, left, heads) for of_layer, left in zip(seen, heads_left, strict=True)]
             yield number, np.stack(whole)
 
@@ -370,11 +373,11 @@ def losses_without_each(
     texts: Sequence[AskedText],
     replacement: Replacement | None = None,
     *,
-    batch_tokens: int = TOKENS_AT_ONCE,
+    batch_tokens: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The loss of every text with all heads, and without each of them in turn, as `answers_without_each` has them.
 
-    replacement: what takes the place of a head's output; None: zeros. batch_tokens: bounds the memory.
+    replacement: what takes the place of a head's output; None: zeros. batch_tokens: as for `patch`.
     Returns (text,) and (text, layer, head), float64; a pruned head is NaN.
     Raises Refused for a model without a trained head for what is asked.
     """
@@ -382,11 +385,11 @@ def losses_without_each(
     config = loaded.config
     whole = np.empty(len(texts))
     without = np.full((len(texts), config.num_hidden_layers, config.num_attention_heads), np.nan)
-    for some in together(texts, lambda tokens: batch_tokens // (VARIANTS_AT_ONCE * tokens)):
+    for some in together(texts, lambda tokens: copies_within(batch_tokens, loaded.device, VARIANTS_AT_ONCE * tokens)):
         asked = _batch_of(loaded, [texts[number] for number in some])
         losses, of_heads = answers_without_each(asked, replacement, batch_tokens=batch_tokens)
-        whole[some] = as_array(asked.of_texts(losses))
-        without[some] = as_array(asked.of_texts(of_heads).movedim(-1, 0))
+        of_all, of_each = on_cpu([asked.of_texts(losses), asked.of_texts(of_heads).movedim(-1, 0)])
+        whole[some], without[some] = as_array(of_all), as_array(of_each)
     return whole, without
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bert_core.editing import unedited
 from bert_core.loading import LoadedModel
+from bert_core.run.batches import tokens_at_once
 from bert_core.run.memory import TOKENS_AT_ONCE
 
 _FEW, _MANY, _ROUNDS = 8, 128, 5
@@ -21,11 +22,13 @@ class Pace:
     """Seconds of a forward pass however short, of each of its tokens, and of all words at one place.
 
     Short texts: in a pass over hundreds of tokens attention weighs more, and this is too little.
+    at_once: tokens that are computed together.
     """
 
     a_pass: float
     a_token: float
     a_place: float
+    at_once: int = TOKENS_AT_ONCE
 
     def of(self, tokens: int, passes: float = 1, places: float = 0) -> float:
         """What so many forward passes over a text of so many tokens take, about; a pass back counts as two.
@@ -34,7 +37,7 @@ class Pace:
         computed and sorted.
         """
         read = passes * tokens
-        return max(read / TOKENS_AT_ONCE, min(passes, 1)) * self.a_pass + read * self.a_token + places * self.a_place
+        return max(read / self.at_once, min(passes, 1)) * self.a_pass + read * self.a_token + places * self.a_place
 
 
 def synchronize(device: torch.device) -> None:
@@ -68,4 +71,4 @@ def pace_of(loaded: LoadedModel) -> Pace:
     short, long, states = quickest(lambda: read(few)), quickest(lambda: read(many)), read(few)[0]
     words = quickest(lambda: loaded.model.cls.predictions(states).log_softmax(-1).sort().values)
     a_token = max(long - short, 0.0) / max(many - few, 1)
-    return Pace(max(short - few * a_token, 0.0), a_token, words / len(states))
+    return Pace(max(short - few * a_token, 0.0), a_token, words / len(states), tokens_at_once(loaded.device))

@@ -25,8 +25,9 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, without_noise
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.answers import Answer, answers_of
+from bert_core.run.arrays import on_cpu
+from bert_core.run.batches import copies_within
 from bert_core.run.inputs import check_head_mask, gate_tensor
-from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.readings import Reading, Trace, entering, layers_of, reading_of, traced
 from bert_core.run.targets import asked_positions, check_target, target_values
 from bert_core.tokenizer import Encoding
@@ -63,7 +64,7 @@ def patch(
     positions: Sequence[int] | None = None,
     align: str = "tokens",
     head_mask: np.ndarray | None = None,
-    batch_tokens: int = TOKENS_AT_ONCE,
+    batch_tokens: int | None = None,
     report: Progress = silent,
 ) -> Patches:
     """Read a text, put one part of the reading of a source in its place, and see what the model then says; for each.
@@ -79,7 +80,8 @@ def patch(
     align: "tokens", from each token to the one of the same place, in texts of as many; "words", from each word to the
         one that stands for it (`word_partners`), where that has as many pieces; what has no partner is left as it is.
     head_mask: (layer, head), what is switched off, or down, in both texts.
-    batch_tokens: bounds the memory. report: told how many places are done, as for `Progress`.
+    batch_tokens: how many tokens of all copies of the text are computed together, which bounds the memory; None: as
+        many as suit the device. report: told how many places are done, as for `Progress`.
     Safe to call from many threads on one model.
     Raises Refused for texts of different lengths that are not aligned by words, an unknown kind of patch, patterns
     of a mean or between other orders of words, or a target, layer or position that does not exist.
@@ -147,7 +149,7 @@ def estimate_patches(
         graded = [part for part in ours if part.requires_grad]  # what a layer without heads has of them has no slope
         found_slopes = iter(torch.autograd.grad(value, graded, allow_unused=True))
         slopes = [next(found_slopes) if part.requires_grad else None for part in ours]
-    values, modules = np.full(grid.shape, np.nan), layers_of(loaded)
+    values, modules, steps_of = np.full(grid.shape, np.nan), layers_of(loaded), []
     with torch.no_grad():
         for number in grid.layers:
             slope = slopes[number]
@@ -160,13 +162,16 @@ def estimate_patches(
                 steps = (slope * (theirs[number] - ours[number]))[0]  # (seq, neuron)
             else:
                 steps = (slope * (theirs[number] - ours[number])).sum(-1)[0]  # (seq,), or (head, seq)
-            found = value.item() + (steps if apart else steps.sum(-1)).cpu().double().numpy()
-            if what in OF_HEADS:
-                values[number, list(modules[number].attention.self.heads)] = found
-            elif what == NEURON:
-                values[number][:, list(modules[number].intermediate.neurons)] = found
-            else:
-                values[number] = found
+            steps_of.append(steps if apart else steps.sum(-1))
+    base_value = value.item()
+    for number, of_layer in zip(grid.layers, on_cpu(steps_of), strict=True):
+        found = base_value + of_layer.double().numpy()
+        if what in OF_HEADS:
+            values[number, list(modules[number].attention.self.heads)] = found
+        elif what == NEURON:
+            values[number][:, list(modules[number].intermediate.neurons)] = found
+        else:
+            values[number] = found
     if apart:
         left_out = sorted(set(range(len(encoding))) - set(grid.positions))
         np.moveaxis(values, grid.axes.index("position"), 0)[left_out] = np.nan
@@ -178,7 +183,7 @@ def estimate_patches(
         what=what,
         axes=grid.axes,
         values=values,
-        base_value=value.item(),
+        base_value=base_value,
         source_value=source_value,
         head_mask=asked.gates,
         exact=False,
@@ -245,7 +250,7 @@ def patch_band(
     *,
     texts: int = 10,
     seed: int = 0,
-    batch_tokens: int = TOKENS_AT_ONCE,
+    batch_tokens: int | None = None,
     report: Progress = silent,
 ) -> PatchBand:
     """What patches from random texts do at the places of some others: what is within that band is no finding.
@@ -412,10 +417,10 @@ def _travelled(
     gates: Tensor | None,
     asked: Tensor,
     tokens: int,
-    batch_tokens: int,
+    batch_tokens: int | None,
 ) -> Iterator[tuple[Sequence[Cell], Tensor]]:
     """Some cells at a time, and the last layer of each, (cell, some, hidden)."""
-    layers, together = layers_of(loaded), max(1, batch_tokens // tokens)
+    layers, together = layers_of(loaded), copies_within(batch_tokens, loaded.device, tokens)
     for first in range(0, len(cells), together):
         some = cells[first : first + together]
         states: Tensor | None = None

@@ -18,7 +18,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import MeanOf, Noised, Paths, Target
 from bert_core.refused import Refused, checked, shown
-from bert_core.run.memory import TOKENS_AT_ONCE
+from bert_core.run.batches import copies_within
 from bert_core.run.patching import asked_patches, probs_of, reading_of_source
 from bert_core.run.readings import Reading, layers_of, reading_of
 from bert_core.run.targets import target_values
@@ -41,7 +41,7 @@ def patch_path(
     through: str | None = None,
     align: str = "tokens",
     head_mask: np.ndarray | None = None,
-    batch_tokens: int = TOKENS_AT_ONCE,
+    batch_tokens: int | None = None,
     report: Progress = silent,
 ) -> Paths:
     """Read a text while some heads hear, of one sender, what it brings in a source; for each sender by itself.
@@ -52,7 +52,7 @@ def patch_path(
     senders: heads, (layer, head). None: all that are below a receiver. receivers: None: the answer itself, which reads
     what leaves the last layer; with nothing between, this is a head's direct effect.
     through: what of the receivers hears the sender: "query", "key" or "value"; None: all three.
-    source, target, align, head_mask: as for `patch`. batch_tokens: bounds the memory. report: told how many senders are
+    source, target, align, head_mask, batch_tokens: as for `patch`. report: told how many senders are
     done, as for `Progress`. Safe to call from many threads on one model.
     Raises Refused as `patch`, for a head that does not exist, or not any more, for no head, and for a sender that is
     below no receiver.
@@ -78,7 +78,7 @@ def patch_path(
     other, source_value = reading_of_source(loaded, source, target, own, asked)
     rows = torch.tensor([target.rows], device=loaded.device)
     way = _Way(loaded, own, other, asked.opened)
-    values, together = np.full(asked.gates.shape, np.nan), max(1, batch_tokens // len(encoding))
+    values, together = np.full(asked.gates.shape, np.nan), copies_within(batch_tokens, loaded.device, len(encoding))
     for first in range(0, len(sending), together):
         some = sending[first : first + together]
         if hearing is None:

@@ -18,9 +18,10 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.answers import Answer, answers_of
-from bert_core.run.arrays import as_array, with_gaps
+from bert_core.run.arrays import as_array, on_cpu, with_gaps
+from bert_core.run.batches import copies_at_once
 from bert_core.run.losses import AskedText, together
-from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
+from bert_core.run.memory import BYTES_AT_ONCE
 from bert_core.run.targets import asked_positions
 from bert_core.tokenizer import Encoding
 
@@ -55,12 +56,16 @@ def word_states(
     for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
         batch = _Padded.of(loaded, [texts[number] for number in some])
         states = batch.climbed(batch.entering, range(depth))
+        numbers, of_words = [], []
         for row, number in enumerate(some):
             for word, own in enumerate(pieces[number], firsts[number]):
                 at = [whole("a piece", piece, 0, len(texts[number]) - 1) for piece in own]
                 if not at:
                     raise Refused("a word has no piece: leave it out")
-                found[word] = as_array(states[row, at].mean(0))
+                numbers.append(word)
+                of_words.append(states[row, at].mean(0))
+        if numbers:
+            found[numbers] = as_array(torch.stack(of_words))
         done += len(some)
         counted(report, done, len(texts), "texts")
     return found
@@ -102,8 +107,8 @@ def hidden_words(
             states = batch.climbed(batch.changed(reached, change), range(depth, loaded.config.num_hidden_layers))
             scores = loaded.model.cls.predictions(states[rows, positions]).float()
             own = scores.gather(1, answers[:, None])
-            losses[which, places] = as_array(scores.logsumexp(-1) - own[:, 0])
-            right[which, places] = ((scores > own).sum(-1) == 0).cpu().numpy()
+            of_change, larger = on_cpu([scores.logsumexp(-1) - own[:, 0], (scores > own).sum(-1)])
+            losses[which, places], right[which, places] = as_array(of_change), larger.numpy() == 0
         done += len(some)
         counted(report, done, len(texts), "texts")
     return losses, right
@@ -146,7 +151,7 @@ def states_of(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tu
     """
     for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
         batch = _Padded.of(loaded, [encodings[number] for number in some])
-        yield some, [as_array(states[batch.there]) for states in batch.at_every_depth()]
+        yield some, [as_array(states[batch.places]) for states in batch.at_every_depth()]
 
 
 @torch.no_grad()
@@ -165,9 +170,11 @@ def hidden_words_by_depth(loaded: LoadedModel, texts: Sequence[AskedText]) -> np
         rows = [row for row, number in enumerate(some) for _ in texts[number].positions]
         positions = [position for number in some for position in texts[number].positions]
         answers = torch.tensor([answer for number in some for answer in texts[number].answers], device=loaded.device)
-        for depth, states in enumerate(batch.at_every_depth()):
+        of_depths = []
+        for states in batch.at_every_depth():
             scores = loaded.model.cls.predictions(states[rows, positions]).float()
-            losses[depth] += F.cross_entropy(scores, answers, reduction="sum").item()
+            of_depths.append(F.cross_entropy(scores, answers, reduction="sum"))
+        losses += torch.stack(of_depths).tolist()
         pieces += len(positions)
     return losses / pieces
 
@@ -189,7 +196,7 @@ def activations(
             normed = layer.attention(states, batch.mask).context
             activated = layer.intermediate(normed)
             if number in layers:
-                yield some, number, as_array(activated[batch.there])
+                yield some, number, as_array(activated[batch.places])
             states = layer.output(activated, normed)
 
 
@@ -230,7 +237,7 @@ def looked_at(
     for some in together(encodings, at_once):
         batch = _Padded.of(loaded, [encodings[number] for number in some])
         states = batch.entering
-        yield Looked(some, 0, as_array(states[batch.there]))
+        yield Looked(some, 0, as_array(states[batch.places]))
         for number in range(max(layers, default=-1) + 1):
             layer = batch.layers[number]
             if number not in layers:
@@ -240,18 +247,20 @@ def looked_at(
             seen = attention.self(states, batch.mask, output_attentions=True)
             if not layer.gone:
                 states = layer.feed_forward_chunk(attention.output(seen.context, states))
-            there, left = batch.there, attention.self.heads
-            context = seen.context[there].unflatten(-1, (len(left), attention.self.attention_head_size))
+            rows, positions = batch.places
+            left = attention.self.heads
+            context = seen.context[rows, positions].unflatten(-1, (len(left), attention.self.attention_head_size))
             strongest = seen.attention_probs.topk(min(keys, seen.attention_probs.shape[-1]), dim=-1)
             # (text, head, query, some) to (head, token, some), of the tokens that are there
-            at, of = (part.transpose(0, 1)[:, there] for part in (strongest.indices, strongest.values))
+            at, of = (part.transpose(0, 1)[:, rows, positions] for part in (strongest.indices, strongest.values))
+            own, of_heads, of_keys, of_weights = on_cpu([states[rows, positions], context.transpose(0, 1), at, of])
             yield Looked(
                 some,
                 number + 1,
-                as_array(states[there]),
-                with_gaps(as_array(context.transpose(0, 1)), left, heads),
-                with_gaps(as_array(at), left, heads),
-                with_gaps(as_array(of), left, heads),
+                as_array(own),
+                with_gaps(as_array(of_heads), left, heads),
+                with_gaps(as_array(of_keys), left, heads),
+                with_gaps(as_array(of_weights), left, heads),
             )
 
 
@@ -259,14 +268,15 @@ def looked_at(
 class _Padded:
     """Some texts as one batch on the model's device.
 
-    entering: (text, seq, hidden), what enters the first layer. mask: additive, or None. there: (text, seq), whether it
-    is a token and not [PAD]; typed: nor an added [CLS] or [SEP].
+    entering: (text, seq, hidden), what enters the first layer. mask: additive, or None. places: row and position of
+    every token that is not [PAD], (token,) each, text after text: unlike a mask, an index whose size the host knows.
+    typed: (text, seq), whether it is a token, and no added [CLS] or [SEP].
     """
 
     layers: list[BertLayer]
     entering: Tensor
     mask: Tensor | None
-    there: Tensor
+    places: tuple[Tensor, Tensor]
     typed: Tensor
 
     @classmethod
@@ -286,7 +296,8 @@ class _Padded:
         if not there.all():
             mask = bert.get_extended_attention_mask(torch.from_numpy(there.astype(np.int64)).to(device), shape)
         layers = cast("list[BertLayer]", list(bert.encoder.layer))
-        return cls(layers, entering, mask, *(torch.from_numpy(where).to(device) for where in (there, typed)))
+        rows, positions = (torch.from_numpy(numbers).to(device) for numbers in np.nonzero(there))
+        return cls(layers, entering, mask, (rows, positions), torch.from_numpy(typed).to(device))
 
     def changed(self, states: Tensor, change: Change) -> Tensor:
         """States (text, seq, hidden) with those of the tokens changed."""

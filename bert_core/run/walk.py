@@ -24,7 +24,7 @@ from bert_core.recording import record
 from bert_core.records import Walk
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked
-from bert_core.run.arrays import with_gaps
+from bert_core.run.arrays import as_array, on_cpu, with_gaps
 from bert_core.run.inputs import check_head_mask, check_position, known_text
 from bert_core.tokenizer import Encoding
 
@@ -279,7 +279,7 @@ def _tokens_by_torch(loaded: LoadedModel, states: Tensor) -> dict[str, np.ndarra
 
 def _copied(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """As arrays of their own: a record must not change with a tensor."""
-    return {name: value.detach().float().cpu().numpy().copy() for name, value in found.items()}
+    return {name: as_array(value) for name, value in zip(found, on_cpu([*found.values()]), strict=True)}
 
 
 def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,15 +20,18 @@ from bert_core.progress import Progress, printed
 from bert_core.records import Batch
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
+from bert_core.run.arrays import on_cpu
 from bert_core.studies.resume import alone
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
 from bert_core.training.runs import (
+    Figure,
     adamw,
     cut_log,
     fast_forward,
     in_words,
     log,
     padded_size,
+    read_figures,
     release_fragments,
     resume_state,
     save_state,
@@ -40,6 +43,7 @@ from bert_core.translators import Translators, write_translators
 CARD = "TUNED_LENS.md"
 LENSES = ("logit", "tuned")
 PLACES = ("at [MASK]", "elsewhere")
+ENTROPY = "entropy"  # of the last depth's distribution, beside a step's losses by depth
 _MASKING = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
 
 
@@ -133,17 +137,23 @@ def _tune(
     report(None, in_words(loaded.device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
     started = saved = time.monotonic()
-    smooth: np.ndarray | None = None
+    smooth = np.empty(0)
+    pending: list[Mapping[str, Figure]] = []  # of the steps since the last reading, for which the device is waited for
     for step in range(first, settings.steps):
         rate = trapezoid(step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay)
         rng = np.random.default_rng([settings.seed, step])
         batch = examples.batch(settings.examples, settings.length, rng)
-        figures = _train_step(loaded, translators, batch, rng)
+        pending.append(_train_step(loaded, translators, batch, rng))
         update(optimizer, parameters, settings.learning_rate * rate)
         release_fragments(step + 1)
-        smooth = figures if smooth is None else 0.95 * smooth + 0.05 * figures
-        now, last = time.monotonic(), step + 1 == settings.steps
-        if (step + 1) % 10 == 0 or last:
+        last = step + 1 == settings.steps
+        logged = (step + 1) % 10 == 0 or last
+        if logged:
+            for figures in _divergences(pending):
+                smooth = 0.95 * smooth + 0.05 * figures if len(smooth) else figures
+            pending.clear()
+        now = time.monotonic()
+        if logged:
             remaining = (settings.steps - step - 1) * (now - started) / (step + 1 - first)
             log(folder, {"step": step + 1, "divergence": [round(float(value), 5) for value in smooth]})
             report(
@@ -166,8 +176,10 @@ def _tune(
     return translators
 
 
-def _train_step(loaded: LoadedModel, translators: Translators, batch: Batch, rng: np.random.Generator) -> np.ndarray:
-    """Add the gradient of one batch to the translators; the KL of each depth but the last, nats, (depth,).
+def _train_step(
+    loaded: LoadedModel, translators: Translators, batch: Batch, rng: np.random.Generator
+) -> dict[str, Figure]:
+    """Add the gradient of one batch to the translators; figures of which `_divergences` makes the KL of each depth.
 
     One depth after another, so that only one table of scores (position, vocab) has a way back at a time.
     """
@@ -179,15 +191,22 @@ def _train_step(loaded: LoadedModel, translators: Translators, batch: Batch, rng
         final = head(states[-1]).float().log_softmax(-1)
     aim = final.exp()
     aim[count:] = 0  # padding: neither a loss nor a gradient
-    entropy = -(aim * final).sum().item() / count
-    found = []
+    figures = {ENTROPY: Figure(-(aim * final).sum(), count)}
     for depth in range(len(translators)):
         with fast_forward(loaded.device):
             scores = head(translators(depth, states[depth].float()))
         loss = F.cross_entropy(scores.float(), aim, reduction="sum") / count
         loss.backward()  # type: ignore[no-untyped-call]
-        found.append(loss.item() - entropy)
-    return np.array(found)
+        figures[str(depth)] = Figure(loss.detach())
+    return figures
+
+
+def _divergences(steps: Sequence[Mapping[str, Figure]]) -> list[np.ndarray]:
+    """Of some steps the KL of each depth but the last, nats, (depth,) each."""
+    return [
+        np.array([value - figures[ENTROPY] for name, value in figures.items() if name != ENTROPY])
+        for figures in read_figures(steps)
+    ]
 
 
 def _states(loaded: LoadedModel, batch: Batch) -> Tensor:
@@ -236,12 +255,15 @@ def compare_lenses(
             final = head(at[-1]).log_softmax(-1)
             aim, best = final.exp(), final.argmax(-1)
             counts[place] += len(where)
+            of_lenses = []
             for lens in LENSES:
                 for depth in range(depths):
                     read = at[depth] if lens == "logit" else translators(depth, at[depth])
                     here = final if depth == depths - 1 else head(read).log_softmax(-1)
-                    sums[lens, place][0, depth] += (aim * (final - here)).sum().item()
-                    sums[lens, place][1, depth] += (here.argmax(-1) == best).sum().item()
+                    of_lenses += [(aim * (final - here)).sum(), (here.argmax(-1) == best).sum()]
+            values = np.array([value.item() for value in on_cpu(of_lenses)]).reshape(len(LENSES), depths, 2)
+            for lens, of_depths in zip(LENSES, values, strict=True):
+                sums[lens, place] += of_depths.T
     return {
         (lens, place): LensScore(total[0] / counts[place], total[1] / counts[place], counts[place])
         for (lens, place), total in sums.items()

@@ -23,6 +23,7 @@ from bert_core.refused import Refused
 from bert_core.training.data import ExampleMaker, MaskingRule, Mix
 from bert_core.training.runs import (
     Average,
+    Figure,
     Muon,
     adamw,
     cut_log,
@@ -31,6 +32,7 @@ from bert_core.training.runs import (
     in_words,
     log,
     padded_size,
+    read_figures,
     read_lines,
     release_fragments,
     resume_state,
@@ -157,11 +159,19 @@ def pretrain(
         lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
         report(None, "held out: " + "; ".join(lines))
 
+    def read_pending() -> None:
+        """Add the figures of the steps that are not yet read to the running means."""
+        for figures in read_figures(pending):
+            for name, value in figures.items():
+                smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
+        pending.clear()
+
     def save() -> None:
         save_state(model, optimizer, settings, done, folder, average, smooth)
 
     started = saved = time.monotonic()
     tokens_done = 0
+    pending: list[Mapping[str, Figure]] = []  # of the steps since the last reading, for which the device is waited for
     done = saved_at = first  # updates
     consistent = True  # whether weights, optimizer and average are those after `done` updates
     try:
@@ -185,12 +195,13 @@ def pretrain(
                 update(optimizer, parameters, rate)
                 if average:
                     average.add(model)
-                for name, value in figures.items():
-                    smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
+                if workers.rank == 0:
+                    pending.append(figures)
                 done, consistent = step + 1, True
                 tokens_done += batch.input_ids.size * workers.world
-                speed = tokens_done / (time.monotonic() - started)
                 if logged:
+                    read_pending()
+                    speed = tokens_done / (time.monotonic() - started)
                     log(folder, {"step": done, "rate": rate, "tokens_per_s": round(speed), **rounded(smooth)})
             if logged:
                 remaining = (settings.steps - done) * (time.monotonic() - started) / (done - first)
@@ -202,11 +213,14 @@ def pretrain(
             release_fragments(done)
             look(done)
             if workers.rank == 0 and (time.monotonic() - saved > save_every or last):
+                with defer_sigint():
+                    read_pending()
                 save()
                 saved, saved_at = time.monotonic(), done
     except BaseException as error:  # whatever stops it: a Ctrl-C, or another worker that was stopped
         if workers.rank == 0 and consistent and done > saved_at and not isinstance(error, Refused | OSError):
             with defer_sigint():  # torchrun passes on a Ctrl-C that the terminal has already sent
+                read_pending()
                 save()
         raise
     if average:
@@ -227,20 +241,20 @@ def optimizer_of(model: BertForPreTraining, settings: PretrainSettings) -> torch
     return Muon(hidden, others, settings.learning_rate, settings.weight_decay)
 
 
-def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) -> dict[str, float]:
-    """Add the gradient of one batch to the parameters; loss in nats, accuracies 0 to 1.
+def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) -> dict[str, Figure]:
+    """Add the gradient of one batch to the parameters; loss in nats, accuracies 0 to 1, not yet read from the device.
 
     The masked-word head is computed at the masked positions only.
     """
     mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-    mlm_loss, nsp_loss = mean_loss(mlm_logits, labels), mean_loss(nsp_logits, follows)
+    masked, pairs = count_of(batch.labels), count_of(batch.next_sentence_label)
+    mlm_loss, nsp_loss = mean_loss(mlm_logits, labels, masked), mean_loss(nsp_logits, follows, pairs)
     (mlm_loss + nsp_loss).backward()  # type: ignore[no-untyped-call]
-    pairs = count_of(follows)
     with torch.no_grad():
         return {
-            "loss": (mlm_loss + nsp_loss).item(),
-            "mlm": correct(mlm_logits, labels) / max(count_of(labels), 1),
-            **({"nsp": correct(nsp_logits, follows) / pairs} if pairs else {}),
+            "loss": Figure(mlm_loss + nsp_loss),
+            "mlm": Figure(correct(mlm_logits, labels), max(masked, 1)),
+            **({"nsp": Figure(correct(nsp_logits, follows), pairs)} if pairs else {}),
         }
 
 
@@ -277,23 +291,24 @@ def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -
         )
 
 
-def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
+def mean_loss(logits: Tensor, labels: Tensor, count: int) -> Tensor:
     """Mean cross-entropy of the rows that have a label, in nats; 0 where none has.
 
-    logits: (row, class). labels: (row,), IGNORED_LABEL for padding, whose gradient is exactly 0.
+    logits: (row, class). labels: (row,), IGNORED_LABEL for padding, whose gradient is exactly 0. count: of the rows
+    that have one.
     """
     total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
-    return total / max(count_of(labels), 1)
+    return total / max(count, 1)
 
 
-def count_of(labels: Tensor) -> int:
-    """How many rows are not padding."""
+def count_of(labels: np.ndarray) -> int:
+    """How many labels there are, of a batch on the CPU."""
     return int((labels != IGNORED_LABEL).sum())
 
 
-def correct(logits: Tensor, labels: Tensor) -> int:
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
     """How many rows have their label as the largest logit; padding has none."""
-    return int((logits.argmax(-1) == labels).sum())
+    return (logits.argmax(-1) == labels).sum()
 
 
 @torch.no_grad()
@@ -315,17 +330,20 @@ def evaluate(
     model.eval()
     scores: dict[int, dict[str, float]] = {}
     for length in lengths:
-        right = total = nsp_right = pairs = 0
-        loss = 0.0
+        masked, pairs, measured = [], 0, []
         for number in range(batches):
             batch = held_out.batch(max(tokens // length, 1), length, np.random.default_rng([seed, length, number]))
             mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-            masked = count_of(labels)
-            loss += mean_loss(mlm_logits, labels).item() * masked
-            right += correct(mlm_logits, labels)
-            total += masked
-            nsp_right += correct(nsp_logits, follows)
-            pairs += count_of(follows)
+            masked.append(count_of(batch.labels))
+            pairs += count_of(batch.next_sentence_label)
+            measured.append({
+                "loss": Figure(mean_loss(mlm_logits, labels, masked[-1])),
+                "mlm": Figure(correct(mlm_logits, labels)),
+                "nsp": Figure(correct(nsp_logits, follows)),
+            })  # fmt: skip
+        total, of_batches = sum(masked), read_figures(measured)
+        loss = sum(figures["loss"] * count for figures, count in zip(of_batches, masked, strict=True))
+        right, nsp_right = (int(sum(figures[name] for figures in of_batches)) for name in ("mlm", "nsp"))
         shares = {"mlm": right / max(total, 1), "loss": loss / max(total, 1), "nsp": nsp_right / max(pairs, 1)}
         scores[length] = {**shares, "masked": total, "pairs": pairs}
     model.train(was_training)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from bert_core import checkpoint
 from bert_core.heap import release_freed_memory
 from bert_core.recording import record
 from bert_core.refused import Refused
+from bert_core.run.arrays import on_cpu
 
 STATE_FILE = "state.pt"
 LOG_FILE = "log.jsonl"
@@ -181,6 +182,19 @@ def fast_forward(device: torch.device) -> Iterator[None]:
     quick = quick_precision(device)
     with watched, torch.autocast(device.type, torch.bfloat16, enabled=quick == torch.bfloat16):
         yield
+
+
+class Figure(NamedTuple):
+    """A number that a step measured: a total, which may still be computed on the device, over a divisor."""
+
+    total: Tensor
+    divisor: int = 1
+
+
+def read_figures(steps: Sequence[Mapping[str, Figure]]) -> list[dict[str, float]]:
+    """The figures of some steps as numbers, for which the device is waited for once for each number type."""
+    totals = iter(on_cpu([figure.total for step in steps for figure in step.values()]))
+    return [{name: next(totals).item() / figure.divisor for name, figure in step.items()} for step in steps]
 
 
 class Average:

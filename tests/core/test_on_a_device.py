@@ -18,6 +18,17 @@ from tests import device_paths
 from tests.emulated_device import unavailable
 
 ROOT = Path(__file__).parents[2]
+# How often a path may wait for the device: for one text, for one batch of texts, and for a text by greedy decoding.
+BOUNDS = {
+    **dict.fromkeys((name for name in device_paths.PATHS if name.startswith("capture")), 2),
+    "capture_with_edits": 4,  # two texts
+    "word_states_of_texts": 1,
+    "attention_maps_of_texts": 1,
+    "states_of_texts": 3,  # depths
+    "logit_lens": 6,  # two for each of three depths
+    "greedy_decoding": 4,  # of 24 tokens: one for every 8, and one for the prompt
+}
+STEPS_BETWEEN_READINGS = 10  # of training
 MODELS = ("LoadedModel", "LoadedDecoder", "LoadedCaptioner", "BertLMHeadModel", "Model")
 # What a device refuses, and the error of torch for it.
 REFUSALS = {
@@ -123,10 +134,15 @@ def test_the_emulator_behaves_as_a_device(kind: str) -> None:
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("kind", ["cuda", "mps"])
 def test_every_path_on_an_emulated_device(kind: str, model_folders: Path) -> None:
-    """On a device that refuses what CUDA or MPS refuses each path gives the numbers of the CPU."""
+    """On a device that refuses what CUDA or MPS refuses each path gives the numbers of the CPU, and seldom waits."""
     of_paths = outcomes(kind, model_folders, "--emulated")
     assert of_paths.keys() == device_paths.PATHS.keys()
     assert failures(of_paths) == {}
+    counts = {name: sum(outcome["synchronisations"].values()) for name, outcome in of_paths.items()}
+    assert {name: counts[name] for name, bound in BOUNDS.items() if not 0 < counts[name] <= bound} == {}
+    for loop in ("pretrain", "tune_lens"):
+        more = counts[f"{loop}_60_steps"] - counts[f"{loop}_20_steps"]
+        assert 0 < more <= (60 - 20) / STEPS_BETWEEN_READINGS, loop
 
 
 @pytest.mark.parametrize("kind", ["cuda", "mps"])

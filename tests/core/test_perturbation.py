@@ -16,7 +16,7 @@ from torch import Tensor
 
 import bert_core
 from bert_core import Encoding, LoadedModel, Target
-from bert_core.run import memory, perturbation
+from bert_core.run import batches, perturbation
 from bert_core.run.perturbation import (
     input_x_gradient,
     integrated_gradients,
@@ -168,17 +168,9 @@ def test_batches_change_nothing(tiny: LoadedModel, monkeypatch: pytest.MonkeyPat
         ]
 
     together = answers()
-    monkeypatch.setattr(memory, "TOKENS_AT_ONCE", 1)
+    monkeypatch.setattr(batches, "TOKENS_AT_ONCE", 1)
     for one, other in zip(answers(), together, strict=True):
         assert_near(one, other)
-
-
-def test_what_fits_at_once_shrinks_with_the_text(mini: LoadedModel) -> None:
-    """At least one copy, fewer of a longer text, fewer where a backward pass keeps the layers."""
-    for gradients in (False, True):
-        counts = [memory.copies_at_once(mini, tokens, gradients=gradients) for tokens in (8, 64, 512, 100_000)]
-        assert counts == sorted(counts, reverse=True) and counts[-1] == 1 < counts[0]
-    assert memory.copies_at_once(mini, 64, gradients=True) < memory.copies_at_once(mini, 64)
 
 
 @pytest.mark.parametrize("kind", ASKED_KINDS)

@@ -387,7 +387,7 @@ def test_side_by_side_gives_what_each_gives_alone(
     batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.3), Mix(whole=0.7)).batch(
         8, 48, np.random.default_rng(6)
     )
-    together = train_step(model, batch, CPU)
+    (together,) = runs.read_figures([train_step(model, batch, CPU)])
     runs._processor_flags.cache_clear()
     assert batch.starts is not None
     words, right, asked = [], [], []
@@ -670,7 +670,7 @@ def test_the_head_at_masked_positions_gives_the_full_gradient(
     quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     step, whole = new_model(quiet), new_model(quiet)
     batch = examples.batch(8, 32, np.random.default_rng(0))
-    figures = train_step(step, batch, CPU)
+    (figures,) = runs.read_figures([train_step(step, batch, CPU)])
     outputs = whole(
         torch.from_numpy(batch.input_ids),
         token_type_ids=torch.from_numpy(batch.token_type_ids),
@@ -698,12 +698,12 @@ def test_padding_changes_neither_loss_nor_gradient(
     quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.2), mix).batch(8, 48, np.random.default_rng(0))
     exact, padded = new_model(quiet), new_model(quiet)
-    expected = train_step(exact, batch, CPU)
+    (expected,) = runs.read_figures([train_step(exact, batch, CPU)])
     monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count + 11)
     mlm_logits, labels, nsp_logits, follows = predictions(padded, batch, CPU)
     assert len(mlm_logits) == len(labels) == (batch.labels != -100).sum() + 11
     assert len(nsp_logits) == len(follows) == (batch.next_sentence_label != -100).sum() + 11
-    figures = train_step(padded, batch, CPU)
+    (figures,) = runs.read_figures([train_step(padded, batch, CPU)])
     assert figures.keys() == expected.keys() == {"loss", "mlm", "nsp"}
     for name, value in expected.items():
         assert_near(figures[name], value, of=1, what=name)
@@ -716,7 +716,7 @@ def test_a_batch_without_masked_pieces_has_no_loss(
     """Its gradient is that of the next sentences alone, and no number is lost."""
     model = new_model(tiny_config)
     batch = ExampleMaker(corpus, tokenizer, NO_MASKING).batch(4, 16, np.random.default_rng(0))
-    figures = train_step(model, batch, CPU)
+    (figures,) = runs.read_figures([train_step(model, batch, CPU)])
     assert np.isfinite(figures["loss"]) and figures["mlm"] == 0
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 

@@ -94,9 +94,9 @@ def test_padding_changes_neither_divergence_nor_gradient(
     monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
     batch = examples_of(tiny_loaded, text, tmp_path).batch(8, 24, np.random.default_rng(0))
     exact, padded = (Translators(tiny_loaded.config).train() for _ in range(2))
-    expected = lens._train_step(tiny_loaded, exact, batch, np.random.default_rng(1))
+    expected = lens._divergences([lens._train_step(tiny_loaded, exact, batch, np.random.default_rng(1))])
     monkeypatch.setattr(lens, "padded_size", lambda count, device: count + 13)
-    found = lens._train_step(tiny_loaded, padded, batch, np.random.default_rng(1))
+    found = lens._divergences([lens._train_step(tiny_loaded, padded, batch, np.random.default_rng(1))])
     assert_near(found, expected)
     assert_gradients_near(padded, exact)
 

@@ -36,9 +36,8 @@ from tables import QUICK, command, in_own_process
 
 import bert_core
 from bert_core import IndexSettings
-from bert_core.run.batches import copies_at_once
 from bert_core.run.losses import attention_maps, together
-from bert_core.run.memory import BYTES_AT_ONCE
+from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
 from bert_core.run.states import _Padded, looked_at
 from bert_core.studies import index as study
 from bert_core.studies.documents import read_documents, split_sentences

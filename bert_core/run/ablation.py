@@ -23,8 +23,8 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadSweep, Target
 from bert_core.refused import Refused, checked, several
 from bert_core.run.arrays import as_array
-from bert_core.run.batches import copies_within
 from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
+from bert_core.run.memory import copies_within
 from bert_core.run.targets import asked_positions, target_values
 from bert_core.tokenizer import Encoding
 

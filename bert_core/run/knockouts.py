@@ -20,8 +20,8 @@ from bert_core.modeling import BertLayer
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import Target
 from bert_core.refused import Refused, checked
-from bert_core.run.batches import copies_within
 from bert_core.run.inputs import gate_tensor
+from bert_core.run.memory import copies_within
 from bert_core.run.passes import LayerPass, layer_passes
 from bert_core.run.targets import check_target, target_values
 from bert_core.tokenizer import Encoding

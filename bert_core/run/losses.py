@@ -25,9 +25,8 @@ from bert_core.records import Batch
 from bert_core.refused import Refused, shown
 from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
 from bert_core.run.arrays import as_array, on_cpu, with_gaps
-from bert_core.run.batches import copies_at_once, copies_within
 from bert_core.run.inputs import check_edits
-from bert_core.run.memory import BYTES_AT_ONCE
+from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once, copies_within
 from bert_core.run.readings import layers_of
 from bert_core.tokenizer import Encoding, Tokenizer
 

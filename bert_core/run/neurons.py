@@ -24,8 +24,8 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Suppression, Target
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.arrays import as_array, with_gaps
-from bert_core.run.batches import copies_at_once
 from bert_core.run.inputs import check_position, gate_tensor, ids_of, segments_of
+from bert_core.run.memory import copies_at_once
 from bert_core.run.passes import LayerPass, layer_passes
 from bert_core.run.perturbation import points_on_the_way
 from bert_core.run.targets import check_target, target_values

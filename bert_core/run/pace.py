@@ -11,8 +11,7 @@ from torch import Tensor
 
 from bert_core.editing import unedited
 from bert_core.loading import LoadedModel
-from bert_core.run.batches import tokens_at_once
-from bert_core.run.memory import TOKENS_AT_ONCE
+from bert_core.run.memory import TOKENS_AT_ONCE, tokens_at_once
 
 _FEW, _MANY, _ROUNDS = 8, 128, 5
 

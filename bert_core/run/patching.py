@@ -26,8 +26,8 @@ from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, withou
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.answers import Answer, answers_of
 from bert_core.run.arrays import on_cpu
-from bert_core.run.batches import copies_within
 from bert_core.run.inputs import check_head_mask, gate_tensor
+from bert_core.run.memory import copies_within
 from bert_core.run.readings import Reading, Trace, entering, layers_of, reading_of, traced
 from bert_core.run.targets import asked_positions, check_target, target_values
 from bert_core.tokenizer import Encoding

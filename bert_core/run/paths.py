@@ -18,7 +18,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import MeanOf, Noised, Paths, Target
 from bert_core.refused import Refused, checked, shown
-from bert_core.run.batches import copies_within
+from bert_core.run.memory import copies_within
 from bert_core.run.patching import asked_patches, probs_of, reading_of_source
 from bert_core.run.readings import Reading, layers_of, reading_of
 from bert_core.run.targets import target_values

@@ -18,8 +18,8 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
 from bert_core.refused import Refused, checked, several, shown
 from bert_core.run.arrays import as_array
-from bert_core.run.batches import copies_at_once
 from bert_core.run.inputs import check_position, gate_tensor, known_text, positions_of, segments_of
+from bert_core.run.memory import copies_at_once
 from bert_core.run.passes import layer_passes
 from bert_core.run.targets import check_target, rows_of_probability, target_probabilities, target_values
 from bert_core.tokenizer import Encoding

@@ -19,9 +19,8 @@ from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.answers import Answer, answers_of
 from bert_core.run.arrays import as_array, on_cpu, with_gaps
-from bert_core.run.batches import copies_at_once
 from bert_core.run.losses import AskedText, together
-from bert_core.run.memory import BYTES_AT_ONCE
+from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
 from bert_core.run.targets import asked_positions
 from bert_core.tokenizer import Encoding
 

@@ -23,9 +23,9 @@ from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.progress import Progress, silent
 from bert_core.refused import Refused
-from bert_core.run.batches import copies_at_once
 from bert_core.run.capture import capture
 from bert_core.run.losses import together
+from bert_core.run.memory import copies_at_once
 from bert_core.studies.faithfulness import FUNCTION_WORDS
 from bert_core.tokenizer import MASK, Tokenizer, joined
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix

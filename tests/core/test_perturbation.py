@@ -16,7 +16,7 @@ from torch import Tensor
 
 import bert_core
 from bert_core import Encoding, LoadedModel, Target
-from bert_core.run import batches, perturbation
+from bert_core.run import memory, perturbation
 from bert_core.run.perturbation import (
     input_x_gradient,
     integrated_gradients,
@@ -168,7 +168,7 @@ def test_batches_change_nothing(tiny: LoadedModel, monkeypatch: pytest.MonkeyPat
         ]
 
     together = answers()
-    monkeypatch.setattr(batches, "TOKENS_AT_ONCE", 1)
+    monkeypatch.setattr(memory, "TOKENS_AT_ONCE", 1)
     for one, other in zip(answers(), together, strict=True):
         assert_near(one, other)
 

@@ -20,7 +20,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.run.memory import TOKENS_AT_ONCE, passes_bytes
+from bert_core.run.memory import passes_bytes, tokens_at_once
 from bert_core.studies.index import IndexSettings, index_loaded, not_whole
 from bert_core.studies.index_cost import LONGER, IndexCost, bytes_a_token, index_cost
 from bert_core.studies.indexed import Index, open_index
@@ -228,4 +228,4 @@ def _key(loaded: LoadedModel, upload: Upload) -> tuple[Hashable, ...]:
 
 def _memory(loaded: LoadedModel) -> int:
     longest = SETTINGS.max_length
-    return passes_bytes(loaded, longest, TOKENS_AT_ONCE // longest)
+    return passes_bytes(loaded, longest, tokens_at_once(loaded.device) // longest)

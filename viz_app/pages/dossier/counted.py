@@ -12,7 +12,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.run.memory import TOKENS_AT_ONCE, passes_bytes
+from bert_core.run.memory import passes_bytes, tokens_at_once
 from bert_core.studies.dossier import Dossiers
 from bert_core.studies.head_dossiers import head_dossiers
 from bert_core.studies.indexed import Index
@@ -97,7 +97,7 @@ def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Dossiers]:
         # The layers above are not read.
         seconds=seconds_of(loaded, SENTENCE, index.tokens / SENTENCE) * (layer + 1) / loaded.config.num_hidden_layers
         + OF_A_NEURON * len(asked) * index.tokens / 1e6,
-        memory=passes_bytes(loaded, SENTENCE, TOKENS_AT_ONCE // SENTENCE),
+        memory=passes_bytes(loaded, SENTENCE, tokens_at_once(loaded.device) // SENTENCE),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""bert_core/run/batches.py: how much is computed together, by the length of a text and by the device."""
+"""bert_core/run/memory.py: how much is computed together, by the length of a text and by the device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import torch
 
 import bert_core
 from bert_core import LoadedModel
-from bert_core.run.batches import copies_at_once, copies_within, tokens_at_once
-from bert_core.run.memory import TOKENS_AT_ONCE
+from bert_core.run.memory import TOKENS_AT_ONCE, copies_at_once, copies_within, tokens_at_once
 
 DEVICES = {"cpu": 1, "mps": 1, "cuda": 4}  # how many times as many tokens as on the CPU
 

@@ -101,7 +101,9 @@ def main() -> None:
     arguments = parse_arguments(parser)
     if arguments.count:
         print(json.dumps(count(arguments.count)))
-        return
+        from tests import emulated_device
+
+        emulated_device.leave()
     sys.path.insert(0, str(ROOT))
     from tests.emulated_device import unavailable
 

@@ -778,6 +778,8 @@ def main(kind: str, folders: Path, report: Path, *emulated: str) -> None:
                 where = " ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in lines[-3:])
                 outcomes[name] = {"error": f"{type(error).__name__}: {error} ({where})"}
     report.write_text(json.dumps(outcomes, indent=1), encoding="utf-8")
+    if emulated:
+        emulated_device.leave()
 
 
 if __name__ == "__main__":

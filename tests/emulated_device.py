@@ -1,6 +1,6 @@
 """An emulated accelerator: tensors that report `cuda:0` or `mps:0` and compute on the CPU.
 
-    device = install("cuda")                 # once per process, before a model is loaded
+    device = install("cuda")                 # once per process, which ends with `leave()`, before a model is loaded
     states = torch.ones(3, device="cuda")    # states.device is cuda:0; its values are in CPU memory
     states + torch.ones(3)                   # RuntimeError: Expected all tensors to be on the same device
 
@@ -17,15 +17,15 @@ The emulator uses private parts of torch and needs the torch that constraints.tx
 
 from __future__ import annotations
 
-import atexit
 import ctypes
+import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ HOOKS = {"cuda": "_ZN2at6detail12getCUDAHooksEv", "mps": "_ZN2at6detail11getMPSH
 synchronisations: Counter[str] = Counter()  # "file:line operation" -> number
 _lock = threading.Lock()  # the autograd engine runs backward passes of a device in a thread of its own
 _kept_alive: list[Any] = []  # C++ holds pointers to these objects
-_device_generators: set[int] = set()
+_device_generators: dict[int, Any] = {}  # by the address in C++; kept, so that no other generator takes its address
 _device: torch.device | None = None
 
 _COPIES = {aten.copy_.default, aten._to_copy.default, aten._copy_from.default, aten._copy_from_and_resize.default}
@@ -126,7 +126,7 @@ class _Generator(torch._C.Generator):
         generator.reported = torch.device(device)
         if _is_emulated(device):
             generator.reported = _device
-            _device_generators.add(generator._cdata)
+            _device_generators[generator._cdata] = generator
         return generator
 
     @property
@@ -176,6 +176,12 @@ def install(kind: str) -> torch.device:
     return _device
 
 
+def leave() -> NoReturn:
+    """End this process at once: a thread of the autograd engine may still call the functions that C++ was given."""
+    sys.stdout.flush()
+    os._exit(0)
+
+
 def _factories() -> Iterable[tuple[str, Any]]:
     """The operations that create a tensor on a device from no other tensor."""
     for name in torch._C._dispatch_get_all_op_names():
@@ -205,9 +211,7 @@ def _report_built(kind: str) -> None:
     count = ctypes.CFUNCTYPE(ctypes.c_int8, ctypes.c_void_p)(lambda _: 1)
     for slot, function in ((2, answer), (3, answer), (4, of_index), (6, count)):
         replaced[2 + slot] = ctypes.cast(function, ctypes.c_void_p).value
-    original = table_pointer.value
     table_pointer.value = ctypes.addressof(replaced) + 2 * word
-    atexit.register(setattr, table_pointer, "value", original)  # C++ reads it after Python has freed the copy
     _kept_alive.extend((answer, of_index, count, replaced))
 
 

@@ -72,6 +72,7 @@ for line in lines:
     except (RuntimeError, TypeError) as error:
         answers[line] = str(error)
 print(json.dumps(answers))
+emulated_device.leave()
 """
 
 

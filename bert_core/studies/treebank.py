@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bert_core.refused import Refused, checked, one_by_one, shown
 
@@ -27,7 +27,7 @@ class TreeSentence:
         that are written as one which does not hold both ("du" for "de" and "le").
     line: of the file, where the sentence begins, counted from 1.
     tags: the parts of speech, as "NOUN". features: as "Case=Nom|Number=Sing". Both as the treebank writes them.
-    comments: how many lines of comments stand before it.
+    comments: how many lines of comments stand before it, and behind it if it is the last one.
     """
 
     text: str
@@ -70,7 +70,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
     """
     block: list[tuple[int, str]] = []
     comments = 0
-    any_sentence = False
+    last: TreeSentence | None = None  # held back: comments behind the last sentence are counted with it
     for number, line in enumerate(one_by_one("lines", lines, "texts"), 1):
         if not isinstance(line, str):
             raise Refused(f"line {number} of {name} is {shown(line)}: it must be a text")
@@ -91,12 +91,16 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
                     "an empty line ends a sentence"
                 )
         elif block:
-            yield _sentence(block, name, comments)
-            any_sentence, block, comments = True, [], 0
+            if last is not None:
+                yield last
+            last, block, comments = _sentence(block, name, comments), [], 0
     if block:
-        yield _sentence(block, name, comments)
-        any_sentence = True
-    if not any_sentence:
+        if last is not None:
+            yield last
+        last, comments = _sentence(block, name, comments), 0
+    if last is not None:
+        yield replace(last, comments=last.comments + comments)
+    else:
         raise Refused(
             f"the file {name} contains no sentence: CoNLL-U has one word per line, in {FIELDS} columns separated by "
             "tabs"

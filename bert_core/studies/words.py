@@ -27,7 +27,7 @@ class LabelledSentence:
     """A sentence, where its words stand in it, and the label of each; both (word,), None for a word that has none.
 
     line: of its file, or the row, where it begins, counted from 1. comments: how many lines of comments stand before it
-    or in it.
+    or in it, and behind it if it is the last one.
     """
 
     text: str
@@ -173,7 +173,7 @@ def _of_columns(source: InputFile, label: str, word: int) -> list[LabelledSenten
         comments = 0
     if not found:
         raise Refused(f"{source.name} has no sentence: a word a line with its label, and an empty line behind each")
-    return found
+    return [*found[:-1], replace(found[-1], comments=found[-1].comments + comments)]
 
 
 def _blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], int]]:

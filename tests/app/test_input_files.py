@@ -316,3 +316,26 @@ def test_other_formats_are_one_sentence(ask: Any, name: str) -> None:
         code, printed, err, _ = ask(command, file, data, columns=columns)
         assert (code, printed) == (2, ""), (file, printed)
         assert re.search(sentence, err) and err.count("\n") == 1, (file, err)
+
+
+@pytest.mark.parametrize("name", ["faithfulness", "heads", "explain", "finetune", "probe"])
+def test_comments_of_a_file_of_words_are_left_out_and_counted(
+    headlight: Run, tiny_model_folder: Path, tiny_tagger_folder: Path, tmp_path: Path, name: str
+) -> None:
+    """Every command that reads labels of words says how many lines of comments it left out."""
+    path, out = tmp_path / "words.conll", tmp_path / "out.csv"
+    path.write_text(TAGS.replace("PET", "B-PER").replace("\n\n", "\n\n# a line about the sentence\n"), encoding="utf-8")
+    comments = path.read_text(encoding="utf-8").count("#")
+    tagger = ("--model", tiny_tagger_folder, "--device", "cpu", "--out", out)
+    arguments = {
+        "faithfulness": ("--kinds", "tag", "--tags", "last", "--methods", "rollout", "--questions", 1, "--least", 0,
+                         "--lengths", "4:30", "--random-rankings", 2, *tagger),
+        "heads": ("--tags", "last", "--importance", *tagger),
+        "explain": ("--tags", "last", "--methods", "occlusion", "--least", 1, *tagger),
+        "finetune": ("--init", tiny_model_folder, "--folder", tmp_path / "run", "--epochs", 1, "--device", "cpu"),
+        "probe": ("--label", "last", "--layers", "1", "--seeds", 1, "--least", 1, "--model", tiny_model_folder,
+                  "--device", "cpu", "--out", out),
+    }  # fmt: skip
+    code, printed, err = headlight(name, path, *arguments[name])
+    assert code == 0, err
+    assert f"{comments:,} lines of comments" in printed + err

@@ -90,14 +90,14 @@ def test_all_comments_before_a_sentence_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_comment_has_another_number_of_columns_than_the_words(tmp_path: Path) -> None:
-    """It may also stand inside a sentence; comments are counted for the sentence in or before which they stand."""
+    """It may also stand inside a sentence or after the last one; all of them are counted."""
     text = "# about this file\n# a longer one\nAnna B-PER\n# a remark in the middle\n# O\nleft O\n\n"
     text += "\n# one two\n# two words here\n\nBo B-PER\n#tag\n\n# end of the file\n"
     found = read_labelled_words(written(tmp_path, text), "last")
     assert [(one.text, one.labels, one.comments) for one in found] == [
-        ("Anna # left", ("B-PER", "O", "O"), 3), ("Bo", ("B-PER",), 3),
+        ("Anna # left", ("B-PER", "O", "O"), 3), ("Bo", ("B-PER",), 4),
     ]  # fmt: skip
-    assert comments_left_out(found) == "; 6 lines of comments were left out"
+    assert comments_left_out(found) == "; 7 lines of comments were left out"
     assert comments_left_out(read_labelled_words(written(tmp_path, "Anna B-PER\n"), "last")) == ""
     with_tabs = "#\ta\tb\nAnna\tNNP\tB-PER\n# text = Anna left\nleft\tVBD\tO\n"
     (one,) = read_labelled_words(written(tmp_path, with_tabs), "2")
@@ -107,5 +107,5 @@ def test_a_comment_has_another_number_of_columns_than_the_words(tmp_path: Path) 
 def test_comments_of_a_treebank_are_counted(tmp_path: Path) -> None:
     """They stand before the sentences, whose words are read from columns with numbers."""
     tree = "# sent_id = {0}\n# text = Cats\n1\tCats\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
-    path = written(tmp_path, tree.format(1) + tree.format(2), "a.conllu")
-    assert [one.comments for one in read_labelled_words(path, "upos")] == [2, 2]
+    path = written(tmp_path, tree.format(1) + tree.format(2) + "# end of the file\n", "a.conllu")
+    assert [one.comments for one in read_labelled_words(path, "upos")] == [2, 3]

@@ -58,6 +58,7 @@ def faithfulness(
     from bert_core.studies.faithfulness import StudySettings, judge_file, markdown, standings
     from bert_core.studies.others import judge_scores
     from bert_core.studies.rows import Columns
+    from bert_core.studies.words import comments_left_out, read_labelled_words
 
     drawn = None if plot is None else kind_of_file("--plot", plot, PICTURES)
     settings = StudySettings(
@@ -82,6 +83,8 @@ def faithfulness(
         else:
             notes(done, what)
 
+    if tags and (comments := comments_left_out(sentences := read_labelled_words(text, tags))):
+        note(f"{len(sentences):,} sentences{comments}")
     loaded = load(model, device)
     if scores is None:
         if pair:

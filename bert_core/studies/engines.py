@@ -36,11 +36,9 @@ def device_of_workers(device: str | None) -> str:
             f"device {name!r} is one GPU of one machine: with the engine 'ray' give 'cuda', and each worker gets a GPU "
             "of the cluster"
         )
-    ray = _ray()
-    if not ray.is_initialized():
-        if not os.environ.get("RAY_ADDRESS"):
-            best_device(name)
-        ray.init(log_to_driver=False, include_dashboard=False)
+    if not (_ray().is_initialized() or os.environ.get("RAY_ADDRESS")):
+        best_device(name)
+    ray = _started()
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if name == "cuda" and not gpus:
         cpus = int(ray.cluster_resources().get("CPU", 0))
@@ -57,9 +55,7 @@ def on_ray(
     without a model; on "cuda" every worker has a GPU of its own.
     Raises Refused if Ray is missing.
     """
-    ray = _ray()
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False, include_dashboard=False)
+    ray = _started()
     resource = "GPU" if device == "cuda" else "CPU"
     task = ray.remote(num_cpus=1, num_gpus=int(resource == "GPU"), max_retries=-1)(_with_unknown)
     workers = int(ray.cluster_resources().get(resource, 1))
@@ -80,6 +76,14 @@ def _ray() -> Any:
         import ray
     except ImportError as error:
         raise Refused("the engine 'ray' needs Ray: pip install 'headlight[ray]'") from error
+    return ray
+
+
+def _started() -> Any:
+    """Ray, connected to the cluster at RAY_ADDRESS, or to one on this machine that is started now."""
+    ray = _ray()
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, include_dashboard=False)
     return ray
 
 

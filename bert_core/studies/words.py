@@ -178,8 +178,11 @@ def _of_columns(source: InputFile, label: str, word: int) -> list[LabelledSenten
 
 def _blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], int]]:
     """The words between empty lines, each with its line's number and its columns, and how many comments are there."""
-    widths = {len(columns_in(line)) for line, _ in source.lines() if line.strip() and not line.startswith("#")}
-    tabs = any("\t" in line for line, _ in source.lines() if not line.startswith("#"))
+    widths, tabs = set[int](), False
+    for line, _ in source.lines():
+        if line.strip() and not line.startswith("#"):
+            widths.add(len(columns_in(line)))
+            tabs = tabs or "\t" in line
     block: list[tuple[int, list[str]]] = []
     comments = 0
     for number, (line, _) in enumerate(source.lines(), 1):

@@ -20,7 +20,7 @@ from bert_core.progress import Progress, silent
 from bert_core.records import Batch
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
-from bert_core.studies.documents import check_documents, read_documents, split_sentences
+from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.kinds import document_kinds
 
@@ -61,9 +61,8 @@ class Corpus:
         folder = cache / f"{text.name}-{sha256(identity.encode()).hexdigest()[:12]}"
         names = ("tokens", "sentence_starts", "document_starts")
         if not (folder / "done").exists():
-            check_documents(text, column)
-            folder.mkdir(parents=True, exist_ok=True)
             arrays = _tokenize(text, tokenizer, report, column)
+            folder.mkdir(parents=True, exist_ok=True)
             for name, array in zip(names, arrays, strict=True):
                 _keep(folder / f"{name}.npy", array)
             (folder / "done").touch()

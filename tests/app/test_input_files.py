@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import pytest
 from safetensors.numpy import load_file
 
 from tests.app.test_cli import Run, headlight
+from tests.core.test_files import zstd
 
 __all__ = ["headlight"]  # a fixture
 
@@ -51,14 +51,6 @@ OTHERS = {
     ".xlsx": (b"PK\x03\x04", "is an Excel workbook, which is not read"),
     ".pdf": (b"%PDF-1.7", "is a PDF document, which is not read"),
 }
-
-
-def zstd(data: bytes) -> bytes:
-    """Data compressed by Zstandard."""
-    out = pyarrow.BufferOutputStream()
-    with pyarrow.CompressedOutputStream(out, "zstd") as stream:
-        stream.write(data)
-    return bytes(out.getvalue().to_pybytes())
 
 
 STORED: dict[str, Callable[[str], bytes]] = {

@@ -34,6 +34,7 @@ SQUAD = {"data": [{"paragraphs": [{"context": "A cat.", "qas": [{"id": "1", "que
 
 
 def zstd(data: bytes) -> bytes:
+    """Data compressed by Zstandard."""
     out = pyarrow.BufferOutputStream()
     with pyarrow.CompressedOutputStream(out, "zstd") as stream:
         stream.write(data)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, Notes, PairColumn, TextColumn, check_place, load, note
+from viz_app.cli.shared import Device, FileOfTexts, Notes, PairColumn, TextColumn, check_place, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import ModelComparison
@@ -19,15 +19,7 @@ SHOWN = 10  # heads
 def compare_models(
     before: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
     after: Annotated[str, typer.Argument(help="Another, which reads the same tokens.")],
-    file: Annotated[
-        Path,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
-            ".jsonl, .json).",
-        ),
-    ],
+    file: FileOfTexts,
     out: Annotated[
         Path | None, typer.Option(dir_okay=False, help="How each head changed, .csv or .parquet: one row a head.")
     ] = None,

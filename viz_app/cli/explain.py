@@ -9,6 +9,7 @@ import typer
 
 from viz_app.cli.shared import (
     Device,
+    FileOfTexts,
     ModelName,
     Notes,
     PairColumn,
@@ -27,15 +28,7 @@ MOST_ANSWERS = 6  # that are shown; the file has all
 
 
 def explain(
-    corpus: Annotated[
-        Path,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
-            ".jsonl, .json).",
-        ),
-    ],
+    corpus: FileOfTexts,
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a token.")],
     methods: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas.")] = (
         "DecompX,occlusion"

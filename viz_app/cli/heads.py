@@ -15,6 +15,7 @@ from bert_core.run import MOST_REFERENCES
 from viz_app.cli.shared import (
     SECONDS_BETWEEN_LINES,
     Device,
+    FileOfTexts,
     ModelName,
     Notes,
     PairColumn,
@@ -36,15 +37,7 @@ SHOWN = 10
 
 
 def heads(
-    corpus: Annotated[
-        Path,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
-            ".jsonl, .json).",
-        ),
-    ],
+    corpus: FileOfTexts,
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a head.")],
     importance: Annotated[
         bool, typer.Option("--importance", help="How sensitive the loss is to each head (Michel 2019).")

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, check_place, kind_of_file, note
+from viz_app.cli.shared import (
+    Device,
+    FileOfTexts,
+    ModelName,
+    Notes,
+    PairColumn,
+    TextColumn,
+    check_place,
+    kind_of_file,
+    note,
+)
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.neurons import Firing
@@ -17,15 +27,7 @@ SHOWN = 5  # neurons, where more were asked for
 
 
 def neurons(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
-            ".jsonl, .json).",
-        ),
-    ],
+    file: FileOfTexts,
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a neuron.")],
     neurons: Annotated[
         str, typer.Option(help="layer.neuron with commas, as in 3.120,4.7; 3.* for a layer; or all.")

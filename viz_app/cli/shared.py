@@ -30,6 +30,15 @@ Arrows = Annotated[
         "row growing (x: staying as it was); all:q4>k7:r in all layers; _ between several.",
     ),
 ]
+FileOfTexts = Annotated[
+    Path,
+    typer.Argument(
+        exists=True,
+        dir_okay=False,
+        help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
+        ".jsonl, .json).",
+    ),
+]
 TextFile = Annotated[
     Path,
     typer.Argument(

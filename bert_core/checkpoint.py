@@ -39,11 +39,6 @@ BLIP_DEFAULTS: Mapping[str, Any] = {
 }  # fmt: skip
 # Patterns of keys that published files have too many: a table of numbers from 0 on, which we count ourselves.
 NO_NEWS = (r"position_ids$",)
-# What a model can do without: the app then does not show what it would have computed.
-OPTIONAL_PARTS = (
-    "cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.", "qa_outputs.",
-    "discriminator_predictions.",
-)  # fmt: skip
 # Models of texts that are built otherwise than BERT, and how.
 REFUSED_TYPES = {
     "deberta": "whose attention looks at words and places apart",
@@ -51,20 +46,7 @@ REFUSED_TYPES = {
     "mpnet": "whose attention adds a bias for each distance",
     "modernbert": "which norms before each part and turns queries and keys by their place",
 }
-# What the name of an architecture says of its classifier, as a pattern: those of transformers, and of others.
-ARCHITECTURES = {
-    "choices": r"ForMultipleChoice",
-    "tokens": r"(?i)ForToken|ForNER|ForPos|Tagg|ForSlot|ForWord|TokenClass|Crf$",
-    "texts": r"(?i)ForSequence|MultiLabel|ForText|ForClassif|ForDocument|CrossEncoder|ForRegression|SequenceClass",
-}
 KINDS_NAMED, LONGEST_NAME = 3, 80  # of unused tensors, in one sentence
-# What transformers' architectures have beside the encoder, by the end of their names.
-PARTS_OF_ARCHITECTURES = {
-    "PreTraining": {"cls.predictions.", "cls.seq_relationship.", "bert.pooler."}, "MaskedLM": {"cls.predictions."},
-    "NextSentencePrediction": {"cls.seq_relationship.", "bert.pooler."},
-    "SequenceClassification": {"classifier.", "bert.pooler."}, "MultipleChoice": {"classifier.", "bert.pooler."},
-    "TokenClassification": {"classifier."}, "QuestionAnswering": {"qa_outputs."},
-}  # fmt: skip
 WORD_TABLE = "bert.embeddings.word_embeddings.weight"
 WORD_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 DECODER_WEIGHT = "cls.predictions.decoder.weight"
@@ -127,16 +109,6 @@ class LoadReport:
     def lacks(self, part: str) -> bool:
         """Whether any parameter whose name starts with `part` was missing."""
         return any(key.startswith(part) for key in self.missing)
-
-    @property
-    def has_mlm(self) -> bool:
-        """Whether the file held a trained masked-word head."""
-        return not self.lacks("cls.predictions.")
-
-    @property
-    def has_nsp(self) -> bool:
-        """Whether the file held a trained next-sentence head and the pooler under it."""
-        return not (self.lacks("cls.seq_relationship.") or self.lacks("bert.pooler."))
 
 
 def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
@@ -319,80 +291,12 @@ def _taken_off(stack: list[int], wanted: Sequence[pickletools.StackObject]) -> i
     return parts
 
 
-def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has a classifier of whole texts."""
-    return _classified(config, weights) == "texts"
-
-
-def holds_tagger(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has a classifier of single tokens."""
-    return _classified(config, weights) == "tokens"
-
-
-def _classified(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None:
-    """What `classifier.weight` is a classifier of: "texts", "tokens" or "choices"; None where there is none.
-
-    The name of the model that it was saved from says so, if only in part. Where it does not, tags that begin and go on
-    are of tokens, and so is a classifier without the layer that stands before one of texts.
-    """
-    table = weights.get("classifier.weight")
-    if table is None:
-        return None
-    for kind, pattern in ARCHITECTURES.items():
-        if any(re.search(pattern, name) for name in config.architectures):
-            return kind
-    if table.dim() != 2 or table.shape[1] != config.hidden_size:
-        return None
-    names = config.extra.get("id2label")
-    tags = set(map(str, names.values())) if isinstance(names, Mapping) else set()
-    if any(tag.startswith("B-") for tag in tags) and any(tag.startswith("I-") for tag in tags):
-        return "tokens"
-    return "texts" if "bert.pooler.dense.weight" in weights else "tokens"
-
-
-def parts_of_architectures(config: BertConfig) -> set[str]:
-    """The beginnings of the names of tensors that a model has whose architecture the configuration names."""
-    parts: set[str] = set()
-    for name in config.architectures:
-        kind = name.partition("For")[2] or name
-        if kind == "PreTraining" and config.family.name == "electra":
-            parts.add("discriminator_predictions.")
-        elif kind in PARTS_OF_ARCHITECTURES:
-            parts |= PARTS_OF_ARCHITECTURES[kind]
-    if not config.family.next_sentences:
-        parts.discard("cls.seq_relationship.")
-    return parts
-
-
 def with_counted_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> BertConfig:
     """The configuration with the number of a classifier's outputs, where it says nothing of its classes."""
     table = weights.get("classifier.weight")
     if table is None or table.dim() != 2 or {"id2label", "num_labels"} & config.extra.keys():
         return config
     return config.replace(extra={**config.extra, "num_labels": len(table)})
-
-
-def holds_chooser(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has scores of answers to choose from, as its configuration must say.
-
-    Raises Refused for a layer before them that is not built.
-    """
-    if _classified(config, weights) != "choices":
-        return False
-    for name, value in config.family.before_choices.items():
-        if config.extra.get(name, value) != value:
-            raise Refused(f"{name} is {shown(config.extra[name])}: before scores of choices only {value!r} is built")
-    return True
-
-
-def holds_reader(weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has scores of tokens as the first and the last of an answer; no other head is called so."""
-    return "qa_outputs.weight" in weights
-
-
-def holds_detector(weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has an ELECTRA's head that says of each token whether it was replaced."""
-    return "discriminator_predictions.dense_prediction.weight" in weights
 
 
 def fill(
@@ -423,7 +327,8 @@ def fill(
     found = {name: name if name in weights else given.get(id(tensor), name) for name, tensor in own.items()}
     missing = tuple(n for n, where in found.items() if where not in weights and not _matches(n, may_lack))
     unexpected = tuple(n for n in weights if n not in own and not _matches(n, may_have))
-    essential = [name for name in missing if not name.startswith(OPTIONAL_PARTS)]
+    # An encoder can do without its pooler and without any head: what these would have computed is then not shown.
+    essential = [name for name in missing if name.startswith("bert.") and not name.startswith("bert.pooler.")]
     if essential:
         raise CheckpointError(
             f"{source} is not a complete BERT: {len(essential)} of {len(own)} weights are missing, first {essential[0]}"

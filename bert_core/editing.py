@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,7 @@ def gated(loaded: LoadedModel, gates: Sequence[Tensor]) -> LoadedModel:
 def _with(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
     known: dict[int, nn.Module] = {}
     model = _sharing(loaded.model, known)
-    tuned: dict[str, Any] = {name: _sharing(one, known) for name, one in loaded.tuned.items()}
+    tuned = {name: _sharing(one, known) for name, one in loaded.tuned.items()}
     for number, layer in enumerate(cast("list[BertLayer]", list(model.bert.encoder.layer))):
         layer.attention.self.cuts = cuts_in(edits, number)
         layer.intermediate.scaled = scaled_in(edits, number)
@@ -64,7 +64,7 @@ def _with(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
     _take_out(model.bert.embeddings.last)
     for one in puts_in(edits):
         _put_in(model.bert, one)
-    return dataclasses.replace(loaded, model=model, edits=edits, **tuned)
+    return dataclasses.replace(loaded, model=model, edits=edits, tuned=tuned)
 
 
 def _sharing(module: Module, known: dict[int, nn.Module]) -> Module:

@@ -9,13 +9,13 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -25,16 +25,7 @@ from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
 from bert_core.edits import Edit, check_unedited
-from bert_core.modeling import (
-    BertForMultipleChoice,
-    BertForPreTraining,
-    BertForQuestionAnswering,
-    BertForReplacedTokenDetection,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    BertLMHeadModel,
-    BertPreTrainedModel,
-)
+from bert_core.modeling import BertForPreTraining, BertLMHeadModel, BertPreTrainedModel
 from bert_core.pooling import (
     LIMITS_FILES,
     MODULE_FOLDER,
@@ -45,6 +36,7 @@ from bert_core.pooling import (
     write_pooling,
 )
 from bert_core.refused import Refused, checked, shown
+from bert_core.task_heads import TASK_HEADS, optional_parts, parts_of_architectures
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
 from bert_core.tokenizer_files import PIECE_FILES
 
@@ -64,14 +56,9 @@ HUB_FILES = (
 class LoadedModel:
     """A model in evaluation mode with frozen parameters, and what belongs to it.
 
-    classifier, tagger: the same encoder with the classifier, of texts or of tokens, that the checkpoint was fine-tuned
-        to; None if it has none.
-    reader: the same encoder with the scores that find the answer to a question in a text; None if it has none.
+    tuned: the models that stand on the same encoder, each with a task head of its own, by the name of that head in
+        `task_heads.TASK_HEADS`.
     pooling: how it makes one vector of a text, as a folder of sentence-transformers says; None if its file does not.
-    detector: the same encoder with an ELECTRA's discriminator head, which finds replaced tokens; None if it has none.
-    chooser: the same encoder with the score of an answer to choose beside its question; None if it has none.
-    has_mlm, has_nsp, has_classifier, has_tagger, has_reader, has_detector, has_chooser: whether that head came trained;
-        an untrained head means nothing.
     edits: what is changed in it while it runs (`edited`).
     files: the version of the files that it was read from (`files_of`); empty for a model that is not from files here.
     """
@@ -81,13 +68,9 @@ class LoadedModel:
     tokenizer: Tokenizer
     report: LoadReport
     device: torch.device
-    classifier: BertForSequenceClassification | None = None
+    tuned: Mapping[str, BertPreTrainedModel] = field(default_factory=dict, hash=False)
     edits: tuple[Edit, ...] = ()
-    tagger: BertForTokenClassification | None = None
-    reader: BertForQuestionAnswering | None = None
     pooling: Pooling | None = None
-    detector: BertForReplacedTokenDetection | None = None
-    chooser: BertForMultipleChoice | None = None
     files: str = ""
 
     @property
@@ -110,13 +93,6 @@ class LoadedModel:
         """Memory of all parameters."""
         own = (tensor for head in self.tuned for tensor in self.own_of(head).values())
         return sum(parameter.nbytes for parameter in (*self.model.parameters(), *own))
-
-    @property
-    def tuned(self) -> dict[str, BertPreTrainedModel]:
-        """The models beside `model` that stand on its encoder, each with a head of its own, by their names here."""
-        names = ("classifier", "tagger", "reader", "detector", "chooser")
-        there = {name: getattr(self, name) for name in names}
-        return {name: one for name, one in there.items() if one is not None}
 
     def own_of(self, head: str) -> dict[str, Tensor]:
         """The weights of one of `tuned` that are not the encoder's, as a file names them."""
@@ -152,15 +128,48 @@ class LoadedModel:
         extra = {"model_type": "bert", **self.config.extra}
         return self.config.replace(**self.model.without, extra=extra)
 
+    def has_head(self, name: str) -> bool:
+        """Whether a task head of `task_heads.TASK_HEADS` came trained; an untrained one predicts nothing."""
+        return TASK_HEADS[name].is_trained(self)
+
+    def require_head(self, name: str, consequence: str) -> None:
+        """Raise Refused if a task head did not come trained. consequence: the end of the sentence."""
+        TASK_HEADS[name].require(self, consequence)
+
     @property
     def has_mlm(self) -> bool:
-        """Whether the weights of the masked-word head were in the file."""
-        return self.report.has_mlm
+        """Whether the masked-word head came trained."""
+        return self.has_head("words")
 
     @property
     def has_nsp(self) -> bool:
         """Whether the next-sentence head came trained, and the model knows two texts."""
-        return self.report.has_nsp and self.has_segments
+        return self.has_head("next")
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether a classifier of texts came trained."""
+        return self.has_head("classifier")
+
+    @property
+    def has_tagger(self) -> bool:
+        """Whether a classifier of tokens came trained."""
+        return self.has_head("tagger")
+
+    @property
+    def has_reader(self) -> bool:
+        """Whether the scores that find an answer in a text came trained."""
+        return self.has_head("reader")
+
+    @property
+    def has_chooser(self) -> bool:
+        """Whether the score of one answer among several came trained."""
+        return self.has_head("chooser")
+
+    @property
+    def has_detector(self) -> bool:
+        """Whether an ELECTRA's head that finds replaced tokens came trained."""
+        return self.has_head("detector")
 
     @property
     def asks_order(self) -> bool:
@@ -191,16 +200,16 @@ class LoadedModel:
         report, found = self.report, list(self.tokenizer.notes)
         if report.unused is not None:
             found.append(report.unused)
-        stated = checkpoint.parts_of_architectures(self.config)
+        stated = parts_of_architectures(self.config)
         tied = {checkpoint.DECODER_WEIGHT} if self.config.tie_word_embeddings else set()  # the words' own table
         own = {name for model in (self.model, *self.tuned.values()) for name in model.state_dict(keep_vars=True)} - tied
-        whole = {part: {name for name in own if name.startswith(part)} for part in checkpoint.OPTIONAL_PARTS}
+        whole = {part: {name for name in own if name.startswith(part)} for part in optional_parts()}
         if lacking := [
             part.rstrip(".") for part, names in whole.items()
             if report.lacks(part) and (part in stated or names - set(report.missing))
         ]:  # fmt: skip
             found.append(f"missing in its file: {', '.join(lacking)}")
-        if self.classifier is not None or self.tagger is not None:
+        if {"classifier", "tagger"} & self.tuned.keys():
             if "id2label" in self.config.extra and not self.config.names_labels:
                 numbers = ", ".join(list(map(str, self.config.extra["id2label"]))[:5])
                 found.append(f"its id2label numbers the classes {numbers}, not from 0: they have no names here")
@@ -209,44 +218,14 @@ class LoadedModel:
         return tuple(found)
 
     @property
-    def has_classifier(self) -> bool:
-        """Whether the model has a classifier whose weights were in the file."""
-        return self.classifier is not None and self._classifies_pooled
-
-    @property
-    def has_tagger(self) -> bool:
-        """Whether the model has a classifier of single tokens whose weights were in the file."""
-        return self.tagger is not None and not self.report.lacks("classifier.")
-
-    @property
-    def has_reader(self) -> bool:
-        """Whether the model finds answers in a text, and the weights for that were in the file."""
-        return self.reader is not None and not self.report.lacks("qa_outputs.")
-
-    @property
-    def has_chooser(self) -> bool:
-        """Whether the model scores answers to choose from, by weights that were in the file."""
-        return self.chooser is not None and self._classifies_pooled
-
-    @property
-    def _classifies_pooled(self) -> bool:
-        """Whether a classifier and the pooler that it stands on were in the file."""
-        return not (self.report.lacks("classifier.") or self.report.lacks("bert.pooler."))
-
-    @property
     def tags(self) -> tuple[str, ...]:
         """Names of what a token can be tagged as; none without a trained tagger."""
-        return self.config.labels if self.has_tagger else ()
+        return self.config.labels if self.has_head("tagger") else ()
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the classes; none without a trained classifier."""
-        return self.config.labels if self.has_classifier else ()
-
-    @property
-    def has_detector(self) -> bool:
-        """Whether the model says of each token whether it was replaced, by weights that were in the file."""
-        return self.detector is not None and not self.report.lacks("discriminator_predictions.")
+        return self.config.labels if self.has_head("classifier") else ()
 
     @property
     def pools(self) -> Pooling:
@@ -378,19 +357,12 @@ def _load(name: str, folder: Path, chosen: torch.device, version: str) -> Loaded
     with checkpoint.sizes_alone():
         model = BertForPreTraining(config)
     report = checkpoint.fill(model, weights, str(folder))
-    tuned: dict[str, Any] = {}
+    tuned: dict[str, BertPreTrainedModel] = {}
     try:
         with checkpoint.sizes_alone():
-            if checkpoint.holds_classifier(config, weights):
-                tuned["classifier"] = BertForSequenceClassification(config, model.bert)
-            if checkpoint.holds_tagger(config, weights):
-                tuned["tagger"] = BertForTokenClassification(config, model.bert)
-            if checkpoint.holds_reader(weights):
-                tuned["reader"] = BertForQuestionAnswering(config, model.bert)
-            if checkpoint.holds_chooser(config, weights):
-                tuned["chooser"] = BertForMultipleChoice(config, model.bert)
-            if checkpoint.holds_detector(weights):
-                tuned["detector"] = BertForReplacedTokenDetection(config, model.bert)
+            for head in TASK_HEADS.values():
+                if head.module is not None and head.is_held(config, weights):
+                    tuned[head.name] = head.module(config, model.bert)  # type: ignore[call-arg]
     except Refused as error:
         raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
     for one in tuned.values():
@@ -398,7 +370,7 @@ def _load(name: str, folder: Path, chosen: torch.device, version: str) -> Loaded
         one.eval().requires_grad_(False).to(chosen)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
-    return LoadedModel(name, model, tokenizer, report, chosen, **tuned, pooling=pooling, files=version)
+    return LoadedModel(name, model, tokenizer, report, chosen, tuned, pooling=pooling, files=version)
 
 
 @contextmanager

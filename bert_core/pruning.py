@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -96,8 +96,8 @@ def _copied(model: Model) -> Model:
         raise Refused(f"the model is {shown(model)}: it must be a LoadedModel, or a BertPreTrainedModel")
     check_unedited(model.edits, "pruning")
     # Together, so that all stand on one encoder again.
-    parts: dict[str, Any] = {"model": model.model, **model.tuned}
-    return dataclasses.replace(model, **copy.deepcopy(parts))
+    encoder, tuned = copy.deepcopy((model.model, dict(model.tuned)))
+    return dataclasses.replace(model, model=encoder, tuned=tuned)
 
 
 def _models(model: BertPreTrainedModel | LoadedModel) -> list[BertPreTrainedModel]:

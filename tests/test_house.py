@@ -48,11 +48,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.checkpoint",
     },
     "bert_core.pooling": {"torch", "bert_core.config", "bert_core.checkpoint"},
+    "bert_core.task_heads": {
+        "numpy", "torch", "bert_core.config", "bert_core.modeling", "bert_core.records", "bert_core.analysis",
+        "bert_core.tokenizer", "bert_core.loading",
+    },
     "bert_core.generation": {"torch", "bert_core.modeling"},
     "bert_core.loading": {
         "torch", "safetensors", "huggingface_hub",
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint", "bert_core.edits",
-        "bert_core.pooling", "bert_core.tokenizer_files",
+        "bert_core.pooling", "bert_core.tokenizer_files", "bert_core.task_heads",
     },
     "bert_core.editing": {"torch", "bert_core.config", "bert_core.edits", "bert_core.modeling", "bert_core.loading"},
     "bert_core.pruning": {
@@ -80,7 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.tokenizer", "bert_core.numpy_bert",
         "bert_core.recording", "bert_core.attention", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",
         "bert_core.translators", "bert_core.vision", "bert_core.records", "bert_core.analysis", "bert_core.edits",
-        "bert_core.editing", "bert_core.unknown",
+        "bert_core.editing", "bert_core.unknown", "bert_core.task_heads",
     },
     "bert_core.analysis": {
         "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
@@ -92,7 +96,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.studies": {
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
-        "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown",
+        "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown", "bert_core.task_heads",
     },
     "bert_core.training": {
         "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
@@ -100,7 +104,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
         "bert_core.fingerprint", "bert_core.calibration", "bert_core.scenes", "bert_core.agreement",
         "bert_core.vision", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies",
-        "bert_core.edits",
+        "bert_core.edits", "bert_core.task_heads",
     },
     "viz_app": set(),
     "viz_app.figures": {"numpy", "plotly", "PIL"},
@@ -128,6 +132,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export"},
     "viz_app.glossary": {"viz_app.lessons"},
     "viz_app.shell": {
+        "bert_core.task_heads",
         "filelock", "numpy", "torch", "plotly", "streamlit",
         "bert_core.refused", "bert_core.progress", "bert_core.heap", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.fingerprint",
@@ -147,6 +152,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.pages.probes", "viz_app.pages.neurons", "viz_app.pages.dossier",
     },
     "viz_app.pages.predict": {
+        "bert_core.task_heads",
         "numpy", "streamlit", "bert_core.refused", "bert_core.calibration", "bert_core.records", "bert_core.tokenizer",
         "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
@@ -189,6 +195,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.analysis", "viz_app.figures", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.heads": {
+        "bert_core.task_heads",
         "numpy", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures", "viz_app.components",
         "viz_app.shell",
     },
@@ -229,6 +236,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "streamlit", "bert_core.refused", "viz_app.lessons", "viz_app.glossary", "viz_app.shell",
     },
     "viz_app.cli": {
+        "bert_core.task_heads",
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training",
@@ -255,9 +263,17 @@ def room_of(module: str) -> str:
     return next((name for name in candidates if name in MAY_IMPORT), module)
 
 
-def imported(source: str) -> Iterator[str]:
-    """Every module that a source text imports, wherever the import stands; lazy names by the module they live in."""
-    for node in ast.walk(ast.parse(source)):
+def imported(source: str, *, types: bool = True) -> Iterator[str]:
+    """Every module that a source text imports, wherever the import stands; lazy names by the module they live in.
+
+    types: also what only type checkers import.
+    """
+    tree = ast.parse(source)
+    if not types:
+        tree.body = [
+            node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        ]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -353,10 +369,9 @@ def test_modules_import_each_other_in_no_circle() -> None:
     known = modules()
     graph: dict[str, set[str]] = {}
     for module, file in known.items():
-        names = set(imported(file.read_text(encoding="utf-8")))
+        names = set(imported(file.read_text(encoding="utf-8"), types=False))
         read = {name if name in known else name.rpartition(".")[0] for name in names}
-        # The front door of the library names every room, for type checkers, and loads them by name.
-        graph[module] = set() if module == "bert_core" else read & known.keys() - {module}
+        graph[module] = read & known.keys() - {module}
     TopologicalSorter(graph).prepare()
 
 

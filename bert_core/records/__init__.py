@@ -7,7 +7,6 @@ from bert_core.records.causes import Patches as Patches
 from bert_core.records.causes import Paths as Paths
 from bert_core.records.causes import without_noise as without_noise
 from bert_core.records.examples import Batch as Batch
-from bert_core.records.heads import LOSSES as LOSSES
 from bert_core.records.heads import CurvePoint as CurvePoint
 from bert_core.records.heads import HeadSweep as HeadSweep
 from bert_core.records.heads import HeadTable as HeadTable
@@ -34,6 +33,10 @@ from bert_core.records.run import Span as Span
 from bert_core.records.run import SpanPrediction as SpanPrediction
 from bert_core.records.run import TagPrediction as TagPrediction
 from bert_core.records.similarity import Similarity as Similarity
+from bert_core.records.target_kinds import FILE_QUESTIONS as FILE_QUESTIONS
+from bert_core.records.target_kinds import TARGET_KINDS as TARGET_KINDS
+from bert_core.records.target_kinds import FileQuestion as FileQuestion
+from bert_core.records.target_kinds import TargetKind as TargetKind
 from bert_core.records.targets import Target as Target
 from bert_core.records.targets import hidden_pieces as hidden_pieces
 from bert_core.records.targets import loss_target as loss_target

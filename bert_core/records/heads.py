@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.target_kinds import FILE_QUESTIONS
 from bert_core.records.targets import Target
 from bert_core.refused import Refused, shown
 from bert_core.tokenizer import Encoding
@@ -206,21 +207,13 @@ class HeadVectors:
         return attention
 
 
-# What the loss of a text may be of -> what it is counted in. Of the last four it is minus the target's value.
-LOSSES: Mapping[str, str] = MappingProxyType({
-    "words": "nats a hidden piece", "word": "nats a piece of the word", "class": "nats a class to tell",
-    "next": "nats a pair to tell", "tag": "of a logit a tag", "span": "of two logits an answer",
-    "replaced": "nats of log-odds a token", "similarity": "of the cosine a pair",
-})  # fmt: skip
-
-
 @compared_by_value
 @dataclass(frozen=True)
 class HeadTable:
     """What is known of every head of a model over many texts.
 
     model: its name. texts, tokens: how many were read. loss: mean over the texts of their loss with all heads, in what
-        `LOSSES` says; None where it was not asked for. loss_of: what was asked of each, one of `LOSSES`. method: what
+        `FILE_QUESTIONS` says; None where it was not asked for. loss_of: the question, of `FILE_QUESTIONS`. method: what
         took the place of a head's output in `loss_change`, one of those of `run.ablation`. weights: the fingerprint of
         the model; empty for a table of version 0.2, which did not keep it.
     figures: by name (layer, head), each a mean over the texts; NaN for a head that the model does not have.
@@ -243,7 +236,7 @@ class HeadTable:
     @property
     def loss_in_words(self) -> str:
         """The loss with what it is counted by, as "4.076 nats a hidden piece"; empty where it was not asked for."""
-        return "" if self.loss is None else f"{self.loss:.3f} {LOSSES[self.loss_of]}"
+        return "" if self.loss is None else f"{self.loss:.3f} {FILE_QUESTIONS[self.loss_of].loss}"
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
@@ -145,6 +146,7 @@ class ModelRun:
     replaced: (seq,), probability that each token was put in the place of another; None for a model without that head.
     choice: logit of the second text as an answer to the first, to be held against those of other choices; None for a
         single text or a model that was not trained to choose.
+    others: predictions of task heads that `register_head` added, by the name of the head.
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
     edits: what was changed in the model while it ran.
@@ -168,12 +170,14 @@ class ModelRun:
     spans: SpanPrediction | None = None
     replaced: np.ndarray | None = None
     choice: float | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in self._arrays():
             array.flags.writeable = False
 
     def _arrays(self) -> Iterator[np.ndarray]:
+        yield from (value for value in self.others.values() if isinstance(value, np.ndarray))
         for part in (self, *self.predictions, self.classes, self.tags, self.spans):
             values = () if part is None else (getattr(part, entry.name) for entry in fields(part))
             yield from (value for value in values if isinstance(value, np.ndarray))

@@ -1,106 +1,15 @@
-"""What a gradient explains, and what a reader asks for, in words, as such a target."""
+"""The number that an explanation explains, and words as such a target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp, nan, tanh
-from types import MappingProxyType
 
+from bert_core.records.target_kinds import TARGET_KINDS, TargetKind
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.tokenizer import Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error
 MOST_LISTED = 8  # pieces
-
-
-@dataclass(frozen=True)
-class TargetKind:
-    """What one kind of target asks for, and how it is said: the one place that knows.
-
-    needs: what a `Target` of it must give. head: which head of the model answers, "words", "next", "classifier",
-    "tagger", "reader", "chooser" or "detector", or "pooling", which makes one vector of the text.
-    unit: what its value is counted in. link: what makes a probability of the value, "exp" or "sigmoid"; None: the head
-    itself must say. mean: whether it is the mean over its pieces, else their sum.
-    question, speaks_for, says: what is asked, what a positive part speaks for, and how sure the model is, to be
-    formatted with word, other, label, text, first, last, count and verdict, and with value, probability and loss.
-    """
-
-    needs: tuple[str, ...]
-    head: str
-    unit: str
-    link: str | None
-    question: str
-    speaks_for: str
-    says: str
-    mean: bool = False
-
-    def probability(self, value: float) -> float | None:
-        """The probability that a value (nats) stands for; None where the value does not say."""
-        if self.link is None:
-            return None
-        return exp(value) if self.link == "exp" else (1 + tanh(value / 2)) / 2
-
-    def said(self, value: float, written: Callable[[float], str]) -> str:
-        """How sure the model is at a value, as `says` has it. written: how a number is written."""
-        probability = self.probability(value)
-        numbers = {"value": value, "loss": -value, "probability": nan if probability is None else probability}
-        return self.says.format(**{name: written(number) for name, number in numbers.items()})
-
-
-_NATS, _WORD = "nats of log-probability", "“{word}”"
-TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
-    "mlm": TargetKind(
-        ("position", "token_id"), "words", _NATS, "exp",
-        "Why “{word}” at position {first}?", _WORD, "probability {probability}",
-    ),
-    "contrast": TargetKind(
-        ("position", "token_id", "against"), "words", "nats between the two words", "sigmoid",
-        "Why “{word}” rather than “{other}” at position {first}?", _WORD, "difference of the two logits {value}",
-    ),
-    "joint": TargetKind(
-        ("pieces",), "words", _NATS, "exp",
-        "Why “{word}” at positions {first} to {last}?", _WORD, "probability {probability}",
-    ),
-    "loss": TargetKind(
-        ("pieces",), "words", f"{_NATS} per piece", "exp",
-        "Which words help to guess all {count} hidden pieces?", "the hidden words", "loss {loss} nats per piece",
-        mean=True,
-    ),
-    # A difference of logits is one of log-odds, so in nats too.
-    "nsp": TargetKind(
-        (), "next", "nats of log-odds", "sigmoid",
-        "Why does it {verdict} B?", "“B follows A”", "probability that B follows A: {probability}",
-    ),
-    "class": TargetKind(
-        ("label",), "classifier", "units of its logit", None,
-        "Why the class “{label}”?", "the class “{label}”", "logit {value}",
-    ),
-    "tag": TargetKind(
-        ("position", "label"), "tagger", "units of its logit", None,
-        "Why “{label}” for “{word}”?", "the tag “{label}” of “{word}”", "logit {value}",
-    ),
-    # What answers are ranked by: Devlin 2019, section 4.2 (arXiv:1810.04805).
-    "span": TargetKind(
-        ("position", "last"), "reader", "units of its two logits", None,
-        "Why the answer “{word}”?", "the answer “{word}”", "sum of its two logits {value}",
-    ),
-    # One choice by itself has no probability: its logit is followed.
-    "choice": TargetKind(
-        (), "chooser", "units of its logit", None,
-        "Why the choice “{text}”?", "the choice “{text}”", "logit {value}",
-    ),
-    # There is no probability of it: the cosine itself is followed.
-    "similarity": TargetKind(
-        ("other", "pooled"), "pooling", "units of the cosine", None,
-        "What makes it like “{text}”?", "being like “{text}”", "cosine {value}",
-    ),
-    "replaced": TargetKind(
-        ("position",), "detector", "nats of log-odds", "sigmoid",
-        "Why does “{word}” at position {first} look replaced, or not?", "“{word}” being replaced",
-        "probability {probability}",
-    ),
-})  # fmt: skip
 
 
 _GIVEN = {

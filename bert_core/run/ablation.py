@@ -26,6 +26,7 @@ from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
 from bert_core.run.memory import copies_within
 from bert_core.run.targets import asked_positions, target_values
+from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
 REPLACEMENTS = ("zero", "mean", "resample")
@@ -294,7 +295,7 @@ class _Judge:
         self, loaded: LoadedModel, encoding: Encoding, target: Target | None, rows: list[int], wanted: list[int]
     ) -> None:
         self.loaded, self.target, self.rows = loaded, target, rows
-        self.asks_nsp = loaded.has_nsp and encoding.pair is not None
+        self.asks_nsp = TASK_HEADS["next"].applies(loaded, encoding)
         self.target_rows = [] if target is None else [wanted.index(row) for row in target.rows]
 
     @torch.no_grad()
@@ -304,8 +305,7 @@ class _Judge:
         if target is not None:
             answers["value"] = target_values(self.loaded, target, states[:, self.target_rows])
         if self.asks_nsp:
-            pooled = None if model.bert.pooler is None else model.bert.pooler(states)
-            answers["nsp"] = model.cls.seq_relationship(pooled).float().softmax(-1)[:, 0]
+            answers["nsp"] = TASK_HEADS["next"].logits(self.loaded, states[:, 0]).softmax(-1)[:, 0]
         if self.rows:
             answers["pieces"] = model.cls.predictions(states[:, self.rows]).float().log_softmax(-1)
         return answers

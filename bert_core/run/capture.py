@@ -82,7 +82,7 @@ def capture(
         if slopes:
             gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].numpy())
     rows = [wanted.index(position) for position in positions]
-    (answer,) = answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
+    (answer,) = answers_of(loaded, [encoding], outputs.last_hidden_state, [positions], [rows], top_k)
     return ModelRun(
         encoding=encoding,
         attention=attention,
@@ -138,7 +138,7 @@ def captures(
     values = on_cpu([*maps, *brought])
     maps, brought = values[: len(maps)], values[len(maps) :]
     rows = [[of_text.index(position) for position in at] for of_text, at in zip(wanted, positions, strict=True)]
-    answers = answers_of(loaded, encodings, outputs, positions, rows, top_k)
+    answers = answers_of(loaded, encodings, outputs.last_hidden_state, positions, rows, top_k)
     return [
         ModelRun(
             encoding=encoding,

@@ -12,7 +12,7 @@ from bert_core.records import ChoicePrediction
 from bert_core.refused import Refused, checked, several, shown
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import gate_tensor, ids_of, segments_of
-from bert_core.run.targets import choice_logits
+from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
 MOST_CHOICES = 26
@@ -30,8 +30,7 @@ def choose(
     Raises Refused for a model that was not trained to choose, and as `choices_of`.
     Source: Devlin 2019, section 4.4 (arXiv:1810.04805).
     """
-    if not loaded.has_chooser:
-        raise Refused(f"{loaded.name} was not trained to choose among answers: load a model for multiple choice")
+    loaded.require_head("chooser", "load a model for multiple choice")
     return choose_among(loaded, choices_of(loaded, question, choices), head_mask=head_mask)
 
 
@@ -41,10 +40,11 @@ def choose_among(
 ) -> ChoicePrediction:
     """The same of pairs that `choices_of` has read, in which words may be hidden since."""
     gates, first = gate_tensor(loaded, head_mask), torch.tensor([[0]], device=loaded.device)
+    chooser = TASK_HEADS["chooser"]
     logits = torch.cat([
-        choice_logits(loaded, loaded.model.bert(
+        chooser.logits(loaded, loaded.model.bert(
             ids_of(loaded, pair), token_type_ids=segments_of(loaded, pair), head_mask=gates, positions=first
-        ).pooler_output)
+        ).last_hidden_state[:, 0])
         for pair in pairs
     ])  # fmt: skip
     answers = tuple(pair.pair or "" for pair in pairs)

@@ -22,7 +22,7 @@ from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.ablation import Head
 from bert_core.run.arrays import as_array, on_cpu
 from bert_core.run.inputs import gate_tensor, head_mask_without, ids_of
-from bert_core.run.losses import ANSWER_KINDS, AskedBatch
+from bert_core.run.losses import LOSS_HEADS, AskedBatch
 from bert_core.run.pace import synchronize
 from bert_core.tokenizer import Encoding
 
@@ -52,7 +52,7 @@ def score(
     Raises Refused where nothing can be asked.
     """
     gates = gate_tensor(loaded, head_mask)
-    losses, kinds, right = [np.empty(0)], [np.empty(0, int)], np.zeros(len(ANSWER_KINDS))
+    losses, kinds, right = [np.empty(0)], [np.empty(0, int)], np.zeros(len(LOSS_HEADS))
     for number, batch in enumerate(batches):
         asked = AskedBatch(loaded, batch)
         answers = asked.answers(asked.states(gates))
@@ -64,7 +64,7 @@ def score(
         right += [int(count) for count in counts]
         report((number + 1) / len(batches))
     loss = mean_loss(loaded, np.concatenate(losses), np.concatenate(kinds))
-    asked_of = np.bincount(np.concatenate(kinds), minlength=len(ANSWER_KINDS))
+    asked_of = np.bincount(np.concatenate(kinds), minlength=len(LOSS_HEADS))
     mlm, nsp, _ = (float(share / of) if of else nan for share, of in zip(right, asked_of, strict=True))
     return Score(float(loss), mlm, nsp)
 

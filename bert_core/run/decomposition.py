@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from bert_core.loading import LoadedModel
 from bert_core.records import Attribution, Target, TokenMaps
-from bert_core.refused import checked
+from bert_core.refused import Refused, checked
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import embedded
 from bert_core.run.memory import BYTES_AT_ONCE, check_memory, vectors_bytes
 from bert_core.run.passes import LayerPass, layer_passes
 from bert_core.run.targets import check_target, vector_of_other
+from bert_core.task_heads import LinearPath, head_of
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- sizes of what is added
@@ -210,23 +211,27 @@ def decompx(
     Source: Modarressi 2023, section 3 (arXiv:2306.02873).
     """
     check_target(loaded, encoding, target)
+    head = head_of(target)
+    if target.other is None and head.linear_path(loaded, target, 0) is None:
+        raise Refused(f"DecompX does not support the head {head.name!r}: choose another method")
     length, layers = len(encoding), loaded.config.num_hidden_layers
     check_memory(loaded, "DecompX", length, vectors_bytes(loaded, length), "integrated gradients")
     vectors = torch.diag_embed(embedded(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
     for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
         asked = target.rows if number == layers - 1 else range(length)
         vectors, leaving = _through_layer(one, vectors, asked)
-    if target.asks.head == "pooling":
+    other = vector_of_other(loaded, target)
+    if other is not None:
         # Each token's part of the vector, along that of the other text.
         vector = loaded.pools.pooled(leaving)
-        along = F.normalize(vector_of_other(loaded, target), dim=-1) / vector.norm()
+        along = F.normalize(other[0], dim=-1) / vector.norm()
         parts = torch.einsum("rh,rth,h->t", loaded.pools.shares(leaving), vectors, along)
         return Attribution(
             encoding, target, "DecompX", as_array(parts), (vector @ along).item(), signed=True, complete=True
         )
-    # Of several pieces, and the two ends of an answer, each has its own row, and its own way through the head.
-    each = [Target("mlm", *place) for place in target.pieces] or [target] * len(target.rows)
-    ends = [_through_head(loaded, *end) for end in zip(each, range(len(each)), vectors, leaving, strict=True)]
+    # Of several pieces, and the two ends of an answer, each has its own row, and its own path through the head.
+    paths = [head.linear_path(loaded, target, row) for row in range(len(target.rows))]
+    ends = [_through_head(*end) for end in zip(paths, vectors, leaving, strict=True)]
     parts, logit = (torch.stack(found).sum(0) for found in zip(*ends, strict=True))
     if target.asks.mean:
         parts, logit = parts / len(ends), logit / len(ends)
@@ -263,48 +268,18 @@ def _through_layer(one: LayerPass, vectors: Tensor, positions: Sequence[int]) ->
     return leaving, layer.output.LayerNorm(summed[list(positions)])
 
 
-def _through_head(
-    loaded: LoadedModel, target: Target, number: int, vectors: Tensor, row: Tensor
-) -> tuple[Tensor, Tensor]:
+def _through_head(path: LinearPath | None, vectors: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
     """Each token's part of the logit (token,), and the logit.
 
-    number: which of the target's rows it is. vectors: (token, hidden), at that row. row: (hidden,), their sum as the
-    model has it.
+    vectors: (token, hidden), at one of the target's rows. row: (hidden,), their sum as the model has it.
     """
-    heads = loaded.model.cls
-    if target.asks.head == "words":
-        transform = heads.predictions.transform
-        vectors, row = _through_dense(transform.dense, transform.transform_act_fn, vectors, row)
-        vectors, row = _through_norm(transform.LayerNorm, vectors[None], row[None])[0], transform.LayerNorm(row)
-        last, wanted = heads.predictions.decoder, [target.token_id, target.against]
-    elif target.asks.head == "tagger":
-        assert loaded.tagger is not None  # check_target has seen to it
-        last, wanted = loaded.tagger.classifier, [target.label, None]
-    elif target.asks.head == "reader":
-        assert loaded.reader is not None  # check_target has seen to it
-        last, wanted = loaded.reader.qa_outputs, [number, None]
-    elif target.asks.head == "detector":
-        assert loaded.detector is not None  # check_target has seen to it
-        detector = loaded.detector.discriminator_predictions
-        vectors, row = _through_dense(detector.dense, detector.activation, vectors, row)
-        last, wanted = detector.dense_prediction, [0, None]
-    else:
-        pooler = loaded.model.bert.pooler
-        assert pooler is not None  # a pre-training model has one
-        vectors, row = _through_dense(pooler.dense, pooler.activation, vectors, row)
-        last, wanted = heads.seq_relationship, [0, 1]
-        if target.asks.head == "classifier":
-            assert loaded.classifier is not None  # check_target has seen to it
-            last, wanted = loaded.classifier.classifier, [target.label, None]
-        elif target.asks.head == "chooser":
-            assert loaded.chooser is not None  # check_target has seen to it
-            last, wanted = loaded.chooser.classifier, [0, None]
-    plus, minus = wanted
-    weight, bias = last.weight[plus], last.bias[plus]
-    if minus is not None:
-        weight, bias = weight - last.weight[minus], bias - last.bias[minus]
-    parts = _with_bias((vectors @ weight)[None, :, None], bias[None])[0, :, 0]
-    return parts, row @ weight + bias
+    assert path is not None  # it was checked for the first row
+    for dense, activation, norm in path.stages:
+        vectors, row = _through_dense(dense, activation, vectors, row)
+        if norm is not None:
+            vectors, row = _through_norm(norm, vectors[None], row[None])[0], norm(row)
+    parts = _with_bias((vectors @ path.weight)[None, :, None], path.bias[None])[0, :, 0]
+    return parts, row @ path.weight + path.bias
 
 
 def _through_dense(

@@ -55,8 +55,7 @@ def logit_lens(
     Raises Refused for a model without a trained word head, or positions or pieces to follow that are not there.
     Source: nostalgebraist 2020; the tuned lens: Belrose 2023 (arXiv:2303.08112).
     """
-    if not loaded.has_mlm:
-        raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
+    loaded.require_head("words", "its layers cannot be read as words")
     vocab, length = loaded.config.vocab_size, len(encoding)
     top_k = whole("top_k", top_k, 1)
     given = encoding.input_ids if followed is None else several("followed", followed, "pieces, one at each position")
@@ -126,8 +125,7 @@ def lens_change(before: LoadedModel, after: LoadedModel, encoding: Encoding) -> 
             "compared that have as many"
         )
     for loaded in (before, after):
-        if not loaded.has_mlm:
-            raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
+        loaded.require_head("words", "its layers cannot be read as words")
     heads = [loaded.model.cls.predictions for loaded in (before, after)]
     states = [_states(loaded, encoding, None) for loaded in (before, after)]
     depths, length = states[0].shape[:2]

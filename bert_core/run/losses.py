@@ -28,9 +28,10 @@ from bert_core.run.arrays import as_array, on_cpu, with_gaps
 from bert_core.run.inputs import check_edits
 from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once, copies_within
 from bert_core.run.readings import layers_of
+from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding, Tokenizer
 
-ANSWER_KINDS = ("pieces", "next sentences", "classes")
+LOSS_HEADS = ("words", "next", "classifier")  # whose loss over a batch is a cross-entropy, in this order
 VARIANTS_AT_ONCE = 8  # of a batch of texts, at least, so that short texts fill a batch and long ones do not swell it
 HIDDEN_APART = 8  # every how many pieces of a text are hidden together: about as many as in pre-training
 TOKENS_TOGETHER = 1024  # of copies of a text that are asked at once, so that there is progress to report
@@ -58,9 +59,9 @@ class AskedText:
 
     @property
     def kinds(self) -> set[str]:
-        """Which of `ANSWER_KINDS` are asked of it."""
-        asked = (bool(self.positions), self.follows is not None, self.label is not None)
-        return {kind for kind, there in zip(ANSWER_KINDS, asked, strict=True) if there}
+        """The heads of `LOSS_HEADS` that answer for it."""
+        given = (bool(self.positions), self.follows is not None, self.label is not None)
+        return {head for head, is_given in zip(LOSS_HEADS, given, strict=True) if is_given}
 
 
 def hide_pieces(
@@ -115,15 +116,11 @@ def examples_of(loaded: LoadedModel, encoding: Encoding) -> tuple[Batch, ...]:
 
 
 def check_can_answer(loaded: LoadedModel, kinds: Collection[str]) -> None:
-    """Raise Refused if a model has no trained head for some of `ANSWER_KINDS`, and so no loss to speak of."""
-    if "pieces" in kinds and not loaded.has_mlm:
-        raise Refused(f"{loaded.name} has no trained masked-word head: its heads have no loss to be measured by")
-    if "next sentences" in kinds and not loaded.has_nsp:
-        raise Refused(f"{loaded.name} has no trained {loaded.pair_head} head: its heads have no loss to be measured by")
-    if "classes" not in kinds:
+    """Raise Refused if a model has not all of these heads of `LOSS_HEADS` trained, and so no loss of its own."""
+    for head in kinds:
+        loaded.require_head(head, "its heads have no loss to be measured by")
+    if "classifier" not in kinds:
         return
-    if not loaded.has_classifier:
-        raise Refused(f"{loaded.name} has no trained classifier: its heads have no loss to be measured by")
     if loaded.config.problem_type in ("regression", "multi_label_classification") or len(loaded.labels) < 2:
         raise Refused(f"{loaded.name} does not give a text one of several classes: there is no class to be right")
 
@@ -158,17 +155,17 @@ class AskedBatch:
     where nobody asks. What the model has no trained head for is not asked.
     positions: (text, some), where the last layer is read: [CLS] if a text as a whole is asked, then the hidden pieces,
         those of a text with fewer filled up with [CLS].
-    kinds: (answer,), the number in `ANSWER_KINDS` of each answer; they come kind after kind.
-    counts: how many answers of each of `ANSWER_KINDS` are asked for.
+    kinds: (answer,), the number in `LOSS_HEADS` of each answer; they come head after head.
+    counts: how many answers each of `LOSS_HEADS` gives.
     The loss of a text is the sum of its kinds, each the mean over its answers.
     """
 
     def __init__(self, loaded: LoadedModel, batch: Batch, classes: np.ndarray | None = None) -> None:
         texts = len(batch.input_ids)
         nothing = np.full(texts, IGNORED_LABEL)
-        labels = batch.labels if loaded.has_mlm else np.full_like(batch.labels, IGNORED_LABEL)
-        follows = batch.next_sentence_label if loaded.has_nsp else nothing
-        classes = nothing if classes is None or not loaded.has_classifier else classes
+        labels = batch.labels if loaded.has_head("words") else np.full_like(batch.labels, IGNORED_LABEL)
+        follows = batch.next_sentence_label if loaded.has_head("next") else nothing
+        classes = nothing if classes is None or not loaded.has_head("classifier") else classes
         hidden, told, sorted_in = labels != IGNORED_LABEL, follows != IGNORED_LABEL, classes != IGNORED_LABEL
         counts, first = hidden.sum(1), int(told.any() or sorted_in.any())
         positions = np.zeros((texts, max(first + counts.max(initial=0), 1)), np.int64)
@@ -187,7 +184,7 @@ class AskedBatch:
         self.mask = tensor(batch.attention_mask) if (batch.attention_mask == 0).any() else None
         self.positions = tensor(positions)
         self.counts = np.array([len(of_kind) for of_kind in owners])
-        self.kinds = np.repeat(np.arange(len(ANSWER_KINDS)), self.counts)
+        self.kinds = np.repeat(np.arange(len(LOSS_HEADS)), self.counts)
         self._owners = tensor(np.concatenate(owners))
         self._shares = tensor(np.concatenate(shares).astype(np.float32))
         self._of_kind = [tensor(of_kind) for of_kind in owners]
@@ -214,20 +211,16 @@ class AskedBatch:
 
         states: (..., text, some, hidden), the last layer at the positions.
         """
-        heads, classifier = self.loaded.model.cls, self.loaded.classifier
-        pieces, told, sorted_in = self._of_kind
-        of_kinds = [heads.predictions(states[..., pieces, self._places, :]).float()]
-        judges = (heads.seq_relationship, None if classifier is None else classifier.classifier)
-        for whole, head in zip((told, sorted_in), judges, strict=True):
-            if len(whole) and head is not None:
-                pooler = self.loaded.model.bert.pooler
-                assert pooler is not None  # a model that judges whole texts has one
-                # It reads the first of the positions, which is [CLS] wherever a text as a whole is asked.
-                logits = head(pooler(states[..., whole, :1, :].flatten(0, -3))).float()
-                of_kinds.append(logits.view(*states.shape[:-3], len(whole), -1))
+        answers = []
+        for name, texts, right in zip(LOSS_HEADS, self._of_kind, self._right, strict=True):
+            # A head of whole texts reads the first of the positions, which is [CLS] wherever one is asked.
+            places = self._places if name == "words" else torch.zeros_like(texts)
+            if len(texts):
+                logits = TASK_HEADS[name].logits(self.loaded, states[..., texts, places, :]).float()
             else:
-                of_kinds.append(states.new_empty(*states.shape[:-3], 0, 2))
-        return list(zip(of_kinds, self._right, strict=True))
+                logits = states.new_empty(*states.shape[:-3], 0, 2, dtype=torch.float32)
+            answers.append((logits, right))
+        return answers
 
     def losses(self, answers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """The loss of every answer, (..., answer), nats. answers: as `answers` gives them."""

@@ -78,8 +78,7 @@ def neuron_words(
     Source: Geva 2021 (arXiv:2012.14913), Geva 2022, section 3 (arXiv:2203.14680), who project the vector by itself onto
     the word embeddings; here with the head of BERT, to first order.
     """
-    if not loaded.has_mlm:
-        raise Refused(f"{loaded.name} has no trained masked-word head, so its neurons promote no words")
+    loaded.require_head("words", "its neurons promote no words")
     (layer,) = _layers(loaded, [layer])
     one = next(islice(layer_passes(loaded, encoding, head_mask), layer, None))
     there = one.layer.intermediate.neurons

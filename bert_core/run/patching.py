@@ -20,7 +20,6 @@ from bert_core.analysis.causes import word_partners, words_of
 from bert_core.attention import BertSelfAttention, rows_at
 from bert_core.edits import NEURON, OF_HEADS, PATCHES, check_own
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertModelOutput
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, without_noise
 from bert_core.refused import Refused, checked, several, shown, whole
@@ -210,9 +209,7 @@ def answer_with(loaded: LoadedModel, found: Patches, place: Sequence[int] | None
         states = reading_of(loaded, found.encoding, len(text), opened).last[:, rows]
     else:
         states = _patched(loaded, found, _place(found, place), wanted)
-    pooler = loaded.model.bert.pooler
-    outputs = BertModelOutput(states, None if pooler is None else pooler(states))
-    (answer,) = answers_of(loaded, [text], outputs, [positions], [[rows.index(one) for one in positions]], top_k)
+    (answer,) = answers_of(loaded, [text], states, [positions], [[rows.index(one) for one in positions]], top_k)
     return answer
 
 

@@ -327,8 +327,7 @@ def pseudo_log_likelihood(
     """
     if variant not in VARIANTS:
         raise Refused(f"variant {variant!r} is unknown: {' or '.join(map(repr, VARIANTS))}")
-    if not loaded.has_mlm:
-        raise Refused(f"{loaded.name} has no trained masked-word head: it cannot score a text")
+    loaded.require_head("words", "it cannot score a text")
     if known_text(loaded, encoding).mask_positions:
         raise Refused(
             f"the text contains {encoding.special_tokens.mask} at position {encoding.mask_positions[0]}: only words "

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bert_core.analysis.erasure import Eraser
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer, BertModelOutput
+from bert_core.modeling import BertLayer
 from bert_core.progress import Progress, counted, silent
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each, several, shown, whole
@@ -90,8 +90,7 @@ def hidden_words(
     Source: amnesic probing, Elazar 2021 (arXiv:2006.00995).
     """
     depth, texts = _depth(loaded, depth), each("texts", texts, AskedText)
-    if not loaded.has_mlm:
-        raise Refused(f"{loaded.name} has no trained masked-word head, so it says nothing at a hidden word")
+    loaded.require_head("words", "it says nothing at a hidden word")
     firsts = np.cumsum([0, *(len(text.positions) for text in texts)])
     changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
     losses, right, done = np.empty((len(changes), firsts[-1])), np.empty((len(changes), firsts[-1]), bool), 0
@@ -131,13 +130,12 @@ def answers_erased(
     depth, top_k = _depth(loaded, depth), whole("top_k", top_k, 1)
     changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
     positions, wanted = asked_positions(loaded, encoding, None, None)
-    rows, pooler = [wanted.index(position) for position in positions], loaded.model.bert.pooler
+    rows = [wanted.index(position) for position in positions]
     batch = _Padded.of(loaded, [encoding])
     reached, found = batch.climbed(batch.entering, range(depth)), []
     for change in changes:
         states = batch.climbed(batch.changed(reached, change), range(depth, loaded.config.num_hidden_layers))
-        outputs = BertModelOutput(states[:, wanted], None if pooler is None else pooler(states))
-        found += answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
+        found += answers_of(loaded, [encoding], states[:, wanted], [positions], [rows], top_k)
     return found
 
 
@@ -161,8 +159,7 @@ def hidden_words_by_depth(loaded: LoadedModel, texts: Sequence[AskedText]) -> np
     Raises Refused for a model without a trained masked-word head.
     Source: nostalgebraist 2020.
     """
-    if not loaded.has_mlm:
-        raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
+    loaded.require_head("words", "its layers cannot be read as words")
     losses, pieces = np.zeros(loaded.config.num_hidden_layers + 1), 0
     for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
         batch = _Padded.of(loaded, [texts[number].encoding for number in some])

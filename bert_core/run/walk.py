@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from bert_core.config import BertConfig, check_head
 from bert_core.edits import arrows_cut, check_own, cuts_in, scaled_in
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer
+from bert_core.modeling import BertForReplacedTokenDetection, BertLayer
 from bert_core.numpy_bert import MASKED_SCORE, BertForPretraining
 from bert_core.progress import Progress, counted, silent
 from bert_core.recording import record
@@ -26,6 +26,7 @@ from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked
 from bert_core.run.arrays import as_array, on_cpu, with_gaps
 from bert_core.run.inputs import check_head_mask, check_position, known_text
+from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
 ENGINES = ("torch", "numpy")
@@ -95,9 +96,7 @@ def walk(
         mask=np.array([[1] * len(encoding) + [0] * pads]) if pads else None,
         gates=None if (gates == 1).all() else gates,
         has_pooler=not loaded.report.lacks("bert.pooler."),
-        has_mlm=loaded.has_mlm,
-        has_nsp=loaded.has_nsp and encoding.pair is not None,
-        has_detector=loaded.has_detector,
+        heads=frozenset(head.name for head in TASK_HEADS.values() if head.applies(loaded, encoding)),
     )
     values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, inputs, report), layer, config)
     return Walk(
@@ -112,7 +111,7 @@ def asked_at(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
     loaded: the model that was walked through. Raises Refused for a position that does not exist.
     """
     check_position(seen.encoding, position)
-    if not loaded.has_mlm:
+    if not loaded.has_head("words"):
         return replace(seen, position=position)
     state = seen.values["hidden_states"][-1, position]
     words = _words_by_torch(loaded, torch.tensor(state)) if seen.engine == "torch" else _words_by_numpy(loaded, state)
@@ -131,9 +130,7 @@ class _WalkInputs:
     mask: np.ndarray | None
     gates: np.ndarray | None
     has_pooler: bool
-    has_mlm: bool
-    has_nsp: bool
-    has_detector: bool
+    heads: frozenset[str]
 
 
 class _Overheard(TorchFunctionMode):
@@ -240,12 +237,12 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     found["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
     if inputs.has_pooler:
         found["pooler_dense"], found["pooler"] = modules["pooler.dense"][_OUT][0], outputs.pooler_output[0]
-    answers = _words_by_torch(loaded, outputs.last_hidden_state[0, inputs.position]) if inputs.has_mlm else {}
-    if inputs.has_nsp:
+    answers = _words_by_torch(loaded, outputs.last_hidden_state[0, inputs.position]) if "words" in inputs.heads else {}
+    if "next" in inputs.heads:
         with torch.no_grad():
             logits = model.cls.seq_relationship(outputs.pooler_output)[0]
         answers |= _copied({"nsp_logits": logits})
-    if inputs.has_detector:
+    if "detector" in inputs.heads:
         answers |= _tokens_by_torch(loaded, outputs.last_hidden_state[0])
     return _copied(found) | answers
 
@@ -268,9 +265,9 @@ def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]
 
 def _tokens_by_torch(loaded: LoadedModel, states: Tensor) -> dict[str, np.ndarray]:
     """What the detector of replaced tokens makes of the last layer (seq, hidden)."""
-    assert loaded.detector is not None  # has_detector was asked
-    with torch.no_grad(), _Overheard(loaded.detector) as heard:
-        logits = loaded.detector.discriminator_predictions(states)
+    detector = cast("BertForReplacedTokenDetection", loaded.tuned["detector"])
+    with torch.no_grad(), _Overheard(detector) as heard:
+        logits = detector.discriminator_predictions(states)
     (_, dense), (activated, _) = (
         heard.modules[f"discriminator_predictions.{n}"] for n in ("dense", "dense_prediction")
     )
@@ -299,7 +296,7 @@ def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) ->
 def _twin(loaded: LoadedModel) -> BertForPretraining:
     """The NumPy model with the same weights."""
     tensors = loaded.model.state_dict()
-    if loaded.has_detector:
+    if loaded.has_head("detector"):
         tensors |= loaded.own_of("detector")
     weights = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
     return BertForPretraining.from_weights(weights, loaded.config)
@@ -379,11 +376,11 @@ def _by_numpy(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     )
     found["hidden_states"] = np.stack(leaving)
     pooled_output = twin.bert.pool(sequence_output, keep) if inputs.has_pooler else None
-    if inputs.has_mlm and twin.mlm is not None:
+    if "words" in inputs.heads and twin.mlm is not None:
         twin.mlm.forward(sequence_output[:, inputs.position], keep)
-    if inputs.has_nsp and twin.nsp is not None and pooled_output is not None:
+    if "next" in inputs.heads and twin.nsp is not None and pooled_output is not None:
         twin.nsp.forward(pooled_output, keep)
-    if inputs.has_detector and twin.detector is not None:
+    if "detector" in inputs.heads and twin.detector is not None:
         twin.detector.forward(sequence_output, keep)
     # Copied: some are views of the model's own weights.
     return {name: np.array(value, np.float32) for name, value in found.items()}

@@ -1,59 +1,54 @@
-"""What a text of a file is asked of a tagger, a reader, a detector or a pooling: its targets, and their files."""
+"""The questions that studies ask of every text of a file: the files that they read, and the targets of each text."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-from bert_core.analysis.relations import pieces_of_words
-from bert_core.analysis.spans import answer_places, best_spans
-from bert_core.analysis.tags import OUTSIDE, tagged_words
 from bert_core.loading import LoadedModel
-from bert_core.records import Target
+from bert_core.records import FILE_QUESTIONS, ModelRun
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
-from bert_core.run.similarity import read_sentence, similarity_target
 from bert_core.studies.files import Format, identify
 from bert_core.studies.lines import SHARD_LINES, Line, Shard
 from bert_core.studies.rows import Columns, check_rows
 from bert_core.studies.squad import read_squad
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.studies.words import read_labelled_words
+from bert_core.task_heads import TASK_HEADS, FileText, NamedTarget
 from bert_core.tokenizer import Encoding
 
-HEADS_ASKED = ("tag", "span", "replaced", "similarity")
-PAIRS = ("next", "span", "similarity")  # asked of two texts
-ALIKE, REPLACED, NO_ANSWER = "alike", "replaced", "no answer"
 
+def check_question(name: str, columns: Columns | None, tags: str, word: str = "", what: str = "asking for") -> None:
+    """Raise Refused for a question of a file that does not fit its other settings.
 
-class Ask(NamedTuple):
-    """One thing that is asked of a text, and the name of the answer."""
-
-    target: Target
-    name: str
-
-
-def check_has_head(loaded: LoadedModel, asked: str) -> None:
-    """Raise Refused for a model without the trained head that one of `HEADS_ASKED` is asked of."""
-    if asked == "tag" and not loaded.has_tagger:
-        raise Refused(f"{loaded.name} has no trained tagger of tokens: there is no tag to ask for")
-    if asked == "span" and not loaded.has_reader:
-        raise Refused(f"{loaded.name} was not trained to find answers in a text: there is no span to ask for")
-    if asked == "replaced" and not loaded.has_detector:
-        raise Refused(f"{loaded.name} has no trained detector of replaced tokens: there is none to ask for")
-    if asked == "similarity" and loaded.pooling is None:
-        raise Refused(f"the files of {loaded.name} do not say how it makes a vector of a text: none is alike by it")
-
-
-def check_settings(asked: str, columns: Columns | None, tags: str) -> None:
-    """Raise Refused for a label of tags that is not asked for, or two texts that no column holds."""
-    if tags and (asked != "tag" or columns is not None):
+    name: of `FILE_QUESTIONS`. columns: of a table; None for a file that is no table. tags: label of a file of words.
+    word: one word for all texts. what: how the settings name the question, in an error.
+    """
+    question, answer = FILE_QUESTIONS[name], None if columns is None else columns.answer
+    if word and (not question.takes_word or answer is not None):
+        takers = ", ".join(name for name, row in FILE_QUESTIONS.items() if row.takes_word)
+        raise Refused(f"{what} {name!r} does not need the word {word!r:.40}: it goes with {takers}, without a column")
+    if tags and (name != "tag" or columns is not None):
         raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
-    if asked == "similarity" and (columns is None or columns.pair is None):
+    if question.apart and (columns is None or columns.pair is None):
         raise Refused("how alike two texts are needs a column of second texts")
+    if answer is not None and not question.takes_answer:
+        raise Refused(f"{what} {name!r} does not need the column {answer!r}")
+
+
+def check_model(loaded: LoadedModel, name: str) -> None:
+    """Raise Refused unless a model has the trained head that answers a question of `FILE_QUESTIONS`."""
+    loaded.require_head(FILE_QUESTIONS[name].head, f"{name} cannot be asked for")
+
+
+def check_length(loaded: LoadedModel, max_length: int) -> None:
+    """Raise Refused unless a model reads texts of this many tokens."""
+    longest = loaded.config.max_position_embeddings
+    if max_length > longest:
+        raise Refused(f"{loaded.name} reads {longest} tokens at most, and {max_length} were asked for")
 
 
 def read_from(
@@ -61,13 +56,13 @@ def read_from(
 ) -> Callable[..., Iterator[Shard]]:
     """The shards of a file of which something is asked, as a function of where to begin, as `text_shards` has it.
 
-    asked: what, of `HEADS_ASKED` or by any other name. columns: of a table. tags: as for `marked_lines`.
+    asked: of `FILE_QUESTIONS`. columns: of a table. tags: as for `marked_lines`.
     Raises Refused, before any shard is read, for a table in which something is missing or a class stands that the model
     does not have, for spans in texts without a second one, and as `check_texts` and `marked_lines`.
     """
     if columns is not None:
         classes = loaded.labels if asked == "class" and columns.answer else ()
-        check_rows(path, columns, classes, pairs=asked in PAIRS)
+        check_rows(path, columns, classes, pairs=FILE_QUESTIONS[asked].pairs)
     marked = marked_lines(path, asked, tags, loaded.tags, columns)
     check_pairs(asked, marked, columns)
     if marked is not None:
@@ -132,66 +127,21 @@ def marked_shards(path: Path, lines: list[Line], *, number: int = 0, start: int 
 
 
 def encoded(loaded: LoadedModel, line: Line, asked: str, max_length: int) -> Encoding:
-    """A text as it is read: with its second one, but for a similarity, of which the two are read apart."""
-    return loaded.tokenizer.encode(line.text, None if asked == "similarity" else line.pair, max_length=max_length)
+    """A text as it is read: with its second one, unless the question reads the two apart."""
+    return loaded.tokenizer.encode(line.text, None if FILE_QUESTIONS[asked].apart else line.pair, max_length=max_length)
 
 
-def asks(loaded: LoadedModel, encoding: Encoding, line: Line, asked: str, word: str = "") -> list[Ask]:
-    """What is asked of one text, by one of `HEADS_ASKED`; empty where nothing can be.
+def targets_of(loaded: LoadedModel, encoding: Encoding, line: Line, asked: str, word: str = "") -> list[NamedTarget]:
+    """The targets of one text for a question of `FILE_QUESTIONS`; empty where there are none.
 
-    "tag": of each word that has one what the file says, or else the model; `OUTSIDE` is not asked for. "span": the
-    answer of the file, or the model's own. "replaced": each token that was typed. "similarity": with the second text.
-    word: ask tags and tokens of this word alone, in whatever case.
+    An answer that the file holds is the target; without one the model's own answer is.
+    word: only tags and tokens of this word, in whatever case, or the word at the [MASK].
+    Raises Refused if the question cannot be asked of this text.
     """
-    wanted = word.casefold()
-    if asked == "tag":
-        return [
-            Ask(Target("tag", position, label=loaded.tags.index(label)), label)
-            for position, label, text in _tags(loaded, encoding, line)
-            if label != OUTSIDE and (not word or text.casefold() == wanted)
-        ]
-    if asked == "span":
-        return _span(loaded, encoding, line)
-    if asked == "similarity":
-        if not line.pair or not line.pair.strip():
-            return []
-        other = read_sentence(loaded, line.pair)
-        return [Ask(similarity_target(loaded, encoding, other), ALIKE)]
-    return [
-        Ask(Target("replaced", position), REPLACED)
-        for position, special in enumerate(encoding.special)
-        if not special and (not word or _word_at(encoding, position).casefold() == wanted)
-    ]
+    head = TASK_HEADS[FILE_QUESTIONS[asked].head]
+    positions = None if asked == "word" else ()  # where pieces are predicted: nowhere but for the word at the [MASK]
 
+    def run() -> ModelRun:
+        return capture(loaded, encoding, positions=positions, top_k=1)
 
-def _tags(loaded: LoadedModel, encoding: Encoding, line: Line) -> Iterable[tuple[int, str, str]]:
-    """Position of its first piece, tag and text of each word that is read and has one."""
-    if line.marks is None:
-        return [(one.position, one.label, one.text) for one in tagged_words(capture(loaded, encoding, positions=()))]
-    pieces = pieces_of_words(encoding, [(start, end) for start, end, _ in line.marks])
-    return [
-        (places[0], label, line.text[start:end])
-        for places, (start, end, label) in zip(pieces, line.marks, strict=True)
-        if places
-    ]
-
-
-def _span(loaded: LoadedModel, encoding: Encoding, line: Line) -> list[Ask]:
-    if encoding.pair is None:
-        return []
-    if line.marks is None:
-        spans = capture(loaded, encoding, positions=()).spans
-        assert spans is not None  # the model has a reader, and the text a second part
-        return [Ask(Target("span", one.first, last=one.last), one.text) for one in best_spans(encoding, spans, 1)]
-    if not line.marks:
-        return [Ask(Target("span", 0, last=0), NO_ANSWER)]
-    ((start, end, text),) = line.marks
-    first, last = answer_places(encoding, start, end)
-    # An answer that the cut took away, in part or as a whole, is not asked for.
-    whole = last and encoding.offsets[last][1] >= start + len(text.rstrip())
-    return [Ask(Target("span", first, last=last), text)] if whole else []
-
-
-def _word_at(encoding: Encoding, position: int) -> str:
-    number = encoding.words[position]
-    return "" if number is None else encoding.word_text(number)
+    return head.targets_of(loaded, FileText(encoding, line.text, line.pair, line.answer, line.marks, asked, word, run))

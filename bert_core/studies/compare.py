@@ -136,8 +136,8 @@ def _questions(
 def _can_answer(loaded: LoadedModel, asked: Sequence[AskedText]) -> bool:
     """Whether the model has the head that is asked; of a class, which was asked for by name, it must be there."""
     kinds = {kind for text in asked for kind in text.kinds}
-    if kinds == {"pieces"}:
-        return loaded.has_mlm
+    if kinds == {"words"}:
+        return loaded.has_head("words")
     check_can_answer(loaded, kinds)
     return True
 

@@ -17,41 +17,25 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bert_core import checkpoint
 from bert_core.analysis.causes import words_of
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, files_of, load
 from bert_core.methods import method_of, token_scores
-from bert_core.records import Target, word_target
+from bert_core.records import FILE_QUESTIONS, Target
 from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.run.capture import capture
-from bert_core.run.losses import check_can_answer
-from bert_core.studies.asked import (
-    HEADS_ASKED,
-    Ask,
-    asks,
-    check_has_head,
-    check_settings,
-    encoded,
-    read_from,
-)
+from bert_core.studies.asked import check_length, check_model, check_question, encoded, read_from, targets_of
 from bert_core.studies.engines import check_engine, device_of_workers, on_ray
 from bert_core.studies.faithfulness import probability_of
 from bert_core.studies.files import check_file
-from bert_core.studies.lines import Line, Shard
+from bert_core.studies.lines import Shard
 from bert_core.studies.resume import check_same, identity
 from bert_core.studies.rows import Columns
 from bert_core.studies.table import check_kind
 from bert_core.tokenizer import Encoding
 
-# Its class; the word at its [MASK]; whether its second text follows; and what `asked` asks of a model's other heads.
-ASKED = ("class", "word", "next", *HEADS_ASKED)
-NEEDS = {"class": "classes", "word": "pieces", "next": "next sentences"}
 QUESTION = ("kind", "first", "last")  # of the target, and where its answer is read; a table of before has none
 PLACES = ("text", "position", "side", "token", "word", "start", "end", "asked", *QUESTION, "probability")
-FOLLOWS = "follows"
 TEXT_COLUMNS = ("side", "token", "word", "asked", "kind")
 WHOLE_COLUMNS = ("text", "position", "start", "end", "first", "last")
 
@@ -60,11 +44,11 @@ WHOLE_COLUMNS = ("text", "position", "start", "end", "first", "last")
 class ExplainSettings:
     """What is explained of every text, and how.
 
-    asked: of `ASKED`. Of a class and of a word what the model itself says first, unless `columns` names a column of
-    answers, or `word` gives one word for all texts; of a tag and a span likewise, unless the file says them: with
-    `tags`, the label of a file of words, as `read_labelled_words` takes it, or a `.json` file of SQuAD. Of tags and
-    replaced tokens `word` asks of that word alone. methods: names, as for `token_scores`. max_length: tokens of a text
-    that are read. columns: of a table; None means one text a line.
+    asked: a question of `FILE_QUESTIONS` that is explained. Of a class and of a word what the model itself says first,
+    unless `columns` names a column of answers, or `word` gives one word for all texts; of a tag and a span likewise,
+    unless the file says them: with `tags`, the label of a file of words, as `read_labelled_words` takes it, or a
+    `.json` file of SQuAD. Of tags and replaced tokens `word` asks of that word alone. methods: names, as for
+    `token_scores`. max_length: tokens of a text that are read. columns: of a table; None means one text a line.
     Raises Refused for settings that cannot be.
     """
 
@@ -76,8 +60,9 @@ class ExplainSettings:
     tags: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.asked, str) or self.asked not in ASKED:
-            raise Refused(f"asked {shown(self.asked)} is unknown: one of {', '.join(ASKED)}")
+        known = [name for name, question in FILE_QUESTIONS.items() if question.explained]
+        if not isinstance(self.asked, str) or self.asked not in known:
+            raise Refused(f"asked {shown(self.asked)} is unknown: one of {', '.join(known)}")
         object.__setattr__(self, "methods", tuple(several("methods", self.methods, "names")))
         if not self.methods:
             raise Refused("there is nothing to explain with: name at least one method")
@@ -90,20 +75,11 @@ class ExplainSettings:
         if not isinstance(self.columns, Columns | None):
             raise Refused(f"the columns are {shown(self.columns)}: they must be Columns, or None for one text a line")
         object.__setattr__(self, "max_length", whole("max_length", self.max_length, 3))
-        answer = None if self.columns is None else self.columns.answer
-        if self.word and (self.asked not in ("word", "tag", "replaced") or answer is not None):
-            raise Refused(
-                "one word for all texts is asked for at their [MASK], its tag, or whether it was replaced, by no column"
-            )
         if not isinstance(self.tags, str):
             raise Refused(f"the label of the tags is {shown(self.tags)}: it must be a text")
-        check_settings(self.asked, self.columns, self.tags)
-        if self.asked in HEADS_ASKED and answer is not None:
-            raise Refused(f"asking for {self.asked} does not need the column {answer!r}")
+        check_question(self.asked, self.columns, self.tags, self.word)
         if self.asked == "next" and (self.columns is None or self.columns.pair is None):
             raise Refused("whether B follows A needs a column of second texts")
-        if self.asked == "next" and answer is not None:
-            raise Refused(f"whether B follows A does not need the column {answer!r}")
 
 
 # ---------------------------------------------------------------------------- one shard
@@ -127,7 +103,7 @@ def explain_shard(
             counts["unreadable"] += 1
             continue
         try:
-            questions = asked_of(loaded, encoding, line, settings)
+            questions = targets_of(loaded, encoding, line, settings.asked, settings.word)
         except Refused:  # no [MASK], not as many as the word has pieces, or no second text
             counts["without the word"] += 1
             continue
@@ -155,42 +131,12 @@ def explain_shard(
 
 def _words(encoding: Encoding, target: Target) -> list[str]:
     """The word of each token; none of what is added, nor where the word itself is asked for."""
-    hidden = target.rows if target.asks.head == "words" else ()
+    hidden = [position for position, _ in target.asked]
     words = [""] * len(encoding)
     for word, positions in words_of(encoding):
         for position in positions:
             words[position] = "" if encoding.special[position] or position in hidden else word
     return words
-
-
-def asked_of(loaded: LoadedModel, encoding: Encoding, line: Line, settings: ExplainSettings) -> list[Ask]:
-    """What is explained of one text. Raises Refused if it cannot be asked."""
-    if settings.asked in HEADS_ASKED:
-        return asks(loaded, encoding, line, settings.asked, settings.word)
-    return [Ask(*_asked_once(loaded, encoding, line, settings))]
-
-
-def _asked_once(loaded: LoadedModel, encoding: Encoding, line: Line, settings: ExplainSettings) -> tuple[Target, str]:
-    if settings.asked == "next":
-        if encoding.pair is None:
-            raise Refused("there is no second text")
-        return Target("nsp"), FOLLOWS
-    if settings.asked == "class":
-        if line.answer:
-            label = loaded.labels.index(line.answer)
-        else:
-            classes = capture(loaded, encoding).classes
-            assert classes is not None  # the model has a classifier
-            label = int(np.argmax(classes.logits))
-        return Target("class", label=label), loaded.labels[label]
-    wanted = settings.word or line.answer
-    if not wanted:
-        places = encoding.mask_positions
-        if not places:
-            raise Refused("there is no [MASK]")
-        (guess,) = capture(loaded, encoding, positions=places[:1], top_k=1).predictions
-        return Target("mlm", places[0], guess.top[0][0]), loaded.tokenizer.token_of(guess.top[0][0])
-    return word_target(loaded.tokenizer, encoding, wanted), wanted
 
 
 # ---------------------------------------------------------------------------- a file
@@ -269,22 +215,19 @@ def _explain_by_name(
 def _ready(model: str, version: str, device: str | None, settings: ExplainSettings) -> LoadedModel:
     """The model, once in a process while its files stay the same. Raises Refused if it cannot answer what is asked."""
     loaded = load(model, device=device)
-    if settings.asked in HEADS_ASKED:
-        check_has_head(loaded, settings.asked)
-    elif settings.asked != "class":
-        check_can_answer(loaded, {NEEDS[settings.asked]})
-    elif not loaded.has_classifier:
-        heads = {"--word or --guess": loaded.has_mlm, "--follows": loaded.has_nsp, "--ask tag": loaded.has_tagger,
-                 "--ask span": loaded.has_reader, "--ask replaced": loaded.has_detector,
-                 "--ask similarity": loaded.pooling is not None}  # fmt: skip
-        ways = ", ".join(way for way, there in heads.items() if there)
+    if settings.asked == "class" and not loaded.has_head("classifier"):
+        # The class is what is explained by default: say which options explain something else of this model.
+        options = {"word": "--word or --guess", "next": "--follows"}
+        ways = ", ".join(
+            options.get(name, f"--ask {name}") for name, question in FILE_QUESTIONS.items()
+            if question.explained and loaded.has_head(question.head)
+        )  # fmt: skip
         raise Refused(
             f"{model} has no trained classifier, so there is no class to explain: "
             + (f"ask with {ways}" if ways else "none of its heads was trained")
         )
-    longest = loaded.config.max_position_embeddings
-    if settings.max_length > longest:
-        raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")
+    check_model(loaded, settings.asked)
+    check_length(loaded, settings.max_length)
     return loaded
 
 

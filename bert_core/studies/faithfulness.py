@@ -22,10 +22,11 @@ from bert_core.edits import check_unedited
 from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
 from bert_core.progress import Progress, counted, silent
-from bert_core.records import Target
+from bert_core.records import FILE_QUESTIONS, Target
+from bert_core.records.target_kinds import judged_kinds, questions_of_targets
 from bert_core.refused import Refused, checked, each, real_array, shown
 from bert_core.run.perturbation import values_without
-from bert_core.studies.asked import HEADS_ASKED, asks, check_has_head, check_pairs, encoded, marked_lines
+from bert_core.studies.asked import check_model, check_pairs, encoded, marked_lines, targets_of
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.studies.files import check_file
 from bert_core.studies.lines import Line
@@ -34,13 +35,13 @@ from bert_core.studies.rows import Columns
 from bert_core.tokenizer import Encoding
 
 HIDDEN_AND_PAIRS = ("content", "function", "nsp")
-QUESTION_KINDS = (*HIDDEN_AND_PAIRS, *HEADS_ASKED)
-JUDGED_KINDS = {
-    "content": "A masked content word", "function": "A masked function word", "nsp": "B follows A",
-    "word": "A word at a mask", "class": "The class of a text",
-    "tag": "The tag of a word", "span": "The answer to a question", "replaced": "A token that looks replaced",
-    "similarity": "How alike two sentences are",
-}  # fmt: skip
+
+
+def question_kinds() -> tuple[str, ...]:
+    """The kinds of questions that a study draws from a file."""
+    return (*HIDDEN_AND_PAIRS, *questions_of_targets())
+
+
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
 # for, a closed list; every other word of three letters or more is a content word.
 _FUNCTION_WORDS = """
@@ -60,7 +61,7 @@ FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 class StudySettings:
     """What a table is made with; to go on with one, all of it must be the same, but for `questions`.
 
-    questions: how many of each kind. kinds: of `QUESTION_KINDS`. methods: names.
+    questions: how many of each kind. kinds: of `question_kinds()`. methods: names.
     lengths, pair_lengths: the fewest and the most tokens of a sentence, and of a pair.
     least: probability that the model gives the answer, at least: where it does not give the answer, there is little to
         explain, and all measures are near 0.
@@ -83,8 +84,8 @@ class StudySettings:
         if self.questions < 1:
             raise Refused(f"{self.questions} questions of each kind: at least one")
         for kind in self.kinds:
-            if kind not in QUESTION_KINDS:
-                raise Refused(f"kind {kind!r} is unknown: one of {', '.join(QUESTION_KINDS)}")
+            if kind not in question_kinds():
+                raise Refused(f"kind {kind!r} is unknown: one of {', '.join(question_kinds())}")
         if not self.kinds or not self.methods:
             raise Refused("there is nothing to judge: name at least one kind of question and one method")
         if self.tags and "tag" not in self.kinds:
@@ -106,9 +107,9 @@ class StudySettings:
 class StudyQuestion:
     """One thing to explain: a hidden word of a sentence, or that a sentence follows the one before.
 
-    number: counts within its kind. kind: of `JUDGED_KINDS`; of the hidden word "content" or "function", of a file of
+    number: counts within its kind. kind: of `judged_kinds()`; of the hidden word "content" or "function", of a file of
         scores "word" or "class".
-    answer: the hidden word, "follows", or the name of what else is asked, as `asks` gives it.
+    answer: the hidden word, "follows", or the name of what else is asked, as `targets_of` gives it.
     """
 
     number: int
@@ -138,8 +139,8 @@ class Judgement:
     high: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in JUDGED_KINDS:
-            raise Refused(f"kind {shown(self.kind)} is unknown: one of {', '.join(JUDGED_KINDS)}")
+        if not isinstance(self.kind, str) or self.kind not in judged_kinds():
+            raise Refused(f"kind {shown(self.kind)} is unknown: one of {', '.join(judged_kinds())}")
         for name in ("scores", "low", "high"):
             if len(real_array(name, getattr(self, name), "measure")) != len(MEASURES):
                 raise Refused(f"{name} is {shown(getattr(self, name))}: one number for each of {', '.join(MEASURES)}")
@@ -161,17 +162,18 @@ def questions(
 
     Of a sentence one word is asked, a content word or a function word, among those that are one piece; the true piece
     is the target. Sentences that follow each other in a paragraph are asked as pairs, none of them twice. Of tags,
-    answers, replaced tokens and likeness one of each text is asked, as `asks` has them. text, column: as for
+    answers, replaced tokens and likeness one of each text is asked, as `targets_of` has them. text, column: as for
     `read_documents`.
     Raises Refused for a file that is no text, a head that the model does not have, or a file without a question.
     """
     hidden = [kind for kind in settings.kinds if kind in ("content", "function")]
-    for kind in set(settings.kinds) & set(HEADS_ASKED):
-        check_has_head(loaded, kind)
-    if hidden and not loaded.has_mlm:
-        raise Refused(f"{loaded.name} has no trained masked-word head: ask for nsp alone")
-    if "nsp" in settings.kinds and not loaded.has_nsp:
-        raise Refused(f"{loaded.name} has no trained {loaded.pair_head} head: ask for content and function alone")
+    for kind in settings.kinds:
+        if kind in FILE_QUESTIONS:
+            check_model(loaded, kind)
+    if hidden:
+        loaded.require_head("words", "ask for nsp alone")
+    if "nsp" in settings.kinds:
+        loaded.require_head("next", "ask for content and function alone")
     columns = None if column is None else Columns(column)
     marked = marked_lines(text, settings.kinds[0], settings.tags, loaded.tags, columns)
     check_pairs(settings.kinds[0], marked, None)
@@ -263,10 +265,10 @@ def _of_heads(
     loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings, marked: Sequence[Line] | None
 ) -> Iterator[StudyQuestion]:
     """Of each text that is drawn one thing that its tagger, reader, detector or pooling is asked."""
-    for kind in (kind for kind in settings.kinds if kind in HEADS_ASKED):
+    for kind in (kind for kind in settings.kinds if kind in questions_of_targets()):
         if marked is not None:
             lines = list(marked)
-        elif kind == "similarity":  # sentences that follow each other, none in two pairs
+        elif FILE_QUESTIONS[kind].pairs:  # sentences that follow each other, none in two pairs
             pairs = [some[place : place + 2] for some in paragraphs for place in range(0, len(some) - 1, 2)]
             lines = [Line(number, one, two) for number, (one, two) in enumerate(pairs)]
         else:
@@ -280,7 +282,7 @@ def _of_heads(
                 encoding = encoded(loaded, line, kind, longest)
                 if encoding.cut or not (kind == "span" or settings.lengths[0] <= len(encoding) <= settings.lengths[1]):
                     continue
-                asked = asks(loaded, encoding, line, kind)
+                asked = targets_of(loaded, encoding, line, kind)
             except Refused:  # no sign that can be read
                 continue
             for place in draw.permutation(len(asked)).tolist():
@@ -536,14 +538,14 @@ def standings(judgements: Iterable[Judgement]) -> list[Standing]:
             verdicts.append((better, chance, worse))
         table.append(Standing(kind, method, len(rows), medians, tuple(verdicts)))
     aopc = MEASURES.index("aopc")
-    kinds = list(JUDGED_KINDS)
+    kinds = list(judged_kinds())
     return sorted(table, key=lambda standing: (kinds.index(standing.kind), -standing.medians[aopc]))
 
 
 def markdown(standings: Sequence[Standing]) -> str:
     """The standings as tables, one for each kind of question: medians, and the verdicts by AOPC."""
     aopc, lines = MEASURES.index("aopc"), []
-    for kind, title in JUDGED_KINDS.items():
+    for kind, title in judged_kinds().items():
         rows = [standing for standing in standings if standing.kind == kind]
         if not rows:
             continue

@@ -22,7 +22,7 @@ from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, files_of, load
-from bert_core.records import LOSSES, HeadTable, Target, pieces_of, word_target
+from bert_core.records import FILE_QUESTIONS, HeadTable, Target, pieces_of, word_target
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked
 from bert_core.run.ablation import REPLACEMENTS, Replacement, values_without_heads
@@ -36,23 +36,16 @@ from bert_core.run.losses import (
     hide_pieces,
     losses_without_each,
 )
-from bert_core.studies.asked import (
-    HEADS_ASKED,
-    asks,
-    check_has_head,
-    check_settings,
-    encoded,
-    read_from,
-)
+from bert_core.studies.asked import check_length, check_model, check_question, encoded, read_from, targets_of
 from bert_core.studies.engines import check_engine, device_of_workers, on_ray
 from bert_core.studies.files import check_file
 from bert_core.studies.lines import Line, Shard
 from bert_core.studies.resume import check_same, identity, keep_arrays, kept_arrays
 from bert_core.studies.rows import Columns
+from bert_core.task_heads import FOLLOWS
 from bert_core.tokenizer import Encoding
 
-KINDS_OF_LOSSES = {"words": "pieces", "word": "pieces", "class": "classes", "next": "next sentences"}
-FOLLOWS, STRANGER = "follows", "from elsewhere"
+STRANGER = "from elsewhere"  # the answer of a line whose second text does not follow its first
 
 
 @dataclass(frozen=True)
@@ -62,10 +55,10 @@ class CorpusSettings:
     importance: the size of the slope of the text's loss with each head's gate. ablation: the loss without each head.
     max_length: tokens of a text that are read. mask_share: of its pieces that are hidden for the loss, all behind
     [MASK]. seed: with the number of the line it decides which, and which second texts are from elsewhere.
-    loss: of what, one of `LOSSES`: "words", hidden pieces; "word", one word at a [MASK] of the text; "class", the
+    loss: one of `FILE_QUESTIONS`: "words", hidden pieces; "word", one word at a [MASK] of the text; "class", the
     text's class; "next", whether the second text follows, half of them drawn from elsewhere in the shard;
-    or, as `asks` has them, "tag", "span", "replaced" or "similarity": of these it is minus the target's value, the mean
-    over those of a text. tags: the label of a file of words, whose own tags are asked for.
+    or a question of targets, such as "tag", "span", "replaced" and "similarity", where it is minus the value of the
+    targets, the mean over those of a text. tags: the label of a file of words, whose own tags are asked for.
     word: the word at the [MASK] of every text, or the one whose tag is asked for, or whether it was replaced.
     columns: of a table; None means one text a line.
     method, reference: what takes the place of a head's output in ablation, as for `Replacement`; texts.
@@ -89,8 +82,8 @@ class CorpusSettings:
             raise Refused(f"the share of hidden pieces is {self.mask_share}: it is above 0 and below 1")
         if self.max_length < 3:
             raise Refused(f"texts of {self.max_length} tokens hold no word: 3 is the least")
-        if self.loss not in LOSSES:
-            raise Refused(f"the loss {self.loss!r} is unknown: one of {', '.join(LOSSES)}")
+        if self.loss not in FILE_QUESTIONS:
+            raise Refused(f"the loss {self.loss!r} is unknown: one of {', '.join(FILE_QUESTIONS)}")
         if self.loss != "words" and not self.asks_loss:
             raise Refused(f"the loss {self.loss!r} is asked for by importance or ablation: neither was")
         answer = None if self.columns is None else self.columns.answer
@@ -98,11 +91,7 @@ class CorpusSettings:
             raise Refused("the class of a text stands in a column: say in which")
         if self.loss == "word" and bool(self.word) == (answer is not None):
             raise Refused("the word at the [MASK] is either one word, or named by a column")
-        if self.word and self.loss not in ("word", "tag", "replaced"):
-            raise Refused(f"the loss {self.loss!r} does not need the word {self.word!r:.40}")
-        check_settings(self.loss, self.columns, self.tags)
-        if self.loss in ("words", "next", *HEADS_ASKED) and answer is not None:
-            raise Refused(f"the loss {self.loss!r} does not need the column {answer!r}")
+        check_question(self.loss, self.columns, self.tags, self.word, what="the loss")
         if self.loss == "next" and self.columns is not None and self.columns.pair is None:
             raise Refused("whether B follows A needs a column of second texts")
         if self.method not in REPLACEMENTS:
@@ -176,7 +165,7 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
     have.
     """
     counts = Counter(shard.counts)
-    if settings.loss in HEADS_ASKED:
+    if FILE_QUESTIONS[settings.loss].of_target:
         return _of_targets(loaded, shard, settings, counts)
     encodings, texts = _questions(loaded, shard, settings, counts)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
@@ -204,7 +193,7 @@ def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, cou
     for line in shard.lines:
         try:
             encoding = encoded(loaded, line, settings.loss, settings.max_length)
-            found = [one.target for one in asks(loaded, encoding, line, settings.loss, settings.word)]
+            found = [one.target for one in targets_of(loaded, encoding, line, settings.loss, settings.word)]
         except Refused:  # nothing in it that can be read
             counts["unreadable"] += 1
             continue
@@ -376,15 +365,14 @@ def _ready(model: str, version: str, device: str | None, settings: CorpusSetting
     """The model, once in a process while its files stay the same. Raises Refused if it cannot answer what is asked."""
     loaded = load(model, device=device)
     check_has_parts(loaded)
-    if settings.loss in HEADS_ASKED:
-        check_has_head(loaded, settings.loss)
-    elif settings.asks_loss:
-        check_can_answer(loaded, {KINDS_OF_LOSSES[settings.loss]})
+    check_length(loaded, settings.max_length)
+    if settings.asks_loss:
+        if FILE_QUESTIONS[settings.loss].of_target:
+            check_model(loaded, settings.loss)
+        else:
+            check_can_answer(loaded, {FILE_QUESTIONS[settings.loss].head})
     if settings.loss == "word" and settings.word:
         pieces_of(loaded.tokenizer, settings.word)
-    longest = loaded.config.max_position_embeddings
-    if settings.max_length > longest:
-        raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")
     return loaded
 
 

@@ -16,13 +16,14 @@ from bert_core.methods import token_scores
 from bert_core.progress import Progress, silent
 from bert_core.records import Target, word_target
 from bert_core.refused import Refused, checked, several, whole
-from bert_core.studies.explain import FOLLOWS, PLACES
+from bert_core.studies.explain import PLACES
 from bert_core.studies.explained import explained_rows
 from bert_core.studies.faithfulness import Judgement, StudyQuestion, check_begun, fill_table, judged
 from bert_core.studies.lines import Line
 from bert_core.studies.resume import as_kept
 from bert_core.studies.rows import Columns
 from bert_core.studies.texts import check_texts, text_shards
+from bert_core.task_heads import FOLLOWS
 from bert_core.tokenizer import Encoding
 
 NEEDED = ("text", "start", "end", "asked")
@@ -144,11 +145,11 @@ def _question(loaded: LoadedModel, line: Line, answer: str, max_length: int) -> 
     encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=max_length)
     if answer == FOLLOWS and encoding.pair is not None:
         return StudyQuestion(line.number, "nsp", encoding, Target("nsp"), answer)
-    if loaded.has_classifier and answer in loaded.labels:
+    if answer in loaded.labels:
         target = Target("class", label=loaded.labels.index(answer))
         return StudyQuestion(line.number, "class", encoding, target, answer)
     if not encoding.mask_positions:
-        classes = ", ".join(loaded.labels) if loaded.has_classifier else "none"
+        classes = ", ".join(loaded.labels) or "none"
         raise Refused(
             f"text {line.number} is asked for {answer!r:.60}, and has no [MASK] at which it could stand; the classes "
             f"of this model: {classes}"

@@ -238,7 +238,7 @@ def _with_erasure(
     erased = eraser(states[half:]).astype(np.float32)
     probe = fit_probe(erased[: learned - half], labels[half:learned], point.labels, penalty=settings.penalty)
     found = {"erased": probe.accuracy(erased[learned - half :], labels[learned:]), "rank": float(eraser.rank)}
-    if loaded.has_mlm:
+    if loaded.has_head("words"):
         rng = np.random.default_rng([point.seed, 1])
         some = held_out[:MASKED_SENTENCES]
         texts = [hide_pieces(loaded.tokenizer, asked.encodings[number], rng) for number in some]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bert_core import checkpoint
-from bert_core.records import LOSSES, HeadTable
+from bert_core.records import FILE_QUESTIONS, HeadTable
 from bert_core.refused import Refused, checked
 from bert_core.run.ablation import REPLACEMENTS
 from bert_core.studies.rows import separator_of
@@ -25,7 +25,7 @@ MOST_COLUMNS = 64
 _DECIMAL_COMMA = re.compile(r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$")
 _FIXED = ("model", "layer", "head", "texts", "tokens", "loss")
 _WEIGHTS = "weights"  # the fingerprint of the model; tables of version 0.2 have no such column
-_SAID = {"loss_of": tuple(LOSSES), "method": REPLACEMENTS}  # older tables do not say it, and mean the first
+_SAID = {"loss_of": FILE_QUESTIONS, "method": REPLACEMENTS}  # older tables do not say it, and mean the first
 
 
 def check_kind(path: Path) -> None:

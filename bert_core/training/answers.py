@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core import checkpoint
 from bert_core.analysis.spans import answer_places, best_spans, context_places, span_at, span_probabilities
 from bert_core.loading import LoadedModel, best_device, model_folder
 from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput, span_loss
@@ -23,6 +22,7 @@ from bert_core.records import SpanPrediction
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.squad import Question, exact_match, f1, read_squad
+from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding, Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
@@ -151,7 +151,7 @@ def finetune_reader(
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, reader = start_of(
         source, settings, OUTPUTS, BertForQuestionAnswering, lambda family: family.reader,
-        lambda config, weights: checkpoint.holds_reader(weights),
+        TASK_HEADS["reader"].is_held,
     )  # fmt: skip
     tokenizer.check_against(origin.config)
     none = sum(not one.answers for one in questions)
@@ -188,13 +188,13 @@ def reader_scores(
 
     Raises Refused for a model without a trained reader, and as `read_squad`.
     """
-    if loaded.reader is None or not loaded.has_reader:
-        raise Refused(f"{loaded.name} was not trained to find answers in a text: `headlight finetune` can teach it")
+    loaded.require_head("reader", "`headlight finetune` can teach it")
     questions = _read(path, skip_broken, report)
     longest = min(AnswerSettings.max_length, loaded.config.max_position_embeddings)
     windows = list(_windows(questions, loaded.tokenizer, AnswerSettings(max_length=longest, stride=stride)))
     none = any(not one.answers for one in questions)
-    return evaluate(loaded.reader, questions, windows, none=none, pad=loaded.tokenizer.pad_id, device=loaded.device)
+    reader = cast("BertForQuestionAnswering", loaded.tuned["reader"])
+    return evaluate(reader, questions, windows, none=none, pad=loaded.tokenizer.pad_id, device=loaded.device)
 
 
 def _read(path: Path, skip_broken: bool, report: Progress) -> list[Question]:

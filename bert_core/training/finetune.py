@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert_core import checkpoint
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForSequenceClassification
 from bert_core.pooling import read_pooling
@@ -21,6 +20,7 @@ from bert_core.progress import Progress, printed
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, read_labelled
+from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.labelled import check_classes, classes_of, split_off
 from bert_core.training.tuning import (
@@ -158,7 +158,7 @@ def finetune(
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, classifier = start_of(
         source, settings, classes, BertForSequenceClassification, lambda family: family.classifier,
-        checkpoint.holds_classifier,
+        TASK_HEADS["classifier"].is_held,
     )  # fmt: skip
     tokenizer.check_against(origin.config)
     report(

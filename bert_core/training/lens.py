@@ -109,8 +109,7 @@ def tune_lens(
     Source: Belrose 2023, section 3 (arXiv:2303.08112).
     """
     check_unedited(loaded.edits, "training a lens")
-    if not loaded.has_mlm:
-        raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
+    loaded.require_head("words", "its layers cannot be read as words")
     if settings.length > loaded.config.max_position_embeddings:
         raise Refused(
             f"a length of {settings.length} is too long: {loaded.name} reads "

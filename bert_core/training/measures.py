@@ -430,7 +430,7 @@ def measure(
     The first kind is the one that calibration and repeated words are asked on. train: what the model was trained on,
     for the overlap. Raises Refused for a model without a trained head.
     """
-    if not (loaded.has_mlm or loaded.has_nsp):
+    if not (loaded.has_head("words") or loaded.has_head("next")):
         raise Refused(
             f"{loaded.name} has neither a trained masked-word nor a {loaded.pair_head} head: there is nothing to ask"
         )
@@ -443,7 +443,7 @@ def measure(
             report(
                 None, f"{kind}, {length}: " + ", ".join(f"{k} {v:g}" for k, v in held_out[kind][str(length)].items())
             )
-    if not loaded.has_mlm:
+    if not loaded.has_head("words"):
         return Measures(fingerprint(loaded), held_out)
     report(None, "facts, everyday sentences, prompts, agreement, repeated words, calibration")
     first = next(iter(corpora.values()))

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert_core import checkpoint
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.analysis.tags import OUTSIDE, marks_spans, span_counts, tag_spans
 from bert_core.loading import best_device, model_folder
@@ -23,6 +22,7 @@ from bert_core.progress import Progress, printed
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.words import LAST, LabelledSentence, comments_left_out, read_labelled_words
+from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
@@ -160,7 +160,7 @@ def finetune_tags(
     tokenizer = Tokenizer.from_folder(source)
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, tagger = start_of(
-        source, settings, tags, BertForTokenClassification, lambda family: family.tagger, checkpoint.holds_tagger
+        source, settings, tags, BertForTokenClassification, lambda family: family.tagger, TASK_HEADS["tagger"].is_held
     )
     tokenizer.check_against(origin.config)
     report(

@@ -366,7 +366,8 @@ def _save(origin: BertForPreTraining, model: BertPreTrainedModel, folder: Path, 
     report = origin.load_report
     parts = {
         "bert.pooler.": pooled or not report.lacks("bert.pooler."), "bert.": True,
-        "cls.predictions.": report.has_mlm, "cls.seq_relationship.": report.has_nsp,
+        "cls.predictions.": not report.lacks("cls.predictions."),
+        "cls.seq_relationship.": not (report.lacks("cls.seq_relationship.") or report.lacks("bert.pooler.")),
     }  # fmt: skip
     tensors = {
         name: t

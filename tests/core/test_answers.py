@@ -87,7 +87,7 @@ def answers_by(loaded: LoadedModel, path: Path, *, none: bool) -> list[tuple[str
 
 def test_padding_changes_neither_loss_nor_gradient(tiny_reader_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In fp32, windows that are padded beyond the longest have the loss and the gradients that they have without."""
-    exact, padded = (bert_core.load(str(tiny_reader_folder), device="cpu").reader for _ in range(2))
+    exact, padded = (bert_core.load(str(tiny_reader_folder), device="cpu").tuned["reader"] for _ in range(2))
     assert exact is not None and padded is not None
     rng = np.random.default_rng(1)
     batch = [
@@ -237,7 +237,7 @@ def test_a_reader_goes_on_and_a_classifier_becomes_one(
     assert_near(after["qa_outputs.weight"], before["qa_outputs.weight"])
     run(train, tmp_path / "new", tiny_classifier_folder, still)
     loaded = bert_core.load(str(tmp_path / "new"), device="cpu")
-    assert loaded.has_reader and loaded.classifier is None and len(loaded.config.labels) == 2
+    assert loaded.has_reader and "classifier" not in loaded.tuned and len(loaded.config.labels) == 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)

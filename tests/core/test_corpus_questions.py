@@ -193,7 +193,7 @@ def test_what_stands_in_for_a_head(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"loss": "sense"}, "the loss 'sense' is unknown: one of words, word, class, next"),
+        ({"loss": "sense"}, "the loss 'sense' is unknown: one of words, next, word, class"),
         ({"loss": "next", "importance": False, "ablation": False}, "is asked for by importance or ablation: neither"),
         ({"loss": "class"}, "the class of a text stands in a column: say in which"),
         ({"loss": "word"}, "the word at the [MASK] is either one word, or named by a column"),

@@ -189,12 +189,11 @@ def test_decompx_is_complete(tiny: LoadedModel, kind: str, gates: np.ndarray | N
     inputs = torch.tensor([encoding.input_ids]), torch.tensor([encoding.token_type_ids])
     more = {} if gates is None else {"head_mask": torch.from_numpy(gates)}
     outputs = tiny.model(inputs[0], token_type_ids=inputs[1], **more)
-    assert tiny.classifier is not None
     nsp, pieces = outputs.seq_relationship_logits[0], outputs.prediction_logits[0, target.rows[0]]
     expected = {
         "mlm": pieces[target.token_id], "contrast": pieces[target.token_id] - pieces[target.against or 0],
         "nsp": nsp[0] - nsp[1],
-        "class": tiny.classifier(inputs[0], token_type_ids=inputs[1], **more).logits[0, 2],
+        "class": tiny.tuned["classifier"](inputs[0], token_type_ids=inputs[1], **more).logits[0, 2],
     }[kind].item()  # fmt: skip
     assert found.gap is not None and found.signed
     size = float(np.abs(found.scores).sum())

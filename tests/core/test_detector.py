@@ -61,8 +61,7 @@ def inputs_of(loaded: LoadedModel, encoding: Encoding) -> dict[str, Any]:
 
 def logit_at(loaded: LoadedModel, encoding: Encoding, position: int = AT, **more: Any) -> float:
     """By an ordinary forward pass."""
-    assert loaded.detector is not None
-    logits: torch.Tensor = loaded.detector(**inputs_of(loaded, encoding), **more).logits[0]
+    logits: torch.Tensor = loaded.tuned["detector"](**inputs_of(loaded, encoding), **more).logits[0]
     return logits[position].item()
 
 
@@ -72,11 +71,11 @@ def logit_at(loaded: LoadedModel, encoding: Encoding, position: int = AT, **more
 def test_every_number_is_that_of_transformers(folder: Path, loaded: LoadedModel, encoding: Encoding) -> None:
     """States, logits and maps agree, and every map's gradient for one token's logit."""
     assert loaded.has_detector and not (loaded.has_mlm or loaded.has_nsp or loaded.has_classifier or loaded.has_tagger)
-    assert not loaded.report.unexpected and loaded.detector is not None and loaded.detector.bert is loaded.model.bert
+    assert not loaded.report.unexpected and loaded.tuned["detector"].bert is loaded.model.bert
     theirs = reference_of("electra", folder, HEAD)(
         **inputs_of(loaded, encoding), output_attentions=True, output_hidden_states=True
     )
-    ours = loaded.detector(**inputs_of(loaded, encoding), output_hidden_states=True)
+    ours = loaded.tuned["detector"](**inputs_of(loaded, encoding), output_hidden_states=True)
     for mine, its in zip(ours.hidden_states, theirs.hidden_states, strict=True):
         assert_near(mine, its, TOLERANCE)
     assert_near(ours.logits, theirs.logits, TOLERANCE)
@@ -250,8 +249,7 @@ def test_words_taken_away_are_an_ordinary_pass_with_masks(loaded: LoadedModel, e
     removed[0, [2, 5]] = True
     hidden = ids_of(loaded, encoding)
     hidden[0, [2, 5]] = loaded.tokenizer.mask_id
-    assert loaded.detector is not None
-    logit = loaded.detector(hidden, token_type_ids=segments_of(loaded, encoding)).logits[0, AT]
+    logit = loaded.tuned["detector"](hidden, token_type_ids=segments_of(loaded, encoding)).logits[0, AT]
     assert_near(values_without(loaded, encoding, ASKED, removed)[0], logit, TOLERANCE)
     assert_near(values_without(loaded, encoding, ASKED, removed, probability=True)[0], logit.sigmoid(), TOLERANCE)
 
@@ -301,7 +299,7 @@ def test_paths_arrows_and_neurons_answer_too(loaded: LoadedModel, encoding: Enco
 def test_an_edited_model_says_what_it_then_would(loaded: LoadedModel, encoding: Encoding) -> None:
     """A neuron that is off, and a state put in at depth 0, reach the detector; without edits it is as before."""
     changed = bert_core.edited(loaded, [bert_core.Scaled(0, 3, 0.0)])
-    assert changed.detector is not None and changed.detector.bert is changed.model.bert
+    assert changed.tuned["detector"].bert is changed.model.bert
     assert_near(capture(changed, encoding).replaced, 1 / (1 + np.exp(-_all_logits(changed, encoding))), TOLERANCE)
     assert np.abs(_all_logits(changed, encoding) - _all_logits(loaded, encoding)).max() > 1e-4
     source = loaded.tokenizer.encode(SOURCE, PAIR)
@@ -312,8 +310,7 @@ def test_an_edited_model_says_what_it_then_would(loaded: LoadedModel, encoding: 
 
 
 def _all_logits(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
-    assert loaded.detector is not None
-    found: np.ndarray = loaded.detector(**inputs_of(loaded, encoding)).logits[0].detach().numpy()
+    found: np.ndarray = loaded.tuned["detector"](**inputs_of(loaded, encoding)).logits[0].detach().numpy()
     return found
 
 
@@ -330,5 +327,5 @@ def test_a_question_that_cannot_be_asked_is_one_sentence(
         Target("replaced")
     with pytest.raises(ValueError, match=r"has no trained masked-word head: choose another target$"):
         capture(loaded, encoding, target=Target("mlm", AT, 9))
-    with pytest.raises(ValueError, match=r"has no trained masked-word head, so its layers cannot be read as words$"):
+    with pytest.raises(ValueError, match=r"has no trained masked-word head: its layers cannot be read as words$"):
         bert_core.logit_lens(loaded, encoding)

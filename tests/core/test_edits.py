@@ -247,12 +247,12 @@ def test_an_edited_model_shares_every_weight(tiny_classifier_folder: Any) -> Non
     """Parameters and buffers are the same objects, one encoder serves both heads, and the first model stays."""
     loaded = bert_core.load(tiny_classifier_folder, device="cpu")
     other = edited(loaded, SEVERAL)
-    for one, its in ((loaded.model, other.model), (loaded.classifier, other.classifier)):
+    for one, its in ((loaded.model, other.model), (loaded.tuned["classifier"], other.tuned["classifier"])):
         assert one is not None and its is not None
         assert [id(p) for p in its.parameters()] == [id(p) for p in one.parameters()]
         assert [p.data_ptr() for p in its.state_dict().values()] == [p.data_ptr() for p in one.state_dict().values()]
         assert not {id(module) for module in its.modules()} & {id(module) for module in one.modules()}
-    assert other.classifier is not None and other.classifier.bert is other.model.bert
+    assert other.tuned["classifier"].bert is other.model.bert
     assert other.config is loaded.config and not any(module.cuts for module in loaded.model.attention_modules)
     assert hash(other.edits) == hash(SEVERAL) and other.edits == SEVERAL and loaded.edits == ()
 

@@ -245,7 +245,7 @@ def refusals(tmp_path: Path, plain: str, classes: str) -> Iterator[tuple[Any, st
     yield lambda: of(methods=()), "nothing to explain with"
     yield lambda: of(methods=("what",)), "method 'what' is unknown"
     yield lambda: of("next"), "needs a column of second texts"
-    yield lambda: of("class", word="cat"), "one word for all texts is asked for at their"
+    yield lambda: of("class", word="cat"), "asking for 'class' does not need the word 'cat'"
     yield lambda: done(file, out, plain, of("class", METHODS)), "has no trained classifier"
     yield lambda: done(file, tmp_path / "out.txt", classes), "neither .csv nor .parquet"
     yield lambda: done(tmp_path / "none.csv", out, classes), "there is no file"

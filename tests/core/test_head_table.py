@@ -110,7 +110,7 @@ def as_csv(**changes: object) -> bytes:
         (
             as_csv(loss_of=["words", "class"]),
             "a.csv",
-            "the column 'loss_of' of a.csv is one of words, word, class, next",
+            "the column 'loss_of' of a.csv is one of words, next, word, class",
         ),
         (as_csv(method=["half", "half"]), "a.csv", "the column 'method' of a.csv is one of zero, mean, resample, the"),
         (b"a" * 9_000_000, "a.csv", "the file a.csv has 9.0 MB: a table of heads has 8 at most"),

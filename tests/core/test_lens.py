@@ -212,7 +212,7 @@ def test_bad_questions_to_the_layers_are_one_sentence(tiny: LoadedModel) -> None
     """What was given, and what is allowed."""
     encoding = example(tiny)
     headless = dataclasses.replace(tiny, report=dataclasses.replace(tiny.report, missing=("cls.predictions.bias",)))
-    with pytest.raises(ValueError, match="has no trained masked-word head, so its layers cannot be read as words"):
+    with pytest.raises(ValueError, match="has no trained masked-word head: its layers cannot be read as words"):
         logit_lens(headless, encoding)
     assert layer_states(headless, encoding).states.shape == (3, 16, 32)
     with pytest.raises(ValueError, match=r"^2 pieces to follow at 16 positions: one at each$"):

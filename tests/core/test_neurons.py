@@ -55,7 +55,7 @@ def value_of(loaded: LoadedModel, text: Encoding, target: Target, **given: Any) 
 
 
 def in_double(loaded: LoadedModel) -> LoadedModel:
-    return replace(loaded, model=copy.deepcopy(loaded.model).double(), classifier=None)
+    return replace(loaded, model=copy.deepcopy(loaded.model).double(), tuned={})
 
 
 def layer_of(loaded: LoadedModel, layer: int) -> Any:
@@ -212,7 +212,7 @@ def by_factor(
     loaded: LoadedModel, text: Encoding, target: Target, layer: int
 ) -> tuple[Callable[[Tensor], Tensor], Any]:
     """The target as a function of what a layer's neurons are multiplied by, and the module that they leave."""
-    model = copy.deepcopy(loaded.model if target.kind != "class" else loaded.classifier)
+    model = copy.deepcopy(loaded.model if target.kind != "class" else loaded.tuned["classifier"])
     assert model is not None
     model.bert.encoder.layer[layer].intermediate = times = Times(model.bert.encoder.layer[layer].intermediate)
 

@@ -93,7 +93,8 @@ class Asked:
     @cached_property
     def chooser(self) -> LoadedModel:
         """The model with a head that scores answers to choose from."""
-        return replace(self.loaded, chooser=bert_core.BertForMultipleChoice(self.config, self.loaded.model.bert))
+        head = bert_core.BertForMultipleChoice(self.config, self.loaded.model.bert)
+        return replace(self.loaded, tuned={"chooser": head})
 
     @property
     def scores(self) -> np.ndarray:

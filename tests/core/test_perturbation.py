@@ -68,8 +68,7 @@ def plain(
         segments = torch.tensor([encoding.token_type_ids])
         more = {} if gates is None else {"head_mask": torch.tensor(gates, dtype=torch.float32)}
         if target.kind == "class":
-            assert loaded.classifier is not None
-            logits: Tensor = loaded.classifier(inputs_embeds=words, token_type_ids=segments, **more).logits
+            logits: Tensor = loaded.tuned["classifier"](inputs_embeds=words, token_type_ids=segments, **more).logits
             return logits[:, target.label]
         outputs = loaded.model(inputs_embeds=words, token_type_ids=segments, **more)
         if target.kind == "nsp":
@@ -341,7 +340,10 @@ def test_bad_questions_are_one_sentence(tiny: LoadedModel) -> None:
             lambda: integrated_gradients(tiny, encoding, target, keep=[99]),
             "position 99 does not exist: this text has positions 0 to 15",
         ),
-        (lambda: saliency(tiny, single, Target("nsp")), "the next-sentence target needs a second sentence"),
+        (
+            lambda: saliency(tiny, single, Target("nsp")),
+            "whether B follows A is asked of two texts: this target needs a second sentence",
+        ),
         (
             lambda: values_without(tiny, encoding, target, np.zeros((2, 3), bool)),
             "removed is (2, 3): (copies, 16) for this text",

@@ -103,7 +103,7 @@ def test_a_classifier_stands_on_the_same_pruned_encoder(tiny_classifier_folder: 
     """Both models of a fine-tuned checkpoint lose their heads together, and come back from a file together."""
     loaded = bert_core.load(str(tiny_classifier_folder))
     smaller = bert_core.pruned(loaded, SOME)
-    assert smaller.classifier is not None and smaller.classifier.bert is smaller.model.bert
+    assert smaller.tuned["classifier"].bert is smaller.model.bert
     again = bert_core.load(str(bert_core.save(smaller, tmp_path / "smaller")))
     encoding = loaded.tokenizer.encode("the cat sat")
     masked = bert_core.capture(loaded, encoding, head_mask=gates_of(SOME)).classes

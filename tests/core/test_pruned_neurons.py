@@ -387,8 +387,8 @@ def test_a_classifier_loses_the_same(tiny_classifier_folder: Path, tmp_path: Pat
     """Both models of a fine-tuned checkpoint stand on the same smaller encoder, also out of a file."""
     loaded = bert_core.load(str(tiny_classifier_folder))
     smaller = bert_core.pruned(loaded, neurons=[(0, 1)], layers=[1])
-    assert smaller.classifier is not None and smaller.classifier.bert is smaller.model.bert
-    assert smaller.classifier.config.pruned_layers == (1,)
+    assert smaller.tuned["classifier"].bert is smaller.model.bert
+    assert smaller.tuned["classifier"].config.pruned_layers == (1,)
     again = bert_core.load(str(bert_core.save(smaller, tmp_path / "smaller")))
     encoding = loaded.tokenizer.encode("the cat sat")
     one, other = (bert_core.capture(model, encoding).classes for model in (smaller, again))

@@ -47,9 +47,8 @@ def encoding(tiny: LoadedModel) -> Encoding:
 
 def logits_of(loaded: LoadedModel, encoding: Encoding, **more: torch.Tensor) -> torch.Tensor:
     """(2, token), by an ordinary forward pass."""
-    assert loaded.reader is not None
     ids, segments = (torch.tensor([part]) for part in (encoding.input_ids, encoding.token_type_ids))
-    found = loaded.reader(ids, token_type_ids=segments, **more)
+    found = loaded.tuned["reader"](ids, token_type_ids=segments, **more)
     return torch.stack([found.start_logits[0], found.end_logits[0]])
 
 
@@ -97,14 +96,14 @@ def test_a_reader_beside_the_other_heads_loads_with_them(
     """Every key is accounted for, each weight is counted once, and transformers reads what is saved."""
     assert tiny.has_reader and tiny.has_mlm and tiny.has_nsp and not (tiny.has_classifier or tiny.has_tagger)
     assert (tiny.report.missing, tiny.report.unexpected) == ((), ())
-    assert tiny.reader is not None and tiny.reader.bert is tiny.model.bert
+    assert tiny.tuned["reader"].bert is tiny.model.bert
     plain = bert_core.load(str(tiny_model_folder), device="cpu")
-    assert not plain.has_reader and plain.reader is None
+    assert not plain.has_reader and "reader" not in plain.tuned
     assert tiny.nbytes - plain.nbytes == 4 * 2 * (tiny.config.hidden_size + 1)
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(bert_core.save(tiny, tmp_path / "saved"))
     inputs = batch(tiny.config)
     with torch.no_grad():
-        assert_near(tiny.reader(**inputs).end_logits, theirs.eval()(**inputs).end_logits)
+        assert_near(tiny.tuned["reader"](**inputs).end_logits, theirs.eval()(**inputs).end_logits)
 
 
 def test_half_a_reader_is_none(tiny_reader_folder: Path, tmp_path: Path) -> None:
@@ -133,7 +132,7 @@ def test_an_answer_is_a_target(tiny: LoadedModel, encoding: Encoding, gated: boo
     gates = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32) if gated else None
     run = capture(tiny, encoding, target=ASKED, head_mask=gates)
     assert run.gradient is not None and run.spans is not None and run.target_value is not None
-    model = copy.deepcopy(tiny.reader)
+    model = copy.deepcopy(tiny.tuned["reader"])
     assert model is not None
     model.requires_grad_(True)
     for module in model.attention_modules:
@@ -199,7 +198,7 @@ def test_heads_are_ablated_and_pruned_for_an_answer(tiny: LoadedModel, encoding:
     found = ablate_heads(tiny, encoding, target=ASKED)
     assert found.values is not None
     smaller = bert_core.pruned(tiny, [(1, 2)])
-    assert smaller.reader is not None and smaller.reader.bert is smaller.model.bert
+    assert smaller.tuned["reader"].bert is smaller.model.bert
     gates = torch.ones(2, 4)
     gates[1, 2] = 0
     for logits in (logits_of(smaller, encoding), logits_of(tiny, encoding, head_mask=gates)):
@@ -226,7 +225,7 @@ def test_a_patch_brings_the_answer_of_the_other_text(tiny: LoadedModel, encoding
 def test_an_edited_model_answers_so(tiny: LoadedModel, encoding: Encoding) -> None:
     """An edit reaches the reader's encoder, which stays that of the model."""
     changed = bert_core.edited(tiny, [bert_core.Scaled(0, 3, 0.0)])
-    assert changed.reader is not None and changed.reader.bert is changed.model.bert
+    assert changed.tuned["reader"].bert is changed.model.bert
     run = capture(changed, encoding)
     assert run.spans is not None
     assert_near(run.spans.start_logits, logits_of(changed, encoding)[0])

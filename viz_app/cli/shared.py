@@ -266,10 +266,10 @@ def columns_asked(text: str | None, pair: str | None, label: str | None, answer:
 
 def head_asked(ask: str | None, tags: str) -> str | None:
     """Which other head of a model `--ask` and `--tags` ask; None: neither was given. Raises Refused for any other."""
-    from bert_core.studies.asked import HEADS_ASKED
+    from bert_core.records.target_kinds import questions_of_targets
 
     if tags and ask not in (None, "tag"):
         raise Refused(f"--tags {tags!r} is the label of a file of words: it is asked for by --ask tag")
-    if ask is not None and ask not in HEADS_ASKED:
-        raise Refused(f"--ask {ask!r} is unknown: one of {', '.join(HEADS_ASKED)}")
+    if ask is not None and ask not in questions_of_targets():
+        raise Refused(f"--ask {ask!r} is unknown: one of {', '.join(questions_of_targets())}")
     return "tag" if tags else ask

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.refused import Refused
-from bert_core.studies.faithfulness import JUDGED_KINDS, Standing
+from bert_core.records.target_kinds import judged_kinds
+from bert_core.studies.faithfulness import Standing
 from viz_app.figures.style import HEAD_COLOURS, page
 
 VERDICTS = ("better than chance", "no better", "worse")
@@ -19,7 +20,7 @@ def standings_picture(standings: Sequence[Standing], *, dark: bool = False) -> F
 
     The order of the methods is that of the first panel. Raises Refused if there are no standings.
     """
-    kinds = [kind for kind in JUDGED_KINDS if any(standing.kind == kind for standing in standings)]
+    kinds = [kind for kind in judged_kinds() if any(standing.kind == kind for standing in standings)]
     if not kinds:
         raise Refused("there is nothing to draw: no question was asked")
     names = [standing.method for standing in standings if standing.kind == kinds[0]]
@@ -38,7 +39,7 @@ def standings_picture(standings: Sequence[Standing], *, dark: bool = False) -> F
             )  # fmt: skip
             left = [before + share for before, share in zip(left, shares, strict=True)]
         questions = next(iter(rows.values())).questions
-        title = JUDGED_KINDS[kind].removeprefix("A ").removeprefix("The ")
+        title = judged_kinds()[kind].removeprefix("A ").removeprefix("The ")
         panel.set_title(f"{title[:1].upper()}{title[1:]} ({questions})", fontsize=10, color=colours.text)
         panel.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), facecolor=colours.background)
         panel.set_yticks(range(len(names)), labels=names)

@@ -1,0 +1,144 @@
+"""Targets as text: one grammar for the library, the `--target` option of commands, and addresses of pages.
+
+WORD                  the word at the only mask, or at the first masks that it fits
+WORD at POSITION      the word at this mask; POSITION:WORD means the same
+... rather than WORD  compared with another word
+loss                  all hidden words together
+nsp, choice           a kind without further values
+class:LABEL           a kind with its values in the order of `TargetKind.needs`; a label by number or name:
+tag:POSITION:LABEL    tag:4:B-PER, tag:4:1, span:7:9, replaced:3
+like:TEXT             how alike the text and another are
+alike:A, alike:B      how alike the texts of a pair are, A or B being explained; each is read by itself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bert_core.loading import LoadedModel
+from bert_core.records import TARGET_KINDS, Target, hidden_pieces, word_target
+from bert_core.refused import Refused, checked, shown
+from bert_core.run.similarity import read_sentence, similarity_target
+from bert_core.task_heads import TASK_HEADS, head_of
+from bert_core.tokenizer import Encoding, joined
+
+AGAINST = " rather than "
+_FORMS = {"position": "POSITION", "last": "LAST", "label": "LABEL"}  # values that can be written, by field of `Target`
+
+
+class TextTarget(NamedTuple):
+    """A target, and the text that it is about: the given one, or for `alike` one text of the pair by itself."""
+
+    target: Target
+    encoding: Encoding
+
+
+def target_forms(loaded: LoadedModel | None = None) -> list[str]:
+    """How each kind of target is written, of all kinds or of those of the trained heads of a model."""
+    heads = [name for name, head in TASK_HEADS.items() if loaded is None or head.is_trained(loaded)]
+    forms = ["POSITION:WORD"] * ("words" in heads)
+    for name, kind in TARGET_KINDS.items():
+        if kind.head in heads and _is_written(kind.needs):
+            forms.append(":".join([name, *(_FORMS[need] for need in kind.needs)]))
+    return [*forms, "like:TEXT"]
+
+
+def _is_written(needs: Sequence[str]) -> bool:
+    """Whether a kind is written with its name and these values."""
+    return all(need in _FORMS for need in needs)
+
+
+@checked
+def parse_target(
+    loaded: LoadedModel, encoding: Encoding, written: str, *, original: Encoding | None = None
+) -> TextTarget:
+    """The target that a text in the grammar of this module stands for.
+
+    original: the text before words were hidden; without it nothing counts as hidden, and `loss` is a word.
+    Raises Refused, with the allowed forms, for anything else; whether the model can compute it, `check_target` says.
+    """
+    name, colon, values = written.strip().partition(":")
+    if name == "like" and values:
+        return TextTarget(similarity_target(loaded, encoding, read_sentence(loaded, values)), encoding)
+    if name == "alike" and values in ("A", "B") and encoding.pair is not None:
+        both = [read_apart(loaded, encoding, original or encoding, side) for side in (values, "BA"["AB".index(values)])]
+        return TextTarget(similarity_target(loaded, *both), both[0])
+    if name == "loss" and not colon and original is not None and (pieces := hidden_pieces(encoding, original)):
+        return TextTarget(Target("loss", pieces=pieces), encoding)
+    if name in TARGET_KINDS and _is_written(TARGET_KINDS[name].needs):
+        head = TASK_HEADS[TARGET_KINDS[name].head]
+        # A name alone may also be a word that fits the gap.
+        is_word = not colon and encoding.mask_positions and loaded.tokenizer.has(name) and loaded.has_head("words")
+        if head.is_trained(loaded) or not is_word:
+            return TextTarget(_of_kind(loaded, name, values, written), encoding)
+    return TextTarget(_word(loaded, encoding, written), encoding)
+
+
+def _of_kind(loaded: LoadedModel, name: str, values: str, written: str) -> Target:
+    needs, labels = TARGET_KINDS[name].needs, TASK_HEADS[TARGET_KINDS[name].head].labels(loaded)
+    given: dict[str, int] = {}
+    rest = values
+    for number, need in enumerate(needs):
+        value, _, rest = rest.partition(":") if number < len(needs) - 1 else (rest, "", "")
+        if need == "label" and value in labels and not value.isdecimal():
+            given[need] = labels.index(value)
+        elif need == "label" and value and not value.isdecimal():
+            raise Refused(f"the {name} {value!r:.60} does not exist: {loaded.name} has {', '.join(labels) or 'none'}")
+        elif value.isdecimal():
+            given[need] = int(value)
+    if len(given) < len(needs) or (values and not needs):
+        raise Refused(f"the target {shown(written)} is incomplete: write {_form(name)}")
+    return Target(name, **given)  # type: ignore[arg-type]
+
+
+def _form(name: str) -> str:
+    return ":".join([name, *(_FORMS[need] for need in TARGET_KINDS[name].needs)])
+
+
+def _word(loaded: LoadedModel, encoding: Encoding, written: str) -> Target:
+    """The target of a word. A piece of the vocabulary may also be asked for at a position that is not hidden."""
+    text, _, against = written.partition(AGAINST)
+    place, colon, word = text.partition(":")
+    if not (colon and place.isdecimal() and word):
+        word, at, place = text.rpartition(" at ")
+        if not (at and place.strip().isdecimal()):
+            word, place = text, ""
+    if not word.strip() or (colon and not place):
+        raise Refused(f"the target is {shown(written)}: write {', '.join(target_forms(loaded))}")
+    tokenizer, position = loaded.tokenizer, int(place) if place else None
+    if position is not None and position not in encoding.mask_positions and tokenizer.has(word) and not against:
+        return Target("mlm", position, tokenizer.id_of(word))
+    return word_target(tokenizer, encoding, word, position=position, against=against or None)
+
+
+@checked
+def format_target(loaded: LoadedModel, target: Target) -> str:
+    """The text from which `parse_target` makes a target again: a word with its position, labels as numbers."""
+    if target.other is not None:
+        return f"like:{target.other.text}"
+    if _is_written(target.asks.needs):
+        return ":".join([target.kind, *(str(getattr(target, need)) for need in target.asks.needs)])
+    if target.kind == "loss":
+        return target.kind
+    token_of = loaded.tokenizer.token_of
+    word = f"{target.rows[0]}:{joined(token_of(token) for _, token in target.asked)}"
+    return word if target.against is None else f"{word}{AGAINST}{token_of(target.against)}"
+
+
+def target_names(loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
+    """The names that the sentences of a target's kind are formatted with."""
+    return head_of(target).names(loaded, encoding, target)
+
+
+def read_apart(loaded: LoadedModel, encoding: Encoding, original: Encoding, side: str) -> Encoding:
+    """One text of a pair, "A" or "B", by itself, with the words hidden that are hidden in the pair.
+
+    original: the pair before words were hidden.
+    """
+    alone = read_sentence(loaded, encoding.text if side == "A" else encoding.pair or "")
+    own = dict.fromkeys(word for word, of in zip(encoding.words, encoding.sides, strict=True) if of == side)
+    pieces = zip(encoding.words, encoding.tokens, original.tokens, strict=True)
+    changed = {word for word, token, typed in pieces if token != typed}
+    hidden = [number for number, word in enumerate(own) if word in changed and number < alone.word_count]
+    return loaded.tokenizer.mask_words(alone, hidden)

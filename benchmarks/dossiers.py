@@ -43,7 +43,7 @@ def measure(threads: int) -> dict[str, object]:
         path = Path(TEXT) if TEXT else Path(folder, "guides.txt")
         if not TEXT:
             path.write_text("\n\n".join(sentences(SENTENCES)) + "\n", encoding="utf-8")
-        for _ in bert_core.index_file(path, Path(folder, "index"), MODEL, device="cpu"):
+        for _ in bert_core.iter_index(path, Path(folder, "index"), MODEL, device="cpu"):
             pass
         index = open_index(Path(folder, "index"))
         encodings = [

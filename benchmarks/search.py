@@ -124,7 +124,7 @@ def measure_making(count: int, repeats: int) -> dict[str, object]:
         def whole() -> None:
             nonlocal number
             number += 1
-            for _ in bert_core.index_file(path, Path(folder, str(number)), MODEL, device="cpu"):
+            for _ in bert_core.iter_index(path, Path(folder, str(number)), MODEL, device="cpu"):
                 pass
 
         def maps() -> None:

@@ -36,7 +36,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "`logit_lens`, 7 depths": ("logit_lens",),
     "`estimate_patches`, 9 kinds": ("estimate_patches",),
     "`compare_models`, 4 texts": ("compare_models",),
-    "`heads_over`, 48 lines": ("heads_over",),
+    "`iter_heads`, 48 lines": ("iter_heads",),
     "`generate`, 24 tokens": ("greedy_decoding",),
     "pre-training, a step": ("pretrain_20_steps", "pretrain_60_steps"),
     "tuned lens, a step": ("tune_lens_20_steps", "tune_lens_60_steps"),

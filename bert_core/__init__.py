@@ -109,17 +109,17 @@ _NAMES = {
     "analysis.tags": "TagSpan TaggedWord tag_spans tagged_spans tagged_words",
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
-    "studies.heads": "CorpusSettings heads_over",
-    "studies.index": "IndexSettings index_file remove_from_index",
+    "studies.heads": "CorpusSettings heads_file heads_over iter_heads",
+    "studies.index": "IndexSettings index_file iter_index remove_from_index",
     "studies.indexed": "Index open_index",
     "studies.search": "Match Matches search",
     "studies.neurons": "Firing NeuronSettings neurons_over write_examples write_firing",
     "studies.compare": "compare_models",
     "studies.relations": "relations_csv track_relations",
     "studies.rows": "Columns",
-    "studies.table": "read_table write_table",
+    "studies.head_tables": "read_table write_table",
     "studies.curve": "pruning_curve read_curve",
-    "studies.explain": "ExplainSettings explain_file",
+    "studies.explain": "ExplainSettings explain_file iter_explanations",
     "studies.dossier": "Dossier Dossiers NeuronDossier TokenDossier read_dossiers write_dossiers",
     "studies.head_dossiers": "head_dossiers",
     "studies.neuron_dossiers": "neuron_dossiers",
@@ -376,6 +376,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.dossier import write_dossiers as write_dossiers
     from bert_core.studies.explain import ExplainSettings as ExplainSettings
     from bert_core.studies.explain import explain_file as explain_file
+    from bert_core.studies.explain import iter_explanations as iter_explanations
     from bert_core.studies.explained import WordTotal as WordTotal
     from bert_core.studies.explained import explained_rows as explained_rows
     from bert_core.studies.explained import read_totals as read_totals
@@ -387,10 +388,15 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.faithfulness import read_judgements as read_judgements
     from bert_core.studies.faithfulness import standings as standings
     from bert_core.studies.head_dossiers import head_dossiers as head_dossiers
+    from bert_core.studies.head_tables import read_table as read_table
+    from bert_core.studies.head_tables import write_table as write_table
     from bert_core.studies.heads import CorpusSettings as CorpusSettings
+    from bert_core.studies.heads import heads_file as heads_file
     from bert_core.studies.heads import heads_over as heads_over
+    from bert_core.studies.heads import iter_heads as iter_heads
     from bert_core.studies.index import IndexSettings as IndexSettings
     from bert_core.studies.index import index_file as index_file
+    from bert_core.studies.index import iter_index as iter_index
     from bert_core.studies.index import remove_from_index as remove_from_index
     from bert_core.studies.indexed import Index as Index
     from bert_core.studies.indexed import open_index as open_index
@@ -413,8 +419,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.search import Match as Match
     from bert_core.studies.search import Matches as Matches
     from bert_core.studies.search import search as search
-    from bert_core.studies.table import read_table as read_table
-    from bert_core.studies.table import write_table as write_table
     from bert_core.studies.token_dossiers import token_dossiers as token_dossiers
     from bert_core.studies.treebank import TreeSentence as TreeSentence
     from bert_core.studies.treebank import read_treebank as read_treebank

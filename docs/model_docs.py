@@ -35,8 +35,8 @@ from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
 from bert_core.records import HeadTable, ProbePoint
 from bert_core.studies.documents import read_documents
+from bert_core.studies.head_tables import read_table
 from bert_core.studies.probes import read_probes
-from bert_core.studies.table import read_table
 from bert_core.studies.treebank import read_treebank
 from bert_core.training.examples import write_examples
 from bert_core.training.lens import CARD as LENS_CARD

@@ -107,7 +107,7 @@ class Side:
     def index(self) -> bert_core.Index:
         """An index of the corpus."""
         folder = self.file()
-        for _ in bert_core.index_file(self.corpus, folder, self.folders["tiny"], device=self.device):
+        for _ in bert_core.iter_index(self.corpus, folder, self.folders["tiny"], device=self.device):
             pass
         return bert_core.open_index(folder)
 
@@ -503,9 +503,9 @@ def pace(side: Side) -> object:
 
 
 @path
-def heads_over(side: Side) -> object:
+def iter_heads(side: Side) -> object:
     settings = bert_core.CorpusSettings(max_length=24)
-    *_, last = bert_core.heads_over(side.corpus, side.folders["tiny"], settings, device=side.device)
+    *_, last = bert_core.iter_heads(side.corpus, side.folders["tiny"], settings, device=side.device)
     return last[0]
 
 

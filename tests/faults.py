@@ -86,11 +86,12 @@ def serve() -> None:
     from bert_core import vision
     from bert_core.loading import load
     from bert_core.scenes import VOCABULARY
-    from bert_core.studies import curve, faithfulness, heads, table
+    from bert_core.studies import curve, explain, faithfulness, head_tables, heads, index
     from bert_core.training import captioner, finetune, launch, lens
     from viz_app.cli import command
 
-    del pyarrow, curve, faithfulness, heads, table, finetune, launch, lens  # they are there for the processes to come
+    # They are there for the processes to come.
+    del pyarrow, curve, explain, faithfulness, head_tables, heads, index, finetune, launch, lens
     torch.set_num_threads(1)
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
         load("headlight-mini", device="cpu")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_core.csv_cells import as_csv
 from bert_core.records import PairScore, SentenceScore
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each
@@ -236,12 +237,7 @@ def pairs_csv(scores: Sequence[PairScore]) -> str:
 
     A sentence that a spreadsheet would take for a formula gets an apostrophe in front.
     """
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(PAIR_COLUMNS)
-    for score in each("scores", scores, PairScore):
-        writer.writerow([_safe(value) for value in pair_values(score)])
-    return out.getvalue()
+    return as_csv([PAIR_COLUMNS, *(pair_values(score) for score in each("scores", scores, PairScore))])
 
 
 PAIR_COLUMNS = (
@@ -259,8 +255,3 @@ def pair_values(score: PairScore) -> tuple[int | float | str | None, ...]:
         score.row, *score.sentences, one.total, other.total, score.difference, one.perplexity,
         other.perplexity, score.believed or "", "",
     )  # fmt: skip
-
-
-def _safe(value: int | float | str | None) -> int | float | str | None:
-    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if risky else value

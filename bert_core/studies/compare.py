@@ -19,7 +19,7 @@ from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.losses import AskedText, attention_maps, check_can_answer, gate_gradients, hide_pieces, parts_there
 from bert_core.run.states import hidden_words_by_depth, states_of
 from bert_core.studies.rows import Columns
-from bert_core.studies.table import write_columns
+from bert_core.studies.tables import write_columns
 from bert_core.studies.texts import text_shards
 from bert_core.tokenizer import Encoding
 

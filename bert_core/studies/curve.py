@@ -10,6 +10,7 @@ from typing import Any
 
 from bert_core import checkpoint
 from bert_core.edits import check_unedited
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
 from bert_core.records import Batch, CurvePoint, PruningPlan
@@ -17,7 +18,15 @@ from bert_core.refused import Refused, checked, each, shown, whole
 from bert_core.run import plans
 from bert_core.run.costs import curve_points
 from bert_core.run.losses import check_has_parts
-from bert_core.studies.resume import GrowingTable, alone, check_same
+from bert_core.studies.runner import (
+    STATE_VERSION,
+    check_same,
+    exclusive_lock,
+    read_json,
+    settings_beside,
+    write_settings,
+)
+from bert_core.studies.tables import GrowingTable
 from bert_core.tokenizer import Encoding
 
 WHAT = "pruning curve"
@@ -65,9 +74,15 @@ def pruning_curve(
         raise Refused(f"there is no order to prune by: name at least one of {', '.join(plans.ORDERS_OF[what])}")
     if made_on is not None and not isinstance(made_on, Mapping):
         raise Refused(f"made_on is {shown(made_on)}: it must give each column its text")
-    made_on = {"examples": _fingerprint(estimated, asked)} if made_on is None else made_on
-    with alone(table):
+    examples = _fingerprint(estimated, asked)
+    made_on = {"examples": examples} if made_on is None else made_on
+    identity = {"version": STATE_VERSION, "weights": fingerprint(loaded), "examples": examples, "what": what}
+    with exclusive_lock(table):
         known = points_there(loaded, table, orders, made_on, what=what)
+        if (place := settings_beside(table)).is_file() or known:
+            check_same(read_json(place) if place.is_file() else {}, identity, table)
+        else:  # the plans beside the table belong to these examples, too
+            write_settings(table, identity)
         same = _same(loaded, what, made_on)
         grows = GrowingTable(table, (*same, *_FIGURES), WHAT)
         wanted = [

@@ -6,38 +6,41 @@ the order of the file, so the table does not depend on who did the work, nor on 
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bert_core import checkpoint
 from bert_core.analysis.causes import words_of
-from bert_core.fingerprint import fingerprint
-from bert_core.loading import LoadedModel, files_of, load
+from bert_core.loading import LoadedModel
 from bert_core.methods import method_of, token_scores
 from bert_core.records import FILE_QUESTIONS, Target
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.studies.asked import check_length, check_model, check_question, encoded, read_from, targets_of
-from bert_core.studies.engines import check_engine, device_of_workers, on_ray
 from bert_core.studies.faithfulness import probability_of
-from bert_core.studies.files import check_file
 from bert_core.studies.lines import Shard
-from bert_core.studies.resume import check_same, identity
 from bert_core.studies.rows import Columns
-from bert_core.studies.table import check_kind
+from bert_core.studies.runner import (
+    Place,
+    ShardRun,
+    ShardStudy,
+    StateFile,
+    exclusive_lock,
+    is_complete,
+    read_json,
+    settings_beside,
+    write_settings,
+)
+from bert_core.studies.tables import check_kind, put_together, write_columns
 from bert_core.tokenizer import Encoding
 
 QUESTION = ("kind", "first", "last")  # of the target, and where its answer is read; a table of before has none
 PLACES = ("text", "position", "side", "token", "word", "start", "end", "asked", *QUESTION, "probability")
 TEXT_COLUMNS = ("side", "token", "word", "asked", "kind")
 WHOLE_COLUMNS = ("text", "position", "start", "end", "first", "last")
+_TYPES = dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(WHOLE_COLUMNS, "int64")  # of .parquet
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,33 @@ def _words(encoding: Encoding, target: Target) -> list[str]:
 # ---------------------------------------------------------------------------- a file
 
 
+def _check(loaded: LoadedModel, settings: ExplainSettings) -> None:
+    """Raise Refused if a model cannot answer the question."""
+    if settings.asked == "class" and not loaded.has_head("classifier"):
+        # The class is what is explained by default: say which options explain something else of this model.
+        options = {"word": "--word or --guess", "next": "--follows"}
+        ways = ", ".join(
+            options.get(name, f"--ask {name}") for name, question in FILE_QUESTIONS.items()
+            if question.explained and loaded.has_head(question.head)
+        )  # fmt: skip
+        raise Refused(
+            f"{loaded.name} has no trained classifier, so there is no class to explain: "
+            + (f"ask with {ways}" if ways else "none of its heads was trained")
+        )
+    check_model(loaded, settings.asked)
+    check_length(loaded, settings.max_length)
+
+
+STUDY = ShardStudy(explain_shard, _check)
+
+
+class Explained(NamedTuple):
+    """What a table of explanations is of. counts: as `explain_shard` has them. was_complete: it was there already."""
+
+    counts: Counter[str]
+    was_complete: bool = False
+
+
 @checked
 def explain_file(
     path: Path,
@@ -151,48 +181,76 @@ def explain_file(
     *,
     engine: str = "local",
     device: str | None = None,
-) -> Iterator[tuple[Counter[str], float]]:
+    overwrite: bool = False,
+    on_progress: Callable[[Counter[str], float], None] | None = None,
+) -> Explained:
     """Explain every text of a file, one a line or a row, into a table, .csv or .parquet, of a row a token.
 
     What is done lies in the folder OUT.parts, from which the same call goes on; it may be stopped at any moment. Only
-    when the whole file is done the parts become the table. engine, device: as for `heads_over`.
-    Yields what was read so far, as `explain_shard` counts, and the share of the file.
-    Raises Refused for a table that is there already, parts of other settings, another text or model, what the model
-    cannot be asked, a table in which something is missing, and where no text could be explained.
+    when the whole file is done the parts become the table, beside which OUT.settings.json says what it was made with.
+    engine, device: as for `heads_over`. overwrite: write over the table of another study. on_progress: called after
+    each shard with what was read so far, as `explain_shard` counts, and the share of the file.
+    Raises Refused for the table of another study, parts of other settings, another text or other weights, what the
+    model cannot be asked, a table in which something is missing, where no text could be explained, where the file or
+    the model changes meanwhile, and where another run writes there now.
     """
+    was_complete = out.exists() and not _parts_of(out).exists() and not overwrite
+    counts = Counter[str]()
+    for counts, share in iter_explanations(
+        path, out, model, settings, engine=engine, device=device, overwrite=overwrite
+    ):
+        if on_progress is not None:
+            on_progress(counts, share)
+    return Explained(counts, was_complete)
+
+
+@checked
+def iter_explanations(
+    path: Path,
+    out: Path,
+    model: str = "headlight-mini",
+    settings: ExplainSettings | None = None,
+    *,
+    engine: str = "local",
+    device: str | None = None,
+    overwrite: bool = False,
+) -> Iterator[tuple[Counter[str], float]]:
+    """What `explain_file` has read after each shard, and the share of the file; the last step makes the table."""
     settings = ExplainSettings() if settings is None else settings
-    check_engine(engine)
     check_kind(out)
-    check_file(path)
-    if out.exists():
-        raise Refused(f"{out} is there already: choose another name")
-    if engine == "ray":
-        device = device_of_workers(device)
-    loaded = _ready(model, files_of(model).version, device if engine == "local" else "cpu", settings)
-    shards_from = read_from(path, loaded, settings.asked, settings.columns, settings.tags)
-    parts, weights = Path(f"{out}.parts"), fingerprint(loaded)
-    counts, place = _begun(parts, identity(path, model, weights, settings))
-    size = max(path.stat().st_size, 1)
-    if counts:
-        yield counts, place["start"] / size
-    rest = shards_from(**place)
-    found: Iterable[tuple[Shard, tuple[dict[str, list[Any]], Counter[str]]]]
-    if engine == "local":
-        found = ((shard, explain_shard(loaded, shard, settings)) for shard in rest)
-    else:
-        found = on_ray(_explain_by_name, (model, device, settings), rest, device)
-    for shard, (columns, read) in found:
-        if columns["text"]:
-            _write_part(parts / f"{shard.number:08d}{out.suffix}", columns, settings)
-        counts = counts + read
-        header = {"number": shard.number + 1, "start": shard.end, "line": shard.next_line}
-        _write_state(parts, identity(path, model, weights, settings), counts, header)
-        yield counts, shard.read / size
-    if not counts["texts"]:
-        shutil.rmtree(parts)
-        raise Refused(f"none of {counts['lines']:,} lines of {path.name} could be explained{_why_none(counts)}")
-    _put_together(parts, out)
-    shutil.rmtree(parts)
+    with exclusive_lock(out):
+        run = ShardRun(STUDY, path, model, settings, engine=engine, device=device)
+        folder, identity = _parts_of(out), run.identity()
+        if not folder.exists() and is_complete(out, identity, overwrite=overwrite):
+            yield Counter(read_json(settings_beside(out))["counts"]), 1.0
+            return
+        if (folder / "state.json").exists():
+            raise Refused(f"{folder} was left by an earlier version of Headlight: delete it to begin anew")
+        shards_from = read_from(path, run.loaded, settings.asked, settings.columns, settings.tags)
+        folder.mkdir(parents=True, exist_ok=True)
+        state, counts, place = StateFile(folder / "state.npz", identity), Counter[str](), Place()
+        if (before := state.read()) is not None:
+            place, counts = before[0], Counter(before[1])
+            yield counts, place.read / run.source.size
+        for part in folder.iterdir():  # of a shard that was written, but not yet counted
+            if part.stem.isdigit() and int(part.stem) >= place.number:
+                part.unlink()
+        for shard, (columns, read) in run.measured(shards_from(**place.shard)):
+            if columns["text"]:
+                write_columns(columns, folder / f"{shard.number:08d}{out.suffix}", _TYPES)
+            counts, place = counts + read, Place.after(shard)
+            state.write(place, counts, {})
+            yield counts, place.read / run.source.size
+        if not counts["texts"]:
+            shutil.rmtree(folder)
+            raise Refused(f"none of {counts['lines']:,} lines of {path.name} could be explained{_why_none(counts)}")
+        put_together(sorted(folder.glob(f"[0-9]*{out.suffix}")), out)
+        write_settings(out, {**identity, "counts": counts})
+        shutil.rmtree(folder)
+
+
+def _parts_of(out: Path) -> Path:
+    return Path(f"{out}.parts")
 
 
 def _why_none(counts: Mapping[str, int]) -> str:
@@ -203,97 +261,3 @@ def _why_none(counts: Mapping[str, int]) -> str:
     }
     said = [f"{counts[name]:,} {words}" for name, words in reasons.items() if counts.get(name)]
     return f": {', '.join(said)}" if said else ""
-
-
-def _explain_by_name(
-    model: str, device: str | None, settings: ExplainSettings, shard: Shard
-) -> tuple[dict[str, list[Any]], Counter[str]]:
-    return explain_shard(_ready(model, files_of(model).version, device, settings), shard, settings)
-
-
-@lru_cache(maxsize=1)
-def _ready(model: str, version: str, device: str | None, settings: ExplainSettings) -> LoadedModel:
-    """The model, once in a process while its files stay the same. Raises Refused if it cannot answer what is asked."""
-    loaded = load(model, device=device)
-    if settings.asked == "class" and not loaded.has_head("classifier"):
-        # The class is what is explained by default: say which options explain something else of this model.
-        options = {"word": "--word or --guess", "next": "--follows"}
-        ways = ", ".join(
-            options.get(name, f"--ask {name}") for name, question in FILE_QUESTIONS.items()
-            if question.explained and loaded.has_head(question.head)
-        )  # fmt: skip
-        raise Refused(
-            f"{model} has no trained classifier, so there is no class to explain: "
-            + (f"ask with {ways}" if ways else "none of its heads was trained")
-        )
-    check_model(loaded, settings.asked)
-    check_length(loaded, settings.max_length)
-    return loaded
-
-
-# ---------------------------------------------------------------------------- parts, and the table
-
-
-def _begun(parts: Path, asked: Mapping[str, Any]) -> tuple[Counter[str], dict[str, int]]:
-    """What was read before, and where to go on. Raises Refused for parts of something else."""
-    state, place = parts / "state.json", {"number": 0, "start": 0, "line": 0}
-    if not state.is_file():
-        parts.mkdir(parents=True, exist_ok=True)
-        _write_state(parts, asked, Counter(), place)
-        return Counter(), place
-    try:
-        kept = json.loads(state.read_text(encoding="utf-8"))
-        counts, place, before = Counter(kept["counts"]), dict(kept["place"]), kept["asked"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise Refused(f"{parts} is not what an earlier run left: delete it to begin anew") from error
-    check_same(before, asked, parts)
-    for part in parts.iterdir():  # of a shard that was written, but not yet counted
-        if part.stem.isdigit() and int(part.stem) >= place["number"]:
-            part.unlink()
-    return counts, place
-
-
-def _write_state(parts: Path, asked: Mapping[str, Any], counts: Counter[str], place: Mapping[str, int]) -> None:
-    checkpoint.write_whole(
-        parts / "state.json", json.dumps({"asked": asked, "counts": counts, "place": place}, indent=1) + "\n"
-    )
-
-
-def _write_part(path: Path, columns: Mapping[str, Sequence[Any]], settings: ExplainSettings) -> None:
-    if path.suffix == ".parquet":
-        import pyarrow
-        from pyarrow import parquet
-
-        kinds = {name: pyarrow.string() for name in TEXT_COLUMNS} | {name: pyarrow.int64() for name in WHOLE_COLUMNS}
-        rows = pyarrow.table(
-            {name: pyarrow.array(values, kinds.get(name, pyarrow.float64())) for name, values in columns.items()}
-        )
-        checkpoint.write_whole(path, lambda temporary: parquet.write_table(rows, temporary))
-        return
-    out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerows(zip(*columns.values(), strict=True))
-    checkpoint.write_whole(path, out.getvalue())
-
-
-def _put_together(parts: Path, out: Path) -> None:
-    """One table of all parts, in the order of the file; the memory is that of one part."""
-    settings = json.loads((parts / "state.json").read_text(encoding="utf-8"))["asked"]
-    pieces = sorted(parts.glob(f"*{out.suffix}"))
-
-    def as_parquet(temporary: str) -> None:
-        from pyarrow import parquet
-
-        with parquet.ParquetWriter(temporary, parquet.read_schema(pieces[0])) as writer:
-            for piece in pieces:
-                writer.write_table(parquet.read_table(piece))
-
-    def as_csv(temporary: str) -> None:
-        with Path(temporary).open("wb") as whole:
-            header = io.StringIO(newline="")
-            csv.writer(header, lineterminator="\n").writerow((*PLACES, *settings["methods"]))
-            whole.write(header.getvalue().encode())
-            for piece in pieces:
-                with piece.open("rb") as part:
-                    shutil.copyfileobj(part, whole)
-
-    checkpoint.write_whole(out, as_parquet if out.suffix == ".parquet" else as_csv)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from bert_core.csv_cells import as_csv
 from bert_core.refused import Refused, checked
 from bert_core.studies.explain import PLACES, QUESTION, TEXT_COLUMNS, WHOLE_COLUMNS
 from bert_core.studies.files import check_file
-from bert_core.studies.table import check_kind
+from bert_core.studies.tables import check_kind, read_batches
 
 NEEDED = tuple(name for name in PLACES if name not in QUESTION)  # of a table from before it said more
 
@@ -46,8 +45,7 @@ def explained_rows(path: Path, *, needed: Sequence[str] = NEEDED) -> Iterator[di
     """
     check_kind(path)
     check_file(path)
-    batches = _parquet_batches(path) if path.suffix == ".parquet" else _csv_batches(path)
-    for batch in batches:
+    for batch in read_batches(path):
         if missing := [name for name in needed if name not in batch]:
             raise Refused(f"{path.name} has no column {missing[0]!r}: such a table comes from `headlight explain`")
         if not batch.keys() - set(PLACES):
@@ -62,35 +60,6 @@ def _typed(path: Path, name: str, values: list[Any]) -> list[Any]:
         return [int(value) for value in values] if name in WHOLE_COLUMNS else [float(value) for value in values]
     except (TypeError, ValueError, OverflowError) as error:
         raise Refused(f"the column {name!r} of {path.name} holds something else than numbers") from error
-
-
-def _parquet_batches(path: Path) -> Iterator[dict[str, list[Any]]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        for batch in parquet.ParquetFile(path).iter_batches():
-            yield batch.to_pydict()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise Refused(f"{path.name} is not a whole Parquet file: {' '.join(str(error).split())[:80]}") from error
-
-
-def _csv_batches(path: Path, rows: int = 4096) -> Iterator[dict[str, list[Any]]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.reader(lines, strict=True)
-            header, some = next(reader, []), []
-            for row in reader:
-                if len(row) != len(header):
-                    raise Refused(f"a row of {path.name} has {len(row)} fields and the header {len(header)}")
-                some.append(row)
-                if len(some) == rows:
-                    yield dict(zip(header, map(list, zip(*some, strict=True)), strict=True))
-                    some = []
-            columns = map(list, zip(*some, strict=True)) if some else ([] for _ in header)
-            yield dict(zip(header, columns, strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(f"{path.name} is not a table in UTF-8: {str(error)[:80]}") from error
 
 
 @checked
@@ -141,11 +110,8 @@ def word_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
 
 def totals_csv(totals: Sequence[WordTotal]) -> str:
     """The totals as a table, a row each, in full precision."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(field.name for field in dataclasses.fields(WordTotal))
-    writer.writerows(dataclasses.astuple(one) for one in totals)
-    return out.getvalue()
+    names = [field.name for field in dataclasses.fields(WordTotal)]
+    return as_csv([names, *map(dataclasses.astuple, totals)])
 
 
 @checked
@@ -157,10 +123,10 @@ def read_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
     check_kind(path)
     check_file(path)
     names = [field.name for field in dataclasses.fields(WordTotal)]
-    if path.suffix != ".csv" or next(_csv_batches(path), {}).keys() != set(names):
+    if path.suffix != ".csv" or next(read_batches(path), {}).keys() != set(names):
         return word_totals(path, least=least)
     totals = []
-    for batch in _csv_batches(path):
+    for batch in read_batches(path):
         for row in zip(*(batch[name] for name in names), strict=True):
             asked, method, word, *numbers = row
             try:

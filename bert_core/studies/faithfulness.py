@@ -6,19 +6,17 @@ not been.
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from bert_core import checkpoint
 from bert_core.analysis.faithfulness import MEASURES, RANDOM_RANKINGS, Faithfulness
 from bert_core.edits import check_unedited
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
 from bert_core.progress import Progress, counted, silent
@@ -28,10 +26,18 @@ from bert_core.refused import Refused, checked, each, real_array, shown
 from bert_core.run.perturbation import values_without
 from bert_core.studies.asked import check_model, check_pairs, encoded, marked_lines, targets_of
 from bert_core.studies.documents import read_documents, split_sentences
-from bert_core.studies.files import check_file
 from bert_core.studies.lines import Line
-from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, read_kept
 from bert_core.studies.rows import Columns
+from bert_core.studies.runner import (
+    SourceFile,
+    check_same,
+    exclusive_lock,
+    read_json,
+    settings_beside,
+    study_identity,
+    write_settings,
+)
+from bert_core.studies.tables import GrowingTable
 from bert_core.tokenizer import Encoding
 
 HIDDEN_AND_PAIRS = ("content", "function", "nsp")
@@ -376,48 +382,44 @@ def judge_file(
     now, and as `questions`.
     """
     check_unedited(loaded.edits, "a study")
-    check_file(text)
-    now = as_kept({"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)})
-    del now["questions"]  # more of them are the same study
-    if column is not None:
-        now["column"] = column
-    if not settings.tags:  # as of a study from before it could be given
-        del now["tags"]
-    check_begun(table, now)
+    source = SourceFile(text)
+    identity = study_identity(source, fingerprint(loaded), settings, column=column)
+    del identity["questions"]  # more of them are the same study
+    check_begun(table, identity)
     asked = questions(loaded, text, settings, column)
     by_key = {(one.kind, one.number): one for one in asked}
 
     def judge(key: tuple[str, int]) -> list[Judgement]:
+        source.check_unchanged()
         return judge_question(loaded, by_key[key], settings)
 
-    return fill_table(table, now, settings.methods, list(by_key), judge, report=report)
+    return fill_table(table, identity, settings.methods, list(by_key), judge, report=report)
 
 
 def fill_table(
     table: Path,
-    now: dict[str, object],
+    identity: Mapping[str, Any],
     methods: Sequence[str],
-    asked: Sequence[tuple[str, int]],
+    keys: Sequence[tuple[str, int]],
     judge: Callable[[tuple[str, int]], list[Judgement]],
     *,
     report: Progress,
 ) -> list[Judgement]:
     """The judgements of some questions, by kind and number, each written as it comes; those that are there are kept.
 
-    now: the settings, as they are kept beside the table. methods: names, a line for each. judge: makes these lines.
-    Raises Refused where another run writes to it now.
+    identity: what the table is made with, as it is kept beside it. methods: names, a row for each. judge: makes these
+    rows. Raises Refused where another run writes to it now.
     """
     table.parent.mkdir(parents=True, exist_ok=True)
-    with alone(table):
+    with exclusive_lock(table):
         if not table.exists():  # not before there are questions: what was given wrongly must not bind the next call
-            checkpoint.write_whole(_settings_of(table), json.dumps(now, indent=1) + "\n")
-        wanted = set(asked)
-        done = [one for one in read_judgements(table, methods) if (one.kind, one.number) in wanted]
-        known = {(one.kind, one.number) for one in done}
-        before = len(known)
-        of, noun = len(asked), "question" if len(asked) == 1 else "questions"
+            write_settings(table, identity)
+        wanted = set(keys)
+        done = [judgement for judgement in read_judgements(table, methods) if _key(judgement) in wanted]
+        known = set(map(_key, done))
+        before, of, noun = len(known), len(keys), "question" if len(keys) == 1 else "questions"
         report(before / of, f"{before:,} of {of:,} questions are in {table} already" if before else f"{of:,} {noun}")
-        for key in asked:
+        for key in keys:
             if key in known:
                 continue
             rows = judge(key)
@@ -428,24 +430,21 @@ def fill_table(
         return done
 
 
-def _settings_of(table: Path) -> Path:
-    return Path(f"{table}.settings.json")
+def _key(judgement: Judgement) -> tuple[str, int]:
+    return judgement.kind, judgement.number
 
 
-def check_begun(table: Path, now: dict[str, object]) -> None:
-    """Raise Refused for a table that is there and was made with other settings than `now`, or by no study."""
-    if table.exists():
-        _check_settings(table, _settings_of(table), now)
-
-
-def _check_settings(table: Path, place: Path, now: dict[str, object]) -> None:
-    """Raise Refused for a table that was made with other settings than `now`, or by no study."""
+def check_begun(table: Path, identity: Mapping[str, Any]) -> None:
+    """Raise Refused for a table that is there and was made by another study, or by none."""
+    if not table.exists():
+        return
+    place = settings_beside(table)
     if not place.is_file():
         raise Refused(f"{table.name} is there, without the settings of a study beside it: choose another name")
-    before = read_kept(place)
-    if not before:
+    kept = read_json(place)
+    if not kept:
         raise Refused(f"{place.name} does not hold the settings of a study: choose another name for the table")
-    check_same(before, now, table)
+    check_same(kept, identity, table)
 
 
 # ---------------------------------------------------------------------------- the table

@@ -17,8 +17,8 @@ from bert_core.records import HeadTable
 from bert_core.refused import Refused, checked, whole
 from bert_core.studies.corpus import LEAST, Corpus, in_tenths, most_telling, read_corpus
 from bert_core.studies.dossier import FIGURES, Bar, Dossier, Dossiers, Joined, Look
+from bert_core.studies.head_tables import check_weights
 from bert_core.studies.indexed import Index
-from bert_core.studies.table import check_weights
 
 SHOWN = 12  # words, and pairs of words
 CANDIDATES = 200  # pairs of words of a head whose chance is counted

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.fingerprint import fingerprint
-from bert_core.loading import LoadedModel, files_of, load
+from bert_core.loading import LoadedModel
 from bert_core.records import FILE_QUESTIONS, HeadTable, Target, pieces_of, word_target
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked
@@ -37,11 +36,19 @@ from bert_core.run.losses import (
     losses_without_each,
 )
 from bert_core.studies.asked import check_length, check_model, check_question, encoded, read_from, targets_of
-from bert_core.studies.engines import check_engine, device_of_workers, on_ray
-from bert_core.studies.files import check_file
+from bert_core.studies.head_tables import write_table
 from bert_core.studies.lines import Line, Shard
-from bert_core.studies.resume import check_same, identity, keep_arrays, kept_arrays
 from bert_core.studies.rows import Columns
+from bert_core.studies.runner import (
+    Place,
+    ShardRun,
+    ShardStudy,
+    StateFile,
+    exclusive_lock,
+    is_complete,
+    write_settings,
+)
+from bert_core.studies.tables import check_kind
 from bert_core.task_heads import FOLLOWS
 from bert_core.tokenizer import Encoding
 
@@ -309,61 +316,8 @@ def _replacement(loaded: LoadedModel, settings: CorpusSettings) -> Replacement:
     return Replacement(loaded, settings.method, reference)
 
 
-@checked
-def heads_over(
-    path: Path,
-    model: str = "headlight-mini",
-    settings: CorpusSettings | None = None,
-    *,
-    state: Path | None = None,
-    engine: str = "local",
-    device: str | None = None,
-) -> Iterator[tuple[HeadSums, float]]:
-    """Measure every head over a file, one text a line or a row: the sums after each shard, and the share of the file.
-
-    model: as for `load`. settings: what is asked. state: a file that keeps what was measured, and from which the same
-    call goes on; it may be stopped at any moment. engine: "local", or "ray", which measures many shards at once on a
-    Ray cluster (that of RAY_ADDRESS, or one on this machine). device: as for `load`.
-    Raises Refused for a state of other settings, another text or another model, an unknown engine, or Ray missing;
-    for what the model cannot be asked; and for a table in which something is missing, or a class that it does not have.
-    """
-    settings = CorpusSettings() if settings is None else settings
-    check_engine(engine)
-    check_file(path)
-    size = path.stat().st_size
-    if engine == "ray":
-        device = device_of_workers(device)
-    loaded = _ready(model, files_of(model).version, device if engine == "local" else "cpu", settings)
-    asked = identity(path, model, fingerprint(loaded), settings)
-    total, place = HeadSums({}), {"number": 0, "start": 0, "line": 0}
-    if state is not None and state.exists():
-        total, place, read = _read_state(state, asked)
-        yield total, read / max(size, 1)
-    rest = read_from(path, loaded, settings.loss, settings.columns, settings.tags)(**place)
-    if engine == "local":
-        measured = _here(loaded, settings, rest)
-    else:
-        measured = on_ray(_measure_by_name, (model, device, settings), rest, device)
-    for shard, sums in measured:
-        total = total + sums
-        if state is not None:
-            _write_state(state, asked, total, shard)
-        yield total, shard.read / max(size, 1)
-
-
-def _here(loaded: LoadedModel, settings: CorpusSettings, rest: Iterator[Shard]) -> Iterator[tuple[Shard, HeadSums]]:
-    for shard in rest:
-        yield shard, measure_shard(loaded, shard, settings)
-
-
-def _measure_by_name(model: str, device: str | None, settings: CorpusSettings, shard: Shard) -> HeadSums:
-    return measure_shard(_ready(model, files_of(model).version, device, settings), shard, settings)
-
-
-@lru_cache(maxsize=1)
-def _ready(model: str, version: str, device: str | None, settings: CorpusSettings) -> LoadedModel:
-    """The model, once in a process while its files stay the same. Raises Refused if it cannot answer what is asked."""
-    loaded = load(model, device=device)
+def _check(loaded: LoadedModel, settings: CorpusSettings) -> None:
+    """Raise Refused if a model cannot answer the question."""
     check_has_parts(loaded)
     check_length(loaded, settings.max_length)
     if settings.asks_loss:
@@ -373,28 +327,114 @@ def _ready(model: str, version: str, device: str | None, settings: CorpusSetting
             check_can_answer(loaded, {FILE_QUESTIONS[settings.loss].head})
     if settings.loss == "word" and settings.word:
         pieces_of(loaded.tokenizer, settings.word)
-    return loaded
 
 
-# ---------------------------------------------------------------------------- going on later
+STUDY = ShardStudy(measure_shard, _check)
 
 
-def _write_state(state: Path, asked: Mapping[str, Any], total: HeadSums, shard: Shard) -> None:
-    place = {"number": shard.number + 1, "start": shard.end, "line": shard.next_line}
-    header = {"asked": asked, "loss": total.loss, "counts": total.counts, "place": place, "read": shard.read}
-    keep_arrays(state, header, total.figures)
+@checked
+def heads_over(
+    path: Path,
+    model: str = "headlight-mini",
+    settings: CorpusSettings | None = None,
+    *,
+    state: Path | None = None,
+    engine: str = "local",
+    device: str | None = None,
+    on_progress: Callable[[HeadSums, float], None] | None = None,
+) -> HeadSums:
+    """Measure every head over a file, one text a line or a row; see `iter_heads`, which gives the sums shard by shard.
+
+    on_progress: called after each shard with the sums so far and the share of the file. Raises Refused as `iter_heads`.
+    """
+    total = HeadSums({})
+    for total, share in iter_heads(path, model, settings, state=state, engine=engine, device=device):
+        if on_progress is not None:
+            on_progress(total, share)
+    return total
 
 
-def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[str, int], int]:
-    header, figures = kept_arrays(state)
-    try:
-        kept = header["asked"]
-        total = HeadSums(figures, header["loss"], Counter(header["counts"]), kept.get("weights", ""))
-        place, read = header["place"], int(header["read"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error
-    check_same(kept, asked, state)
-    return total, place, read
+@checked
+def iter_heads(
+    path: Path,
+    model: str = "headlight-mini",
+    settings: CorpusSettings | None = None,
+    *,
+    state: Path | None = None,
+    engine: str = "local",
+    device: str | None = None,
+) -> Iterator[tuple[HeadSums, float]]:
+    """The sums after each shard of a file, and the share of the file that they are of.
+
+    model: as for `load`. state: a file that keeps what was measured, and from which the same call goes on; it may be
+    stopped at any moment. engine: "local", or "ray", which measures many shards at once on a Ray cluster (that of
+    RAY_ADDRESS, or one on this machine). device: as for `load`.
+    Raises Refused for a state of other settings, another text or other weights, an unknown engine, or Ray missing; for
+    what the model cannot be asked; for a table in which something is missing, or a class that it does not have; and
+    where the file or the model changes meanwhile.
+    """
+    settings = CorpusSettings() if settings is None else settings
+    yield from _sums(ShardRun(STUDY, path, model, settings, engine=engine, device=device), state)
+
+
+def _sums(run: ShardRun[CorpusSettings, HeadSums], state: Path | None) -> Iterator[tuple[HeadSums, float]]:
+    settings, kept = run.settings, StateFile(state, run.identity())
+    total, place = HeadSums({}), Place()
+    if (before := kept.read()) is not None:
+        place, values, figures = before
+        total = HeadSums(figures, values["loss"], Counter(values["counts"]), run.weights if figures else "")
+        yield total, place.read / run.source.size
+    rest = read_from(run.source.path, run.loaded, settings.loss, settings.columns, settings.tags)(**place.shard)
+    for shard, sums in run.measured(rest):
+        total, place = total + sums, Place.after(shard)
+        kept.write(place, {"loss": total.loss, "counts": total.counts}, total.figures)
+        yield total, place.read / run.source.size
+
+
+@checked
+def heads_file(
+    path: Path,
+    out: Path,
+    model: str = "headlight-mini",
+    settings: CorpusSettings | None = None,
+    *,
+    engine: str = "local",
+    device: str | None = None,
+    overwrite: bool = False,
+    on_progress: Callable[[HeadSums, float], None] | None = None,
+) -> HeadSums | None:
+    """Measure every head over a file, and write the table, .csv or .parquet, of a row a head.
+
+    Stopped, it leaves what is done in OUT.part, from which the same call goes on, and a table of what was measured.
+    What the table was made with stands beside it, in OUT.settings.json. overwrite: write over the table of another
+    study. The rest is as for `heads_over`.
+    Returns the sums, or None for a table that the same call has finished before. Raises Refused as `heads_over`, for a
+    table of another study, for a file without a text, and where another run writes to it now.
+    """
+    settings = CorpusSettings() if settings is None else settings
+    check_kind(out)
+    state = out.with_name(f"{out.name}.part")
+    with exclusive_lock(out):
+        run = ShardRun(STUDY, path, model, settings, engine=engine, device=device)
+        if not state.exists() and is_complete(out, run.identity(), overwrite=overwrite):
+            return None
+        total: HeadSums | None = None
+        try:
+            for total, share in _sums(run, state):
+                if on_progress is not None:
+                    on_progress(total, share)
+        except KeyboardInterrupt:
+            if total is not None and total.counts["texts"]:
+                write_table(total.table(model, settings), out)
+            raise
+        if total is None or not total.counts["texts"]:
+            state.unlink(missing_ok=True)  # nothing in it to go on from
+        if total is None:
+            raise Refused(f"{path.name} is empty: there is no text in it")
+        write_table(total.table(model, settings), out)
+        write_settings(out, run.identity())
+        state.unlink(missing_ok=True)
+        return total
 
 
 def note_of(counts: Mapping[str, int]) -> str:

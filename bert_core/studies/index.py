@@ -12,7 +12,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,16 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.analysis.relations import pieces_of_words
-from bert_core.fingerprint import fingerprint
-from bert_core.loading import LoadedModel, files_of, load
+from bert_core.loading import LoadedModel
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import Looked, looked_at
+from bert_core.studies.asked import check_length
 from bert_core.studies.documents import split_sentences
-from bert_core.studies.engines import check_engine, device_of_workers, on_ray
 from bert_core.studies.files import Format
 from bert_core.studies.lines import LONGEST_LINE, Line, Shard
-from bert_core.studies.resume import as_kept, check_same, read_kept
 from bert_core.studies.rows import Columns
+from bert_core.studies.runner import Place, ShardRun, ShardStudy, SourceFile, as_json_values, check_same, read_json
 from bert_core.studies.texts import check_texts, text_shards, trees_from
 from bert_core.studies.treebank import TreeSentence
 from bert_core.tokenizer import Encoding
@@ -221,83 +219,79 @@ def _labels(tree: TreeSentence, word: int) -> tuple[Any, ...]:
 # ---------------------------------------------------------------------------- a file
 
 
+def _check(loaded: LoadedModel, settings: IndexSettings) -> None:
+    """Raise Refused if a model has not what is kept."""
+    layers_kept(loaded, settings)
+    check_length(loaded, settings.max_length)
+
+
+STUDY = ShardStudy(index_shard, _check)
+
+
 @checked
 def index_file(
     path: Path,
     out: Path,
-    model: str = "headlight-mini",
+    model: str | LoadedModel = "headlight-mini",
     settings: IndexSettings | None = None,
     *,
     engine: str = "local",
     device: str | None = None,
     column: str | None = None,
-) -> Iterator[tuple[Counter[str], float]]:
+    characters: int | None = None,
+    on_progress: Callable[[Counter[str], float], None] | None = None,
+) -> Counter[str]:
     """Add a file to an index, a folder that is made where there is none: every token of its texts.
 
     path: plain text with one paragraph per line, a table, or a treebank. column: of the texts, of a table. It may be
-    stopped at any moment: the same call goes on. engine: "local", or "ray", which reads many shards at once on a Ray
-    cluster. device: as for `load`.
-    Yields what was read of this file so far, as `Packed` counts, and the share of the file. A file that is there whole
-    already is not read again.
-    Raises Refused for a folder that holds something else, an index of other settings or another model, a file of the
-    same name that has changed, an unknown engine, or Ray missing.
+    stopped at any moment: the same call goes on. model: a name, or a loaded model, which is used here. engine, device:
+    as for `heads_over`. characters: of a shard, about. on_progress: called after each shard with what was read of this
+    file so far, as `Packed` counts, and the share of the file.
+    Returns these counts. A file that is there whole already is not read again.
+    Raises Refused for a folder that holds something else, an index of other settings or other weights, a file of the
+    same name with another content, an unknown engine, Ray missing, and where the file or the model changes meanwhile.
     """
+    counts = Counter[str]()
+    for counts, share in iter_index(
+        path, out, model, settings, engine=engine, device=device, column=column, characters=characters
+    ):
+        if on_progress is not None:
+            on_progress(counts, share)
+    return counts
+
+
+def iter_index(
+    path: Path,
+    out: Path,
+    model: str | LoadedModel = "headlight-mini",
+    settings: IndexSettings | None = None,
+    *,
+    engine: str = "local",
+    device: str | None = None,
+    column: str | None = None,
+    characters: int | None = None,
+) -> Iterator[tuple[Counter[str], float]]:
+    """What `index_file` has read after each shard, and the share of the file; a shard is added when it is asked for."""
     settings = IndexSettings() if settings is None else settings
-    check_engine(engine)
     columns = None if column is None else Columns(column)
     check_texts(path, columns)
-    if engine == "ray":
-        device = device_of_workers(device)
-    loaded = _ready(model, files_of(model).version, device if engine == "local" else "cpu", settings)
-    if engine == "local":
-        yield from _added(path, out, loaded, model, settings, partial(_read_here, loaded, settings), columns)
-        return
-
-    def read_there(rest: Iterator[Passage]) -> Iterator[tuple[Passage, Packed]]:
-        return on_ray(_index_by_name, (model, device, settings), rest, device)
-
-    yield from _added(path, out, loaded, model, settings, read_there, columns)
-
-
-def index_loaded(
-    path: Path, out: Path, loaded: LoadedModel, settings: IndexSettings, *, characters: int
-) -> Iterator[tuple[Counter[str], float]]:
-    """The same with a model that is there already, here, in shards of about so many characters."""
-    check_texts(path)
-    _check_fits(loaded, settings)
-    read = partial(_read_here, loaded, settings)
-    yield from _added(path, out, loaded, loaded.name, settings, read, characters=characters)
-
-
-def _read_here(
-    loaded: LoadedModel, settings: IndexSettings, rest: Iterator[Passage]
-) -> Iterator[tuple[Passage, Packed]]:  # fmt: skip
-    return ((shard, index_shard(loaded, shard, settings)) for shard in rest)
-
-
-def _added(
-    path: Path, out: Path, loaded: LoadedModel, model: str, settings: IndexSettings,
-    read: Callable[[Iterator[Passage]], Iterator[tuple[Passage, Packed]]], columns: Columns | None = None, *,
-    characters: int | None = None,
-) -> Iterator[tuple[Counter[str], float]]:  # fmt: skip
-    """What `index_file` yields, while shards are read by `read` and kept in their order."""
-    contents = _begun(out, loaded, model, settings)
-    document = _document(contents, path, out, columns)
-    place, counts, size = document["place"], Counter(document["counts"]), max(path.stat().st_size, 1)
+    run = ShardRun(STUDY, path, model, settings, engine=engine, device=device)
+    contents = _begun(out, run)
+    document = _document(contents, run.source, out, columns)
+    place, counts = document["place"], Counter[str](document["counts"])
     if counts:
-        yield counts, document["read"] / size
+        yield counts, document["read"] / run.source.size
     if document["whole"]:
         return
     _sweep(out, contents)
-    for shard, packed in read(passages(path, columns, **place, characters=characters)):
+    for shard, packed in run.measured(passages(path, columns, **place, characters=characters)):
         if packed.counts["texts"]:
             _write_shard(out / _folder(document["number"], document["shards"]), packed, path.name)
             document["shards"] += 1
         counts = counts + packed.counts
-        after = {"number": shard.number + 1, "start": shard.end, "line": shard.next_line}
-        document |= {"counts": dict(counts), "place": after, "read": shard.read}
+        document |= {"counts": dict(counts), "place": Place.after(shard).shard, "read": shard.read}
         _write(out, contents)
-        yield counts, min(shard.read / size, 1.0)
+        yield counts, min(shard.read / run.source.size, 1.0)
     document["whole"] = True
     _write(out, contents)
 
@@ -363,45 +357,25 @@ def _trees(path: Path, line: int) -> Iterator[Passage]:
         yield Passage(0, (own,), read, tree.line, counts, read, (tree,))
 
 
-def _index_by_name(model: str, device: str | None, settings: IndexSettings, shard: Passage) -> Packed:
-    return index_shard(_ready(model, files_of(model).version, device, settings), shard, settings)
-
-
-@lru_cache(maxsize=1)
-def _ready(model: str, version: str, device: str | None, settings: IndexSettings) -> LoadedModel:
-    """The model, once in a process while its files stay the same. Raises Refused if it has not what is kept."""
-    loaded = load(model, device=device)
-    _check_fits(loaded, settings)
-    return loaded
-
-
-def _check_fits(loaded: LoadedModel, settings: IndexSettings) -> None:
-    """Raise Refused if a model has not what is kept."""
-    layers_kept(loaded, settings)
-    longest = loaded.config.max_position_embeddings
-    if settings.max_length > longest:
-        raise Refused(f"{loaded.name} reads {longest} tokens at most, and {settings.max_length} were asked for")
-
-
 # ---------------------------------------------------------------------------- the folder
 
 
 def read_contents(folder: Path) -> dict[str, Any]:
     """What an index says of itself. Raises Refused for a folder that is none."""
     place = folder / CONTENTS
-    contents = read_kept(place) if place.is_file() else {}
+    contents = read_json(place) if place.is_file() else {}
     if contents.get("format") != FORMAT or not isinstance(contents.get("documents"), list):
         raise Refused(f"{folder} is no index: `headlight index FILE --out {folder}` makes one")
     return contents
 
 
-def _begun(out: Path, loaded: LoadedModel, model: str, settings: IndexSettings) -> dict[str, Any]:
+def _begun(out: Path, run: ShardRun[IndexSettings, Packed]) -> dict[str, Any]:
     """The contents of an index that is there, or those of an empty one. Raises Refused if it is another."""
-    config = loaded.config
-    asked = as_kept({
-        "format": FORMAT, "model": model, "weights": fingerprint(loaded), **asdict(settings),
+    config, model = run.loaded.config, run.model
+    asked = as_json_values({
+        "format": FORMAT, "model": model, "weights": run.weights, **asdict(run.settings),
         "hidden_size": config.hidden_size, "heads": config.num_attention_heads,
-        "head_size": config.attention_head_size, "kept_layers": layers_kept(loaded, settings),
+        "head_size": config.attention_head_size, "kept_layers": layers_kept(run.loaded, run.settings),
     })  # fmt: skip
     if (out / CONTENTS).exists():
         contents = read_contents(out)
@@ -420,16 +394,19 @@ def _begun(out: Path, loaded: LoadedModel, model: str, settings: IndexSettings) 
     return contents
 
 
-def _document(contents: dict[str, Any], path: Path, out: Path, columns: Columns | None) -> dict[str, Any]:
-    """What the index holds of a file so far. Raises Refused if the file has changed."""
-    stat = path.stat()
+def _document(contents: dict[str, Any], source: SourceFile, out: Path, columns: Columns | None) -> dict[str, Any]:
+    """What the index holds of a file so far. Raises Refused if the file has another content than then."""
+    path = source.path
     known: dict[str, dict[str, Any]] = {one["name"]: one for one in contents["documents"]}
-    asked: dict[str, Any] = {"name": path.name, "bytes": stat.st_size, "changed": stat.st_mtime_ns}
+    asked: dict[str, Any] = {"name": path.name, "bytes": path.stat().st_size, "content": source.digest}
     if columns is not None:
         asked["column"] = columns.text
     if path.name in known:
         document = known[path.name]
-        if any(document.get(name) != asked.get(name) for name in ("name", "bytes", "changed", "column")):
+        # An index of version 0.2 holds the time of the last change in the place of a digest.
+        old = "content" not in document and document.get("changed") == path.stat().st_mtime_ns
+        same = ("name", "bytes", "column") if old else ("name", "bytes", "column", "content")
+        if any(document.get(name) != asked.get(name) for name in same):
             raise Refused(f"{out} holds another file {path.name}: remove that first, or give this one another name")
         return document
     number = max((one["number"] for one in contents["documents"]), default=-1) + 1

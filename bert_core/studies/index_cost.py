@@ -14,7 +14,7 @@ from bert_core.refused import Refused, checked, whole
 from bert_core.studies.index import (
     KEYS,
     IndexSettings,
-    index_loaded,
+    iter_index,
     layers_kept,
     passages,
     sentences_of,
@@ -83,7 +83,7 @@ def _paces(path: Path, loaded: LoadedModel, settings: IndexSettings) -> tuple[fl
     """Seconds and bytes a token, of the quickest of a file's first shards: other work only makes them slower."""
     quickest, read, probes, began = float("inf"), 0, 0, time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        for counts, _ in index_loaded(path, Path(folder), loaded, settings, characters=PROBED):
+        for counts, _ in iter_index(path, Path(folder), loaded, settings, characters=PROBED):
             now, more = time.perf_counter(), counts["tokens"] - read
             if more:
                 quickest, probes = min(quickest, (now - began) / more), probes + 1

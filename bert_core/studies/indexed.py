@@ -22,7 +22,7 @@ from bert_core.studies.index import (
     read_contents,
     shard_folders,
 )
-from bert_core.studies.resume import read_kept
+from bert_core.studies.runner import read_json
 
 COLUMNS = ("document", "line", "sentence", "position", "piece", "word", "start", "end", *TREE_COLUMNS)
 
@@ -95,7 +95,7 @@ class IndexedShard:
     @property
     def _contents(self) -> dict[str, Any]:
         if "contents" not in self._read:
-            contents = read_kept(self.folder / OF_SHARD) if (self.folder / OF_SHARD).is_file() else {}
+            contents = read_json(self.folder / OF_SHARD) if (self.folder / OF_SHARD).is_file() else {}
             if not isinstance(contents.get("sizes"), dict) or not isinstance(contents.get("digests"), dict):
                 raise self._broken(OF_SHARD, "is missing, or cannot be read")
             for name, size in contents["sizes"].items():

@@ -27,10 +27,11 @@ from bert_core.progress import Progress, silent
 from bert_core.records.base import compared_by_value, read_only
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.states import activations
+from bert_core.studies.asked import check_length
 from bert_core.studies.lines import Line, Shard
-from bert_core.studies.resume import check_same, identity, keep_arrays, kept_arrays
 from bert_core.studies.rows import Columns
-from bert_core.studies.table import check_kind, column_names, write_columns
+from bert_core.studies.runner import Place, SourceFile, StateFile, study_identity
+from bert_core.studies.tables import check_kind, column_names, write_columns
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.tokenizer import Encoding
 
@@ -87,7 +88,7 @@ class NeuronSettings:
 
 
 @dataclass(frozen=True)
-class Place:
+class TokenContext:
     """A token in its text: the line of the file that it stands on, from 1, of a table the row, the header being 1.
 
     position: among the tokens of the text. token: the piece. before, written, after: some words of the text.
@@ -125,7 +126,7 @@ class Firing:
     top: int
     figures: Mapping[str, np.ndarray]
     deciles: np.ndarray
-    places: tuple[Place, ...]
+    places: tuple[TokenContext, ...]
     strongest: np.ndarray
     strongest_values: np.ndarray
     tenths: np.ndarray
@@ -398,34 +399,30 @@ def neurons_over(
     """
     settings = NeuronSettings() if settings is None else settings
     check_texts(path, settings.columns)
-    loaded = load(model, device=device)
-    size, asked = max(path.stat().st_size, 1), identity(path, model, fingerprint(loaded), settings)
-    header, arrays = kept_arrays(state) if state is not None and state.exists() else ({}, {})
-    if header:
-        check_same(header.get("asked", {}), asked, str(state))
-    longest = loaded.config.max_position_embeddings
-    if settings.max_length > longest:
-        raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")
-    reader = _Reader(loaded, settings)
-    place = {"number": 0, "start": 0, "line": 0}
-    if header:
+    loaded, source = load(model, device=device), SourceFile(path)
+    check_length(loaded, settings.max_length)
+    kept = StateFile(state, study_identity(source, fingerprint(loaded), settings))
+    reader, place = _Reader(loaded, settings), Place()
+    if (before := kept.read()) is not None:
+        place, values, arrays = before
         try:
-            reader.kept.fill(arrays, header["counts"])
-            place = {name: int(header["place"][name]) for name in place}
+            reader.kept.fill(arrays, values["counts"])
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error
     began, saving = time.monotonic(), 0.0
-    for shard in text_shards(path, settings.columns, **place):
+    for shard in text_shards(path, settings.columns, **place.shard):
         reader.read(shard)
+        source.check_unchanged()
         counts, now = reader.kept.counts, time.monotonic()
         arrays = reader.kept.arrays()
         small = sum(array.nbytes for array in arrays.values()) <= SMALL
         if state is not None and (small or saving <= SAVING * (now - began)):
-            after = {"number": shard.number + 1, "start": shard.end, "line": shard.next_line}
-            keep_arrays(state, {"asked": asked, "counts": counts, "place": after}, arrays)
+            kept.write(Place.after(shard), {"counts": counts}, arrays)
             saving += time.monotonic() - now
-        report(min(shard.read / size, 1.0), f"{counts['texts']:,} texts, {counts['tokens']:,} tokens")
-    return _found(path, loaded, reader, settings)
+        report(min(shard.read / source.size, 1.0), f"{counts['texts']:,} texts, {counts['tokens']:,} tokens")
+    found = _found(path, loaded, reader, settings)
+    source.check_unchanged()
+    return found
 
 
 def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSettings) -> Firing:
@@ -514,7 +511,7 @@ def _in_tenths(values: np.ndarray, bounds: np.ndarray, few: int) -> tuple[np.nda
 
 def _places(
     path: Path, loaded: LoadedModel, wanted: Sequence[tuple[int, int]], settings: NeuronSettings
-) -> dict[tuple[int, int], Place]:
+) -> dict[tuple[int, int], TokenContext]:
     """The words around some tokens, (line from zero, position), read again from the file; in its order."""
     of_line: dict[int, set[int]] = {}
     for line, position in wanted:
@@ -537,13 +534,15 @@ def _places(
     return found
 
 
-def _place(encoding: Encoding, position: int, near: tuple[int, int], number: int, settings: NeuronSettings) -> Place:
+def _place(
+    encoding: Encoding, position: int, near: tuple[int, int], number: int, settings: NeuronSettings
+) -> TokenContext:
     """A token with the words around it; near: the first and the last token of these, on its own side of a pair."""
     text = encoding.text if encoding.sides[position] == "A" else encoding.pair or ""
     (start, end), before, after = (encoding.offsets[at] for at in (position, *near))
     parts = (text[before[0] : start], text[start:end], text[end : after[1]])
     line = number + (settings.columns is None)
-    return Place(line, position, encoding.tokens[position], *(re.sub(r"\s+", " ", part) for part in parts))
+    return TokenContext(line, position, encoding.tokens[position], *(re.sub(r"\s+", " ", part) for part in parts))
 
 
 # ---------------------------------------------------------------------------- files

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bert_core.edits import check_unedited
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.methods import token_scores
 from bert_core.progress import Progress, silent
@@ -20,8 +20,8 @@ from bert_core.studies.explain import PLACES
 from bert_core.studies.explained import explained_rows
 from bert_core.studies.faithfulness import Judgement, StudyQuestion, check_begun, fill_table, judged
 from bert_core.studies.lines import Line
-from bert_core.studies.resume import as_kept
 from bert_core.studies.rows import Columns
+from bert_core.studies.runner import STATE_VERSION, SourceFile, as_json_values
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.task_heads import FOLLOWS
 from bert_core.tokenizer import Encoding
@@ -70,15 +70,15 @@ def judge_scores(
     names = (*theirs, *ours)
     asked = _questions(loaded, path, columns, given, max_length)
     by_key = {(one.kind, one.number): (one, rows) for one, rows in asked}
-    settings = {
-        "model": loaded.name, "text": sha256(path.read_bytes()).hexdigest(), "methods": names, "words": words,
-        "scores": sha256(scores.read_bytes()).hexdigest(), "max_length": max_length, "seed": seed,
-        "random_rankings": random_rankings,
-    }  # fmt: skip
-    kept = as_kept(settings)
-    check_begun(table, kept)
+    source, given_scores = SourceFile(path), SourceFile(scores)
+    identity = as_json_values({
+        "version": STATE_VERSION, "text": source.digest, "scores": given_scores.digest, "weights": fingerprint(loaded),
+        "methods": names, "words": words, "max_length": max_length, "seed": seed, "random_rankings": random_rankings,
+    })  # fmt: skip
+    check_begun(table, identity)
 
     def judge(key: tuple[str, int]) -> list[Judgement]:
+        source.check_unchanged()
         question, rows = by_key[key]
         own = (
             token_scores(loaded, question.encoding, question.target, ours)
@@ -88,7 +88,7 @@ def judge_scores(
         both = np.concatenate([laid_on_tokens(question.encoding, rows, theirs), own])
         return judged(loaded, question, names, both, words=words, random_rankings=random_rankings, seed=seed)
 
-    return fill_table(table, kept, names, list(by_key), judge, report=report)
+    return fill_table(table, identity, names, list(by_key), judge, report=report)
 
 
 def laid_on_tokens(encoding: Encoding, rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> np.ndarray:

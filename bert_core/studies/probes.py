@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
-from bert_core import checkpoint
 from bert_core.analysis.erasure import Eraser, leace, random_eraser
 from bert_core.analysis.probes import ONLINE, PENALTY, code_lengths, control_labels, fit_probe, lookup
 from bert_core.analysis.relations import pieces_of_words
+from bert_core.csv_cells import as_csv
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent, within
 from bert_core.records import ProbePoint
@@ -23,8 +22,16 @@ from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each, real_number, several, shown, whole
 from bert_core.run.losses import hide_pieces
 from bert_core.run.states import hidden_words, word_states
-from bert_core.studies.files import check_file
-from bert_core.studies.resume import GrowingTable, alone, as_csv, as_kept, check_same, read_kept
+from bert_core.studies.runner import (
+    SourceFile,
+    check_same,
+    exclusive_lock,
+    read_json,
+    settings_beside,
+    study_identity,
+    write_settings,
+)
+from bert_core.studies.tables import GrowingTable
 from bert_core.studies.words import LabelledSentence, read_labelled_words
 from bert_core.tokenizer import Encoding
 
@@ -295,21 +302,20 @@ def probe_file(
     Returns all points. Raises Refused for other settings than those of the table, where another run writes to it now,
     and as `read_labelled_words` and `probe_points`.
     """
-    check_file(path)
-    settings = ProbeSettings() if settings is None else settings
-    now = as_kept({"model": loaded.name, "file": sha256(path.read_bytes()).hexdigest(), "label": label,
-                   **dataclasses.asdict(settings)})  # fmt: skip
-    del now["seeds"]  # more of them are the same study
-    place, grows = Path(f"{table}.settings.json"), GrowingTable(table, _COLUMNS, WHAT)
-    sentences = read_labelled_words(path, label)
-    with alone(table):
+    settings, source = ProbeSettings() if settings is None else settings, SourceFile(path)
+    identity = study_identity(source, fingerprint(loaded), settings, label=label)
+    del identity["seeds"]  # more of them are the same study
+    grows, sentences = GrowingTable(table, _COLUMNS, WHAT), read_labelled_words(path, label)
+    with exclusive_lock(table):
         known = read_probes(table) if table.exists() else []
         if known:
-            check_same(read_kept(place) if place.is_file() else {}, now, table)
+            place = settings_beside(table)
+            check_same(read_json(place) if place.is_file() else {}, identity, table)
             grows.keep(map(dataclasses.astuple, known))  # the last line may have been cut off
         for point in probe_points(loaded, sentences, settings, depths=depths, known=known, report=report):
+            source.check_unchanged()
             if not known:  # not before there is a point: what was given wrongly must not bind the next call
-                checkpoint.write_whole(place, json.dumps(now, indent=1) + "\n")
+                write_settings(table, identity)
             grows.add([dataclasses.astuple(point)])
             known.append(point)
     return sorted(known, key=lambda point: (point.depth, point.seed))

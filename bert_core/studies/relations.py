@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Iterable, Sequence, Sized
 
 from bert_core.analysis.relations import RelationRow, RelationTally
+from bert_core.csv_cells import as_csv
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent
 from bert_core.refused import checked, each, one_by_one
@@ -43,8 +42,4 @@ def track_relations(
 
 def relations_csv(rows: Sequence[RelationRow]) -> str:
     """One line a relation; shares in full precision."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(RelationRow._fields)
-    writer.writerows(each("rows", rows, RelationRow))
-    return out.getvalue()
+    return as_csv([RelationRow._fields, *each("rows", rows, RelationRow)])

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import re
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from bert_core.studies.files import Format, InputFile, identify, not_utf8
 from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard
 
 LONGEST_FIELD = 10_000_000  # characters
+_limit_lock = threading.Lock()
 LARGEST_JSON = 2_000_000_000  # bytes of a .json file, which is read as a whole: some fifty times SQuAD's
 _RECORDS_FOR_FIELDS = 100  # records whose fields are listed
 _NAMED_ROWS = 5
@@ -276,18 +278,27 @@ def _rows(source: InputFile) -> Iterator[tuple[int, list[str], int]]:
             ".jsonl, or name no columns"
         )
     separator = _separator(source)
-    before = csv.field_size_limit(LONGEST_FIELD)
     try:
         with source.open() as (content, disk), io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as lines:
             # Between tabs a quote is a character like others.
             quoting: Any = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
             rows = csv.reader(lines, strict=True, delimiter=separator, quoting=quoting)
-            for number, values in enumerate(rows, start=1):
+            number = 0
+            while (values := _next_row(rows)) is not None:
+                number += 1
                 if values:
                     yield number, values, disk.tell()
     except UnicodeDecodeError as error:
         raise not_utf8(source.path, error) from error
     except csv.Error as error:
         raise Refused(f"{source.name} is not a whole table: {error}") from error
-    finally:
-        csv.field_size_limit(before)
+
+
+def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
+    """The next row of a reader, with fields as long as a text may be; None at the end."""
+    with _limit_lock:
+        before = csv.field_size_limit(LONGEST_FIELD)  # of the whole process: only while a row is read
+        try:
+            return next(rows, None)
+        finally:
+            csv.field_size_limit(before)

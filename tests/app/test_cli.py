@@ -30,17 +30,17 @@ import typer
 from safetensors.torch import load_file
 
 import bert_core
-from bert_core import LoadedModel, checkpoint, load
+from bert_core import LoadedModel, checkpoint, iter_heads, load
 from bert_core.calibration import temperature_of
 from bert_core.progress import counted
 from bert_core.run import MOST_REFERENCES
 from bert_core.studies import heads as study_of_heads
 from bert_core.studies.faithfulness import markdown, read_judgements, standings
-from bert_core.studies.heads import CorpusSettings, HeadSums, heads_over
+from bert_core.studies.head_tables import read_table
+from bert_core.studies.heads import CorpusSettings, HeadSums
 from bert_core.studies.lines import Shard
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.rows import Columns
-from bert_core.studies.table import read_table
 from bert_core.training import launch
 from bert_core.training.answers import AnswerSettings
 from bert_core.training.measures import Measures
@@ -405,7 +405,7 @@ def test_an_index_reaches_the_app(
     """The app gets its whole path; a folder that is none is refused."""
     text = tmp_path / "text.txt"
     text.write_text("the cat sat.\n", encoding="utf-8")
-    for _ in bert_core.index_file(text, tmp_path / "index", str(tiny_model_folder), device="cpu"):
+    for _ in bert_core.iter_index(text, tmp_path / "index", str(tiny_model_folder), device="cpu"):
         pass
     with pytest.raises(_Started):
         cli.main(["app", "--index", str(tmp_path / "index")])
@@ -757,7 +757,7 @@ def test_score_prints_what_the_library_finds(headlight: Run, tiny_model_folder: 
 def test_heads_writes_the_table_of_the_library(
     headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
 ) -> None:
-    """The table over a file is that of `heads_over`, as CSV and as Parquet; what was read is said, nothing is left."""
+    """The table over a file is that of `iter_heads`, as CSV and as Parquet; what was read is said, nothing is left."""
     table = None
     for kind in ("csv", "parquet"):
         out = tmp_path / f"heads.{kind}"
@@ -775,7 +775,7 @@ def test_heads_writes_the_table_of_the_library(
         )
         assert code == 0, err
         assert "48 of 55 lines were read: 7 empty" in err and "Spearman's rank" in printed
-        *_, (sums, share) = heads_over(text_file, str(tiny_model_folder), device="cpu")
+        *_, (sums, share) = iter_heads(text_file, str(tiny_model_folder), device="cpu")
         table = read_table(out.read_bytes(), out.name)
         assert share == 1 and table.texts == 48 and table.model == "tiny-bert"
         expected = sums.table(str(tiny_model_folder))
@@ -789,7 +789,7 @@ def test_heads_writes_the_table_of_the_library(
 def test_heads_asks_for_classes_words_and_what_follows(
     headlight: Run, tiny_model_folder: Path, tiny_classifier_folder: Path, text_file: Path, tmp_path: Path
 ) -> None:
-    """Columns and options become the settings of `heads_over`; the table says what was asked, and by what method."""
+    """Columns and options become the settings of `iter_heads`; the table says what was asked, and by what method."""
     table, gaps = tmp_path / "t.csv", tmp_path / "gaps.txt"
     table.write_text("said,kind,word\nthe [MASK] sat,pet,cat\nthe [MASK] ran,ruler,king\n", encoding="utf-8")
     gaps.write_text("the [MASK] sat\na [MASK] ran\n", encoding="utf-8")
@@ -812,7 +812,7 @@ def test_heads_asks_for_classes_words_and_what_follows(
             "heads", path, *options, "--importance", "--ablation", "--out", out, "--model", model, "--device", "cpu"
         )
         assert code == 0 and said in printed, err
-        *_, (sums, _) = heads_over(path, str(model), settings, device="cpu")
+        *_, (sums, _) = iter_heads(path, str(model), settings, device="cpu")
         expected, found = sums.table(str(model), settings), read_table(out.read_bytes(), out.name)
         assert (found.loss_of, found.method, found.loss) == (settings.loss, settings.method, expected.loss)
         assert (found.figures["loss_change"] == expected.figures["loss_change"]).all()

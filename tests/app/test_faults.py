@@ -7,18 +7,21 @@ import errno
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, permutations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.app.test_cli import text_file
 from tests.faults import Ended, Faults
@@ -36,6 +39,8 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "heads": ("heads", "TEXT", "--importance", "--model", "MODEL", "--out", "OUT/t.csv"),
     "faithfulness": ("faithfulness", "TEXT", "--model", "MODEL", "--methods", "rollout,occlusion", "--kinds", "content",
                      "--questions", 2, "--lengths", "6:16", "--least", 0, "--random-rankings", 2, "--out", "OUT/t.csv"),
+    "explain": ("explain", "HIDDEN", "--guess", "--methods", "occlusion", "--model", "MODEL", "--out", "OUT/t.csv"),
+    "index": ("index", "TEXT", "--model", "MODEL", "--max-length", 16, "--out", "OUT/index"),
     "probe": ("probe", "WORDS", "--label", "kind", "--layers", "0,2", "--seeds", 1, "--least", 1, "--model", "MODEL",
               "--out", "OUT/p.csv"),
     "neurons": ("neurons", "TEXT", "--model", "MODEL", "--out", "OUT/t.csv", "--examples", "OUT/e.json"),
@@ -45,6 +50,13 @@ COMMANDS: dict[str, tuple[object, ...]] = {
                     "--orders", "importance", "--out", "OUT/c.csv"),
 }  # fmt: skip
 every_command = pytest.mark.parametrize("name", COMMANDS)
+# Studies of a file: which file each reads.
+STUDIES = {
+    "heads": "TEXT", "explain": "HIDDEN", "faithfulness": "TEXT", "probe": "WORDS", "neurons": "TEXT", "index": "TEXT",
+    "prune-curve": "TEXT",
+}  # fmt: skip
+every_study = pytest.mark.parametrize("name", STUDIES)
+MOMENTS = 20
 
 
 class Bench:
@@ -54,10 +66,11 @@ class Bench:
         self.faults, self.space, self.given = faults, space, given
         self._undisturbed: dict[str, tuple[Ended, dict[str, bytes]]] = {}
 
-    def run(self, name: str, out: Path, **fault: object) -> Ended:
-        """The command of this name, into a folder."""
+    def run(self, name: str, out: Path, given: dict[str, Path] | None = None, **fault: object) -> Ended:
+        """The command of this name, into a folder. given: other files in the place of the usual ones."""
         out.mkdir(exist_ok=True)
-        names = {"OUT": str(out), **{name: str(path) for name, path in self.given.items()}}
+        paths = self.given | (given or {})
+        names = {"OUT": str(out), **{name: str(path) for name, path in paths.items()}}
         asked = [str(one) for one in (*COMMANDS[name], "--device", "cpu")]
         for short, path in names.items():
             asked = [one.replace(short, path) for one in asked]
@@ -82,8 +95,12 @@ def bench(tiny_model_folder: Path, text_file: Path, tmp_path_factory: pytest.Tem
     pets = {"cat": "pet", "dog": "pet", "king": "other", "queen": "other", "old": "other"}
     words = [f"{at},{word},{pets[word]}" for at, order in enumerate(islice(permutations(pets), 40)) for word in order]
     (space / "words.csv").write_text("sentence,word,kind\n" + "\n".join(words) + "\n", encoding="utf-8")
+    hidden = [f"the {pet} [MASK] on the {place}" for pet in pets for place in ("mat", "bed", "rug")] * 6
+    (space / "hidden.txt").write_text("\n".join(hidden) + "\n", encoding="utf-8")
     faults = Faults()
-    given = {"TEXT": text_file, "TABLE": space / "table.csv", "WORDS": space / "words.csv"}
+    given = {
+        "TEXT": text_file, "TABLE": space / "table.csv", "WORDS": space / "words.csv", "HIDDEN": space / "hidden.txt",
+    }  # fmt: skip
     yield Bench(faults, space, {"MODEL": tiny_model_folder, **given})
     faults.close()
 
@@ -103,7 +120,7 @@ def timeless(path: Path) -> bytes:
     if path.suffix == ".zip" and path.name[0] != ".":
         with zipfile.ZipFile(path) as archive:
             return b"".join(name.encode() + archive.read(name) for name in archive.namelist())
-    if not written.startswith(b"model,text,"):
+    if b"tokens_per_second" not in written.partition(b"\n")[0]:
         return written
     rows = list(csv.DictReader(written.decode().splitlines()))
     return repr([{name: value for name, value in row.items() if "second" not in name} for row in rows]).encode()
@@ -125,8 +142,10 @@ def assert_whole(folder: Path, *, but_tables: bool = False) -> None:
             load_file(path)
         elif path.suffix == ".pt":
             torch.load(path, weights_only=True)
-        elif path.suffix in (".npy", ".part"):
+        elif path.suffix in (".npy", ".npz", ".part"):
             np.load(io.BytesIO(path.read_bytes()))
+        elif path.suffix == ".parquet":
+            pyarrow.parquet.read_table(path)
         elif path.suffix == ".zip":
             assert zipfile.ZipFile(path).testzip() is None
         elif path.suffix in (".csv", ".jsonl", ".txt", ".md"):
@@ -177,6 +196,78 @@ def test_a_command_that_is_killed_inside_a_file_goes_on(bench: Bench, tmp_path: 
     assert_goes_on(bench, name, tmp_path)
 
 
+@every_study
+@pytest.mark.slow
+def test_a_study_that_is_killed_at_any_moment_goes_on(bench: Bench, tmp_path: Path, name: str) -> None:
+    """Killed again and again at seeded changes on the disk, it ends with the bytes of an unbroken run."""
+    writes = bench.undisturbed(name)[0].writes
+    draw = np.random.default_rng(40)
+    for moment in range(MOMENTS):
+        out = tmp_path / str(moment // 5)
+        bench.run(name, out, at=int(draw.integers(1, writes + 1)), what="kill")
+        assert_whole(out, but_tables=True)
+        if moment % 5 == 4:  # after five kills of one run
+            assert_goes_on(bench, name, out)
+
+
+@every_study
+@pytest.mark.slow
+def test_a_study_does_not_mix_two_models_or_two_texts(bench: Bench, tmp_path: Path, name: str) -> None:
+    """Killed at several moments, it refuses weights or a text that changed under their names, or begins anew."""
+    source, model = tmp_path / bench.given[STUDIES[name]].name, tmp_path / "model"
+    shutil.copy(bench.given[STUDIES[name]], source)
+    shutil.copytree(bench.given["MODEL"], model)
+    given = {STUDIES[name]: source, "MODEL": model}
+    text, file = source.read_bytes(), model / "model.safetensors"
+    weights, tensors = file.read_bytes(), load_file(file)
+    tensors["bert.embeddings.word_embeddings.weight"][5:] *= 1.5
+    writes, refusals = bench.undisturbed(name)[0].writes, Counter[str]()
+    for number, change in enumerate(("weights", "text") * 4):
+        at, out = writes * (1 + number // 2) // 4, tmp_path / str(number)
+        assert bench.run(name, out, given, at=at, what="kill").code == -signal.SIGKILL
+        before = left_in(out)
+        if change == "weights":
+            save_file(tensors, file, {"format": "pt"})
+        else:
+            source.write_bytes(text.replace(b"a", b"e", 50))  # of the same size
+        again = bench.run(name, out, given)
+        if again.code == 2:
+            refusals[change] += 1
+            assert "Traceback" not in again.err and shown(left_in(out)) == shown(before), again.err
+        else:  # nothing was done yet
+            fresh = tmp_path / f"fresh {number}"
+            assert again.code == 0 == bench.run(name, fresh, given).code, again.err
+            assert shown(left_in(out)) == shown(left_in(fresh))
+        file.write_bytes(weights)
+        source.write_bytes(text)
+    assert refusals["weights"] and refusals["text"]
+
+
+@every_study
+def test_a_touched_text_is_the_same_text(bench: Bench, tmp_path: Path, name: str) -> None:
+    """A study that was killed goes on where only the time of its file changed."""
+    source = tmp_path / bench.given[STUDIES[name]].name
+    shutil.copy(bench.given[STUDIES[name]], source)
+    given, out, writes = {STUDIES[name]: source}, tmp_path / "out", bench.undisturbed(name)[0].writes
+    bench.run(name, out, given, at=3 * writes // 4, what="kill")
+    os.utime(source, (1, 1))
+    ended = bench.run(name, out, given)
+    assert ended.code == 0, ended.err
+    assert shown(left_in(out)) == shown(bench.undisturbed(name)[1])
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if name != "prune-curve"])
+def test_a_text_that_changes_while_it_is_read_is_refused(bench: Bench, tmp_path: Path, name: str) -> None:
+    """Edited while the study stands still, it ends the study with one sentence that names the file."""
+    whole, _ = bench.undisturbed(name)
+    source = tmp_path / bench.given[STUDIES[name]].name
+    shutil.copy(bench.given[STUDIES[name]], source)
+    assert bench.run(name, tmp_path / "out", {STUDIES[name]: source}, at=whole.writes // 2, what="pause").code is None
+    source.write_bytes(source.read_bytes().replace(b"a", b"e", 5))
+    ended = bench.faults.go_on()
+    assert ended.code == 2 and f"{source.name} was changed while it was read" in ended.err, ended.err
+
+
 @every_command
 def test_a_full_disk_is_one_sentence(bench: Bench, tmp_path: Path, name: str) -> None:
     """The file that does not fit is named, with what to do; the rest is whole."""
@@ -201,7 +292,7 @@ def test_a_disk_that_can_only_be_read_is_one_sentence(bench: Bench, tmp_path: Pa
 def test_two_runs_do_not_write_to_one_place(bench: Bench, tmp_path: Path, name: str) -> None:
     """The second is told that there is another, and the first ends as if it had been alone."""
     whole, left = bench.undisturbed(name)
-    assert bench.run(name, tmp_path, at=whole.writes - 3, what="pause").code is None
+    assert bench.run(name, tmp_path, at=whole.writes // 2, what="pause").code is None
     second = bench.run(name, tmp_path)
     first = bench.faults.go_on()
     assert second.code == 2 and f"another run writes to {tmp_path}" in second.err, second.err

@@ -86,7 +86,7 @@ def indexed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bert_core.Index:
     """What the server offers to search: an index of three sentences."""
     written = folder / "corpus.txt"
     written.write_text("The old cat sat.\nA queen saw the sea.\nThe old dog ran <b>home</b>.\n", encoding="utf-8")
-    for _ in bert_core.index_file(written, folder / "index", "headlight-mini", device="cpu"):
+    for _ in bert_core.iter_index(written, folder / "index", "headlight-mini", device="cpu"):
         pass
     monkeypatch.setenv(corpus.INDEX, str(folder / "index"))
     return bert_core.open_index(folder / "index")

@@ -14,7 +14,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from bert_core import LoadedModel, checkpoint
+from bert_core import LoadedModel, checkpoint, iter_heads
 from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_figures, nearest_heads, roles_of_heads
 from bert_core.analysis.sinks import sinks
 from bert_core.fingerprint import fingerprint
@@ -22,9 +22,9 @@ from bert_core.loading import load
 from bert_core.records import HeadTable
 from bert_core.run.capture import capture
 from bert_core.run.decomposition import head_values
-from bert_core.studies.heads import CorpusSettings, heads_over
+from bert_core.studies.head_tables import write_table
+from bert_core.studies.heads import CorpusSettings
 from bert_core.studies.relations import track_relations
-from bert_core.studies.table import write_table
 from tests.core.test_relations import conllu, sentences
 from tests.selection import mark_cases
 from tests.visit import ENTRY, at, key_of, said, settled, visited, words
@@ -514,7 +514,7 @@ def test_a_text_file_is_measured_when_its_button_is_clicked(tmp_path: Path) -> N
     path = tmp_path / "lines.txt"
     path.write_text(text, encoding="utf-8")
     settings = CorpusSettings(ablation=False)
-    *_, (sums, _) = heads_over(path, "headlight-mini", settings, device="cpu")
+    *_, (sums, _) = iter_heads(path, "headlight-mini", settings, device="cpu")
     expected = sums.table("headlight-mini", settings)
     assert f"a mean over 2 texts with {expected.tokens} tokens" in words(app) and expected.loss_in_words in words(app)
     app.file_uploader(key="table_upload#file").upload("empty.txt", b"\n\n", "text/plain").run()

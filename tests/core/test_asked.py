@@ -18,9 +18,9 @@ from bert_core import (
     Refused,
     Target,
     capture,
-    explain_file,
     explained_rows,
-    heads_over,
+    iter_explanations,
+    iter_heads,
     load,
     save,
     token_scores,
@@ -100,7 +100,7 @@ def test_each_kind_is_explained_and_goes_on(kind: str, request: pytest.FixtureRe
     model, (path, given) = folder_of(kind, request, tmp_path), file_of(kind, tmp_path)
     settings = ExplainSettings(kind, METHODS, **given)
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
-    *_, (counts, share) = explain_file(path, whole, model, settings, device="cpu")
+    *_, (counts, share) = iter_explanations(path, whole, model, settings, device="cpu")
     assert counts["texts"] == 40 and share == 1
     loaded = load(model, device="cpu")
     encoding, targets = first_targets(kind, loaded)
@@ -113,8 +113,8 @@ def test_each_kind_is_explained_and_goes_on(kind: str, request: pytest.FixtureRe
             assert (row["first"], row["last"]) == (target.rows[0], target.rows[-1])
             assert_near([row[method] for method in METHODS], expected[:, position], of=np.abs(expected).max())
     assert word_totals(whole)
-    next(explain_file(path, out, model, settings, device="cpu"))
-    list(explain_file(path, out, model, settings, device="cpu"))
+    next(iter_explanations(path, out, model, settings, device="cpu"))
+    list(iter_explanations(path, out, model, settings, device="cpu"))
     assert out.read_bytes() == whole.read_bytes()
 
 
@@ -125,17 +125,17 @@ def test_each_kind_is_asked_of_every_head_and_goes_on(
     """Slopes are those of `capture`, and costs those of a head mask; a stopped run has the same sums."""
     model, (path, given) = folder_of(kind, request, tmp_path), file_of(kind, tmp_path)
     settings = CorpusSettings(loss=kind, **given)
-    *_, (sums, _) = heads_over(path, model, settings, device="cpu")
+    *_, (sums, _) = iter_heads(path, model, settings, device="cpu")
     state = tmp_path / "state.npz"
-    next(heads_over(path, model, settings, state=state, device="cpu"))
-    *_, (again, _) = heads_over(path, model, settings, state=state, device="cpu")
+    next(iter_heads(path, model, settings, state=state, device="cpu"))
+    *_, (again, _) = iter_heads(path, model, settings, state=state, device="cpu")
     for name, values in sums.figures.items():
         np.testing.assert_array_equal(again.figures[name], values)
     assert (again.loss, again.counts) == (sums.loss, sums.counts)
     loaded = load(model, device="cpu")
     encoding, targets = first_targets(kind, loaded)
     single = one_text(kind, path, tmp_path)
-    *_, (found, _) = heads_over(single, model, settings, device="cpu")
+    *_, (found, _) = iter_heads(single, model, settings, device="cpu")
     shape = found.figures["loss_change"].shape
     slopes, change = np.zeros(shape), np.zeros(shape)
     for target, _ in targets:
@@ -199,7 +199,7 @@ def test_without_a_file_that_says_it_the_model_is_asked(
     """The model's own tag of each word that has one, of one word alone where it is named; the reader's own answer."""
     path, out = tmp_path / "text.txt", tmp_path / "tags.csv"
     path.write_text(f"{TEXT}\n")
-    list(explain_file(path, out, str(tiny_tagger_folder), ExplainSettings("tag", METHODS), device="cpu"))
+    list(iter_explanations(path, out, str(tiny_tagger_folder), ExplainSettings("tag", METHODS), device="cpu"))
     loaded = load(str(tiny_tagger_folder), device="cpu")
     encoding = loaded.tokenizer.encode(TEXT)
     tags = capture(loaded, encoding).tags
@@ -210,7 +210,7 @@ def test_without_a_file_that_says_it_the_model_is_asked(
     pairs, answers = tmp_path / "pairs.csv", tmp_path / "answers.csv"
     pairs.write_text(f"question,context\nwho sat,{CONTEXT}\n")
     settings = ExplainSettings("span", METHODS, columns=Columns("question", "context"))
-    list(explain_file(pairs, answers, str(tiny_reader_folder), settings, device="cpu"))
+    list(iter_explanations(pairs, answers, str(tiny_reader_folder), settings, device="cpu"))
     assert rows_of(answers)[0]["asked"] in CONTEXT
 
 
@@ -222,23 +222,23 @@ def test_what_cannot_be_asked_is_one_sentence(
     path.write_text("the\tO\ncat\tB-ANIMAL\n")
     for kind in ("tag", "span", "replaced"):
         with pytest.raises(Refused, match="trained"):
-            list(explain_file(path, out, str(tiny_model_folder), ExplainSettings(kind, METHODS), device="cpu"))
+            list(iter_explanations(path, out, str(tiny_model_folder), ExplainSettings(kind, METHODS), device="cpu"))
         with pytest.raises(Refused, match="trained"):
-            list(heads_over(path, str(tiny_model_folder), CorpusSettings(loss=kind), device="cpu"))
+            list(iter_heads(path, str(tiny_model_folder), CorpusSettings(loss=kind), device="cpu"))
     settings = ExplainSettings("similarity", METHODS, columns=Columns("one", "two"))
     with pytest.raises(Refused, match="does not say in its files how it makes a vector"):
-        list(explain_file(path, out, str(tiny_model_folder), settings, device="cpu"))
+        list(iter_explanations(path, out, str(tiny_model_folder), settings, device="cpu"))
     with pytest.raises(Refused, match=r"has the tag 'B-ANIMAL' .* does not have"):
-        list(explain_file(path, out, str(tiny_tagger_folder), ExplainSettings("tag", tags="last"), device="cpu"))
+        list(iter_explanations(path, out, str(tiny_tagger_folder), ExplainSettings("tag", tags="last"), device="cpu"))
     with pytest.raises(Refused, match="has the tag 'B-ANIMAL'"):
-        list(heads_over(path, str(tiny_tagger_folder), CorpusSettings(loss="tag", tags="last"), device="cpu"))
+        list(iter_heads(path, str(tiny_tagger_folder), CorpusSettings(loss="tag", tags="last"), device="cpu"))
     asked = [{"id": "1", "question": "who", "answers": [{"text": "a dog", "answer_start": 3}]}]
     squad = tmp_path / "squad.json"
     squad.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": asked}]}]}))
     with pytest.raises(Refused, match="do not stand in their context"):
-        list(explain_file(squad, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
+        list(iter_explanations(squad, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
     with pytest.raises(Refused, match="looked for in a second text"):
-        list(explain_file(path, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
+        list(iter_explanations(path, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
     with pytest.raises(Refused, match="needs a column of second texts"):
         CorpusSettings(loss="similarity")
     with pytest.raises(Refused, match="is one of a file of words"):

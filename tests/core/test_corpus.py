@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import bert_core
-from bert_core import LoadedModel, Refused
+from bert_core import LoadedModel, Refused, iter_heads
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.fingerprint import fingerprint
 from bert_core.run.capture import capture
 from bert_core.run.losses import gate_gradients, hide_pieces, losses_without_each
-from bert_core.studies.heads import CorpusSettings, HeadSums, heads_over, measure_shard, note_of
+from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard, note_of
 from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, shards
 from bert_core.studies.rows import Columns, row_shards
 from tests.near import assert_near
@@ -37,7 +37,7 @@ def corpus(tmp_path: Path) -> Path:
 
 def last(path: Path, model: Path, settings: CorpusSettings | None = None, **more: object) -> HeadSums:
     """The sums at the end of the file."""
-    *_, (total, _) = heads_over(path, str(model), settings, device="cpu", **more)  # type: ignore[arg-type]
+    *_, (total, _) = iter_heads(path, str(model), settings, device="cpu", **more)  # type: ignore[arg-type]
     return total
 
 
@@ -143,9 +143,9 @@ def test_stopped_anywhere_it_goes_on_to_the_same_numbers(corpus: Path, tiny_mode
     model, whole = str(tiny_model_folder), last(corpus, tiny_model_folder)
     for done in (1, 2, 3):
         state = tmp_path / f"after-{done}"
-        for _ in itertools.islice(heads_over(corpus, model, state=state, device="cpu"), done):
+        for _ in itertools.islice(iter_heads(corpus, model, state=state, device="cpu"), done):
             pass
-        first, share = next(heads_over(corpus, model, state=state, device="cpu"))
+        first, share = next(iter_heads(corpus, model, state=state, device="cpu"))
         assert first.counts["lines"] == min(done * SHARD_LINES, 80) and 0 < share <= 1
         resumed = last(corpus, tiny_model_folder, state=state)
         assert resumed.counts == whole.counts and resumed.loss == whole.loss
@@ -156,7 +156,7 @@ def test_a_run_of_other_weights_is_not_gone_on_with(corpus: Path, tiny_model_fol
     """A model that was trained again under the same name is another; the table says of which one it is."""
     model, state = tmp_path / "model", tmp_path / "table.part"
     shutil.copytree(tiny_model_folder, model)
-    next(heads_over(corpus, str(model), state=state, device="cpu"))
+    next(iter_heads(corpus, str(model), state=state, device="cpu"))
     first = last(corpus, model).table("m")
     loaded = bert_core.load(model, device="cpu")
     assert first.weights == fingerprint(loaded)
@@ -165,7 +165,7 @@ def test_a_run_of_other_weights_is_not_gone_on_with(corpus: Path, tiny_model_fol
     shutil.rmtree(model)
     bert_core.save(loaded, model)
     with pytest.raises(ValueError, match=r"holds a run with other settings \(weights: \w{16}, not \w{16}\)"):
-        next(heads_over(corpus, str(model), state=state, device="cpu"))
+        next(iter_heads(corpus, str(model), state=state, device="cpu"))
     second = last(corpus, model).table("m")
     assert second.weights == fingerprint(loaded) != first.weights and second.loss != first.loss
 
@@ -173,20 +173,20 @@ def test_a_run_of_other_weights_is_not_gone_on_with(corpus: Path, tiny_model_fol
 def test_a_run_with_other_settings_is_not_gone_on_with(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
     """Another seed, text, or a state that is none: one sentence that names it, and the file stays as it was."""
     state = tmp_path / "table.part"
-    next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state, device="cpu"))
+    next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state, device="cpu"))
     kept = state.read_bytes()
     with pytest.raises(
         ValueError, match=r"holds a run with other settings \(ablation: \w+, not \w+; seed: 0, not \d\): give the"
     ):
-        next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(seed=1), state=state, device="cpu"))
+        next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(seed=1), state=state, device="cpu"))
     with corpus.open("a") as file:
         file.write("more\n")
     with pytest.raises(ValueError, match=r"holds a run with other settings \(text\): give"):
-        next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state))
+        next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state))
     assert state.read_bytes() == kept
     state.write_bytes(kept[:100])
     with pytest.raises(ValueError, match="is not what an earlier run left: delete it to begin anew"):
-        next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state))
+        next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state))
 
 
 @pytest.mark.parametrize(
@@ -205,9 +205,9 @@ def test_settings_that_cannot_be(given: dict[str, float], sentence: str) -> None
 def test_more_tokens_than_the_model_reads(corpus: Path, tiny_model_folder: Path) -> None:
     """It is said before any text is read; an engine that there is not, too."""
     with pytest.raises(ValueError, match="reads 512 tokens at most, and 600 were asked for"):
-        next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(max_length=600)))
+        next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(max_length=600)))
     with pytest.raises(ValueError, match="engine 'cloud' is unknown: one of local, ray"):
-        next(heads_over(corpus, str(tiny_model_folder), engine="cloud"))
+        next(iter_heads(corpus, str(tiny_model_folder), engine="cloud"))
 
 
 def test_sums_do_not_depend_on_how_lines_are_dealt(corpus: Path, tiny_loaded: LoadedModel) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_core.studies.heads import CorpusSettings, heads_over
+from bert_core import iter_heads
+from bert_core.studies.head_tables import read_table
+from bert_core.studies.heads import CorpusSettings
 from bert_core.studies.rows import Columns
-from bert_core.studies.table import read_table
 from tests.near import assert_near
 
 pytestmark = pytest.mark.slow
@@ -24,9 +25,9 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 import ray
-from bert_core.studies.heads import CorpusSettings, heads_over
+from bert_core.studies.heads import CorpusSettings, iter_heads
 from bert_core.studies.rows import Columns
-from bert_core.studies.table import write_table
+from bert_core.studies.head_tables import write_table
 
 text, model, out, pairs, other = sys.argv[1:]
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
@@ -36,14 +37,14 @@ def who() -> int:
     return os.getpid()
 
 killed = 0
-for total, _ in heads_over(Path(text), model, engine="ray", device="cpu"):
+for total, _ in iter_heads(Path(text), model, engine="ray", device="cpu"):
     if not killed:
         killed = ray.get(who.remote())
         os.kill(killed, signal.SIGKILL)
 write_table(total.table(model), Path(out))
 Path(out).with_suffix(".pid").write_text(str(killed))
 settings = CorpusSettings(loss="next", columns=Columns("a", "b"), method="mean", reference=("the old door",))
-*_, (total, _) = heads_over(Path(pairs), model, settings, engine="ray", device="cpu")
+*_, (total, _) = iter_heads(Path(pairs), model, settings, engine="ray", device="cpu")
 write_table(total.table(model, settings), Path(other))
 """
 
@@ -65,7 +66,7 @@ def test_a_cluster_gives_the_same_numbers_though_a_worker_dies(tiny_model_folder
     assert int(out.with_suffix(".pid").read_text()) > 0
     settings = CorpusSettings(loss="next", columns=Columns("a", "b"), method="mean", reference=("the old door",))
     for path, asked, table, texts in ((text, CorpusSettings(), out, 320), (pairs, settings, other, 70)):
-        *_, (local, _) = heads_over(path, str(tiny_model_folder), asked, device="cpu")
+        *_, (local, _) = iter_heads(path, str(tiny_model_folder), asked, device="cpu")
         expected, found = local.table("tiny-bert", asked), read_table(table.read_bytes(), table.name)
         assert found.texts == expected.texts == texts
         for name, values in expected.figures.items():

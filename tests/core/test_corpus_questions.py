@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bert_core
-from bert_core import Columns, Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, word_target
-from bert_core.studies import heads as study_of_heads
-from bert_core.studies.heads import FOLLOWS, STRANGER, CorpusSettings, HeadSums, heads_over, note_of, paired
+from bert_core import Columns, Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, iter_heads, word_target
+from bert_core.studies import runner
+from bert_core.studies.heads import FOLLOWS, STRANGER, CorpusSettings, HeadSums, note_of, paired
 from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, shards
 from bert_core.studies.rows import row_shards
 from tests.core.test_corpus import last
@@ -164,7 +164,7 @@ def test_a_stopped_table_of_classes_goes_on(tmp_path: Path, tiny_classifier_fold
     path = write(tmp_path / "t.csv", "text,kind", *rows)
     settings, state = CorpusSettings(loss="class", columns=Columns("text", answer="kind")), tmp_path / "state"
     whole = last(path, tiny_classifier_folder, settings)
-    next(heads_over(path, str(tiny_classifier_folder), settings, state=state, device="cpu"))
+    next(iter_heads(path, str(tiny_classifier_folder), settings, state=state, device="cpu"))
     resumed = last(path, tiny_classifier_folder, settings, state=state)
     assert resumed.counts == whole.counts and resumed.loss == whole.loss
     assert all((resumed.figures[name] == values).all() for name, values in whole.figures.items())
@@ -234,7 +234,7 @@ def test_a_table_with_gaps_is_refused_before_work_begins(
     path.write_text(content, encoding="utf-8")
     given = {"loss": "class", "columns": Columns("text", answer="kind"), **settings}
     with pytest.raises(ValueError) as caught:
-        next(heads_over(path, str(tiny_classifier_folder), CorpusSettings(**given), state=state, device="cpu"))
+        next(iter_heads(path, str(tiny_classifier_folder), CorpusSettings(**given), state=state, device="cpu"))
     assert sentence in str(caught.value) and not state.exists()
 
 
@@ -253,8 +253,8 @@ def test_a_model_without_the_head_says_so(
     """Before a text is read."""
     missing = {"next": "cls.seq_relationship.bias", "words": "cls.predictions.bias"}.get(loss)
     report = dataclasses.replace(tiny_loaded.report, missing=() if missing is None else (missing,))
-    monkeypatch.setattr(study_of_heads, "load", lambda name, device: dataclasses.replace(tiny_loaded, report=report))
-    study_of_heads._ready.cache_clear()
+    monkeypatch.setattr(runner, "load", lambda name, device: dataclasses.replace(tiny_loaded, report=report))
+    runner._opened.cache_clear()
     with pytest.raises(ValueError, match=f"{sentence}: its heads have no loss to be measured by"):
-        next(heads_over(write(tmp_path / "t.txt", "a cat"), "tiny", CorpusSettings(loss=loss, **given)))
-    study_of_heads._ready.cache_clear()
+        next(iter_heads(write(tmp_path / "t.txt", "a cat"), "tiny", CorpusSettings(loss=loss, **given)))
+    runner._opened.cache_clear()

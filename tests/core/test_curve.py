@@ -83,6 +83,9 @@ def test_a_curve_of_neurons_or_layers_goes_on_too(
     with pytest.raises(Refused, match=r"curve\.csv is there already and holds no pruning curve|other settings"):
         next(pruning_curve(tiny_loaded, batches, batches, table, steps=2))
     table.unlink()
+    with pytest.raises(Refused, match=rf"holds a run with other settings \(what: {what}, not heads\)"):
+        next(pruning_curve(tiny_loaded, batches, batches, table, orders=["random"], steps=2))
+    settings_beside(table).unlink()
     with pytest.raises(Refused, match=rf"random-0\.json is a plan of {what}, not of heads: choose another name"):
         next(pruning_curve(tiny_loaded, batches, batches, table, orders=["random"], steps=2))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_core import HeadTable, Index, Refused, head_dossiers, index_file, open_index, read_dossiers, write_dossiers
+from bert_core import HeadTable, Index, Refused, head_dossiers, iter_index, open_index, read_dossiers, write_dossiers
 from bert_core.studies import corpus, dossier
 from bert_core.studies.corpus import telling
 from bert_core.studies.dossier import Bar
@@ -23,7 +23,7 @@ from tests.near import assert_near
 
 def indexed(path: Path, out: Path, model: Path) -> Index:
     """A whole index."""
-    for _ in index_file(path, out, str(model), device="cpu"):
+    for _ in iter_index(path, out, str(model), device="cpu"):
         pass
     return open_index(out)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_core import explain_file, heads_over, index_file
+from bert_core import iter_explanations, iter_heads, iter_index
 from bert_core.refused import Refused
 
 ROOT = Path(__file__).parents[2]
@@ -56,9 +56,9 @@ def test_a_gpu_that_is_not_there_is_refused_before_a_cluster_starts(
         ("cuda:1", "give 'cuda', and each worker"),
     ):
         for study in (
-            heads_over(given, model, engine="ray", device=device),
-            explain_file(given, tmp_path / "a.csv", model, engine="ray", device=device),
-            index_file(given, tmp_path / "index", model, engine="ray", device=device),
+            iter_heads(given, model, engine="ray", device=device),
+            iter_explanations(given, tmp_path / "a.csv", model, engine="ray", device=device),
+            iter_index(given, tmp_path / "index", model, engine="ray", device=device),
         ):
             with pytest.raises(Refused, match=sentence):
                 next(study)

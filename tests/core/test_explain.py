@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from bert_core import (
     Refused,
     Target,
     capture,
-    explain_file,
     explained_rows,
+    iter_explanations,
     load,
     read_totals,
     token_scores,
@@ -33,6 +34,7 @@ from bert_core import (
 from bert_core.studies import explain
 from bert_core.studies.explained import totals_csv
 from bert_core.studies.lines import Shard
+from bert_core.studies.runner import Place, StateFile
 from tests.near import assert_near
 
 METHODS = ("gradient x attention", "occlusion")
@@ -57,7 +59,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 def done(*given: Any, **more: Any) -> Any:
     """What is counted at the end."""
-    *_, (counts, share) = explain_file(*given, device="cpu", **more)
+    *_, (counts, share) = iter_explanations(*given, device="cpu", **more)
     assert share == 1
     return counts
 
@@ -129,31 +131,30 @@ def test_a_run_that_was_stopped_gives_the_same_bytes(
     settings = ExplainSettings("class", METHODS, columns=Columns("review"))
     given = (str(tiny_classifier_folder), settings)
     done(file, whole, *given)
-    running = explain_file(file, out, *given, device="cpu")
+    running = iter_explanations(file, out, *given, device="cpu")
     next(running)
     running.close()
-    write = explain._write_state
+    write = StateFile.write
 
-    def killed(parts: Path, asked: Any, counts: Any, place: Any) -> None:
-        if place["number"] == 2:
+    def killed(state: StateFile, place: Place, *values: Any) -> None:
+        if place.number == 2:
             raise KeyboardInterrupt
-        write(parts, asked, counts, place)
+        write(state, place, *values)
 
     with monkeypatch.context() as patched:
-        patched.setattr(explain, "_write_state", killed)
+        patched.setattr(StateFile, "write", killed)
         with pytest.raises(KeyboardInterrupt):
-            list(explain_file(file, out, *given, device="cpu"))
+            list(iter_explanations(file, out, *given, device="cpu"))
     assert Path(f"{out}.parts").is_dir() and not out.exists()
     with pytest.raises(Refused, match="holds a run with other settings"):
         done(file, out, given[0], ExplainSettings("class", ("occlusion",), columns=Columns("review")))
     read: list[int] = []
-    one = explain.explain_shard
 
     def counted(loaded: LoadedModel, shard: Shard, asked: ExplainSettings) -> Any:
         read.append(shard.number)
-        return one(loaded, shard, asked)
+        return explain.explain_shard(loaded, shard, asked)
 
-    monkeypatch.setattr(explain, "explain_shard", counted)
+    monkeypatch.setattr(explain, "STUDY", replace(explain.STUDY, measure=counted))
     done(file, out, *given)
     assert read == [1, 2] and out.read_bytes() == whole.read_bytes()
 
@@ -197,7 +198,7 @@ CLUSTER = """
 import os, signal, sys
 from pathlib import Path
 import ray
-from bert_core import Columns, ExplainSettings, explain_file
+from bert_core import Columns, ExplainSettings, iter_explanations
 
 file, out, model = sys.argv[1:]
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
@@ -208,7 +209,7 @@ def who() -> int:
 
 settings = ExplainSettings("class", ("gradient x attention", "occlusion"), columns=Columns("review"))
 killed = 0
-for counts, _ in explain_file(Path(file), Path(out), model, settings, engine="ray", device="cpu"):
+for counts, _ in iter_explanations(Path(file), Path(out), model, settings, engine="ray", device="cpu"):
     if not killed:
         killed = ray.get(who.remote())
         os.kill(killed, signal.SIGKILL)
@@ -272,8 +273,8 @@ def test_a_broken_table_is_named(tiny_classifier_folder: Path, tmp_path: Path, e
     """Cut short, without scores, or with words for numbers."""
     file, out = table(tmp_path / "rows.csv", 3), tmp_path / f"out{ending}"
     done(file, out, str(tiny_classifier_folder), ExplainSettings("class", METHODS, columns=Columns("review")))
-    with pytest.raises(Refused, match="is there already: choose another name"):
-        done(file, out, str(tiny_classifier_folder), ExplainSettings("class", METHODS, columns=Columns("review")))
+    with pytest.raises(Refused, match="is there already and holds another result: choose another name, or overwrite"):
+        done(file, out, str(tiny_classifier_folder), ExplainSettings("class", columns=Columns("review")))
     broken = tmp_path / f"broken{ending}"
     broken.write_bytes(out.read_bytes()[:900] + b"\n")
     with pytest.raises(Refused, match=r"broken\.(csv|parquet)"):

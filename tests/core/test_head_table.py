@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from bert_core.records import HeadTable
-from bert_core.studies.table import check_fits, column_names, read_table, write_table
+from bert_core.studies.head_tables import check_fits, read_table, write_table
+from bert_core.studies.tables import column_names
 
 
 def made() -> HeadTable:

@@ -18,7 +18,7 @@ from bert_core import (
     Refused,
     capture,
     head_values,
-    index_file,
+    iter_index,
     load,
     open_index,
     remove_from_index,
@@ -46,7 +46,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(path: Path, out: Path, model: Path, **settings: object) -> None:
     """A whole index."""
-    for _ in index_file(path, out, str(model), IndexSettings(**settings), device="cpu"):  # type: ignore[arg-type]
+    for _ in iter_index(path, out, str(model), IndexSettings(**settings), device="cpu"):  # type: ignore[arg-type]
         pass
 
 
@@ -94,7 +94,7 @@ def test_what_is_kept_is_what_the_model_does(
 
 def test_a_paragraph_is_read_sentence_by_sentence(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
     """Two texts a line, each with its number in the line; the empty line counts as one."""
-    *_, (counts, share) = index_file(corpus, tmp_path / "index", str(tiny_model_folder), device="cpu")
+    *_, (counts, share) = iter_index(corpus, tmp_path / "index", str(tiny_model_folder), device="cpu")
     assert share == 1 and counts["texts"] == 81 and counts["lines"] == 42 and counts["empty"] == 1
     index = open_index(tmp_path / "index")
     assert index.tokens == counts["tokens"] == sum(shard.tokens for shard in index.shards)
@@ -150,7 +150,7 @@ def dies(*given: object) -> None:
     write(*given)
 
 checkpoint.write_whole = dies
-for _ in study.index_file(Path(text), Path(out), model, device="cpu"):
+for _ in study.iter_index(Path(text), Path(out), model, device="cpu"):
     pass
 """
 
@@ -187,7 +187,7 @@ def who() -> int:
     return os.getpid()
 
 killed = 0
-for _ in study.index_file(Path(text), Path(out), model, engine="ray", device="cpu"):
+for _ in study.iter_index(Path(text), Path(out), model, engine="ray", device="cpu"):
     if not killed:
         killed = ray.get(who.remote())
         os.kill(killed, signal.SIGKILL)
@@ -252,7 +252,7 @@ def test_overlong_sentences_of_a_treebank_are_counted(
     monkeypatch.setattr(study, "LONGEST_LINE", 8)
     path = tmp_path / "some.conllu"
     path.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
-    *_, (counts, _) = index_file(path, tmp_path / "index", str(tiny_model_folder), device="cpu")
+    *_, (counts, _) = iter_index(path, tmp_path / "index", str(tiny_model_folder), device="cpu")
     assert counts["lines"] == counts["texts"] == 2 and counts["overlong"] == 1
     (shard,) = open_index(tmp_path / "index").shards
     rows = [row for row in map(shard.row, range(shard.tokens)) if row["line"] == 2]

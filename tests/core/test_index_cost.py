@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_core import IndexSettings, LoadedModel, Refused, index_file
+from bert_core import IndexSettings, LoadedModel, Refused
 from bert_core.studies import index as study
-from bert_core.studies.index import index_loaded, not_whole
+from bert_core.studies.index import iter_index, not_whole
 from bert_core.studies.index_cost import bytes_a_token, index_cost
 from tests.core.test_treebank import SENTENCES
 
@@ -39,7 +39,7 @@ def test_tokens_are_counted_and_bytes_are_those_of_the_index(
     if kind == "one sentence":
         corpus.write_text("\n\nthe old king saw a red door.\n", encoding="utf-8")
     cost = index_cost(corpus, tiny_loaded, most=100_000)
-    *_, (counts, _) = index_loaded(corpus, tmp_path / "index", tiny_loaded, IndexSettings(), characters=4096)
+    *_, (counts, _) = iter_index(corpus, tmp_path / "index", tiny_loaded, IndexSettings(), characters=4096)
     assert cost.tokens == counts["tokens"] and cost.seconds > 0
     assert abs(cost.nbytes - size_of(tmp_path / "index")) < 0.1 * cost.nbytes
     kept = sum(path.stat().st_size - 128 for path in (tmp_path / "index").glob("*/*.npy"))  # without their headers
@@ -51,7 +51,7 @@ def test_what_is_not_read_whole_is_counted(tiny_loaded: LoadedModel, tmp_path: P
     path = tmp_path / "a.txt"
     path.write_text(f"{'the cat ' * 200}.\nA dog.\n{'The old king. ' * 6000}\n", encoding="utf-8")
     cost = index_cost(path, tiny_loaded, most=100_000)
-    *_, (counts, _) = index_loaded(path, tmp_path / "index", tiny_loaded, IndexSettings(), characters=4096)
+    *_, (counts, _) = iter_index(path, tmp_path / "index", tiny_loaded, IndexSettings(), characters=4096)
     assert {name: counts[name] for name in cost.counts} == cost.counts
     assert (cost.counts["shortened"], cost.counts["overlong"]) == (1, 1)
     assert not_whole(cost.counts) == (
@@ -64,9 +64,9 @@ def test_a_model_that_is_there_makes_the_same_index(
 ) -> None:
     """As one that is loaded by its name: every byte of every shard, where shards are as large."""
     monkeypatch.setattr(study, "SHARD_CHARACTERS", 5000)
-    for _ in index_file(corpus, tmp_path / "named", str(tiny_model_folder), device="cpu"):
+    for _ in iter_index(corpus, tmp_path / "named", str(tiny_model_folder), device="cpu"):
         pass
-    for _ in index_loaded(corpus, tmp_path / "there", tiny_loaded, IndexSettings(), characters=5000):
+    for _ in iter_index(corpus, tmp_path / "there", tiny_loaded, IndexSettings(), characters=5000):
         pass
     named, there = (
         {str(path.relative_to(tmp_path / name)): path.read_bytes() for path in (tmp_path / name).glob("*/*")}

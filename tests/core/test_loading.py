@@ -20,8 +20,8 @@ from bert_core import Refused, Target
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import files_of
 from bert_core.run.capture import capture
-from bert_core.studies.explain import ExplainSettings, explain_file
-from bert_core.studies.resume import alone
+from bert_core.studies.explain import ExplainSettings, iter_explanations
+from bert_core.studies.runner import exclusive_lock
 from tests.near import assert_near
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", ".", "s", "a", "mat"]
@@ -206,7 +206,7 @@ def test_a_number_is_explained(tmp_path: Path) -> None:
         saved(folder, "BertForSequenceClassification", **{"num_labels": 1, **more})
         (tmp_path / "texts.txt").write_text("the cat sat\na mat sat\n", encoding="utf-8")
         out = tmp_path / f"{name}.csv"
-        counts, _ = list(explain_file(tmp_path / "texts.txt", out, str(folder), ASKED))[-1]
+        counts, _ = list(iter_explanations(tmp_path / "texts.txt", out, str(folder), ASKED))[-1]
         assert counts["texts"] == 2 and "LABEL_" in out.read_text(encoding="utf-8")
     loaded = bert_core.load(tmp_path / "one", device="cpu")
     run = capture(loaded, loaded.tokenizer.encode(TEXT), target=Target("class", label=0))
@@ -220,7 +220,7 @@ def test_explaining_a_class_without_a_classifier_says_what_can_be_asked(tmp_path
     with pytest.raises(
         Refused, match=r"has no trained classifier, so there is no class to explain: ask with --word or --guess$"
     ):
-        list(explain_file(tmp_path / "texts.txt", tmp_path / "o.csv", str(tmp_path), ASKED))
+        list(iter_explanations(tmp_path / "texts.txt", tmp_path / "o.csv", str(tmp_path), ASKED))
 
 
 # ---------------------------------------------------------------------------- names and ties of tensors
@@ -397,7 +397,7 @@ def test_empty_files_and_other_files_are_named(tmp_path: Path) -> None:
         bert_core.load(tmp_path, device="cpu")
     (tmp_path / "texts.txt").write_bytes(b"")
     with pytest.raises(Refused, match=r"texts\.txt is empty: there is no text in it"):
-        list(explain_file(tmp_path / "texts.txt", tmp_path / "o.csv", "headlight-mini", ASKED))
+        list(iter_explanations(tmp_path / "texts.txt", tmp_path / "o.csv", "headlight-mini", ASKED))
 
 
 def test_a_lock_that_is_none_is_not_another_run(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_a_lock_that_is_none_is_not_another_run(tmp_path: Path) -> None:
     (tmp_path / ".o.csv.lock").mkdir()
     with (
         pytest.raises(Refused, match=r"\.o\.csv\.lock must be a file that can be written, which keeps other runs away"),
-        alone(tmp_path / "o.csv"),
+        exclusive_lock(tmp_path / "o.csv"),
     ):
         pass
 

@@ -126,7 +126,7 @@ class Asked:
     def index(self) -> bert_core.Index:
         """Of the file."""
         folder = self.text.with_name("index")
-        for _ in bert_core.index_file(self.text, folder, self.loaded.report.source, device="cpu"):
+        for _ in bert_core.iter_index(self.text, folder, self.loaded.report.source, device="cpu"):
             pass
         return bert_core.open_index(folder)
 
@@ -237,12 +237,12 @@ def others(a: Asked, **given: Any) -> object:
 def explained(a: Asked, **given: Any) -> object:
     """Of no file, or by a model without a classifier, so that nothing is written."""
     right = {"path": "nothing.txt", "out": "table.csv", "model": a.loaded.report.source}
-    return list(bert_core.explain_file(**{**right, **given}))
+    return list(bert_core.iter_explanations(**{**right, **given}))
 
 
 def over(a: Asked, **given: Any) -> object:
     """Of no file, so that nothing is written."""
-    return list(bert_core.heads_over(**{"path": "nothing.txt", "model": a.loaded.report.source, **given}))
+    return list(bert_core.iter_heads(**{"path": "nothing.txt", "model": a.loaded.report.source, **given}))
 
 
 def firing(a: Asked, **given: Any) -> object:
@@ -253,7 +253,7 @@ def firing(a: Asked, **given: Any) -> object:
 
 def indexed(a: Asked, **given: Any) -> object:
     """Of no file, so that nothing is written."""
-    return list(bert_core.index_file(**{"path": "nothing.txt", "out": "i", "model": a.loaded.report.source, **given}))
+    return list(bert_core.iter_index(**{"path": "nothing.txt", "out": "i", "model": a.loaded.report.source, **given}))
 
 
 def looked_up(a: Asked, **given: Any) -> object:
@@ -752,12 +752,12 @@ DOORS: dict[str, Door] = {
     "NeuronSettings window": lambda a, v: bert_core.NeuronSettings(window=v),
     "NeuronSettings seed": lambda a, v: bert_core.NeuronSettings(seed=v),
     "NeuronSettings columns": lambda a, v: bert_core.NeuronSettings(columns=v),
-    "index_file": lambda a, v: indexed(a, path=v),
-    "index_file out": lambda a, v: indexed(a, out=v),
-    "index_file model": lambda a, v: indexed(a, model=v),
-    "index_file settings": lambda a, v: indexed(a, settings=v),
-    "index_file engine": lambda a, v: indexed(a, engine=v),
-    "index_file device": lambda a, v: indexed(a, device=v),
+    "iter_index": lambda a, v: indexed(a, path=v),
+    "iter_index out": lambda a, v: indexed(a, out=v),
+    "iter_index model": lambda a, v: indexed(a, model=v),
+    "iter_index settings": lambda a, v: indexed(a, settings=v),
+    "iter_index engine": lambda a, v: indexed(a, engine=v),
+    "iter_index device": lambda a, v: indexed(a, device=v),
     "IndexSettings layers": lambda a, v: bert_core.IndexSettings(v),
     "IndexSettings max_length": lambda a, v: bert_core.IndexSettings(max_length=v),
     "remove_from_index": lambda a, v: bert_core.remove_from_index(v, "file.txt"),
@@ -804,18 +804,18 @@ DOORS: dict[str, Door] = {
     "write_firing path": lambda a, v: bert_core.write_firing(firing(a), v),
     "write_examples": lambda a, v: bert_core.write_examples(v, "table.json"),
     "write_examples path": lambda a, v: bert_core.write_examples(firing(a), v),
-    "heads_over": lambda a, v: over(a, path=v),
-    "heads_over model": lambda a, v: over(a, path=a.text, model=v),
-    "heads_over settings": lambda a, v: over(a, settings=v),
-    "heads_over state": lambda a, v: over(a, state=v),
-    "heads_over engine": lambda a, v: over(a, engine=v),
-    "heads_over device": lambda a, v: over(a, device=v),
-    "explain_file": lambda a, v: explained(a, path=v),
-    "explain_file out": lambda a, v: explained(a, path=a.text, out=v),
-    "explain_file model": lambda a, v: explained(a, path=a.text, model=v),
-    "explain_file settings": lambda a, v: explained(a, settings=v),
-    "explain_file engine": lambda a, v: explained(a, engine=v),
-    "explain_file device": lambda a, v: explained(a, device=v),
+    "iter_heads": lambda a, v: over(a, path=v),
+    "iter_heads model": lambda a, v: over(a, path=a.text, model=v),
+    "iter_heads settings": lambda a, v: over(a, settings=v),
+    "iter_heads state": lambda a, v: over(a, state=v),
+    "iter_heads engine": lambda a, v: over(a, engine=v),
+    "iter_heads device": lambda a, v: over(a, device=v),
+    "iter_explanations": lambda a, v: explained(a, path=v),
+    "iter_explanations out": lambda a, v: explained(a, path=a.text, out=v),
+    "iter_explanations model": lambda a, v: explained(a, path=a.text, model=v),
+    "iter_explanations settings": lambda a, v: explained(a, settings=v),
+    "iter_explanations engine": lambda a, v: explained(a, engine=v),
+    "iter_explanations device": lambda a, v: explained(a, device=v),
     "explain settings": lambda a, v: bert_core.ExplainSettings(v),
     "explain methods": lambda a, v: bert_core.ExplainSettings(methods=v),
     "explain word": lambda a, v: bert_core.ExplainSettings("word", word=v),

@@ -15,8 +15,8 @@ from bert_core import (
     LoadedModel,
     Refused,
     Target,
-    explain_file,
     faithfulness,
+    iter_explanations,
     judge_scores,
     load,
     token_scores,
@@ -45,7 +45,7 @@ def test_the_table_of_explain_is_judged_as_ours_are(tiny_classifier_folder: Path
     """The same scores under another name fare the same; a second call reads the table and asks nothing again."""
     loaded, file = load(str(tiny_classifier_folder), device="cpu"), texts(tmp_path / "rows.csv")
     settings = ExplainSettings("class", ("occlusion",), columns=Columns("review"))
-    list(explain_file(file, tmp_path / "found.csv", str(tiny_classifier_folder), settings, device="cpu"))
+    list(iter_explanations(file, tmp_path / "found.csv", str(tiny_classifier_folder), settings, device="cpu"))
     scores = tmp_path / "scores.csv"
     scores.write_text((tmp_path / "found.csv").read_text().replace("probability,occlusion", "probability,mine", 1))
     more: dict[str, Any] = {"columns": Columns("review"), "methods": ("occlusion", "rollout"), "random_rankings": 8}

@@ -20,7 +20,7 @@ from bert_core import (
     Refused,
     capture,
     head_values,
-    index_file,
+    iter_index,
     load,
     open_index,
     pruned,
@@ -54,7 +54,7 @@ def index(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     (folder / "corpus.txt").write_text("\n".join(texts()) + "\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(study, "SHARD_CHARACTERS", 900)
-        for _ in index_file(folder / "corpus.txt", folder / "index", str(tiny_model_folder), device="cpu"):
+        for _ in iter_index(folder / "corpus.txt", folder / "index", str(tiny_model_folder), device="cpu"):
             pass
     return open_index(folder / "index")
 
@@ -200,7 +200,7 @@ def test_blocks_and_shards_change_nothing(
     from bert_core.studies import search as scanning
 
     corpus = index.folder.parent / "corpus.txt"
-    for _ in index_file(corpus, tmp_path / "index", str(tiny_model_folder), IndexSettings(), device="cpu"):
+    for _ in iter_index(corpus, tmp_path / "index", str(tiny_model_folder), IndexSettings(), device="cpu"):
         pass
     whole = open_index(tmp_path / "index")
     assert len(whole.shards) == 1 < len(index.shards)
@@ -256,7 +256,7 @@ def test_pruned_heads_and_odd_questions_are_refused(
     for name in ("vocab.txt", "tokenizer_config.json"):
         (tmp_path / "pruned" / name).write_bytes((tiny_model_folder / name).read_bytes())
     (tmp_path / "few.txt").write_text("the old cat sat.\n")
-    for _ in index_file(tmp_path / "few.txt", tmp_path / "index", str(tmp_path / "pruned"), device="cpu"):
+    for _ in iter_index(tmp_path / "few.txt", tmp_path / "index", str(tmp_path / "pruned"), device="cpu"):
         pass
     few, again = open_index(tmp_path / "index"), load(str(tmp_path / "pruned"), device="cpu")
     encoding = again.tokenizer.encode("the old cat sat.")
@@ -318,7 +318,7 @@ def test_the_head_of_determiners_is_that_of_roles(tmp_path: Path) -> None:
     loaded = load("headlight-mini", device="cpu")
     tally = track_relations(loaded, sentences())
     (tmp_path / "trees.conllu").write_text("\n".join(conllu()) + "\n", encoding="utf-8")
-    for _ in index_file(tmp_path / "trees.conllu", tmp_path / "index", "headlight-mini", device="cpu"):
+    for _ in iter_index(tmp_path / "trees.conllu", tmp_path / "index", "headlight-mini", device="cpu"):
         pass
     of_trees, encoding = open_index(tmp_path / "index"), loaded.tokenizer.encode("the cat sat.")
     right = tally.accuracy("det")[0]  # from the dependent

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 import bert_core
-from bert_core import LoadedModel
+from bert_core import LoadedModel, iter_heads
 from bert_core.run.similarity import unrelated_cosines
 from bert_core.studies.engines import _counted_here, _with_unknown
-from bert_core.studies.heads import CorpusSettings, heads_over
+from bert_core.studies.heads import CorpusSettings
 from bert_core.unknown import UnknownTokens, counting, current_count
 
 UNKNOWN_TEXT = "ភាសា ខ្មែរ"
@@ -60,6 +60,6 @@ def test_a_corpus_is_counted(tiny_loaded: LoadedModel, tiny_model_folder: Path, 
     """Every text of a file is in the count of what is computed from it."""
     (tmp_path / "texts.txt").write_text(f"{UNKNOWN_TEXT}\n{UNKNOWN_TEXT}\na b\n", encoding="utf-8")
     with counting() as read:
-        *_, (total, _) = heads_over(tmp_path / "texts.txt", str(tiny_model_folder), CorpusSettings(max_length=32))
+        *_, (total, _) = iter_heads(tmp_path / "texts.txt", str(tiny_model_folder), CorpusSettings(max_length=32))
     assert read.mostly and np.isfinite(total.loss)
     assert read.typed == 2 * bert_core.Tokenizer.from_folder(tiny_model_folder).encode(UNKNOWN_TEXT).typed_count + 2

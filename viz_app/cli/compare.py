@@ -44,7 +44,7 @@ def compare_models(
     from bert_core.studies.compare import check_heads, texts_of, write_depths, write_heads
     from bert_core.studies.compare import compare_models as compare
     from bert_core.studies.rows import Columns
-    from bert_core.studies.table import check_kind
+    from bert_core.studies.tables import check_kind
 
     for place in filter(None, (out, cka)):
         check_place(place, file)

@@ -52,9 +52,10 @@ def dossier(
     from bert_core import checkpoint, load
     from bert_core.studies.dossier import dossier_columns, write_dossiers
     from bert_core.studies.head_dossiers import head_dossiers
+    from bert_core.studies.head_tables import read_table
     from bert_core.studies.indexed import open_index
     from bert_core.studies.neuron_dossiers import neuron_dossiers
-    from bert_core.studies.table import read_table, write_columns
+    from bert_core.studies.tables import write_columns
     from bert_core.studies.token_dossiers import token_dossiers
     from viz_app.export.dossier import dossier_page, file_name
 

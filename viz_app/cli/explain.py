@@ -12,6 +12,7 @@ from viz_app.cli.shared import (
     FileOfTexts,
     ModelName,
     Notes,
+    Overwrite,
     PairColumn,
     TextColumn,
     check_place,
@@ -62,6 +63,7 @@ def explain(
     model: ModelName = "headlight-mini",
     max_length: Annotated[int, typer.Option(min=3, help="Tokens of a text that are read.")] = 128,
     engine: Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")] = "local",
+    overwrite: Overwrite = False,
     device: Device = "auto",
 ) -> None:
     """Why, of every text of a file: a row a token, and what every word says of each answer over the whole file.
@@ -74,10 +76,7 @@ def explain(
     from bert_core.studies.explain import ExplainSettings, explain_file
     from bert_core.studies.explained import totals_csv, word_totals
     from bert_core.studies.heads import note_of
-    from bert_core.studies.resume import alone
-    from bert_core.studies.table import check_kind
 
-    check_kind(out)
     check_place(out, corpus)
     totals_place = out.with_name(f"{out.stem}.words.csv")
     check_place(totals_place, corpus)
@@ -93,15 +92,17 @@ def explain(
         max_length,
         tags,
     )
-    counts, notes = None, Notes()
-    with alone(out):
-        try:
-            for counts, share in explain_file(corpus, out, model, settings, engine=engine, device=device):
-                notes(share, f"{share:4.0%}  {counts['texts']:,} texts")
-        except KeyboardInterrupt:
-            note(f"stopped: {out}.parts holds what is done, and the same command goes on")
-            raise
-    assert counts is not None  # an empty file is refused
+    report = Notes()
+    try:
+        counts, was_complete = explain_file(
+            corpus, out, model, settings, engine=engine, device=device, overwrite=overwrite,
+            on_progress=lambda counts, share: report(share, f"{share:4.0%}  {counts['texts']:,} texts"),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        note(f"stopped: {out}.parts holds what is done, and the same command goes on")
+        raise
+    if was_complete:
+        note(f"{out} is already complete")
     note(note_of(counts))
     totals = word_totals(out, least=least)
     checkpoint.write_whole(totals_place, totals_csv(totals))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
 from viz_app.cli.shared import (
-    SECONDS_BETWEEN_LINES,
     Device,
     FileOfTexts,
     ModelName,
     Notes,
+    Overwrite,
     PairColumn,
     TextColumn,
     check_place,
@@ -30,7 +28,7 @@ from viz_app.cli.shared import (
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import HeadTable
-    from bert_core.studies.heads import CorpusSettings, HeadSums
+    from bert_core.studies.heads import HeadSums
     from bert_core.studies.treebank import TreeSentence
 
 SHOWN = 10
@@ -78,6 +76,7 @@ def heads(
     mask_rate: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of pieces to guess.")] = 0.15,
     seed: Annotated[int, typer.Option(min=0, help="Of which pieces are hidden in each line.")] = 0,
     engine: Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")] = "local",
+    overwrite: Overwrite = False,
     device: Device = "auto",
 ) -> None:
     """What every head of a model does over a file, how much it matters, and what its removal costs.
@@ -85,12 +84,9 @@ def heads(
     The loss is that of hidden pieces, or of what is asked for: a class, a word, what follows. Stopped, it keeps what
     it has; the same command again goes on.
     """
-    from bert_core.studies.heads import CorpusSettings, heads_over, note_of
-    from bert_core.studies.resume import alone
-    from bert_core.studies.table import check_kind, write_table
+    from bert_core.studies.heads import CorpusSettings, heads_file, note_of
 
     check_place(out, corpus, *([] if reference is None else [reference]))
-    check_kind(out)
     options: dict[str, tuple[str, object]] = {
         "--label": ("class", label), "--answer": ("word", answer), "--word": ("word", word),
         "--follows": ("next", follows),
@@ -102,35 +98,24 @@ def heads(
         method=by, reference=() if reference is None else first_texts(reference),
         tags=tags,
     )  # fmt: skip
-    _check_same(out, model, settings)
-    with alone(out):
-        state = out.with_name(out.name + ".part")
-        total: HeadSums | None = None
-        resumed = state.exists()
-        began = told = time.monotonic()
-        texts_before, share_before = 0, 0.0
-        try:
-            for total, share in heads_over(corpus, model, settings, state=state, engine=engine, device=device):
-                now, texts = time.monotonic(), total.counts["texts"]
-                if resumed:  # the first sums are those of the run before
-                    resumed, began, texts_before, share_before = False, now, texts, share
-                elif now - told >= SECONDS_BETWEEN_LINES:
-                    told = now
-                    note(_progress(now - began, texts, share, texts_before, share_before))
-        except KeyboardInterrupt:
-            if total is not None and total.counts["texts"]:
-                write_table(total.table(model, settings), out)
-                note(f"stopped: {out} holds {total.counts['texts']:,} texts, and the same command goes on")
-            raise
-        if total is None:
-            raise Refused(f"{corpus.name} is empty: there is no text in it")
-        if not total.counts["texts"]:
-            state.unlink(missing_ok=True)  # nothing in it to go on from
-        table = total.table(model, settings)
-        write_table(table, out)
-        state.unlink(missing_ok=True)
+    report = Notes()
+
+    def on_progress(sums: HeadSums, share: float) -> None:
+        report(share, f"{share:4.0%}  {sums.counts['texts']:,} texts")
+
+    try:
+        total = heads_file(
+            corpus, out, model, settings, engine=engine, device=device, overwrite=overwrite, on_progress=on_progress
+        )
+    except KeyboardInterrupt:
+        if out.exists():
+            note(f"stopped: {out} holds what was measured so far, and the same command goes on")
+        raise
+    if total is None:
+        typer.echo(f"{out} is already complete")
+        return
     note(note_of(total.counts))
-    _print_heads(table)
+    _print_heads(total.table(model, settings))
 
 
 def roles(
@@ -178,38 +163,6 @@ def roles(
             f"{row.relation:<16} {row.asked:>6}  {head:<9}  {finds:>8}  {row.direction or '-':<17}  "
             f"{row.offset:>+11}  {row.offset_accuracy:>8.1%}"
         )
-
-
-def _check_same(out: Path, model: str, settings: CorpusSettings) -> None:
-    """Raise Refused if a file is there that is not the same table: nothing else is written over."""
-    from bert_core.studies.table import read_table
-
-    if not out.exists():
-        return
-    try:
-        before = read_table(out.read_bytes(), out.name)
-    except Refused as error:
-        raise Refused(f"{out} is there already and holds no table of heads: choose another name") from error
-    for what, kept, asked in (
-        ("model", before.model, Path(model).name), ("loss", before.loss_of, settings.loss),
-        ("method", before.method, settings.method),
-    ):  # fmt: skip
-        if kept != asked:
-            raise Refused(f"{out} holds a table with another {what} ({kept:.60}, not {asked}): choose another name")
-
-
-def _progress(seconds: float, texts: int, share: float, texts_before: int, share_before: float) -> str:
-    done = f"{share:4.0%}  {texts:,} texts"
-    if seconds <= 0 or texts <= texts_before or share <= share_before:
-        return done
-    left = seconds * (1 - share) / (share - share_before)
-    return f"{done}  {(texts - texts_before) / seconds:.1f} texts/s  {_duration(left)} left"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _print_heads(table: HeadTable) -> None:

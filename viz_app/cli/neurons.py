@@ -49,8 +49,8 @@ def neurons(
     Random tokens stand beside the strongest. Stopped, it keeps what it has; the same command again goes on.
     """
     from bert_core.studies.neurons import NeuronSettings, check_firing, neurons_over, write_examples, write_firing
-    from bert_core.studies.resume import alone
     from bert_core.studies.rows import Columns
+    from bert_core.studies.runner import exclusive_lock
 
     places = [out] if examples is None else [out, examples]
     for place in places:
@@ -64,7 +64,7 @@ def neurons(
         _parse_neurons(neurons), max_length, each, window, seed, None if text is None else Columns(text, pair),
     )  # fmt: skip
     state = out.with_name(out.name + ".part")
-    with alone(out):
+    with exclusive_lock(out):
         try:
             found = neurons_over(file, model, settings, state=state, device=device, report=Notes())
         except KeyboardInterrupt:

@@ -68,13 +68,13 @@ def index(
         read_contents,
         remove_from_index,
     )
-    from bert_core.studies.resume import alone
+    from bert_core.studies.runner import exclusive_lock
 
     if (file is None) == (remove is None):
         raise Refused("give a file that is added, or --remove and the name of one that is taken out")
     if remove is not None:
         read_contents(out)
-        with alone(out):
+        with exclusive_lock(out):
             remove_from_index(out, remove)
         note(f"{out} holds {remove} no more")
         return
@@ -82,15 +82,17 @@ def index(
     settings = IndexSettings(_parse_layers(layers), max_length)
     made = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
-    counts, tell = None, None
+    report = Notes()
     try:
-        with alone(out):
-            for counts, share in index_file(file, out, model, settings, engine=engine, device=device, column=text):
-                tell = Notes(begun=share) if tell is None else tell
-                tell(share, f"{counts['texts']:,} sentences, {counts['tokens']:,} tokens")
+        with exclusive_lock(out):
+            counts = index_file(
+                file, out, model, settings, engine=engine, device=device, column=text,
+                on_progress=lambda counts, share: report(
+                    share, f"{counts['texts']:,} sentences, {counts['tokens']:,} tokens"
+                ),
+            )  # fmt: skip
     except KeyboardInterrupt:
-        if counts is not None:
-            note("stopped: the same command goes on")
+        note("stopped: the same command goes on")
         raise
     except Refused:
         if made and not any(out.iterdir()):
@@ -99,7 +101,7 @@ def index(
     contents = read_contents(out)
     tokens = sum(one["counts"].get("tokens", 0) for one in contents["documents"])
     size = sum(path.stat().st_size for path in out.glob("*/*"))
-    if counts is not None:
+    if counts:
         note(f"{file.name}: {counts['texts']:,} sentences, {counts['tokens']:,} tokens{not_whole(counts)}")
     typer.echo(f"{out}: {len(contents['documents'])} files, {tokens:,} tokens, {size / 1e6:,.1f} MB")
 
@@ -244,7 +246,7 @@ def _rows(found: Matches) -> list[dict[str, Any]]:
 
 
 def _csv(found: Matches) -> str:
-    from bert_core.studies.resume import as_csv
+    from bert_core.csv_cells import as_csv
 
     rows = [{**row, "also": " ".join(map(str, row["also"]))} for row in _rows(found)]
     names = list(dict.fromkeys(name for row in rows for name in row))

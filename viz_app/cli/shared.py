@@ -51,6 +51,7 @@ TextColumn = Annotated[
     str | None, typer.Option("--text", metavar="COLUMN", help="The column of the texts, in a table.")
 ]
 PairColumn = Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="The column of second texts.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a result of other settings or another file.")]
 SECONDS_BETWEEN_LINES = 5.0
 
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from bert_core.csv_cells import safe_cell
 from bert_core.records import HeadVectors
 from bert_core.refused import Refused
 from viz_app.maps import ShownMaps
 
-# What a spreadsheet would take for the start of a formula, its wide forms too.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 MOST_LINES = 4_000_000  # twelve heads of 512 tokens; more than any spreadsheet opens
 
 
@@ -23,7 +22,7 @@ def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> byt
     Values are in full precision. A label that a spreadsheet would take for a formula gets an apostrophe in front.
     Raises Refused if a table has another number of rows than there are labels.
     """
-    safe = [inert(label) for label in row_labels]
+    safe = [safe_cell(label) for label in row_labels]
     for name, table in tables.items():
         if len(table) != len(safe):
             raise ValueError(f"{name} has {len(table)} rows for {len(safe)} labels: one for each")
@@ -57,9 +56,9 @@ def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -
     if heads is not None:
         for layer, head in chosen:
             shown.check(layer, [head])
-    queries = [(token.position, inert(token.text)) for token in shown.queries]
-    keys = [(token.position, inert(token.text)) for token in shown.keys]
-    edits = [inert("; ".join(shown.edits))] if shown.edits else []
+    queries = [(token.position, safe_cell(token.text)) for token in shown.queries]
+    keys = [(token.position, safe_cell(token.text)) for token in shown.keys]
+    edits = [safe_cell("; ".join(shown.edits))] if shown.edits else []
     return _written(
         [
             *(["heads"] if shown.together else ["layer", "head"]),
@@ -106,7 +105,7 @@ def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
     softmax takes) and softmax; in full precision. Raises Refused for a query that does not exist.
     """
     products = vectors.products(query)
-    tokens = [inert(token) for token in vectors.encoding.tokens]
+    tokens = [safe_cell(token) for token in vectors.encoding.tokens]
     scores, shares = vectors.scores[query], vectors.attention[query]
     return _written(
         ["query_position", "query", "key_position", "key", "dimension", "q", "k", "product", "score", "softmax"],
@@ -137,7 +136,7 @@ def labelled_csv(columns: Mapping[str, Sequence[object]]) -> bytes:
     Raises Refused for columns of different lengths.
     """
     rows = zip(*columns.values(), strict=True)
-    return _written(list(columns), ([inert(cell) if isinstance(cell, str) else cell for cell in row] for row in rows))
+    return _written(list(columns), ([safe_cell(cell) for cell in row] for row in rows))
 
 
 def npz(arrays: Mapping[str, np.ndarray], **texts: Sequence[str]) -> bytes:
@@ -145,11 +144,6 @@ def npz(arrays: Mapping[str, np.ndarray], **texts: Sequence[str]) -> bytes:
     out = io.BytesIO()
     np.savez_compressed(out, **arrays, **{name: np.array(list(words)) for name, words in texts.items()})  # type: ignore[arg-type]
     return out.getvalue()
-
-
-def inert(label: str) -> str:
-    """A text that no spreadsheet takes for a formula: with an apostrophe in front where it would."""
-    return f"'{label}" if label.startswith(FORMULA) else label
 
 
 def _written(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:

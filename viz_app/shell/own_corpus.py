@@ -21,7 +21,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.run.memory import passes_bytes, tokens_at_once
-from bert_core.studies.index import IndexSettings, index_loaded, not_whole
+from bert_core.studies.index import IndexSettings, index_file, not_whole
 from bert_core.studies.index_cost import LONGER, IndexCost, bytes_a_token, index_cost
 from bert_core.studies.indexed import Index, open_index
 from viz_app.shell import screen
@@ -186,8 +186,10 @@ def _making(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
         place = HeldFolder()
         try:
             with upload.on_disk() as path:
-                for counts, share in index_loaded(path, place.path, loaded, SETTINGS, characters=SHARD):
-                    report(share, f"{counts['tokens']:,} tokens")
+                index_file(
+                    path, place.path, loaded, SETTINGS, characters=SHARD,
+                    on_progress=lambda counts, share: report(share, f"{counts['tokens']:,} tokens"),
+                )  # fmt: skip
             nbytes = sum(file.stat().st_size for file in place.path.glob("*/*"))
             own = OwnIndex(open_index(place.path), place, nbytes, {who: time.monotonic()})
         except BaseException:

@@ -17,9 +17,10 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import HeadTable
 from bert_core.refused import Refused
+from bert_core.studies.head_tables import LARGEST_FILE, check_fits, read_table
 from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
 from bert_core.studies.lines import SHARD_LINES
-from bert_core.studies.table import LARGEST_FILE, TABLE_SUFFIXES, check_fits, read_table
+from bert_core.studies.tables import TABLE_SUFFIXES
 from bert_core.studies.texts import text_shards
 from viz_app.figures.heads import sweep_scatter
 from viz_app.pages.roles.shared import LABELS, does, grid

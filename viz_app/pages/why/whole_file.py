@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.studies.explained import WordTotal, read_totals
-from bert_core.studies.table import TABLE_SUFFIXES
+from bert_core.studies.tables import TABLE_SUFFIXES
 from viz_app.figures.why import totals_chart
 from viz_app.shell import screen
 from viz_app.shell.controls import Upload, control, file_control

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bert_core import checkpoint
 from bert_core.records import FILE_QUESTIONS, HeadTable
 from bert_core.refused import Refused, checked
 from bert_core.run.ablation import REPLACEMENTS
 from bert_core.studies.rows import separator_of
+from bert_core.studies.tables import check_kind, write_columns
 
-TABLE_SUFFIXES = (".csv", ".parquet")
 LARGEST_FILE = 8  # megabytes: a model of 96 layers of 96 heads has less
 MOST_LAYERS = MOST_HEADS = 256
 MOST_COLUMNS = 64
@@ -28,14 +27,6 @@ _WEIGHTS = "weights"  # the fingerprint of the model; tables of version 0.2 have
 _SAID = {"loss_of": FILE_QUESTIONS, "method": REPLACEMENTS}  # older tables do not say it, and mean the first
 
 
-def check_kind(path: Path) -> None:
-    """Raise Refused unless the name says CSV or Parquet."""
-    if path.suffix not in TABLE_SUFFIXES:
-        raise Refused(
-            f"the file {path.name} is neither {' nor '.join(TABLE_SUFFIXES)}: the name of a table says which it is"
-        )
-
-
 @checked
 def write_table(table: HeadTable, path: Path) -> None:
     """One row a head that is there, whole or not at all; in `.csv` numbers in full precision, and nothing for None.
@@ -43,38 +34,6 @@ def write_table(table: HeadTable, path: Path) -> None:
     Raises Refused for another kind of file.
     """
     write_columns(_columns(table), path)
-
-
-def write_columns(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """A table by the names of its columns, as `write_table` writes it. Raises Refused for another kind of file."""
-    check_kind(path)
-    if path.suffix == ".parquet":
-        import pyarrow
-        from pyarrow import parquet
-
-        rows = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
-        checkpoint.write_whole(path, lambda temporary: parquet.write_table(rows, temporary))
-        return
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    checkpoint.write_whole(path, out.getvalue())
-
-
-def column_names(path: Path) -> list[str]:
-    """Of a table, read off its beginning. Raises Refused for a file that is none."""
-    if path.suffix == ".parquet":
-        import pyarrow
-        from pyarrow import parquet
-
-        try:
-            return list(parquet.read_schema(path).names)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise Refused(f"the file {path.name} is not a whole Parquet file") from error
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        header = lines.readline(1 << 16)
-    return next(csv.reader([header]), [])
 
 
 @checked

@@ -2,7 +2,7 @@
 
 Everything that depends on the kind of a head asks its declaration: loading, capture, targets, losses, studies of files,
 the command line and the pages iterate over `TASK_HEADS`. A new built-in head has its module in `modeling.py`, its
-declaration here, and its texts in `records/target_kinds.py`; a program adds its own with `register_head`.
+declaration here, and its texts in `target_kinds.py`; a program adds its own with `register_head`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from bert_core.records import (
     hidden_pieces,
     word_target,
 )
-from bert_core.records.target_kinds import (
+from bert_core.refused import Refused, shown
+from bert_core.target_kinds import (
     FILE_QUESTIONS,
     TARGET_KINDS,
     FileQuestion,
@@ -56,7 +57,6 @@ from bert_core.records.target_kinds import (
     add_rows,
     remove_rows,
 )
-from bert_core.refused import Refused, shown
 from bert_core.tokenizer import Encoding, joined
 
 if TYPE_CHECKING:  # loading builds the heads that are declared here
@@ -725,7 +725,8 @@ class Choices(_PooledHead):
         return super().names(loaded, encoding, target) | {"text": quoted(encoding.pair or "")}
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
-        return [] if run.choice is None else [Readout("logit of the choice", ((run.encoding.pair or "", run.choice),))]
+        choice = " ".join((run.encoding.pair or "").split())
+        return [] if run.choice is None else [Readout("logit of the choice", ((choice, run.choice),))]
 
 
 class NextSentence(_PooledHead):

@@ -33,10 +33,6 @@ from bert_core.records.run import Span as Span
 from bert_core.records.run import SpanPrediction as SpanPrediction
 from bert_core.records.run import TagPrediction as TagPrediction
 from bert_core.records.similarity import Similarity as Similarity
-from bert_core.records.target_kinds import FILE_QUESTIONS as FILE_QUESTIONS
-from bert_core.records.target_kinds import TARGET_KINDS as TARGET_KINDS
-from bert_core.records.target_kinds import FileQuestion as FileQuestion
-from bert_core.records.target_kinds import TargetKind as TargetKind
 from bert_core.records.targets import Target as Target
 from bert_core.records.targets import hidden_pieces as hidden_pieces
 from bert_core.records.targets import loss_target as loss_target
@@ -46,3 +42,7 @@ from bert_core.records.tokens import Attribution as Attribution
 from bert_core.records.tokens import PairScore as PairScore
 from bert_core.records.tokens import SentenceScore as SentenceScore
 from bert_core.records.tokens import TokenMaps as TokenMaps
+from bert_core.target_kinds import FILE_QUESTIONS as FILE_QUESTIONS
+from bert_core.target_kinds import TARGET_KINDS as TARGET_KINDS
+from bert_core.target_kinds import FileQuestion as FileQuestion
+from bert_core.target_kinds import TargetKind as TargetKind

@@ -12,9 +12,9 @@ from types import MappingProxyType
 import numpy as np
 
 from bert_core.records.base import compared_by_value, read_only
-from bert_core.records.target_kinds import FILE_QUESTIONS
 from bert_core.records.targets import Target
 from bert_core.refused import Refused, shown
+from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.tokenizer import Encoding
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bert_core.records.target_kinds import TARGET_KINDS, TargetKind
 from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.target_kinds import TARGET_KINDS, TargetKind
 from bert_core.tokenizer import Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error

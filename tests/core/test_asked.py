@@ -29,9 +29,9 @@ from bert_core import (
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.methods import faithfulness
 from bert_core.pooling import Pooling
-from bert_core.records.target_kinds import questions_of_targets
 from bert_core.run.similarity import similarity_target
 from bert_core.studies.faithfulness import StudySettings, judge_file, questions
+from bert_core.target_kinds import questions_of_targets
 from tests.families import save_family
 from tests.near import assert_near
 

@@ -13,7 +13,8 @@ from bert_core.records import Batch
 from bert_core.run import costs
 from bert_core.run.losses import examples_of
 from bert_core.studies.curve import plan_beside
-from bert_core.studies.resume import GrowingTable, check_same
+from bert_core.studies.runner import check_same, settings_beside
+from bert_core.studies.tables import GrowingTable
 
 
 @pytest.fixture

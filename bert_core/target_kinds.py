@@ -105,6 +105,14 @@ _KINDS: dict[str, TargetKind] = {
     ),
 }  # fmt: skip
 TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType(_KINDS)
+# Fields of a `Target` that can be written as text, and how a form names them.
+_WRITTEN = {"position": "POSITION", "last": "LAST", "label": "LABEL"}
+
+
+def form_of(kind: str) -> str | None:
+    """How targets of a kind are written, as in "tag:POSITION:LABEL"; None where a value cannot be written."""
+    needs = TARGET_KINDS[kind].needs
+    return ":".join([kind, *map(_WRITTEN.__getitem__, needs)]) if _WRITTEN.keys() >= set(needs) else None
 
 
 # ---------------------------------------------------------------------------- questions about a file

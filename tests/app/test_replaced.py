@@ -203,7 +203,7 @@ def test_commands_that_take_a_target_take_this_one(
     )
     assert code == 2 and "position 99 does not exist" in err
     code, _, err = headlight("attention", TEXT, "--show", "gradient", "--out", place, "--model", folder)
-    likeliest = bert_core.Target("replaced", likeliest_replaced(loaded.tokenizer.encode(TEXT), shares_of(loaded))[0])
+    likeliest = bert_core.Target("replaced", typed_by(shares_of(loaded), loaded.tokenizer.encode(TEXT))[0])
     with np.load(place) as found:
         assert_near(found["gradient"], capture(loaded, loaded.tokenizer.encode(TEXT), target=likeliest).gradient)
 

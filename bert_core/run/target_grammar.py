@@ -13,18 +13,18 @@ alike:A, alike:B      how alike the texts of a pair are, A or B being explained;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from bert_core.loading import LoadedModel
 from bert_core.records import TARGET_KINDS, Target, hidden_pieces, word_target
+from bert_core.records.target_kinds import WRITTEN_VALUES
 from bert_core.refused import Refused, checked, shown
 from bert_core.run.similarity import read_sentence, similarity_target
 from bert_core.task_heads import TASK_HEADS, head_of
 from bert_core.tokenizer import Encoding, joined
 
 AGAINST = " rather than "
-_FORMS = {"position": "POSITION", "last": "LAST", "label": "LABEL"}  # values that can be written, by field of `Target`
+LONGEST_NUMBER = 18  # digits
 
 
 class TextTarget(NamedTuple):
@@ -39,14 +39,9 @@ def target_forms(loaded: LoadedModel | None = None) -> list[str]:
     heads = [name for name, head in TASK_HEADS.items() if loaded is None or head.is_trained(loaded)]
     forms = ["POSITION:WORD"] * ("words" in heads)
     for name, kind in TARGET_KINDS.items():
-        if kind.head in heads and _is_written(kind.needs):
-            forms.append(":".join([name, *(_FORMS[need] for need in kind.needs)]))
+        if kind.head in heads and kind.is_written:
+            forms.append(_form(name))
     return [*forms, "like:TEXT"]
-
-
-def _is_written(needs: Sequence[str]) -> bool:
-    """Whether a kind is written with its name and these values."""
-    return all(need in _FORMS for need in needs)
 
 
 @checked
@@ -58,15 +53,17 @@ def parse_target(
     original: the text before words were hidden; without it nothing counts as hidden, and `loss` is a word.
     Raises Refused, with the allowed forms, for anything else; whether the model can compute it, `check_target` says.
     """
-    name, colon, values = written.strip().partition(":")
-    if name == "like" and values:
+    name, colon, values = written.partition(":")
+    name = name.strip()
+    if name == "like" and values:  # of the other text every space counts
         return TextTarget(similarity_target(loaded, encoding, read_sentence(loaded, values)), encoding)
+    values = values.strip()
     if name == "alike" and values in ("A", "B") and encoding.pair is not None:
         both = [read_apart(loaded, encoding, original or encoding, side) for side in (values, "BA"["AB".index(values)])]
         return TextTarget(similarity_target(loaded, *both), both[0])
     if name == "loss" and not colon and original is not None and (pieces := hidden_pieces(encoding, original)):
         return TextTarget(Target("loss", pieces=pieces), encoding)
-    if name in TARGET_KINDS and _is_written(TARGET_KINDS[name].needs):
+    if name in TARGET_KINDS and TARGET_KINDS[name].is_written:
         head = TASK_HEADS[TARGET_KINDS[name].head]
         # A name alone may also be a word that fits the gap.
         is_word = not colon and encoding.mask_positions and loaded.tokenizer.has(name) and loaded.has_head("words")
@@ -85,24 +82,29 @@ def _of_kind(loaded: LoadedModel, name: str, values: str, written: str) -> Targe
             given[need] = labels.index(value)
         elif need == "label" and value and not value.isdecimal():
             raise Refused(f"the {name} {value!r:.60} does not exist: {loaded.name} has {', '.join(labels) or 'none'}")
-        elif value.isdecimal():
+        elif _is_number(value):
             given[need] = int(value)
     if len(given) < len(needs) or (values and not needs):
         raise Refused(f"the target {shown(written)} is incomplete: write {_form(name)}")
     return Target(name, **given)  # type: ignore[arg-type]
 
 
+def _is_number(text: str) -> bool:
+    """Whether a text is a number of a position or a label: no model has so many that more digits are needed."""
+    return text.isdecimal() and len(text) <= LONGEST_NUMBER
+
+
 def _form(name: str) -> str:
-    return ":".join([name, *(_FORMS[need] for need in TARGET_KINDS[name].needs)])
+    return ":".join([name, *(WRITTEN_VALUES[need] for need in TARGET_KINDS[name].needs)])
 
 
 def _word(loaded: LoadedModel, encoding: Encoding, written: str) -> Target:
     """The target of a word. A piece of the vocabulary may also be asked for at a position that is not hidden."""
     text, _, against = written.partition(AGAINST)
     place, colon, word = text.partition(":")
-    if not (colon and place.isdecimal() and word):
+    if not (colon and _is_number(place) and word):
         word, at, place = text.rpartition(" at ")
-        if not (at and place.strip().isdecimal()):
+        if not (at and _is_number(place.strip())):
             word, place = text, ""
     if not word.strip() or (colon and not place):
         raise Refused(f"the target is {shown(written)}: write {', '.join(target_forms(loaded))}")
@@ -117,7 +119,7 @@ def format_target(loaded: LoadedModel, target: Target) -> str:
     """The text from which `parse_target` makes a target again: a word with its position, labels as numbers."""
     if target.other is not None:
         return f"like:{target.other.text}"
-    if _is_written(target.asks.needs):
+    if target.asks.is_written:
         return ":".join([target.kind, *(str(getattr(target, need)) for need in target.asks.needs)])
     if target.kind == "loss":
         return target.kind

@@ -60,11 +60,14 @@ def read_from(
     Raises Refused, before any shard is read, for a table in which something is missing or a class stands that the model
     does not have, for spans in texts without a second one, and as `check_texts` and `marked_lines`.
     """
+    question = FILE_QUESTIONS[asked]
     if columns is not None:
         classes = loaded.labels if asked == "class" and columns.answer else ()
-        check_rows(path, columns, classes, pairs=FILE_QUESTIONS[asked].pairs)
+        check_rows(path, columns, classes, pairs=question.pairs)
     marked = marked_lines(path, asked, tags, loaded.tags, columns)
     check_pairs(asked, marked, columns)
+    if question.pairs and question.of_target and marked is None and (columns is None or columns.pair is None):
+        raise Refused(f"{asked} is asked of two texts: give a table, and name the columns of both")
     if marked is not None:
         return partial(marked_shards, path, marked)
     if columns is None:

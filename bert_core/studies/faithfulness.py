@@ -39,7 +39,7 @@ HIDDEN_AND_PAIRS = ("content", "function", "nsp")
 
 def question_kinds() -> tuple[str, ...]:
     """The kinds of questions that a study draws from a file."""
-    return (*HIDDEN_AND_PAIRS, *questions_of_targets())
+    return (*HIDDEN_AND_PAIRS, *(name for name in questions_of_targets() if FILE_QUESTIONS[name].judged))
 
 
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks

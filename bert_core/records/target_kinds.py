@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import exp, nan, tanh
 from string import Formatter
 
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, several, shown
 from bert_core.registry import Table
 
 # ---------------------------------------------------------------------------- targets
@@ -56,10 +56,11 @@ class TargetKind:
     mean: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", several("needs", self.needs, "names of values"))
         for need in self.needs:
-            if need not in TARGET_VALUES:
+            if not isinstance(need, str) or need not in TARGET_VALUES:
                 raise Refused(f"a target cannot need {shown(need)}: its values are {', '.join(TARGET_VALUES)}")
-        if self.link not in (None, "exp", "sigmoid"):
+        if self.link is not None and (not isinstance(self.link, str) or self.link not in ("exp", "sigmoid")):
             raise Refused(f"the link is {shown(self.link)}: it must be 'exp', 'sigmoid' or None")
         for sentence, allowed in _SENTENCES.items():
             if unknown := set(_names_in(sentence, getattr(self, sentence))) - set(allowed):
@@ -161,6 +162,7 @@ class FileQuestion:
     the targets of the text; else it is a cross-entropy. explained: whether `explain_file` asks it. pairs: whether it is
     about two texts. apart: whether these two are read one by one. takes_word: whether one word for all texts restricts
     it. takes_answer: whether a column of the table may hold the answers.
+    Raises Refused for a `judged` that is no mapping.
     """
 
     head: str
@@ -172,6 +174,10 @@ class FileQuestion:
     apart: bool = False
     takes_word: bool = False
     takes_answer: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.judged, Mapping):
+            raise Refused(f"judged is {shown(self.judged)}: it must be a mapping of kinds to titles")
 
 
 _QUESTIONS: dict[str, FileQuestion] = {

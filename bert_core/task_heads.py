@@ -132,6 +132,7 @@ class TaskHead:
     every_token: whether its prediction needs the last layer at every token, not only at the first.
     gives_predictions: whether it predicts something of a text by itself, without a target.
     needs_pair: one sentence for a text without a second one, where the head judges two texts; else empty.
+    pair_advice: what a visitor can do where a second text is needed.
     title, says: the question that its section on a page answers, and one line about the answer.
     """
 
@@ -144,6 +145,7 @@ class TaskHead:
     every_token: ClassVar[bool] = False
     gives_predictions: ClassVar[bool] = True
     needs_pair: ClassVar[str] = ""
+    pair_advice: ClassVar[str] = "add a second sentence"
     title: ClassVar[str] = ""
     says: ClassVar[str] = ""
 
@@ -169,6 +171,10 @@ class TaskHead:
         """Raise Refused if a model does not have this head trained. consequence: the end of the sentence."""
         if not self.is_trained(loaded):
             raise Refused(f"{loaded.name} {self.lack(loaded)}: {consequence}")
+
+    def heading(self, loaded: LoadedModel) -> tuple[str, str]:
+        """`title` and `says` for a model."""
+        return self.title, self.says
 
     def labels(self, loaded: LoadedModel) -> tuple[str, ...]:
         """Names of what targets with a label choose from."""
@@ -267,6 +273,10 @@ class TaskHead:
         kinds = [name for name, kind in TARGET_KINDS.items() if kind.head == self.name and not kind.needs]
         return [Target(name) for name in kinds]
 
+    def offer(self, target: Target) -> str:
+        """The name of a target in a list, to be formatted with its `names`."""
+        return target.asks.offer
+
     def names(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
         """The names with which the sentences of a target's kind are formatted; see `TargetKind`."""
         names: dict[str, str | int] = {
@@ -340,6 +350,9 @@ class Words(TaskHead):
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
         """states: (position, hidden): this head is computed at the positions that are asked for, not at every text."""
         return {"probabilities": self.logits(loaded, states).softmax(-1)}
+
+    def predicted(self, run: Any) -> Any:
+        return run.predictions or None
 
     def predictions(
         self, positions: Sequence[int], outputs: Mapping[str, Tensor], top_k: int
@@ -423,6 +436,11 @@ class Classes(_PooledHead):
 
     def is_held(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
         return classified_by(config, weights) == "texts"
+
+    def heading(self, loaded: LoadedModel) -> tuple[str, str]:
+        if is_number(loaded.config):
+            return "Which number is it?", "The number that this model was trained to give for a text."
+        return super().heading(loaded)
 
     def labels(self, loaded: LoadedModel) -> tuple[str, ...]:
         return loaded.labels
@@ -526,6 +544,7 @@ class Spans(TaskHead):
     result = "spans"
     every_token = True
     needs_pair = "an answer is looked for in a second text: give the context of the question"
+    pair_advice = "add the context as the second text"
     title = "What is the answer?"
     says = "The part of B that answers the question in A, as this model was trained to find it."
 
@@ -557,6 +576,9 @@ class Spans(TaskHead):
                 f"no answer can stand at positions {shown(first)} to {shown(last)}: the context has {places[0]} to "
                 f"{places[-1]}, and 0 to 0 means that there is none"
             )
+
+    def offer(self, target: Target) -> str:
+        return super().offer(target) if target.last else NO_ANSWER
 
     def names(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
         first, last = target.rows
@@ -686,8 +708,9 @@ class Choices(_PooledHead):
     architectures = ("MultipleChoice",)
     result = "choice"
     needs_pair = "a choice is judged beside its question: give it as the second text"
-    title = "Which is the right choice?"
-    says = "The choice that this model was trained to find, each read beside the question."
+    pair_advice = "add one of its choices as the second text"
+    title = "Which answer does it choose?"
+    says = "Each of your choices is read with A, and the likeliest among them counts."
 
     def is_held(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
         if classified_by(config, weights) != "choices":
@@ -728,6 +751,11 @@ class NextSentence(_PooledHead):
 
     def lack(self, loaded: LoadedModel) -> str:
         return f"has no trained {loaded.pair_head} head"
+
+    def heading(self, loaded: LoadedModel) -> tuple[str, str]:
+        if loaded.asks_order:
+            return "Are A and B in order?", "Whether the sentences stand as they were written, or were swapped."
+        return super().heading(loaded)
 
     def last(self, loaded: LoadedModel) -> nn.Linear:
         return loaded.model.cls.seq_relationship

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from bert_core.records import TARGET_KINDS
+from bert_core.task_heads import NO_ANSWER, TASK_HEADS
 from tests.app.test_own_lessons import folder, said
 from tests.visit import settled, visited, words
 from viz_app import classroom
@@ -60,10 +62,10 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "written": tuple(ALIKE.values()),
     "label": tuple(label for label, _ in screen.FOLDED.values()),
     "way_to_a_target(current).partition(', or ')[0]": (
-        "click a word to hide it", "add a second sentence", "add the context as the second text",
-        "add one of its choices as the second text",
-        "choose above what to explain",
+        "click a word to hide it", "choose above what to explain",
+        *dict.fromkeys(head.pair_advice for head in TASK_HEADS.values()),
     ),
+    "head_of(target).offer(target)": (*(kind.offer for kind in TARGET_KINDS.values()), NO_ANSWER),
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import pytest
 import bert_core
 from bert_core import LoadedModel, capture
 from bert_core.modeling import BertForReplacedTokenDetection
+from bert_core.task_heads import typed_by
 from tests.app.test_cli import Run, headlight
 from tests.families import save_family
 from tests.near import assert_near
@@ -23,7 +24,6 @@ from viz_app.export import tables
 from viz_app.figures.style import two_digits
 from viz_app.pages.predict import replaced as page
 from viz_app.shell import downloads
-from viz_app.shell.target import likeliest_replaced, replaced_key
 
 __all__ = ["headlight"]  # a fixture
 TEXT = "The old man sat along the river."
@@ -53,14 +53,14 @@ def shares_of(loaded: LoadedModel, text: str = TEXT) -> np.ndarray:
 def test_predict_names_the_likeliest_token_and_offers_the_first_few(folder: Path, loaded: LoadedModel) -> None:
     """The likeliest token and its probability are said; the likeliest ones can be explained, the first of them is."""
     encoding, shares = loaded.tokenizer.encode(TEXT), shares_of(loaded)
-    order = likeliest_replaced(encoding, shares)
+    order = typed_by(shares, encoding)
     assert sorted(order) == [at for at, special in enumerate(encoding.special) if not special]
     assert (np.diff(shares[order]) <= 0).all()
     app = settled(visited("predict", model=str(folder), text=TEXT))
     assert not app.exception and not app.error
     first = encoding.labels[order[0]]
     assert f"“{first}”" in words(app) and two_digits(float(shares[order[0]])) in words(app)
-    assert app.session_state.target == replaced_key(order[0]) == app.query_params["target"]
+    assert app.session_state.target == f"replaced:{order[0]}" == app.query_params["target"]
     assert [option for box in app.selectbox if box.label == "Explain" for option in box.options] == [
         f"Explain “{encoding.labels[at]}” at {at} replaced" for at in order[:5]
     ]
@@ -68,8 +68,8 @@ def test_predict_names_the_likeliest_token_and_offers_the_first_few(folder: Path
 
 def test_a_link_asks_for_any_token_and_for_no_other_thing(folder: Path, loaded: LoadedModel) -> None:
     """A token of the text that is not likely is asked for by its position; a place beyond, or [CLS], is not."""
-    unlikely = likeliest_replaced(loaded.tokenizer.encode(TEXT), shares_of(loaded))[-1]
-    app = settled(visited("why", model=str(folder), text=TEXT, target=replaced_key(unlikely)))
+    unlikely = typed_by(shares_of(loaded), loaded.tokenizer.encode(TEXT))[-1]
+    app = settled(visited("why", model=str(folder), text=TEXT, target=f"replaced:{unlikely}"))
     label = loaded.tokenizer.encode(TEXT).labels[unlikely]
     assert not app.exception and f"Why does “{label}” at position {unlikely} look replaced, or not?" in words(app)
     for wrong in ("replaced:0", "replaced:99", "replaced:", "replaced:-1", "replaced:x"):
@@ -83,8 +83,8 @@ def test_a_click_explains_the_likeliest_piece_of_a_word(loaded: LoadedModel, mon
     word = next(n for n in range(encoding.word_count) if len(encoding.pieces_of(n)) > 1)
     state = SimpleNamespace(target="", contrast="x")
     monkeypatch.setattr(page.st, "session_state", _Like(state))
-    page._explain(SimpleNamespace(encoding=encoding), shares, TokenClick(word))  # type: ignore[arg-type]
-    assert state.target == replaced_key(max(encoding.pieces_of(word), key=lambda at: shares[at]))
+    page._explain(SimpleNamespace(encoding=encoding, loaded=loaded), shares, TokenClick(word))  # type: ignore[arg-type]
+    assert state.target == f"replaced:{max(encoding.pieces_of(word), key=lambda at: shares[at])}"
     assert state.contrast == ""
 
 
@@ -119,11 +119,10 @@ def test_another_text_has_other_tokens(folder: Path) -> None:
     app.text_input[0].set_value("A dog sat.").run()
     app = settled(app)
     assert not app.exception and not app.error
-    first = likeliest_replaced(
-        (encoding := bert_core.load(folder, device="cpu").tokenizer.encode("A dog sat.")),
-        shares_of(bert_core.load(folder, device="cpu"), "A dog sat."),
-    )[0]
-    assert first < len(encoding) and app.session_state.target == replaced_key(first)
+    loaded = bert_core.load(folder, device="cpu")
+    encoding = loaded.tokenizer.encode("A dog sat.")
+    first = typed_by(shares_of(loaded, "A dog sat."), encoding)[0]
+    assert first < len(encoding) and app.session_state.target == f"replaced:{first}"
 
 
 def test_heads_and_causes_show_it_before_and_now(folder: Path) -> None:

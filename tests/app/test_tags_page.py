@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bert_core import capture, tagged_spans, tagged_words
+from bert_core import Target, capture, tagged_spans, tagged_words
 from bert_core.loading import load
 from tests.app.test_cli import Run, headlight
 from tests.app.test_figures import contrast
@@ -21,7 +21,6 @@ from viz_app.export.tables import labelled_csv
 from viz_app.figures.style import DARK_PAGE, HEAD_COLOURS, LIGHT_PAGE, kind_shades
 from viz_app.pages.predict import tagged as page
 from viz_app.shell import downloads
-from viz_app.shell.target import tag_key
 
 __all__ = ["headlight"]  # a fixture
 TEXT, PAIR = "the cats sat on the mat in london", "paris was old"
@@ -88,11 +87,11 @@ def test_a_click_asks_why_and_a_tag_can_be_chosen(folder: Path, strip: Strip, mo
     assert run.tags is not None
     word = tagged_words(run)[1]
     likeliest, second, *_ = run.tags.order_at(word.position)
-    asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(page, "_explain", lambda *given: asked.append(given))
+    explained: list[Target] = []
+    monkeypatch.setattr(page, "explain", lambda target, current: explained.append(target))
     strip.click(TokenClick(word.word))
-    assert word.text == "cats" and asked == [(word.position, likeliest)]
-    app = opened(folder, target=tag_key(word.position, second))
+    assert word.text == "cats" and explained == [Target("tag", word.position, label=likeliest)]
+    app = opened(folder, target=f"tag:{word.position}:{second}")
     assert [chip.text for chip in strip.chips if chip.target] == ["cats"]
     assert f"#### “cats” is {word.label}: " in words(app)
     (control,) = [box for box in app.selectbox if str(box.value).startswith("tag:")]

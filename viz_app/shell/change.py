@@ -11,6 +11,7 @@ from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
 from bert_core.run.ablation import REPLACEMENTS, ablate_heads
 from bert_core.run.memory import passes_bytes
+from bert_core.task_heads import typed_by
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
@@ -21,7 +22,6 @@ from viz_app.shell.examples import REFERENCE
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.target import likeliest_replaced
 from viz_app.shell.work import Work, need
 
 MOST_TOKENS = 8  # that are shown before and now
@@ -81,7 +81,7 @@ def replaced_change(
     before, after: (seq,). at: a position that is shown in any case.
     """
     encoding = current.encoding
-    order = likeliest_replaced(encoding, np.maximum(before, after))
+    order = typed_by(np.maximum(before, after), encoding)
     shown = list(dict.fromkeys([*([] if at is None else [at]), *order]))[:MOST_TOKENS]
     screen.chart(
         prediction_bars(

@@ -14,6 +14,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
+from bert_core.records import TARGET_KINDS
 from bert_core.refused import Refused
 from bert_core.unknown import counting
 from viz_app.components.address import keep_history
@@ -32,7 +33,7 @@ from viz_app.shell.markdown import SPECIAL_TOKENS, as_written, helped, sentence,
 from viz_app.shell.models import ModelReference, chosen_model, model_settings, say_load_problem
 from viz_app.shell.notices import say_notices, say_of_text, say_unknown, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
-from viz_app.shell.target import OWN_TARGET, REPLACED, SPAN, STATUS, TAG, target_position, with_target
+from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
 OWN = {"lecture": flag(), "lang": choice_of(*LANGUAGES, first=ENGLISH)}  # of the frame itself: they name no view
@@ -195,12 +196,13 @@ def _text_changed() -> None:
     state.masked, state.tokens, state.contrast = (), NO_TOKENS, ""
     state.update(NO_EDITS)
     kind = state.target.partition(":")[0]
-    if (kind.isdigit() and not state.get(OWN_TARGET)) or kind in (REPLACED, SPAN, TAG):
+    of_position = kind in TARGET_KINDS and "position" in TARGET_KINDS[kind].needs
+    if (kind.isdigit() and not state.get(OWN_TARGET)) or of_position:
         state.target = ""  # the best guess of the last text is none of this one's, nor are its places
 
 
 def _chips(current: Question) -> list[Chip]:
-    encoding, original = current.encoding, current.original
+    encoding, original, of_target = current.encoding, current.original, target_position(current)
     chips = []
     for position, token in enumerate(encoding.tokens):
         masked = token != original.tokens[position]
@@ -219,7 +221,7 @@ def _chips(current: Question) -> list[Chip]:
                 side=encoding.sides[position],
                 special=encoding.special[position],
                 masked=masked or encoding.duties[position] == "mask",
-                target=target_position(current) == position,
+                target=position == of_target,
             )
         )
     return chips

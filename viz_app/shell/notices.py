@@ -62,11 +62,11 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
         )
     if said:
         st.caption(" ".join(said))
-    if not loaded.has_mlm or (loaded.asks_nsp and not loaded.has_nsp):
+    if not loaded.has_head("words") or (loaded.asks_nsp and not loaded.has_head("next")):
         name = as_written(shown_name(loaded.name))
-        if loaded.has_mlm:
+        if loaded.has_head("words"):
             says = spoken("{model} has no trained output for two sentences, so it makes no such predictions.")
-        elif loaded.has_nsp or not loaded.asks_nsp:
+        elif loaded.has_head("next") or not loaded.asks_nsp:
             says = spoken("{model} has no trained masked-word output, so it makes no such predictions.")
         else:
             says = spoken("{model} has no trained output for words or two sentences, so it makes no such predictions.")

@@ -33,7 +33,7 @@ def draw_words(current: Question, changes: Changes, encoding: Encoding, *, quick
     """
     screen.heading("What the layers read as words")
     start, number = changes.start.model(), changes.step.number
-    if not start.has_mlm:
+    if not start.has_head("words"):
         screen.note("This model has no trained word head: its layers cannot be read as words.")
         return
     found = need(changes.words(encoding))

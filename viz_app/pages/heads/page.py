@@ -1,11 +1,15 @@
 """Which heads matter, and what if they were gone?"""
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 import numpy as np
 import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
 from bert_core.analysis.spans import best_spans
 from bert_core.records import ModelRun
+from bert_core.task_heads import TASK_HEADS, TaskHead
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import sweep_scatter
@@ -121,62 +125,108 @@ def _switches(current: Question, before: ModelRun, estimated: np.ndarray | None,
 
 
 def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
-    """What the model predicts with all its heads, and now."""
-    if before.classes is not None and after.classes is not None:
-        first, now = before.classes.probabilities, after.classes.probabilities
-        if first is not None and now is not None:
-            shown = list(dict.fromkeys((*before.classes.order[:6], *after.classes.order[:6])))[:10]
-            st.subheader("Class", anchor=False)
-            screen.chart(
-                prediction_bars(
-                    [after.classes.labels[number] for number in shown],
-                    now[shown].tolist(),
-                    before=first[shown].tolist(),
-                    dark=current.dark,
-                    lecture=current.lecture,
-                ),
-                key="classes_before_after",
-                alt="Probabilities of the classes with all heads on, and now",
-            )
-    largest = largest_of(before, after, gaps=SHOWN_GAPS)
-    for prediction in after.predictions[:SHOWN_GAPS]:
-        original = before.prediction_at(prediction.position)
-        assert original is not None  # both runs were asked for the same positions
-        st.subheader(current.gap(prediction.position), anchor=False)
-        word_change(current, original, prediction, each=6, most=10, largest=largest, key="before_after")
-    if after.nsp is not None and before.nsp is not None:
-        st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
-        nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
-    if after.replaced is not None and before.replaced is not None:
-        st.subheader("Which token was replaced?", anchor=False)
-        replaced_change(current, before.replaced, after.replaced, key="replaced_before_after")
-    if after.tags is not None and before.tags is not None:
-        st.subheader("How is each word tagged?", anchor=False)
-        tags_change(before, after)
-    if after.spans is not None and before.spans is not None:
-        _answers(current, before, after)
-    if after.choice is not None and before.choice is not None:
-        st.subheader("How good an answer is B?", anchor=False)
-        logits = [two_digits(value) for value in (before.choice, after.choice)]
-        st.markdown(f"Its logit is **{logits[0]}** with all heads on, **{logits[1]}** now; the largest is chosen.")
-    answers = (after.nsp, after.classes, after.replaced, after.tags, after.spans, after.choice)
+    """What every head of the model predicts with all attention heads, and now."""
+    drawn = False
+    for head in TASK_HEADS.values():
+        if head.gives_predictions and head.predicted(before) is not None:
+            CHANGES.get(head.name, partial(_readouts, head))(current, before, after)
+            drawn = True
     target = current.target
     if target is not None and target.other is not None and before.target_value is not None:
         at_last = current.run(gradients=True).target_value or 0.0
         values = [two_digits(value) for value in (before.target_value, at_last)]
         st.subheader("Cosine with the other text", anchor=False)
         st.markdown(f"**{values[0]}** with all heads on, **{values[1]}** now; the other text keeps all its heads.")
-    elif not after.predictions and all(one is None for one in answers):
+    elif not drawn:
         say_no_target(current, "There is nothing to predict yet")
 
 
+def _readouts(head: TaskHead, current: Question, before: ModelRun, after: ModelRun) -> None:
+    """The prediction of a head without a drawing of its own, as a table."""
+    rows: dict[tuple[str, str], list[float]] = {}
+    for run in (before, after):
+        for readout in head.readouts(current.loaded, run):
+            for name, number in readout.rows:
+                rows.setdefault((readout.title, name), []).append(number)
+    both = {key: numbers for key, numbers in rows.items() if len(numbers) == 2}
+    st.subheader(head.heading(current.loaded)[0] or head.name, anchor=False)
+    st.dataframe(
+        {
+            "": [": ".join(dict.fromkeys(key)) for key in both],
+            "all heads on": [first for first, _ in both.values()],
+            "now": [now for _, now in both.values()],
+        },
+        hide_index=True,
+        width="stretch",
+    )
+
+
+def _words(current: Question, before: ModelRun, after: ModelRun) -> None:
+    largest = largest_of(before, after, gaps=SHOWN_GAPS)
+    for prediction in after.predictions[:SHOWN_GAPS]:
+        original = before.prediction_at(prediction.position)
+        assert original is not None  # both runs were asked for the same positions
+        st.subheader(current.gap(prediction.position), anchor=False)
+        word_change(current, original, prediction, each=6, most=10, largest=largest, key="before_after")
+
+
+def _classes(current: Question, before: ModelRun, after: ModelRun) -> None:
+    assert before.classes is not None and after.classes is not None  # the page checks it
+    first, now = before.classes.probabilities, after.classes.probabilities
+    if first is None or now is None:
+        return
+    shown = list(dict.fromkeys((*before.classes.order[:6], *after.classes.order[:6])))[:10]
+    st.subheader("Class", anchor=False)
+    screen.chart(
+        prediction_bars(
+            [after.classes.labels[number] for number in shown],
+            now[shown].tolist(),
+            before=first[shown].tolist(),
+            dark=current.dark,
+            lecture=current.lecture,
+        ),
+        key="classes_before_after",
+        alt="Probabilities of the classes with all heads on, and now",
+    )
+
+
+def _next_sentence(current: Question, before: ModelRun, after: ModelRun) -> None:
+    assert before.nsp is not None and after.nsp is not None  # the page checks it
+    st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
+    nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
+
+
+def _replaced(current: Question, before: ModelRun, after: ModelRun) -> None:
+    assert before.replaced is not None and after.replaced is not None  # the page checks it
+    st.subheader("Which token was replaced?", anchor=False)
+    replaced_change(current, before.replaced, after.replaced, key="replaced_before_after")
+
+
+def _tags(current: Question, before: ModelRun, after: ModelRun) -> None:
+    st.subheader("How is each word tagged?", anchor=False)
+    tags_change(before, after)
+
+
 def _answers(current: Question, before: ModelRun, after: ModelRun) -> None:
-    """The best answer in the context with all heads on, and now."""
-    assert before.spans is not None and after.spans is not None  # asked by the page
+    assert before.spans is not None and after.spans is not None  # the page checks it
     best = [best_spans(current.encoding, spans)[0] for spans in (before.spans, after.spans)]
-    first, now = (f"**“{as_written(one.text)}”** ({two_digits(one.probability)})" for one in best)
+    first, now = (f"**“{as_written(span.text)}”** ({two_digits(span.probability)})" for span in best)
     st.subheader("What is the answer?", anchor=False)
     st.markdown(f"{first} with all heads on, {now} now.")
+
+
+def _choice(current: Question, before: ModelRun, after: ModelRun) -> None:
+    assert before.choice is not None and after.choice is not None  # the page checks it
+    st.subheader("How good an answer is B?", anchor=False)
+    first, now = (two_digits(value) for value in (before.choice, after.choice))
+    st.markdown(f"Its logit is **{first}** with all heads on, **{now}** now; the largest is chosen.")
+
+
+# How the change of a head's prediction is drawn; that of any other head is a table of its readouts.
+CHANGES: Mapping[str, Callable[[Question, ModelRun, ModelRun], None]] = {
+    "words": _words, "classifier": _classes, "detector": _replaced, "reader": _answers, "tagger": _tags,
+    "chooser": _choice, "next": _next_sentence,
+}  # fmt: skip
 
 
 def _agreement(current: Question, estimated: np.ndarray, removed: np.ndarray) -> None:

@@ -171,7 +171,7 @@ def _view(current: Question, layer: int, head: int, token: int, pads: int, engin
         relative=config.position_embedding_type != "absolute",
         hidden_act=config.hidden_act,
         pooler_act=config.pooler_act,
-        knows_pairs=current.loaded.has_nsp,
+        knows_pairs=current.loaded.has_head("next"),
         asks_order=current.loaded.asks_order,
         word_act=config.word_act,
         word=current.word,

@@ -68,7 +68,7 @@ def stages_of(current: Question) -> tuple[str, ...]:
     loaded, lacking = current.loaded, set[str]()
     if loaded.report.lacks("bert.pooler."):
         lacking.add("pooler")
-    if not (loaded.has_mlm or loaded.has_nsp or loaded.has_detector):
+    if not (loaded.has_head("words") or loaded.has_head("next") or loaded.has_head("detector")):
         lacking.add("heads")
     return tuple(name for name in STAGES if name not in lacking)
 

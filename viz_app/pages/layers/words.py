@@ -231,7 +231,7 @@ def _settling(current: Question, run: LensRun, position: int) -> str:
 
 def _has_no_head(current: Question) -> bool:
     """Whether there is nothing to read layers with; then the page says so."""
-    if current.loaded.has_mlm:
+    if current.loaded.has_head("words"):
         return False
     name = as_written(shown_name(current.loaded.name))
     st.info(

@@ -163,7 +163,7 @@ def _take_line(layer: int, neurons: list[int]) -> None:
 
 def _lenses(current: Question, layer: int) -> dict[str, bool]:
     """By name, whether each lens that the model has is a tuned one; behind the last layer stands the word head."""
-    if not current.loaded.has_mlm:
+    if not current.loaded.has_head("words"):
         return {}
     if layer == len(current.head_mask) - 1:
         return {"Word head": False}
@@ -197,7 +197,7 @@ def _one(current: Question, layer: int, neuron: int) -> None:
             alt=f"How strongly neuron {neuron} of layer {layer} fires at each token",
         )  # fmt: skip
     with right:
-        if not current.loaded.has_mlm:
+        if not current.loaded.has_head("words"):
             screen.note("This model has no trained word head, so there are no words that a neuron promotes.")
         for name, tuned in _lenses(current, layer).items():
             screen.say(f"**{name}**, at {foreign(as_written(encoding.labels[at]))}, where it fires most")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from bert_core.analysis.spans import best_spans, context_places, span_at
-from bert_core.records import Span, SpanPrediction
+from bert_core.records import ModelRun, Span, SpanPrediction
+from bert_core.task_heads import NO_ANSWER
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import answer_bars
 from viz_app.figures.style import two_digits
@@ -13,25 +14,22 @@ from viz_app.shell import downloads, frame, screen
 from viz_app.shell.controls import missing, put
 from viz_app.shell.markdown import as_written
 from viz_app.shell.question import NO_TOKENS, Question
-from viz_app.shell.target import span_key
 
-NO_ANSWER = "no answer"
 SHOWN = 5  # answers in the table
 SIGNS_AROUND = 500  # of the context, on either side of the answer
 EXAMPLE = "Who has a car?", "Anna has a red ball. Tom has a blue car. Anna is in the garden."
 
 
-def draw_answer(current: Question, spans: SpanPrediction | None) -> tuple[str, str]:
-    """The answer to A in B; what this part of the page answers, as a title and a line under it."""
+def draw_answer(current: Question, run: ModelRun) -> None:
+    """The answer to A in B, or the way to one."""
     with screen.picture():
-        if spans is None:
+        if run.spans is None:
             missing(
                 "This model finds answers: type a question as the text, and its context as the second one.",
                 "Add an example", _put_example,
             )  # fmt: skip
         else:
-            _answer(current, spans)
-    return "What is the answer?", "The part of B that answers the question in A, as this model was trained to find it."
+            _answer(current, run.spans)
 
 
 def _put_example() -> None:
@@ -51,7 +49,7 @@ def _answer(current: Question, spans: SpanPrediction) -> None:
         st.markdown(_marked(encoding, answer))
         pressed = st.button(
             "Why this answer?", key="why_answer", icon=":material/help:", on_click=put,
-            args=("target", span_key(answer.first, answer.last)),
+            args=("target", f"span:{answer.first}:{answer.last}"),
         )  # fmt: skip
     with listed:
         _table(best, none)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from bert_core.records import ChoicePrediction
+from bert_core.records import ChoicePrediction, ModelRun
 from bert_core.refused import Refused
 from bert_core.run.choosing import choices_of, choose_among
 from bert_core.tokenizer import Encoding
@@ -16,7 +16,7 @@ from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import NO_TOKENS, Question
-from viz_app.shell.target import CHOICE, OWN_TARGET
+from viz_app.shell.target import OWN_TARGET
 from viz_app.shell.work import Work, need, offered, seconds_of
 
 LONGEST_CHOICE = 2_000  # characters
@@ -25,8 +25,8 @@ QUESTION = "Anna has a red ball. Tom has a blue car. What does Tom have?"
 EXAMPLE = "A blue car.\nA red ball.\nA garden."
 
 
-def draw_choices(current: Question) -> tuple[str, str]:
-    """The answers typed and which is chosen; what this part of the page answers, as a title and a line under it."""
+def draw_choices(current: Question, run: ModelRun) -> None:
+    """The typed answers, and which of them is chosen."""
     with screen.picture():
         typed, said = st.columns([2, 3], gap="large")
         with typed:
@@ -36,7 +36,6 @@ def draw_choices(current: Question) -> tuple[str, str]:
             )  # fmt: skip
         with said:
             _chosen(current)
-    return "Which answer does it choose?", "Each of your choices is read with A, and the likeliest among them counts."
 
 
 def _chosen(current: Question) -> None:
@@ -134,7 +133,7 @@ def _explain(choice: str) -> None:
     if state.pair.strip() != choice:
         state.pair, state.masked, state.tokens = choice, (), NO_TOKENS
         state.update(NO_EDITS)
-    state.target, state.contrast, state[OWN_TARGET] = CHOICE, "", True
+    state.target, state.contrast, state[OWN_TARGET] = "choice", "", True
 
 
 def _put_example() -> None:

@@ -1,17 +1,19 @@
 """What is the answer, or which of several? Which class, which tag? What belongs in the gap? Does B follow A?"""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import streamlit as st
 
-from bert_core.records import ClassPrediction, MaskPrediction, ModelRun
+from bert_core.records import MaskPrediction, ModelRun
+from bert_core.task_heads import TASK_HEADS, TaskHead, trained_heads
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
 from viz_app.pages.predict.answers import draw_answer
 from viz_app.pages.predict.chosen import draw_choices
 from viz_app.pages.predict.gaps import put_chosen_word, put_clicked_word, say_if_unsure, swap_sentences, temperature
-from viz_app.pages.predict.replaced import replaced
-from viz_app.pages.predict.tagged import tagged
+from viz_app.pages.predict.replaced import draw_replaced
+from viz_app.pages.predict.tagged import draw_tags
 from viz_app.shell import downloads, examples, frame, question, screen
 from viz_app.shell.change import largest_of
 from viz_app.shell.controls import control, missing, put
@@ -23,32 +25,24 @@ SHOWN_MASKS = 8
 SHOWN_WORDS = 10
 
 
+ALWAYS_DRAWN = ("reader", "chooser")  # also without a prediction: they say what a text needs
+GAPS_AND_PAIRS = ("words", "next")  # side by side, below what a model was trained for afterwards
+
+
 def draw() -> None:
     """Draw the page."""
     current = question.current()
     loaded, run = current.loaded, current.run()
-    questions = []
-    if loaded.has_reader:
-        questions.append(draw_answer(current, run.spans))
-    if loaded.has_chooser:
-        questions.append(draw_choices(current))
-    if run.classes is not None:
-        questions.append(_classes(current, run.classes))
-    if run.replaced is not None:
-        questions.append(replaced(current, run.replaced))
-    if run.tags is not None:
-        questions.append(tagged(current, run, run.tags))
-    tuned = bool(questions)
-    if loaded.has_mlm or not tuned:
-        questions.append(("What belongs in the gap?", "Which words the model puts in the place of a hidden word."))
-    if loaded.has_nsp or (loaded.asks_nsp and not tuned):
-        questions.append(
-            ("Are A and B in order?", "Whether the sentences stand as they were written, or were swapped.")
-            if loaded.asks_order
-            else ("Does B follow A?", "Whether the second sentence could come after the first.")
-        )
-    asked, says = (" ".join(parts) for parts in zip(*questions, strict=True))
-    frame.title(asked, says)
+    heads = [head for head in trained_heads(loaded) if head.gives_predictions]
+    tuned = [head for head in heads if head.name not in GAPS_AND_PAIRS]
+    for head in tuned:
+        if head.predicted(run) is not None or head.name in ALWAYS_DRAWN:
+            SECTIONS.get(head.name, partial(_readouts, head))(current, run)
+    words, pairs = (TASK_HEADS[name] for name in GAPS_AND_PAIRS)
+    shown = [*tuned, *[words] * (words in heads or not tuned)]
+    shown += [pairs] * (pairs in heads or (loaded.asks_nsp and not tuned))
+    title, says = (" ".join(parts) for parts in zip(*(head.heading(loaded) for head in shown), strict=True))
+    frame.title(title, says)
     # Two gaps stand side by side, on one scale, so that they can be compared.
     abreast = min(max(len(run.predictions), 1), 2)
     if loaded.asks_nsp:
@@ -63,16 +57,36 @@ def draw() -> None:
         downloads.predictions(run, current.word)
 
 
-def _classes(current: Question, classes: ClassPrediction) -> tuple[str, str]:
-    """The likeliest classes, or the numbers that the model gives; what it answers, as a title and a line under it."""
-    loaded, numbers = current.loaded, classes.order[:SHOWN_WORDS]
+def _readouts(head: TaskHead, current: Question, run: ModelRun) -> None:
+    """The prediction of a head as bars where it gives probabilities, or as numbers."""
+    readouts = head.readouts(current.loaded, run, SHOWN_WORDS)
+    with screen.picture():
+        for number, readout in enumerate(readouts[:SHOWN_MASKS]):
+            names, values = zip(*readout.rows, strict=True)
+            st.markdown(f"**{as_written(readout.title)}**")
+            if all(0 <= value <= 1 for value in values):
+                screen.chart(
+                    prediction_bars(list(names), list(values), dark=current.dark, lecture=current.lecture),
+                    key=f"readout_{head.name}_{number}", alt=f"{readout.title}: {', '.join(names[:5])}",
+                )  # fmt: skip
+            else:
+                st.dataframe({"": names, "value": values}, hide_index=True, width="stretch")
+    if len(readouts) > SHOWN_MASKS:
+        screen.note(f"{len(readouts) - SHOWN_MASKS} more predictions are not shown.")
+
+
+def _classes(current: Question, run: ModelRun) -> None:
+    """The likeliest classes, or the numbers that the model gives."""
+    loaded, classes = current.loaded, run.classes
+    assert classes is not None  # the page checks it
+    numbers = classes.order[:SHOWN_WORDS]
     names = [classes.labels[number] for number in numbers]
     bars, reading = screen.picture().columns([3, 2], gap="large", vertical_alignment="center")
     if classes.probabilities is None:
         for name, number in zip(names, numbers, strict=True):
             bars.markdown(f"#### {as_written(name)}: {classes.logits[number]:.3g}")
         reading.caption("**How to read this:** this model was trained to answer with a number, not with a class.")
-        return "Which number is it?", "The number that this model was trained to give for a text."
+        return
     shares = classes.probabilities[list(numbers)].tolist()
     with bars:
         screen.chart(
@@ -83,12 +97,12 @@ def _classes(current: Question, classes: ClassPrediction) -> tuple[str, str]:
     reading.markdown(f"#### {as_written(names[0])}: {shares[0]:.2f}")
     together = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
     others = "Its outputs for words and pairs of texts were not trained further, and may guess worse now."
+    has_others = any(loaded.has_head(name) for name in GAPS_AND_PAIRS)
     screen.read(
         f"**How to read this:** each bar is the probability of a class; {together}. "
         "**How it can mislead:** the model must choose among the classes it was taught, even if the text belongs "
-        f"to none of them; it can be sure and wrong. {others if loaded.has_mlm or loaded.has_nsp else ''}"
+        f"to none of them; it can be sure and wrong. {others if has_others else ''}"
     )
-    return "Which class is it?", "The class that this model was trained to give to a text."
 
 
 def _gaps(current: Question, run: ModelRun, abreast: int) -> None:
@@ -97,7 +111,7 @@ def _gaps(current: Question, run: ModelRun, abreast: int) -> None:
     scale = temperature(current) if shown else None
     whole = current.of_model(current.plain).run() if loaded.edits else None
     largest = max(largest_of(one, gaps=SHOWN_MASKS) for one in (run, whole) if one is not None)
-    if loaded.has_mlm and not run.predictions:
+    if loaded.has_head("words") and not run.predictions:
         say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
     for first in range(0, len(shown), abreast):
         for place, prediction in zip(st.columns(abreast, gap="medium"), shown[first:], strict=False):
@@ -170,7 +184,7 @@ def _gap(current: Question, prediction: MaskPrediction, before: MaskPrediction |
 def _follows(current: Question, probability: float | None) -> None:
     """Whether the second sentence follows the first. probability: that it does; None where nobody knows."""
     order = current.loaded.asks_order
-    if current.loaded.has_nsp and current.encoding.pair is None:
+    if current.loaded.has_head("next") and current.encoding.pair is None:
         says = "whether the two are in order or swapped" if order else "whether it could follow the first"
         missing(
             f"Add a second sentence above, and the model says {says}.", "Add an example",
@@ -197,3 +211,10 @@ def _follows(current: Question, probability: float | None) -> None:
             "**How to read this:** the bar leans to the side that the model believes. "
             f"**How it can mislead:** {misleading}"
         )
+
+
+# How the prediction of a head is drawn; that of any other head is drawn from its readouts.
+SECTIONS: Mapping[str, Callable[[Question, ModelRun], None]] = {
+    "classifier": _classes, "detector": draw_replaced, "reader": draw_answer, "tagger": draw_tags,
+    "chooser": draw_choices,
+}  # fmt: skip

@@ -7,6 +7,8 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
+from bert_core.records import ModelRun, Target
+from bert_core.task_heads import typed_by
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import shade, two_digits
@@ -14,20 +16,18 @@ from viz_app.shell import downloads, frame, screen
 from viz_app.shell.controls import missing, put
 from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.question import Question
-from viz_app.shell.target import OWN_TARGET, likeliest_replaced, replaced_key
+from viz_app.shell.target import explain
 
 SHOWN_TOKENS = 6
 NEVER_READ = "This model has never read a [MASK] in its training, so it judges such a text badly."
 
 
-def replaced(current: Question, shares: np.ndarray) -> tuple[str, str]:
-    """The text with how likely each token was replaced; what it answers, as a title and a line under it.
-
-    shares: (seq,), a probability for each token.
-    """
-    encoding = current.encoding
+def draw_replaced(current: Question, run: ModelRun) -> None:
+    """The text with the probability of each token that it was replaced."""
+    encoding, shares = current.encoding, run.replaced
+    assert shares is not None  # the page checks it
     place = screen.picture().container()
-    likeliest = likeliest_replaced(encoding, shares)
+    likeliest = typed_by(shares, encoding)
     with place:
         token_strip(
             _chips(current, shares), key="replaced_strip", lecture=current.lecture,
@@ -70,7 +70,6 @@ def replaced(current: Question, shares: np.ndarray) -> tuple[str, str]:
                 column_config={"probability": st.column_config.NumberColumn(format="%.4f")},
             )  # fmt: skip
     downloads.replaced(encoding, shares)
-    return "Which token was replaced?", "How likely it is that each token was put in the place of another one."
 
 
 def _said(current: Question, shares: np.ndarray, first: int) -> None:
@@ -96,9 +95,7 @@ def _said(current: Question, shares: np.ndarray, first: int) -> None:
 def _explain(current: Question, shares: np.ndarray, click: TokenClick) -> None:
     """Choose the likeliest piece of the word that was clicked as what is explained."""
     pieces = current.encoding.pieces_of(click.word)
-    at = max(pieces, key=lambda position: shares[position])
-    state = st.session_state
-    state.target, state.contrast, state[OWN_TARGET] = replaced_key(at), "", True
+    explain(Target("replaced", max(pieces, key=lambda position: shares[position])), current)
 
 
 def _chips(current: Question, shares: np.ndarray) -> list[Chip]:

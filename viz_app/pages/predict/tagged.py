@@ -7,27 +7,30 @@ from functools import partial
 import streamlit as st
 
 from bert_core.analysis.tags import OUTSIDE, TaggedWord, TagSpan, marks_spans, tagged_spans, tagged_words
-from bert_core.records import ModelRun, TagPrediction
+from bert_core.records import ModelRun, TagPrediction, Target
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import kind_shades, two_digits
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.markdown import as_written
 from viz_app.shell.question import Question
-from viz_app.shell.target import OWN_TARGET, tag_key
+from viz_app.shell.target import explain
 
 SHOWN_TAGS = 6
 NAMED_WORDS = 3  # of spans that do not say where they begin
 
 
-def tagged(current: Question, run: ModelRun, tags: TagPrediction) -> tuple[str, str]:
-    """The text with its tags, and those of one word; what it answers, as a title and a line under it."""
+def draw_tags(current: Question, run: ModelRun) -> None:
+    """The text with its tags, and those of one word."""
+    tags = run.tags
+    assert tags is not None  # the page checks it
     words, spans = tagged_words(run), tagged_spans(run)
     chosen = _chosen(current, words, spans)
     with screen.picture():
         token_strip(
             _chips(words, spans, tags, chosen), key="tag_strip", lecture=current.lecture,
-            label="Words with their tags; click a word to explain its tag", on_click=partial(_explain_word, run, words),
+            label="Words with their tags; click a word to explain its tag",
+            on_click=partial(_explain_word, current, run, words),
         )  # fmt: skip
         if said := _unbegun(words, spans):
             screen.note(as_written(said))
@@ -54,7 +57,6 @@ def tagged(current: Question, run: ModelRun, tags: TagPrediction) -> tuple[str, 
     )
     _all_words(words, tags)
     downloads.tags(words, tags)
-    return "How is each word tagged?", "The tag that this model was trained to give to each word of a text."
 
 
 def _chosen(current: Question, words: tuple[TaggedWord, ...], spans: tuple[TagSpan, ...]) -> TaggedWord:
@@ -112,7 +114,7 @@ def _answer(current: Question, run: ModelRun, chosen: TaggedWord, order: tuple[i
     st.pills(
         "Ask why it is", order, default=asked if asked in order else None, key=key,
         format_func=lambda number: as_written(tags.labels[number]), on_change=_explain_label,
-        args=(chosen.position, key),
+        args=(current, chosen.position, key),
     )  # fmt: skip
     if asked is not None:
         st.page_link(
@@ -121,23 +123,18 @@ def _answer(current: Question, run: ModelRun, chosen: TaggedWord, order: tuple[i
         )  # fmt: skip
 
 
-def _explain_word(run: ModelRun, words: tuple[TaggedWord, ...], click: TokenClick) -> None:
+def _explain_word(current: Question, run: ModelRun, words: tuple[TaggedWord, ...], click: TokenClick) -> None:
     """Choose the likeliest tag of the word that was clicked as what is explained."""
     assert run.tags is not None  # the page asked
     position = next(word.position for word in words if word.word == click.word)
-    _explain(position, run.tags.order_at(position)[0])
+    explain(Target("tag", position, label=run.tags.order_at(position)[0]), current)
 
 
-def _explain_label(position: int, key: str) -> None:
+def _explain_label(current: Question, position: int, key: str) -> None:
     """Choose the tag that was picked in the control `key`."""
     label = st.session_state[key]
     if label is not None:
-        _explain(position, label)
-
-
-def _explain(position: int, label: int) -> None:
-    state = st.session_state
-    state.target, state.contrast, state[OWN_TARGET] = tag_key(position, label), "", True
+        explain(Target("tag", position, label=label), current)
 
 
 def _all_words(words: tuple[TaggedWord, ...], tags: TagPrediction) -> None:

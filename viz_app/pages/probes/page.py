@@ -199,7 +199,7 @@ def _csv(probed: Probed) -> str:
 def _text(current: Question, probed: Probed) -> None:
     """What the model says of the text above where the label is erased."""
     screen.heading("What does it still predict?")
-    if not probed.loaded.has_mlm:
+    if not probed.loaded.has_head("words"):
         st.info(helped("This model has no trained masked-word output: it says nothing at a hidden word."))
         return
     if not current.encoding.mask_positions:

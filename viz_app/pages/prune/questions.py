@@ -77,7 +77,7 @@ class PruningQuestions:
         """Whether the model has a trained head for any of the examples."""
         pieces = any((batch.labels != IGNORED_LABEL).any() for batch in self.batches)
         sentences = any((batch.next_sentence_label != IGNORED_LABEL).any() for batch in self.batches)
-        return (pieces and self.loaded.has_mlm) or (sentences and self.loaded.has_nsp)
+        return (pieces and self.loaded.has_head("words")) or (sentences and self.loaded.has_head("next"))
 
     def may_begin(self) -> bool:
         """Whether to ask: what is quick, or what was asked for by the button that is drawn here until then."""

@@ -130,7 +130,7 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
     Raises Refused for a file without a text.
     """
     loaded = current.plain
-    settings = CorpusSettings(importance=loaded.has_mlm, ablation=False)
+    settings = CorpusSettings(importance=loaded.has_head("words"), ablation=False)
     key = ("heads over a text", loaded.weights_key, sha256(data).digest())
     lines = data.splitlines()[:TEXT_LINES]
     tokens = [round(min(len(line) / 4, settings.max_length)) for line in lines]  # about four letters to a piece

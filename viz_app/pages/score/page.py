@@ -51,7 +51,7 @@ def draw() -> None:
         control(way.toggle, "Words, not pieces", "words", help="The part of a word is the sum over its pieces.")
         _alike(loaded, gates)
         return
-    if not loaded.has_mlm:
+    if not loaded.has_head("words"):
         name = as_written(shown_name(loaded.name))
         st.info(helped(f"{name} has no trained masked-word output, so it finds no sentence likelier than another."))
         end_run()

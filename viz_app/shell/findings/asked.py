@@ -96,7 +96,7 @@ def work_of(asked: Asked, what: str, label: str, do: Callable[..., Any], passes:
 
 def has_words(asked: Asked) -> None:
     """Raise Refused for a model that cannot guess words."""
-    if not asked.loaded.has_mlm:
+    if not asked.loaded.has_head("words"):
         raise Refused(spoken("this model was not trained to guess hidden words: choose another model"))
 
 

@@ -88,7 +88,7 @@ def _head_of(row: RelationRow) -> Head | None:
 
 def _both_orders(asked: Asked) -> Work[BothOrders]:
     loaded, original = asked.loaded, asked.original
-    if not loaded.has_nsp:
+    if not loaded.has_head("next"):
         raise Refused(spoken("this model was not trained to say whether a sentence follows: choose another model"))
     if original.pair is None:
         raise Refused(spoken("write a second sentence on top of the page"))

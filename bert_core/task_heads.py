@@ -731,7 +731,8 @@ class Choices(_PooledHead):
         return super().names(loaded, encoding, target) | {"text": quoted(encoding.pair or "")}
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
-        return [] if run.choice is None else [Readout("logit of the choice", ((run.encoding.pair or "", run.choice),))]
+        choice = " ".join((run.encoding.pair or "").split())
+        return [] if run.choice is None else [Readout("logit of the choice", ((choice, run.choice),))]
 
 
 class NextSentence(_PooledHead):

@@ -150,6 +150,12 @@ _KINDS: dict[str, TargetKind] = {
 TARGET_KINDS = Table(_KINDS)
 
 
+def form_of(kind: str) -> str | None:
+    """How targets of a kind are written, as in "tag:POSITION:LABEL"; None where a value cannot be written."""
+    row = TARGET_KINDS[kind]
+    return ":".join([kind, *map(WRITTEN_VALUES.__getitem__, row.needs)]) if row.is_written else None
+
+
 # ---------------------------------------------------------------------------- questions about a file
 
 

@@ -9,6 +9,8 @@ class:LABEL           a kind with its values in the order of `TargetKind.needs`;
 tag:POSITION:LABEL    tag:4:B-PER, tag:4:1, span:7:9, replaced:3
 like:TEXT             how alike the text and another are
 alike:A, alike:B      how alike the texts of a pair are, A or B being explained; each is read by itself
+
+A name alone that is also a piece of the vocabulary means the kind if the model has its head; with a position, the word.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from typing import NamedTuple
 
 from bert_core.loading import LoadedModel
 from bert_core.records import TARGET_KINDS, Target, hidden_pieces, word_target
-from bert_core.records.target_kinds import WRITTEN_VALUES
+from bert_core.records.target_kinds import form_of
 from bert_core.refused import Refused, checked, shown
 from bert_core.run.similarity import read_sentence, similarity_target
 from bert_core.task_heads import TASK_HEADS, head_of
 from bert_core.tokenizer import Encoding, joined
 
 AGAINST = " rather than "
-LONGEST_NUMBER = 18  # digits
+MOST_DIGITS = 9  # of a position or the number of a label
 
 
 class TextTarget(NamedTuple):
@@ -38,19 +40,23 @@ def target_forms(loaded: LoadedModel | None = None) -> list[str]:
     """How each kind of target is written, of all kinds or of those of the trained heads of a model."""
     heads = [name for name, head in TASK_HEADS.items() if loaded is None or head.is_trained(loaded)]
     forms = ["POSITION:WORD"] * ("words" in heads)
-    for name, kind in TARGET_KINDS.items():
-        if kind.head in heads and kind.is_written:
-            forms.append(_form(name))
+    forms += [form for name, kind in TARGET_KINDS.items() if kind.head in heads and (form := form_of(name))]
     return [*forms, "like:TEXT"]
 
 
 @checked
 def parse_target(
-    loaded: LoadedModel, encoding: Encoding, written: str, *, original: Encoding | None = None
+    loaded: LoadedModel,
+    encoding: Encoding,
+    written: str,
+    *,
+    original: Encoding | None = None,
+    what: str = "the target",
 ) -> TextTarget:
     """The target that a text in the grammar of this module stands for.
 
     original: the text before words were hidden; without it nothing counts as hidden, and `loss` is a word.
+    what: how errors name the text, as the option of a command.
     Raises Refused, with the allowed forms, for anything else; whether the model can compute it, `check_target` says.
     """
     name, colon, values = written.partition(":")
@@ -58,21 +64,23 @@ def parse_target(
     if name == "like" and values:  # of the other text every space counts
         return TextTarget(similarity_target(loaded, encoding, read_sentence(loaded, values)), encoding)
     values = values.strip()
-    if name == "alike" and values in ("A", "B") and encoding.pair is not None:
+    if name == "alike" and values in ("A", "B"):
+        if encoding.pair is None:
+            raise Refused(f"{what} is {shown(written)}: that needs a second text")
         both = [read_apart(loaded, encoding, original or encoding, side) for side in (values, "BA"["AB".index(values)])]
         return TextTarget(similarity_target(loaded, *both), both[0])
     if name == "loss" and not colon and original is not None and (pieces := hidden_pieces(encoding, original)):
         return TextTarget(Target("loss", pieces=pieces), encoding)
-    if name in TARGET_KINDS and TARGET_KINDS[name].is_written:
+    if name in TARGET_KINDS and form_of(name):
         head = TASK_HEADS[TARGET_KINDS[name].head]
         # A name alone may also be a word that fits the gap.
         is_word = not colon and encoding.mask_positions and loaded.tokenizer.has(name) and loaded.has_head("words")
         if head.is_trained(loaded) or not is_word:
-            return TextTarget(_of_kind(loaded, name, values, written), encoding)
-    return TextTarget(_word(loaded, encoding, written), encoding)
+            return TextTarget(_of_kind(loaded, name, values, written, what), encoding)
+    return TextTarget(_word(loaded, encoding, written, what), encoding)
 
 
-def _of_kind(loaded: LoadedModel, name: str, values: str, written: str) -> Target:
+def _of_kind(loaded: LoadedModel, name: str, values: str, written: str, what: str) -> Target:
     needs, labels = TARGET_KINDS[name].needs, TASK_HEADS[TARGET_KINDS[name].head].labels(loaded)
     given: dict[str, int] = {}
     rest = values
@@ -85,31 +93,36 @@ def _of_kind(loaded: LoadedModel, name: str, values: str, written: str) -> Targe
         elif _is_number(value):
             given[need] = int(value)
     if len(given) < len(needs) or (values and not needs):
-        raise Refused(f"the target {shown(written)} is incomplete: write {_form(name)}")
+        raise Refused(f"{what} is {shown(written)}: write {form_of(name)}")
     return Target(name, **given)  # type: ignore[arg-type]
 
 
 def _is_number(text: str) -> bool:
-    """Whether a text is a number of a position or a label: no model has so many that more digits are needed."""
-    return text.isdecimal() and len(text) <= LONGEST_NUMBER
+    """Whether a text is a position or the number of a label; Python reads no numbers of thousands of digits."""
+    return text.isdecimal() and len(text) <= MOST_DIGITS
 
 
-def _form(name: str) -> str:
-    return ":".join([name, *(WRITTEN_VALUES[need] for need in TARGET_KINDS[name].needs)])
-
-
-def _word(loaded: LoadedModel, encoding: Encoding, written: str) -> Target:
+def _word(loaded: LoadedModel, encoding: Encoding, written: str, what: str) -> Target:
     """The target of a word. A piece of the vocabulary may also be asked for at a position that is not hidden."""
+    tokenizer = loaded.tokenizer
     text, _, against = written.partition(AGAINST)
     place, colon, word = text.partition(":")
     if not (colon and _is_number(place) and word):
         word, at, place = text.rpartition(" at ")
         if not (at and _is_number(place.strip())):
             word, place = text, ""
-    if not word.strip() or (colon and not place):
-        raise Refused(f"the target is {shown(written)}: write {', '.join(target_forms(loaded))}")
-    tokenizer, position = loaded.tokenizer, int(place) if place else None
-    if position is not None and position not in encoding.mask_positions and tokenizer.has(word) and not against:
+    if not word.strip() or (colon and not place and not tokenizer.has(word.strip())):
+        raise Refused(f"{what} is {shown(written)}: write {', '.join(target_forms(loaded))}")
+    position = int(place) if place else None
+    if position is None and not encoding.mask_positions:
+        forms = ", ".join(target_forms(loaded))
+        raise Refused(f"{what} is {shown(written)}: no word is hidden, so hide one, or write {forms}")
+    if position is not None and position not in encoding.mask_positions and not against:
+        if not tokenizer.has(word):
+            raise Refused(
+                f"{what} is {shown(written)}: the vocabulary of {loaded.name} has no piece {word!r:.60}, and no word "
+                f"is hidden at position {position}"
+            )
         return Target("mlm", position, tokenizer.id_of(word))
     return word_target(tokenizer, encoding, word, position=position, against=against or None)
 
@@ -119,7 +132,7 @@ def format_target(loaded: LoadedModel, target: Target) -> str:
     """The text from which `parse_target` makes a target again: a word with its position, labels as numbers."""
     if target.other is not None:
         return f"like:{target.other.text}"
-    if target.asks.is_written:
+    if form_of(target.kind):
         return ":".join([target.kind, *(str(getattr(target, need)) for need in target.asks.needs)])
     if target.kind == "loss":
         return target.kind

@@ -254,6 +254,28 @@ def test_other_commands_take_it_as_a_target(headlight: Run, tiny_model_folder: P
     assert code == 0 and f"being like “{TWO}”: cosine" in printed, err
 
 
+def test_commands_read_one_text_of_a_pair_by_itself(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """`--target alike:A` draws and patches A alone, held against B: the pair is never read as one text."""
+    model, out = ("--model", tiny_model_folder, "--device", "cpu"), tmp_path / "maps.npz"
+    source = ONE.replace("cat", "dog")
+    assert source != ONE
+    one, two, other = (bert_core.read_sentence(tiny_loaded, text) for text in (ONE, TWO, source))
+    for side, text, held in (("A", one, two), ("B", two, one)):
+        run = bert_core.capture(tiny_loaded, text, target=bert_core.similarity_target(tiny_loaded, text, held))
+        given = (ONE, "--pair", TWO, "--show", "gradient", "--target", f"alike:{side}", "--out", out, *model)
+        assert headlight("attention", *given) == (0, "", "")
+        with np.load(out, allow_pickle=False) as file:
+            assert np.array_equal(file["gradient"], run.gradient)
+    places = ((one, "text that is read"), (other, "source"))
+    code, printed, err = headlight("patch", ONE, source, "--pair", TWO, "--target", "alike:A", *model)
+    texts = [f"cosine {bert_core.similar(tiny_loaded, text, two).cosine:.3g} in the {where}" for text, where in places]
+    assert code == 0 and printed.startswith(f"being like “{TWO}”: {', '.join(texts)}\n"), (printed, err)
+    code, printed, err = headlight("patch", ONE, "--noise", 3, "--pair", TWO, "--target", "alike:A", *model)
+    assert code == 0 and printed.startswith(f"being like “{TWO}”: {texts[0]}"), err
+
+
 def test_files_hold_what_is_drawn(tiny_loaded: LoadedModel) -> None:
     """The CSV has every pair, and a picture of a long text and of a short one is written in both themes."""
     found = both(tiny_loaded)

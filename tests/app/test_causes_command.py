@@ -175,8 +175,11 @@ def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
         ((TEXT, SOURCE, "--mask", "3"), "say what is followed"),
         ((TEXT, SOURCE, *ASKED, "--target", "4:her"), "say what is followed"),
         ((TEXT, SOURCE, "--target", "4:her", "--against", "his"), "--against is another word"),
-        ((TEXT, SOURCE, "--target", "4"), "--target is '4': write POSITION:PIECE"),
-        ((TEXT, SOURCE, "--word", "her"), "no word is hidden"),
+        ((TEXT, SOURCE, "--target", "4:"), "--target is '4:': write POSITION:WORD, nsp, like:TEXT"),
+        ((TEXT, SOURCE, "--target", "4"), "--target is '4': no word is hidden"),
+        ((TEXT, SOURCE, "--target", "loss"), "--target is 'loss': no word is hidden"),
+        ((TEXT, SOURCE, "--target", "alike:A"), "--target is 'alike:A': that needs a second text"),
+        ((TEXT, SOURCE, "--word", "her"), "--word is 'her': no word is hidden"),
         ((TEXT, SOURCE, "--word", "her", "--mask", "9"), "word 9 does not exist in this text"),
         ((TEXT, TEXT, *ASKED), "there is no difference to explain"),
         (("The man lost [MASK] hat.", SOURCE, "--word", "her"), "position 4 is hidden in the text that is read"),
@@ -185,7 +188,7 @@ def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
         ((TEXT, SOURCE, *ASKED, "--what", "neuron"), "--what"),
         ((TEXT, SOURCE, *ASKED, "--out", "effects.png"), "its ending must be one of csv, npz, json"),
         ((TEXT, SOURCE, *ASKED, "--out", "no/such/effects.csv"), "there is no folder"),
-        ((TEXT, SOURCE, "--target", "nsp"), "the next-sentence target needs a second sentence"),
+        ((TEXT, SOURCE, "--target", "nsp"), "this target needs a second sentence"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_patched_is_one_sentence(headlight: Run, arguments: tuple[str, ...], reason: str) -> None:

@@ -33,6 +33,7 @@ import bert_core
 from bert_core import LoadedModel, checkpoint, load
 from bert_core.calibration import temperature_of
 from bert_core.progress import counted
+from bert_core.records import FileQuestion, TargetKind
 from bert_core.run import MOST_REFERENCES
 from bert_core.studies import heads as study_of_heads
 from bert_core.studies.faithfulness import markdown, read_judgements, standings
@@ -41,6 +42,7 @@ from bert_core.studies.lines import Shard
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.rows import Columns
 from bert_core.studies.table import read_table
+from bert_core.task_heads import TASK_HEADS, TaskHead, register_head, unregister_head
 from bert_core.training import launch
 from bert_core.training.answers import AnswerSettings
 from bert_core.training.measures import Measures
@@ -136,6 +138,89 @@ def test_predict_prints_the_classes_of_a_fine_tuned_model(headlight: Run, tiny_c
     assert (code, len(out.splitlines())) == (0, 4)
 
 
+def test_predict_as_json_has_the_rows_of_every_head(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path
+) -> None:
+    """One object with a key for each head that says something, or that is named, and the numbers in full precision."""
+    a, b = "The [MASK] sat.", "It was [MASK]."
+    run = bert_core.capture(tiny_loaded, tiny_loaded.tokenizer.encode(a, b), top_k=2)
+    expected = {
+        name: [[one.title, [list(row) for row in one.rows]] for one in TASK_HEADS[name].readouts(tiny_loaded, run, 2)]
+        for name in ("words", "next")
+    }
+    assert len(expected["words"]) == 2 and len(expected["next"]) == 1
+    command = ("predict", a, "--pair", b, "--model", tiny_model_folder, "--top-k", 2, "--json", "--device", "cpu")
+    for chosen in (("words", "next"), ("next",), ("words",)):
+        options = [] if len(chosen) == 2 else ["--head", *chosen]
+        code, out, err = headlight(*command, *options)
+        assert (code, err) == (0, "")
+        said = {name: [[one["title"], one["rows"]] for one in rows] for name, rows in json.loads(out).items()}
+        assert said == {name: expected[name] for name in chosen}
+
+
+def test_what_a_head_predicts_is_the_same_in_every_command(
+    headlight: Run, tiny_tagger_folder: Path, tiny_reader_folder: Path, tiny_chooser_folder: Path
+) -> None:
+    """`predict` prints what `tags` and `answer` print, and the logit of a choice beside its question."""
+    text, pair = "The cat sat.", "The king sat on the mat."
+    folders = (tiny_tagger_folder, tiny_reader_folder, tiny_chooser_folder)
+    tagger, reader, chooser = (("--model", folder, "--device", "cpu") for folder in folders)
+    assert headlight("predict", text, *tagger) == headlight("tags", text, *tagger)
+    code, out, _ = headlight("predict", text, "--pair", pair, "--head", "reader", *reader)
+    answers = headlight("answer", "--question", text, "--context", pair, *reader)[1].splitlines()
+    assert code == 0 and out.splitlines() == ["answer", *(f"  {line}" for line in answers)]
+    loaded = bert_core.load(str(tiny_chooser_folder), device="cpu")
+    choice = bert_core.capture(loaded, loaded.tokenizer.encode(text, pair)).choice
+    code, out, _ = headlight("predict", text, "--pair", pair, "--head", "chooser", *chooser)
+    assert (code, out.splitlines()) == (0, ["logit of the choice", f"  {choice:.3f}  {pair}"])
+    code, out, _ = headlight("predict", text, "--pair", pair, *chooser)
+    assert code == 0 and "logit of the choice" in out and "B follows A with probability" in out
+
+
+class LargestValue(TaskHead):
+    """A registered head without weights: the largest value in the state of the first token."""
+
+    name = "largest"
+    description = "has no largest value"
+    title = "How large is it?"
+
+    def is_trained(self, loaded: LoadedModel) -> bool:
+        return True
+
+    def logits(self, loaded: LoadedModel, states: torch.Tensor) -> torch.Tensor:
+        return states.amax(dim=-1)
+
+
+def test_a_registered_head_is_reported_explained_and_asked_of_files(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """`predict` prints it, a gradient explains its target by default or by name, and `--ask` takes its question."""
+    kind = TargetKind(
+        (), "largest", "units", None, "the largest", "Why so large?", "the largest value", "it is {value}"
+    )
+    question = FileQuestion("largest", "units of the largest value", {"largest": "The largest value"})
+    model, text, out = ("--model", tiny_model_folder, "--device", "cpu"), "The cat sat.", tmp_path / "maps.npz"
+    ask = ("heads", text_file, "--out", tmp_path / "heads.csv", "--ask", "largest", "--ablation", *model)
+    code, _, err = headlight(*ask)
+    assert code == 2 and "--ask 'largest' is unknown: one of tag, span, replaced, similarity" in err
+    register_head(LargestValue(), {"largest": kind}, {"largest": question})
+    try:
+        encoding = tiny_loaded.tokenizer.encode(text)
+        run = bert_core.capture(tiny_loaded, encoding, target=bert_core.Target("largest"))
+        value = float(run.others["largest"])
+        assert headlight("predict", text, *model) == (0, f"largest\n  {value:.3f}  How large is it\n", "")
+        for named in ((), ("--target", "largest")):
+            assert headlight("attention", text, "--show", "gradient", "--out", out, *named, *model) == (0, "", "")
+            with np.load(out, allow_pickle=False) as file:
+                assert np.array_equal(file["gradient"], run.gradient)
+        code, printed, err = headlight("patch", text, "The king sat.", "--target", "largest", *model)
+        assert code == 0 and printed.startswith(f"the largest value: it is {value:.3g} in the text that is read"), err
+        code, printed, err = headlight(*ask)
+        assert code == 0 and "units of the largest value" in printed, err
+    finally:
+        unregister_head("largest")
+
+
 def test_a_cut_text_is_said_to_be_cut(headlight: Run, tiny_model_folder: Path) -> None:
     """A text longer than the model is answered for the part that fits, with a notice on stderr."""
     code, out, err = headlight("predict", "[MASK] " + "cat " * 600, "--model", tiny_model_folder)
@@ -184,7 +269,10 @@ def test_faithfulness_judges_the_sentences_of_a_file(
     [
         (["predict"], "Missing argument"),
         (["nonsense"], "No such command 'nonsense'"),
-        (["predict", "a cat", "--model", "TINY"], "no [MASK]"),
+        (["predict", "a cat", "--model", "TINY"], "nothing of this text: put a [MASK] into the text or add --pair"),
+        (["predict", "a cat", "--model", "TINY", "--head", "next"], "with the head next: add --pair"),
+        (["predict", "a cat", "--model", "TINY", "--head", "tagger"], "--head is 'tagger': the trained heads of"),
+        (["predict", "a cat", "--model", "TINY", "--head", "luck"], "--head is 'luck': the trained heads of"),
         (["predict", "   ", "--model", "TINY"], "there is no text"),
         (["predict", " ", "--pair", "It ran.", "--model", "TINY"], "no first one"),
         (["nsp", "A cat.", "  ", "--model", "TINY"], "no second text"),

@@ -635,8 +635,15 @@ def test_the_command_compares(
         (["--out", "a.svg", "--layer", "1", "--head", "0", "--head", "1", "--mode", "matrix"], "one --head, or"),
         (["--out", "a.svg", "--against", " "], "--against is empty: give the text to compare with"),
         (["--out", "a.svg", "--part", "A to B"], "there is no second sentence"),
-        (["--out", "a.svg", "--show", "gradient"], "a gradient needs something to explain"),
-        (["--out", "a.svg", "--show", "gradient", "--target", "x"], "write POSITION:PIECE"),
+        (
+            ["--out", "a.svg", "--show", "gradient"],
+            "explain: put a [MASK] into the text or add --pair or give",
+        ),
+        (
+            ["--out", "a.svg", "--show", "gradient", "--target", "x:"],
+            "--target is 'x:': write POSITION:WORD, nsp, like:",
+        ),
+        (["--out", "a.svg", "--show", "gradient", "--target", "x"], "--target is 'x': no word is hidden"),
         (["--out", "a.svg", "--show", "gradient", "--target", "1:zebra"], "has no piece 'zebra'"),
         (["--out", "a.svg", "--show", "gradient", "--target", "99:cat"], "position 99 does not exist"),
         (["--out", "a.svg", "--bertviz", "head"], "BertViz writes .html"),

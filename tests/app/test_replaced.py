@@ -165,8 +165,11 @@ def test_the_command_prints_what_the_library_says(
     assert code == 0 and "has never read a [MASK]" in err
     code, out, err = headlight("replaced", TEXT, "--model", tiny_model_folder)
     assert (code, out) == (2, "") and "has no trained detector of replaced tokens" in err
-    code, out, err = headlight("predict", TEXT, "--model", folder)
-    assert (code, out) == (2, "") and "ask it with `headlight replaced`" in err
+    given = (TEXT, "--model", folder, "--device", "cpu")
+    assert headlight("predict", *given) == headlight("replaced", *given)
+    code, out, err = headlight("predict", "The [MASK] sat.", *given[1:], "--json")
+    assert code == 0 and list(json.loads(out)) == ["detector"]
+    assert err == f"{folder} has no trained masked-word head: it cannot guess words\n"
 
 
 def test_commands_that_take_a_target_take_this_one(
@@ -199,8 +202,10 @@ def test_commands_that_take_a_target_take_this_one(
         folder,
     )
     assert code == 2 and "position 99 does not exist" in err
-    code, _, err = headlight("attention", TEXT, "--show", "gradient", "--out", tmp_path / "x.npz", "--model", folder)
-    assert code == 2 and "give --target replaced:POSITION" in err
+    code, _, err = headlight("attention", TEXT, "--show", "gradient", "--out", place, "--model", folder)
+    likeliest = bert_core.Target("replaced", typed_by(shares_of(loaded), loaded.tokenizer.encode(TEXT))[0])
+    with np.load(place) as found:
+        assert_near(found["gradient"], capture(loaded, loaded.tokenizer.encode(TEXT), target=likeliest).gradient)
 
 
 def test_a_model_without_a_detector_has_no_such_question(

@@ -371,7 +371,7 @@ def test_targets_are_written_and_read(registered: PairScore, loaded: LoadedModel
     assert target_names(loaded, encoding, target) == {
         "first": 3, "last": 7, "count": 0, "word": encoding.labels[3], "other": encoding.labels[7]
     }  # fmt: skip
-    with pytest.raises(Refused, match="is incomplete: write pair:POSITION:LAST"):
+    with pytest.raises(Refused, match="the target is 'pair:3': write pair:POSITION:LAST"):
         parse_target(loaded, encoding, "pair:3")
 
 

@@ -97,6 +97,7 @@ def test_a_piece_with_a_colon_or_a_number_is_a_word(tiny_loaded: LoadedModel, ma
     """Signs of the grammar are words where a position stands before them."""
     for piece in (":", "7", "-", "."):
         target = Target("mlm", 3, id_of(tiny_loaded, piece))
+        assert parse_target(tiny_loaded, masked, piece).target == target
         assert format_target(tiny_loaded, target) == f"3:{piece}"
         assert parse_target(tiny_loaded, masked, f"3:{piece}").target == target
 
@@ -232,26 +233,26 @@ def test_words_of_the_grammar_are_words_where_nothing_follows(tiny_loaded: Loade
     [
         ("", "the target is '': write POSITION:WORD, nsp, like:TEXT"),
         ("   ", "the target is ' ': write POSITION:WORD"),
-        (":", "the target is ':': write"),
+        ("::", "the target is '::': write"),
         ("sat:", "the target is 'sat:': write"),
         ("x:sat", "the target is 'x:sat': write"),
         ("-3:sat", "the target is '-3:sat': write"),
         ("3.0:sat", "write POSITION:WORD"),
-        ("nsp:1", "the target 'nsp:1' is incomplete: write nsp"),
-        ("class", "the target 'class' is incomplete: write class:LABEL"),
-        ("class:", "the target 'class:' is incomplete: write class:LABEL"),
+        ("nsp:1", "the target is 'nsp:1': write nsp"),
+        ("class", "the target is 'class': write class:LABEL"),
+        ("class:", "the target is 'class:': write class:LABEL"),
         ("class:pet", "the class 'pet' does not exist: {name} has none"),
         ("class:-1", "the class '-1' does not exist"),
-        ("tag:2", "the target 'tag:2' is incomplete: write tag:POSITION:LABEL"),
-        ("tag:x:1", "the target 'tag:x:1' is incomplete: write tag:POSITION:LABEL"),
-        ("span:3", "the target 'span:3' is incomplete: write span:POSITION:LAST"),
-        ("span:3:", "the target 'span:3:' is incomplete"),
-        ("span:3:4:5", "the target 'span:3:4:5' is incomplete"),
-        ("span::4", "the target 'span::4' is incomplete"),
-        ("replaced:-1", "the target 'replaced:-1' is incomplete: write replaced:POSITION"),
-        ("99:cats", "no word is hidden at position 99: choose 3"),
+        ("tag:2", "the target is 'tag:2': write tag:POSITION:LABEL"),
+        ("tag:x:1", "the target is 'tag:x:1': write tag:POSITION:LABEL"),
+        ("span:3", "the target is 'span:3': write span:POSITION:LAST"),
+        ("span:3:", "the target is 'span:3:': write span:POSITION:LAST"),
+        ("span:3:4:5", "the target is 'span:3:4:5': write span:POSITION:LAST"),
+        ("span::4", "the target is 'span::4': write span:POSITION:LAST"),
+        ("replaced:-1", "the target is 'replaced:-1': write replaced:POSITION"),
+        ("99:cats", "has no piece 'cats', and no word is hidden at position 99"),
         ("sat rather than cats", "'cats' has 2 pieces in this vocabulary"),
-        ("alike:A", "the target is 'alike:A': write"),
+        ("alike:A", "the target is 'alike:A': that needs a second text"),
         ("alike:C", "the target is 'alike:C': write"),
         ("like:", "the target is 'like:': write"),
         ("π", "'π' has characters that are not in the vocabulary"),
@@ -284,7 +285,7 @@ def test_what_the_model_or_the_text_lacks_is_refused_when_it_is_computed(
 
 def test_words_are_refused_without_a_place(tiny_loaded: LoadedModel, twice: Encoding) -> None:
     """Where nothing is hidden, or several words are, the sentence says what to do."""
-    with pytest.raises(Refused, match="no word is hidden: hide one first, or type"):
+    with pytest.raises(Refused, match="no word is hidden, so hide one, or write"):
         parse_target(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), "ran")
     two = tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]")
     with pytest.raises(Refused, match="add the one you mean, as in 'cat at 2'"):

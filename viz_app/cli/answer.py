@@ -15,10 +15,7 @@ from viz_app.cli.shared import Device, Notes, PairColumn, TextColumn, encode, lo
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.records import Span
-    from bert_core.tokenizer import Encoding
-
-NO_ANSWER = "(no answer)"
+    from bert_core.records import ModelRun, Span
 
 
 def answer(
@@ -44,8 +41,10 @@ def answer(
     With a table (--text names its column of questions, --pair that of contexts) the best answer to each row, as CSV;
     with questions in SQuAD's form, how many it answers rightly: exact match and F1.
     """
+    import bert_core
     from bert_core.studies.files import Format, identify
     from bert_core.studies.texts import unnamed_columns
+    from bert_core.task_heads import TASK_HEADS
 
     if (question is None) != (context is None) or (question is None) == (file is None):
         raise Refused("give either --question and --context, or a file of many")
@@ -59,8 +58,7 @@ def answer(
     if file is not None and as_json:
         raise Refused("--json is for one question, and a file was given")
     loaded = load(model, device)
-    if not loaded.has_reader:
-        raise Refused(f"{model} was not trained to find answers in a text: `headlight finetune` can teach it")
+    loaded.require_head("reader", "`headlight finetune` can teach it")
     if file is not None and judged:
         from bert_core.training.answers import reader_scores
 
@@ -73,26 +71,28 @@ def answer(
     assert question is not None and context is not None
     if not context.strip():
         raise Refused("there is no context: type the text in which the answer stands")
-    best, none = _answers(loaded, encode(loaded, question, context), top_k)
+    run = bert_core.capture(loaded, encode(loaded, question, context))
     if as_json:
+        best, none = _answers(run, top_k)
         typer.echo(json.dumps({"answers": [asdict(one) for one in best], "none": asdict(none)}, ensure_ascii=False))
         return
-    for one in sorted((*best, none), key=lambda span: -span.score):
-        typer.echo(f"{one.probability:.3f}  {' '.join(one.text.split()) if one.last else NO_ANSWER}")
+    for readout in TASK_HEADS["reader"].readouts(loaded, run, top_k):
+        for name, probability in readout.rows:
+            typer.echo(f"{probability:.3f}  {name}")
 
 
-def _answers(loaded: LoadedModel, encoding: Encoding, count: int) -> tuple[tuple[Span, ...], Span]:
+def _answers(run: ModelRun, count: int) -> tuple[tuple[Span, ...], Span]:
     """The best answers, and that there is none."""
     import bert_core
     from bert_core.analysis.spans import span_at
 
-    spans = bert_core.capture(loaded, encoding).spans
-    assert spans is not None  # there is a reader and a context
-    return bert_core.best_spans(encoding, spans, count), span_at(encoding, spans, 0, 0)
+    assert run.spans is not None  # there is a reader and a context
+    return bert_core.best_spans(run.encoding, run.spans, count), span_at(run.encoding, run.spans, 0, 0)
 
 
 def _table(loaded: LoadedModel, file: Path, text: str, pair: str) -> str:
     """The best answer to each row, and its numbers, as CSV; what was cut is said on stderr."""
+    import bert_core
     from bert_core.studies.rows import Columns, check_rows, row_shards
     from viz_app.export.tables import labelled_csv
 
@@ -105,7 +105,7 @@ def _table(loaded: LoadedModel, file: Path, text: str, pair: str) -> str:
         except Refused as error:
             raise Refused(f"row {line.number} of {file.name}: {error}") from error
         cut += encoding.cut > 0
-        (best,), none = _answers(loaded, encoding, 1)
+        (best,), none = _answers(bert_core.capture(loaded, encoding), 1)
         found.append((line.number, line.text, *_shown(best, none)))
         notes(None, f"{len(found):,} questions")
     if cut:

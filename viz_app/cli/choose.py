@@ -102,8 +102,7 @@ def _read(
     from bert_core.run.choosing import choices_of
     from bert_core.studies.rows import rows_of
 
-    if not loaded.has_chooser:
-        raise Refused(f"{loaded.name} was not trained to choose among answers: load a model for multiple choice")
+    loaded.require_head("chooser", "load a model for multiple choice")
     found = []
     for row, fields, _ in rows_of(file, [text, *choices, *([] if label is None else [label])]):
         names = [name for name in choices if fields[name].strip()]

@@ -24,7 +24,6 @@ from bert_core.unknown import counting
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
     answer,
-    ask,
     choose,
     compare,
     dossier,
@@ -34,8 +33,10 @@ from viz_app.cli import (
     lessons,
     neurons,
     patch,
+    predict,
     probe,
     prune,
+    score,
     search,
     serve,
     similarity,
@@ -51,13 +52,13 @@ app = typer.Typer(
     help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 app.command("app")(serve.open_app)
-app.command("models")(ask.list_models)
+app.command("models")(serve.list_models)
 for command in (
-    ask.predict,
-    ask.nsp,
-    ask.replaced,
-    ask.tags,
-    ask.score,
+    predict.predict,
+    predict.nsp,
+    predict.replaced,
+    predict.tags,
+    score.score,
     heads.heads,
     heads.roles,
     study.faithfulness,

@@ -10,23 +10,25 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli.shared import (
+    TARGET_FORMS,
     Arrows,
     Device,
     ModelName,
+    additions,
     check_place,
     encode,
     kind_of_file,
     load,
     note,
     parse_heads,
-    parse_target,
     with_cuts,
 )
 from viz_app.export import FILE_KINDS, PICTURES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.records import ModelRun, Target
+    from bert_core.records import ModelRun
+    from bert_core.run.target_grammar import TextTarget
     from bert_core.tokenizer import Encoding
     from viz_app.comparison import Comparison
     from viz_app.maps import Combination, MapView
@@ -47,9 +49,7 @@ def attention(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="POSITION:PIECE",
-            help="What a gradient explains; also nsp, choice, class:NUMBER, replaced:POSITION or like:TEXT. Default: "
-            "the best guess.",
+            help=f"What a gradient explains: {TARGET_FORMS}. Default: the best guess.",
         ),
     ] = None,
     part: Annotated[str, typer.Option(help="all, or from which text to which, as in 'A to B'.")] = "all",
@@ -111,7 +111,9 @@ def attention(
     loaded = with_cuts(load(model, device), cut)
     encoding = encode(loaded, text, pair)
     explains = show not in UNSIGNED or target is not None or (together is not None and together.by_importance)
-    explained = _target(loaded, encoding, target) if explains else None
+    explained = None
+    if explains:
+        explained, encoding = _target(loaded, encoding, target)
     run = bert_core.capture(loaded, encoding, target=explained, norms=show == "brought")
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
@@ -124,7 +126,9 @@ def attention(
         view.check_whole("the neuron view")
         files = NeuronFiles(run, bert_core.head_vectors(loaded, encoding, view.layer, heads[0]), neuron, model)
     elif compared:
-        texts = (text, pair) if against is None and against_pair is None else (against or text, against_pair)
+        texts = encoding.text, encoding.pair
+        if against is not None or against_pair is not None:
+            texts = against or text, against_pair
         comparison = _comparison(run, loaded, model, *texts, against_model, without_heads, device, show)
         files = ChangeFiles(comparison, view)
     with warnings.catch_warnings(record=True) as heard:
@@ -182,30 +186,20 @@ def _together(how: str | None, written: str, among: str) -> Combination | None:
     return Combination(how, among, weights)
 
 
-def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Target:
-    """What a gradient is to explain. Raises Refused for what cannot be one, or for no target where one is needed."""
-    import bert_core
-    from bert_core import Target
+def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> TextTarget:
+    """What a gradient is to explain, and in which text: what is written, or else the first target that a head offers.
 
-    if written is None:
-        if encoding.mask_positions and loaded.has_mlm:
-            position = encoding.mask_positions[0]
-            prediction = bert_core.capture(loaded, encoding, top_k=1).prediction_at(position)
-            assert prediction is not None  # every [MASK] is asked for
-            return Target("mlm", position, prediction.top[0][0])
-        run = bert_core.capture(loaded, encoding) if encoding.pair is not None and loaded.has_reader else None
-        if run is not None and run.spans is not None:
-            (best,) = bert_core.best_spans(encoding, run.spans, 1)
-            return Target("span", best.first, last=best.last)
-        if encoding.pair is not None and (loaded.has_chooser or loaded.has_nsp):
-            return Target("choice" if loaded.has_chooser else "nsp")
-        ways = [
-            *["put a [MASK] into the text"] * loaded.has_mlm,
-            *["add --pair"] * (loaded.has_nsp or loaded.has_reader or loaded.has_chooser),
-            *["give --target class:NUMBER"] * loaded.has_classifier,
-            *["give --target replaced:POSITION"] * loaded.has_detector,
-            *["give --target tag:POSITION:TAG"] * loaded.has_tagger,
-            "give --target like:TEXT",
-        ]
-        raise Refused(f"a gradient needs something to explain: {' or '.join(ways)}")
-    return parse_target(loaded, encoding, written)
+    Raises Refused for what cannot be one, and where no head offers one.
+    """
+    import bert_core
+    from bert_core.run.target_grammar import TextTarget, parse_target, target_forms
+    from bert_core.task_heads import trained_heads
+
+    if written is not None:
+        return parse_target(loaded, encoding, written, what="--target")
+    run, heads = bert_core.capture(loaded, encoding, top_k=1), trained_heads(loaded)
+    for head in heads:
+        if head.applies(loaded, encoding) and (targets := head.offered(loaded, run, encoding, None)):
+            return TextTarget(targets[0], encoding)
+    ways = [*additions(encoding, heads), f"give --target {', '.join(target_forms(loaded))}"]
+    raise Refused(f"a gradient needs something to explain: {' or '.join(ways)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from viz_app.cli.shared import (
+    Ask,
     Device,
     FileOfTexts,
     ModelName,
@@ -47,14 +48,7 @@ def explain(
         bool, typer.Option("--guess", help="Explain what the model guesses at the [MASK] of each text.")
     ] = False,
     follows: Annotated[bool, typer.Option("--follows", help="Explain whether the second text follows.")] = False,
-    ask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="Of another head: tag, each word's; span, the answer in the second text; replaced, each token; "
-            "similarity, of the two texts.",
-        ),
-    ] = None,
+    ask: Ask = None,
     tags: Annotated[
         str, typer.Option(metavar="LABEL", help="Explain the tags of a file of words: upos, last, a column.")
     ] = "",

@@ -14,6 +14,7 @@ from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
 from viz_app.cli.shared import (
     SECONDS_BETWEEN_LINES,
+    Ask,
     Device,
     FileOfTexts,
     ModelName,
@@ -55,14 +56,7 @@ def heads(
     follows: Annotated[
         bool, typer.Option("--follows", help="Ask whether the second text, or the next line, follows.")
     ] = False,
-    ask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="Ask another head: tag, each word's; span, the answer in the second text; replaced, each token; "
-            "similarity, of the two texts.",
-        ),
-    ] = None,
+    ask: Ask = None,
     tags: Annotated[str, typer.Option(metavar="LABEL", help="Ask for the tags of a file of words: upos, last.")] = "",
     by: Annotated[
         str, typer.Option(metavar="METHOD", help="Ablation by zero, mean or resample: what stands in for a head.")

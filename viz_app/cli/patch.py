@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli.shared import (
+    TARGET_FORMS,
     Device,
     ModelName,
     Notes,
@@ -20,13 +22,12 @@ from viz_app.cli.shared import (
     kind_of_file,
     load,
     note,
-    parse_target,
 )
 from viz_app.export import EFFECT_KINDS
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.records import PatchBand, Patches, Target
+    from bert_core.records import Noised, PatchBand, Patches
     from bert_core.tokenizer import Encoding
 
 RANDOM_TEXTS = 10  # of the band
@@ -48,9 +49,7 @@ def patch(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="POSITION:PIECE",
-            help="What to follow, instead of --word; also nsp, choice, class:NUMBER, tag:POSITION:TAG, "
-            "replaced:POSITION or like:TEXT.",
+            help=f"What to follow, instead of --word: {TARGET_FORMS}, or loss, all words hidden by --mask.",
         ),
     ] = None,
     mask: Annotated[
@@ -109,10 +108,11 @@ def patch(
     from bert_core import MeanOf, Noised
     from bert_core.analysis.causes import hidden_alike
     from bert_core.records import without_noise
+    from bert_core.run.target_grammar import AGAINST, parse_target
     from viz_app.export.effects import effects_file
 
     loaded = load(model, device)
-    typed = encode(loaded, text, pair)
+    typed = source_typed = encode(loaded, text, pair)
     read: Encoding | Noised = loaded.tokenizer.mask_words(typed, mask or ())
     other: Encoding | Noised | MeanOf
     if mean_of is not None:
@@ -122,10 +122,17 @@ def patch(
     elif noise is not None:
         other = Noised(loaded.tokenizer.mask_words(typed, mask or ()), noise)
     else:
-        other = hidden_alike(loaded.tokenizer, encode(loaded, source or "", pair), typed, mask or ())
+        source_typed = encode(loaded, source or "", pair)
+        other = hidden_alike(loaded.tokenizer, source_typed, typed, mask or ())
     if reverse and not isinstance(other, MeanOf):
-        read, other = other, read
-    asked = _asked(loaded, without_noise(read), word, against, target)
+        read, other, typed, source_typed = other, read, source_typed, typed
+    written = target or (word or "") + ("" if against is None else AGAINST + against)
+    option = "--word" if target is None else "--target"
+    followed, encoding = parse_target(loaded, without_noise(read), written, original=typed, what=option)
+    if encoding is not without_noise(read):  # one text of a pair, read by itself: so is that of the source
+        if not isinstance(other, MeanOf):
+            other = _with(other, parse_target(loaded, without_noise(other), written, original=source_typed).encoding)
+        read = _with(read, encoding)
     some: dict[str, Any] = {"what": what}
     some["align"] = "tokens" if isinstance(other, MeanOf) or len(other) == len(read) else "words"
     if place is not None:
@@ -133,9 +140,9 @@ def patch(
         if not (layer.isdecimal() and position.isdecimal()):
             raise Refused(f"--place is {place!r}: write the layer and the position, as in 3.4")
         some |= {"layers": [int(layer)], "positions": [int(position)]}
-    estimated = bert_core.estimate_patches(loaded, other, read, asked, **some)
+    estimated = bert_core.estimate_patches(loaded, other, read, followed, **some)
     _check_sides(estimated)
-    found = bert_core.patch(loaded, other, read, asked, **some, report=Notes())
+    found = bert_core.patch(loaded, other, read, followed, **some, report=Notes())
     random = bert_core.patch_band(loaded, found, texts=RANDOM_TEXTS, report=Notes()) if band else None
     typer.echo(_answers(loaded, found))
     typer.echo("\n".join(_lines(found, random)))
@@ -151,17 +158,11 @@ def patch(
         write_whole(out, effects_file(found, estimated, kind, random))
 
 
-def _asked(
-    loaded: LoadedModel, read: Encoding, word: str | None, against: str | None, target: str | None
-) -> Target:  # fmt: skip
-    """The number to follow, of the text that is read."""
-    import bert_core
+def _with(text: Encoding | Noised, encoding: Encoding) -> Encoding | Noised:
+    """Another text, with the noise that this one carries."""
+    from bert_core.records import Noised
 
-    if word is None:
-        return parse_target(loaded, read, target or "")
-    before, at, place = word.rpartition(" at ")
-    named, position = (before, int(place)) if at and place.isdecimal() else (word, None)
-    return bert_core.word_target(loaded.tokenizer, read, named, position=position, against=against)
+    return replace(text, encoding=encoding) if isinstance(text, Noised) else encoding
 
 
 def _check_sides(found: Patches) -> None:
@@ -196,20 +197,13 @@ def _check_sides(found: Patches) -> None:
 
 def _answers(loaded: LoadedModel, found: Patches) -> str:
     """What is followed, and what both texts answer."""
-    from bert_core.tokenizer import joined
+    from bert_core.run.target_grammar import target_names
 
-    target, word = found.target, ""
-    if target.asked:
-        word = joined(loaded.tokenizer.token_of(number) for _, number in target.asked)
-    elif target.position is not None:
-        word = found.read.labels[target.position]
-    labels = loaded.tags if target.kind == "tag" else loaded.labels
-    label = "" if target.label is None else labels[target.label]
-    text = found.read.pair or "" if target.other is None else target.other.text
-    what = target.asks.speaks_for.format(word=word, label=label, text=text)
+    target = found.target
+    names = target_names(loaded, found.read, target)
+    what = target.asks.speaks_for.format(**names)
     if target.against is not None:
-        what += f" rather than “{loaded.tokenizer.token_of(target.against)}”"
-
+        what += f" rather than “{names['other']}”"
     text, source = (target.asks.said(value, "{:.3g}".format) for value in (found.base_value, found.source_value))
     if math.isnan(found.source_value):
         return f"{what}: {text} in the text that is read; the table says how far that moves, in {target.asks.unit}"

@@ -1,4 +1,4 @@
-"""The command that serves the app."""
+"""The commands that serve the app, and list the models that come with it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,19 @@ CLASS = "HEADLIGHT_CLASS"  # the teacher's code, for the process that serves
 def malloc_settings() -> dict[str, str]:
     """What a process of ours is started with; nothing where the system's malloc is not glibc's."""
     return MALLOC if platform.libc_ver()[0] == "glibc" else {}
+
+
+def list_models() -> None:
+    """The models that come with Headlight."""
+    from bert_core.checkpoint import read_config
+    from bert_core.loading import ASSETS, bundled_models
+
+    for name in bundled_models():
+        sizes = read_config(ASSETS / name)
+        typer.echo(
+            f"{name}  {sizes.num_hidden_layers} layers x {sizes.num_attention_heads} heads, "
+            f"{sizes.hidden_size} wide, {sizes.vocab_size:,} word pieces"
+        )
 
 
 def open_app(

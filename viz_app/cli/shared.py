@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bert_core.records.target_kinds import FILE_QUESTIONS, TARGET_KINDS, form_of, questions_of_targets
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
 from bert_core.unknown import current_count
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.records import Target
     from bert_core.studies.rows import Columns
+    from bert_core.task_heads import TaskHead
     from bert_core.tokenizer import Encoding
 
 ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
@@ -50,7 +51,19 @@ TextFile = Annotated[
 TextColumn = Annotated[
     str | None, typer.Option("--text", metavar="COLUMN", help="The column of the texts, in a table.")
 ]
+Ask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="Ask another head of the model: "
+        + "; ".join(
+            ": ".join([name, *(title.lower() for title in FILE_QUESTIONS[name].judged.values())])
+            for name in questions_of_targets()
+        ),
+    ),
+]
 PairColumn = Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="The column of second texts.")]
+TARGET_FORMS = ", ".join(filter(None, ("POSITION:WORD", *map(form_of, TARGET_KINDS), "like:TEXT, alike:A or alike:B")))
 SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -77,6 +90,13 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
             f"{loaded.name} does not know these characters and cannot tell them apart"
         )
     return encoding
+
+
+def additions(encoding: Encoding, heads: Sequence[TaskHead]) -> list[str]:
+    """What can be added to a text so that trained heads of a model predict something of it."""
+    needs_mask = not encoding.mask_positions and any(head.name == "words" for head in heads)
+    needs_pair = encoding.pair is None and any(head.needs_pair for head in heads)
+    return [*["put a [MASK] into the text"] * needs_mask, *["add --pair"] * needs_pair]
 
 
 def with_cuts(loaded: LoadedModel, written: str) -> LoadedModel:
@@ -138,42 +158,6 @@ def parse_neurons(written: str, neurons: int) -> list[tuple[int, int]]:
             f"--neurons is {written!r}: write layer.neuron with commas, as in 0.3,2.100-199, or 4.*"
         ) from error
     return found
-
-
-def parse_target(loaded: LoadedModel, encoding: Encoding, written: str) -> Target:
-    """What `--target` says as a target of a text: `4:door`, `nsp`, `choice`, `class:NUMBER`, `like:TEXT` and so on.
-
-    Raises Refused for anything else, or an unknown piece.
-    """
-    from bert_core import Target, read_sentence, similarity_target
-
-    if written in ("nsp", "choice"):
-        return Target(written)
-    where, _, piece = written.partition(":")
-    if where == "like":
-        return similarity_target(loaded, encoding, read_sentence(loaded, piece))
-    if where == "class" and piece.isdecimal():
-        return Target("class", label=int(piece))
-    place, _, tag = piece.partition(":")
-    if where == "tag" and place.isdecimal() and tag:
-        if tag not in loaded.tags:
-            there = ", ".join(loaded.tags) or "none, as it is no tagger"
-            raise Refused(f"--target is {written!r}: the tags of {loaded.name} are {there}")
-        return Target("tag", int(place), label=loaded.tags.index(tag))
-    if where == "replaced" and piece.isdecimal():
-        return Target("replaced", int(piece))
-    first, _, last = piece.partition(":")
-    if where == "span" and first.isdecimal() and last.isdecimal():
-        return Target("span", int(first), last=int(last))
-    if not where.isdecimal() or not piece:
-        raise Refused(
-            f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, choice, class:NUMBER, "
-            "tag:POSITION:TAG, replaced:POSITION, span:FIRST:LAST or like:TEXT"
-        )
-    number = loaded.tokenizer.id_of(piece)
-    if loaded.tokenizer.token_of(number) != piece:
-        raise Refused(f"--target is {written!r}: the vocabulary of {loaded.name} has no piece {piece!r}")
-    return Target("mlm", int(where), number)
 
 
 def check_place(out: Path, *read: Path) -> None:
@@ -243,7 +227,7 @@ def kind_asked(
     """
     head = head_asked(ask, tags)
     given = [name for name, (_, value) in options.items() if value]
-    if head in ("tag", "replaced") and "--word" in given:
+    if head is not None and FILE_QUESTIONS[head].takes_word and "--word" in given:
         given.remove("--word")  # it says of which word
     if head is not None:
         given.append("--ask")
@@ -266,8 +250,6 @@ def columns_asked(text: str | None, pair: str | None, label: str | None, answer:
 
 def head_asked(ask: str | None, tags: str) -> str | None:
     """Which other head of a model `--ask` and `--tags` ask; None: neither was given. Raises Refused for any other."""
-    from bert_core.records.target_kinds import questions_of_targets
-
     if tags and ask not in (None, "tag"):
         raise Refused(f"--tags {tags!r} is the label of a file of words: it is asked for by --ask tag")
     if ask is not None and ask not in questions_of_targets():

@@ -202,7 +202,7 @@ def evaluate(
         corpora = {kind: prepare(path) for kind, path in texts.items()}
         trained = None if train is None else prepare(train)
         found = measure(loaded, corpora, train=trained, batches=batches, report=note_each)
-    for line in lines_of(found, loaded.has_mlm, loaded.has_nsp):
+    for line in lines_of(found, loaded.has_head("words"), loaded.has_head("next")):
         typer.echo(line)
     typer.echo(f"speed: {speed(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
     if out is not None:

@@ -34,6 +34,7 @@ _NAMES = {
     "edits": "Cut Put Scaled",
     "editing": "edited unedited",
     "pooling": "Pooling",
+    "task_heads": "TaskHead register_head unregister_head",
     "loading": "LoadedDecoder LoadedModel best_device bundled_models load load_decoder save",
     "pruning": "pruned zero_filled",
     "translators": "Translators read_translators",
@@ -51,6 +52,7 @@ _NAMES = {
         "ChoicePrediction ClassPrediction DecoderRun MaskPrediction ModelRun Span SpanPrediction TagPrediction"
     ),
     "records.similarity": "Similarity",
+    "target_kinds": "FileQuestion TargetKind",
     "records.targets": "Target loss_target word_target",
     "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
     "methods": "METHODS Method faithfulness layer_scores token_scores",
@@ -75,6 +77,7 @@ _NAMES = {
     "run.scoring": "score_pairs",
     "run.similarity": "read_sentence sentence_vector similar similarity_target unrelated_cosines",
     "run.states": "answers_erased",
+    "run.target_grammar": "format_target parse_target",
     "run.walk": "walk",
     "run.vectors": "head_vectors",
     # Analysis: arrays to answers.
@@ -363,6 +366,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.similarity import similarity_target as similarity_target
     from bert_core.run.similarity import unrelated_cosines as unrelated_cosines
     from bert_core.run.states import answers_erased as answers_erased
+    from bert_core.run.target_grammar import format_target as format_target
+    from bert_core.run.target_grammar import parse_target as parse_target
     from bert_core.run.vectors import head_vectors as head_vectors
     from bert_core.run.walk import walk as walk
     from bert_core.studies.compare import compare_models as compare_models
@@ -425,6 +430,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.words import LabelledSentence as LabelledSentence
     from bert_core.studies.words import label_names as label_names
     from bert_core.studies.words import read_labelled_words as read_labelled_words
+    from bert_core.target_kinds import FileQuestion as FileQuestion
+    from bert_core.target_kinds import TargetKind as TargetKind
+    from bert_core.task_heads import TaskHead as TaskHead
+    from bert_core.task_heads import register_head as register_head
+    from bert_core.task_heads import unregister_head as unregister_head
     from bert_core.tokenizer import Encoding as Encoding
     from bert_core.tokenizer import Tokenizer as Tokenizer
     from bert_core.translators import Translators as Translators

@@ -8,9 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import exp, nan, tanh
-from types import MappingProxyType
+from string import Formatter
+
+from bert_core.refused import Refused, several, shown
+from bert_core.registry import Table
 
 # ---------------------------------------------------------------------------- targets
+
+# Values that a target may need -> what an error calls them.
+TARGET_VALUES: Mapping[str, str] = {
+    "position": "a position", "token_id": "a token_id", "against": "the one it stands against", "label": "a label",
+    "pieces": "the pieces that it asks for", "last": "a last place",
+    "other": "another text", "pooled": "the positions that are pooled",
+}  # fmt: skip
+# Values that a target written as text can have -> what its form calls them.
+WRITTEN_VALUES: Mapping[str, str] = {"position": "POSITION", "last": "LAST", "label": "LABEL"}
+WRITTEN_OTHERWISE = ("like", "alike")  # beginnings of targets that no kind may have as its name
+# Names that the sentences of a kind may be formatted with.
+_NAMES = ("word", "other", "label", "text", "first", "last", "count")
+_SENTENCES: Mapping[str, tuple[str, ...]] = {
+    "offer": _NAMES, "question": (*_NAMES, "verdict"), "speaks_for": _NAMES, "says": ("value", "probability", "loss"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -24,6 +42,7 @@ class TargetKind:
     says: how confident the model is. `offer`, `question` and `speaks_for` are formatted with the names that
     `target_names` returns (word, other, label, text, first, last, count), `question` also with verdict, and `says` with
     value, probability and loss.
+    Raises Refused for a value, a function or a name in a sentence that does not exist.
     """
 
     needs: tuple[str, ...]
@@ -36,6 +55,22 @@ class TargetKind:
     says: str
     mean: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", several("needs", self.needs, "names of values"))
+        for need in self.needs:
+            if not isinstance(need, str) or need not in TARGET_VALUES:
+                raise Refused(f"a target cannot need {shown(need)}: its values are {', '.join(TARGET_VALUES)}")
+        if self.link is not None and (not isinstance(self.link, str) or self.link not in ("exp", "sigmoid")):
+            raise Refused(f"the link is {shown(self.link)}: it must be 'exp', 'sigmoid' or None")
+        for sentence, allowed in _SENTENCES.items():
+            if unknown := set(_names_in(sentence, getattr(self, sentence))) - set(allowed):
+                raise Refused(f"{sentence} names {shown(sorted(unknown)[0])}: it may name {', '.join(allowed)}")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a target of this kind is written as the name of the kind and the values that it needs."""
+        return all(need in WRITTEN_VALUES for need in self.needs)
+
     def probability(self, value: float) -> float | None:
         """The probability that belongs to a value (nats); None if the value alone does not determine one."""
         if self.link is None:
@@ -47,6 +82,14 @@ class TargetKind:
         probability = self.probability(value)
         numbers = {"value": value, "loss": -value, "probability": nan if probability is None else probability}
         return self.says.format(**{name: written(number) for name, number in numbers.items()})
+
+
+def _names_in(sentence: str, template: str) -> list[str]:
+    """The names that a template is formatted with. Raises Refused for one that is no template."""
+    try:
+        return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+    except (TypeError, ValueError) as error:
+        raise Refused(f"{sentence} is {shown(template)}: it must be a text with names in braces ({error})") from error
 
 
 _NATS, _WORD, _LOGIT = "nats of log-probability", "“{word}”", "units of its logit"
@@ -104,15 +147,13 @@ _KINDS: dict[str, TargetKind] = {
         "“{word}” being replaced", "probability {probability}",
     ),
 }  # fmt: skip
-TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType(_KINDS)
-# Fields of a `Target` that can be written as text, and how a form names them.
-_WRITTEN = {"position": "POSITION", "last": "LAST", "label": "LABEL"}
+TARGET_KINDS = Table(_KINDS)
 
 
 def form_of(kind: str) -> str | None:
     """How targets of a kind are written, as in "tag:POSITION:LABEL"; None where a value cannot be written."""
-    needs = TARGET_KINDS[kind].needs
-    return ":".join([kind, *map(_WRITTEN.__getitem__, needs)]) if _WRITTEN.keys() >= set(needs) else None
+    row = TARGET_KINDS[kind]
+    return ":".join([kind, *map(WRITTEN_VALUES.__getitem__, row.needs)]) if row.is_written else None
 
 
 # ---------------------------------------------------------------------------- questions about a file
@@ -127,6 +168,7 @@ class FileQuestion:
     the targets of the text; else it is a cross-entropy. explained: whether `explain_file` asks it. pairs: whether it is
     about two texts. apart: whether these two are read one by one. takes_word: whether one word for all texts restricts
     it. takes_answer: whether a column of the table may hold the answers.
+    Raises Refused for a `judged` that is no mapping.
     """
 
     head: str
@@ -138,6 +180,10 @@ class FileQuestion:
     apart: bool = False
     takes_word: bool = False
     takes_answer: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.judged, Mapping):
+            raise Refused(f"judged is {shown(self.judged)}: it must be a mapping of kinds to titles")
 
 
 _QUESTIONS: dict[str, FileQuestion] = {
@@ -162,17 +208,17 @@ _QUESTIONS: dict[str, FileQuestion] = {
         "pooling", "of the cosine a pair", {"similarity": "How alike two sentences are"}, pairs=True, apart=True
     ),
 }  # fmt: skip
-FILE_QUESTIONS: Mapping[str, FileQuestion] = MappingProxyType(_QUESTIONS)
+FILE_QUESTIONS = Table(_QUESTIONS)
 
 
 def questions_of_targets() -> tuple[str, ...]:
     """Names of the file questions whose loss is minus the value of targets."""
-    return tuple(name for name, question in _QUESTIONS.items() if question.of_target)
+    return tuple(name for name, question in FILE_QUESTIONS.items() if question.of_target)
 
 
 def judged_kinds() -> dict[str, str]:
     """Kinds of a study of methods -> their titles, in the order of the questions."""
-    return {kind: title for question in _QUESTIONS.values() for kind, title in question.judged.items()}
+    return {kind: title for question in FILE_QUESTIONS.values() for kind, title in question.judged.items()}
 
 
 # ---------------------------------------------------------------------------- registration

@@ -2,15 +2,16 @@
 
 Everything that depends on the kind of a head asks its declaration: loading, capture, targets, losses, studies of files,
 the command line and the pages iterate over `TASK_HEADS`. A new built-in head has its module in `modeling.py`, its
-declaration here, and its texts in `target_kinds.py`; a program adds its own with `register_head`.
+declaration here, and its texts in `target_kinds.py`; a program adds its own with `register_head`, and an
+installed package with an entry point (`registry`).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -48,10 +49,13 @@ from bert_core.records import (
     hidden_pieces,
     word_target,
 )
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, checked, each, several, shown
+from bert_core.registry import Table
 from bert_core.target_kinds import (
     FILE_QUESTIONS,
     TARGET_KINDS,
+    WRITTEN_OTHERWISE,
+    WRITTEN_VALUES,
     FileQuestion,
     TargetKind,
     add_rows,
@@ -263,8 +267,8 @@ class TaskHead:
     def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
         """Targets that a list offers for a text, the likeliest first.
 
-        run: the text without gradients. original: the text before words were hidden. linked: the target that was
-        chosen before, of any head; None without one.
+        run: the text without gradients, to which this head applies. original: the text before words were hidden.
+        linked: the target that was chosen before, of any head; None without one.
         """
         kinds = [name for name, kind in TARGET_KINDS.items() if kind.head == self.name and not kind.needs]
         return [Target(name) for name in kinds]
@@ -297,6 +301,8 @@ class TaskHead:
 
         An answer in the file is the target; without one the model's own answer is.
         """
+        if not self.applies(loaded, text.encoding):
+            return []
         targets = self.offered(loaded, text.run(), text.encoding, None)
         return [NamedTarget(target, self.name) for target in targets]
 
@@ -898,7 +904,7 @@ _HEADS: dict[str, TaskHead] = {
     head.name: head
     for head in (Words(), Classes(), Replaced(), Spans(), Tags(), Choices(), NextSentence(), Similarity())
 }
-TASK_HEADS: Mapping[str, TaskHead] = MappingProxyType(_HEADS)
+TASK_HEADS = Table(_HEADS)
 _BUILT_IN = frozenset(_HEADS)
 
 
@@ -932,37 +938,79 @@ def parts_of_architectures(config: BertConfig) -> set[str]:
     return parts
 
 
+@checked
 def register_head(
     head: TaskHead, kinds: Mapping[str, TargetKind], questions: Mapping[str, FileQuestion] | None = None
 ) -> None:
     """Add a task head: models that are loaded from now on have it if their files hold its weights.
 
-    kinds: its targets, by name. questions: what studies of files ask of it, by name.
-    Raises Refused for a name that is taken, a head that is no TaskHead, or a row that belongs to another head.
+    kinds: its targets, by name; they need values that can be written: `position`, `last` and `label`.
+    questions: what studies of files ask of it, by name; their loss is minus the mean value of its targets.
+    Raises Refused, and adds nothing, for a name that is taken or cannot be written, a head that is no `TaskHead` or
+    lacks what a declaration states, or a row that is no row of its table or belongs to another head.
     """
-    if not isinstance(head, TaskHead):
-        raise Refused(f"the head is {shown(head)}: it must be an instance of a subclass of TaskHead")
     given = {} if questions is None else questions
+    for what, rows, row_type in (("kinds", kinds, TargetKind), ("questions", given, FileQuestion)):
+        if not isinstance(rows, Mapping):
+            raise Refused(f"{what} is {shown(rows)}: it must be a mapping of names to {row_type.__name__}")
+        each(what, rows.values(), row_type)
+    _check_declaration(head)
     taken = {head.name} & set(TASK_HEADS) | set(kinds) & set(TARGET_KINDS) | set(given) & set(FILE_QUESTIONS)
     if taken:
         raise Refused(f"{', '.join(sorted(taken))} is taken: choose another name, or remove it with unregister_head")
-    rows: dict[str, TargetKind | FileQuestion] = {**kinds, **given}
-    for name, row in rows.items():
+    added: dict[str, TargetKind | FileQuestion] = {**kinds, **given}
+    for name, row in added.items():
+        if not isinstance(name, str) or not name.isidentifier() or name in WRITTEN_OTHERWISE:
+            raise Refused(f"{shown(name)} cannot name a target or a question: letters, digits and _ can")
         if row.head != head.name:
             raise Refused(f"{name} belongs to the head {row.head!r}: it must be {head.name!r}")
-    if head.module is not None and not head.parts:
-        raise Refused(f"the head {head.name!r} has a module: say in parts how the names of its weights begin")
+    for name, kind in kinds.items():
+        if not kind.is_written:
+            raise Refused(f"{name} needs {', '.join(kind.needs)}: it may need {', '.join(WRITTEN_VALUES)}")
+    for name, question in given.items():
+        if not question.of_target:
+            raise Refused(f"the question {name} has a loss of its own: it must be that of its targets (of_target)")
+        if set(question.judged) - {name}:
+            raise Refused(f"the question {name} is judged as {', '.join(question.judged)}: it must be {name}")
     _HEADS[head.name] = head
     add_rows(kinds, given)
 
 
+def _check_declaration(head: TaskHead) -> None:
+    """Raise Refused for a head of a program whose class variables do not describe one."""
+    for name in ("name", "description"):
+        value = getattr(head, name, None)
+        if not isinstance(value, str) or not value.strip():
+            raise Refused(f"{name} of the head {type(head).__name__} is {shown(value)}: it must be a text")
+    parts = several(f"parts of the head {head.name!r}", head.parts, "beginnings of names")
+    if not all(isinstance(part, str) and part for part in parts):
+        raise Refused(f"parts of the head {head.name!r} is {shown(head.parts)}: it must be a list of texts")
+    if head.result:
+        raise Refused(f"result of the head {head.name!r} is {head.result!r}: ModelRun.others has its prediction, so ''")
+    if head.module is None:
+        return
+    if not isinstance(head.module, type) or not issubclass(head.module, BertPreTrainedModel):
+        raise Refused(f"module of the head {head.name!r} is {shown(head.module)}: it must extend BertPreTrainedModel")
+    if not parts:
+        raise Refused(f"the head {head.name!r} has a module: say in parts how the names of its weights begin")
+    for other in TASK_HEADS.values():
+        for part, of_other in itertools.product(parts, other.parts):
+            # The encoder's own, such as the pooler, are shared; other tensors are written and read for one head.
+            if not part.startswith("bert.") and (part.startswith(of_other) or of_other.startswith(part)):
+                raise Refused(
+                    f"weights of the head {head.name!r} are called {part!r} and those of {other.name!r} {of_other!r}: "
+                    "choose another name"
+                )
+
+
+@checked
 def unregister_head(name: str) -> None:
     """Remove a task head that `register_head` added, with its targets and questions.
 
     Raises Refused for a head that is built in or does not exist.
     """
-    if name in _BUILT_IN or name not in _HEADS:
-        registered = ", ".join(set(_HEADS) - _BUILT_IN) or "none"
+    if name in _BUILT_IN or name not in TASK_HEADS:
+        registered = ", ".join(sorted(set(TASK_HEADS) - _BUILT_IN)) or "none"
         raise Refused(f"the head {shown(name)} cannot be removed: registered heads are {registered}")
     del _HEADS[name]
     remove_rows(name)

@@ -509,6 +509,8 @@ class Tokenizer:
         return next(self._numbers_of(token), None) is not None
 
     def _numbers_of(self, token: str) -> Iterator[int]:
+        if any("\ud800" <= character <= "\udfff" for character in token):  # half a character: no vocabulary can name it
+            return iter(())
         as_it_is = (token,) if token in self.special_tokens.duties or token in self._added_numbers else ()
         numbers = map(self.backend.token_to_id, as_it_is or self.spelling.written(token))
         return (number for number in numbers if number is not None and number < len(self))

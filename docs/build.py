@@ -55,10 +55,11 @@ def build(folder: Path = DOCS / "api") -> Path:
     guides.mkdir()
     shutil.copytree(DOCS / "screenshots", guides / "screenshots")
     titles = {}
-    for path in sorted(DOCS.glob("*.md")):
+    for path in sorted([*DOCS.glob("*.md"), *DOCS.glob("contributing/*.md")], key=lambda path: path.stem):
         text = path.read_text(encoding="utf-8")
         titles[path.stem] = text.partition("\n")[0].removeprefix("# ")
-        body = pdoc.render_helpers.to_html(re.sub(r"\]\((\w+)\.md(#[\w-]+)?\)", r"](\1.html\2)", text))
+        links = re.sub(r"\]\((?:\.\./|contributing/)?(\w+)\.md(#[\w-]+)?\)", r"](\1.html\2)", text)
+        body = pdoc.render_helpers.to_html(links)
         page = PAGE.format(title=escape(titles[path.stem]), up="../", body=body)
         (guides / f"{path.stem}.html").write_text(page, encoding="utf-8")
     (folder / "index.html").write_text(PAGE.format(title="Headlight", up="", body=contents(titles)), encoding="utf-8")

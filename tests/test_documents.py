@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"add_a_page.md", "decoder.md", "methods.md", "numpy_bert.md", "probes.md", "pruning.md"}
 EXAMPLES = {
     path.name: re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
-    for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md")
+    for path in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md")
 }
 
 

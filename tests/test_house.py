@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.progress": set(),
     "bert_core.heap": set(),
     "bert_core.unknown": set(),
+    "bert_core.registry": set(),
     "bert_core.config": {"bert_core.naming"},
     "bert_core.naming": set(),
     "bert_core.charsmap": {"numpy"},
@@ -50,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.pooling": {"torch", "bert_core.config", "bert_core.checkpoint"},
     "bert_core.task_heads": {
         "numpy", "torch", "bert_core.config", "bert_core.modeling", "bert_core.records", "bert_core.analysis",
-        "bert_core.tokenizer", "bert_core.loading",
+        "bert_core.tokenizer", "bert_core.loading", "bert_core.registry",
     },
     "bert_core.generation": {"torch", "bert_core.modeling"},
     "bert_core.loading": {
@@ -79,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
     },
-    "bert_core.records": {"numpy", "bert_core.edits", "bert_core.tokenizer"},
+    "bert_core.records": {"numpy", "bert_core.edits", "bert_core.tokenizer", "bert_core.registry"},
     "bert_core.run": {
         "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.tokenizer", "bert_core.numpy_bert",
         "bert_core.recording", "bert_core.attention", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",

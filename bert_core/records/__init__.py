@@ -42,7 +42,3 @@ from bert_core.records.tokens import Attribution as Attribution
 from bert_core.records.tokens import PairScore as PairScore
 from bert_core.records.tokens import SentenceScore as SentenceScore
 from bert_core.records.tokens import TokenMaps as TokenMaps
-from bert_core.target_kinds import FILE_QUESTIONS as FILE_QUESTIONS
-from bert_core.target_kinds import TARGET_KINDS as TARGET_KINDS
-from bert_core.target_kinds import FileQuestion as FileQuestion
-from bert_core.target_kinds import TargetKind as TargetKind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,8 @@ class ModelRun:
     replaced: (seq,), probability that each token was put in the place of another; None for a model without that head.
     choice: logit of the second text as an answer to the first, to be held against those of other choices; None for a
         single text or a model that was not trained to choose.
-    others: predictions of task heads that `register_head` added, by the name of the head.
+    others: predictions of task heads that `register_head` added, by the name of the head: arrays, or dataclasses of
+        arrays.
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
     edits: what was changed in the model while it ran.
@@ -178,7 +179,8 @@ class ModelRun:
 
     def _arrays(self) -> Iterator[np.ndarray]:
         yield from (value for value in self.others.values() if isinstance(value, np.ndarray))
-        for part in (self, *self.predictions, self.classes, self.tags, self.spans):
+        others = (value for value in self.others.values() if is_dataclass(value))
+        for part in (self, *self.predictions, self.classes, self.tags, self.spans, *others):
             values = () if part is None else (getattr(part, entry.name) for entry in fields(part))
             yield from (value for value in values if isinstance(value, np.ndarray))
 

@@ -5,18 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.target_kinds import TARGET_KINDS, TargetKind
+from bert_core.target_kinds import TARGET_KINDS, TARGET_VALUES, TargetKind
 from bert_core.tokenizer import Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error
 MOST_LISTED = 8  # pieces
-
-
-_GIVEN = {
-    "position": "a position", "token_id": "a token_id", "against": "the one it stands against", "label": "a label",
-    "pieces": "the pieces that it asks for", "last": "a last place",
-    "other": "another text", "pooled": "the positions that are pooled",
-}  # fmt: skip
 
 
 _PIECES = "pairs (position, token_id)"
@@ -59,8 +52,7 @@ class Target:
     pooled: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in TARGET_KINDS:
-            raise Refused(f"target kind {shown(self.kind)} is unknown: one of {', '.join(TARGET_KINDS)}")
+        needs = self.asks.needs
         for name in ("position", "token_id", "label", "against", "last"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole(f"the {name} of a target", getattr(self, name), None))
@@ -69,16 +61,18 @@ class Target:
             raise Refused(f"the other text of a target is {shown(self.other)}: it must be an Encoding")
         pooled = several("pooled", self.pooled, "positions")
         object.__setattr__(self, "pooled", tuple(whole("a pooled position", position, None) for position in pooled))
-        if any(getattr(self, name) in (None, ()) for name in self.asks.needs):
-            *first, last = (_GIVEN[name] for name in self.asks.needs)
-            needs = f"{', '.join(first)} and {last}" if first else last
-            raise Refused(f"{'an' if self.kind == 'mlm' else 'a'} {self.kind!r} target needs {needs}")
+        if any(getattr(self, name) in (None, ()) for name in needs):
+            *first, last = (TARGET_VALUES[name] for name in needs)
+            values = f"{', '.join(first)} and {last}" if first else last
+            raise Refused(f"{'an' if self.kind == 'mlm' else 'a'} {self.kind!r} target needs {values}")
         if len({position for position, _ in self.pieces}) < len(self.pieces):
             raise Refused(f"a {self.kind!r} target asks for two pieces at one position")
 
     @property
     def asks(self) -> TargetKind:
-        """The row of `TARGET_KINDS` for its kind."""
+        """The row of `TARGET_KINDS` for its kind. Raises Refused for one that `unregister_head` removed since."""
+        if not isinstance(self.kind, str) or self.kind not in TARGET_KINDS:
+            raise Refused(f"target kind {shown(self.kind)} is unknown: one of {', '.join(TARGET_KINDS)}")
         return TARGET_KINDS[self.kind]
 
     @property

@@ -18,10 +18,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bert_core.loading import LoadedModel
-from bert_core.records import TARGET_KINDS, Target, hidden_pieces, word_target
+from bert_core.records import Target, hidden_pieces, word_target
 from bert_core.refused import Refused, checked, shown
 from bert_core.run.similarity import read_sentence, similarity_target
-from bert_core.target_kinds import form_of
+from bert_core.target_kinds import TARGET_KINDS, form_of
 from bert_core.task_heads import TASK_HEADS, head_of
 from bert_core.tokenizer import Encoding, joined
 
@@ -59,9 +59,11 @@ def parse_target(
     what: how errors name the text, as the option of a command.
     Raises Refused, with the allowed forms, for anything else; whether the model can compute it, `check_target` says.
     """
-    name, colon, values = written.strip().partition(":")
-    if name == "like" and values:
+    name, colon, values = written.partition(":")
+    name = name.strip()
+    if name == "like" and values:  # of the other text every space counts
         return TextTarget(similarity_target(loaded, encoding, read_sentence(loaded, values)), encoding)
+    values = values.strip()
     if name == "alike" and values in ("A", "B"):
         if encoding.pair is None:
             raise Refused(f"{what} is {shown(written)}: that needs a second text")

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from bert_core.loading import LoadedModel
-from bert_core.records import FILE_QUESTIONS, ModelRun
+from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.studies.files import Format, identify
@@ -17,6 +17,7 @@ from bert_core.studies.rows import Columns, check_rows
 from bert_core.studies.squad import read_squad
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.studies.words import read_labelled_words
+from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.task_heads import TASK_HEADS, FileText, NamedTarget
 from bert_core.tokenizer import Encoding
 
@@ -60,11 +61,14 @@ def read_from(
     Raises Refused, before any shard is read, for a table in which something is missing or a class stands that the model
     does not have, for spans in texts without a second one, and as `check_texts` and `marked_lines`.
     """
+    question = FILE_QUESTIONS[asked]
     if columns is not None:
         classes = loaded.labels if asked == "class" and columns.answer else ()
-        check_rows(path, columns, classes, pairs=FILE_QUESTIONS[asked].pairs)
+        check_rows(path, columns, classes, pairs=question.pairs)
     marked = marked_lines(path, asked, tags, loaded.tags, columns)
     check_pairs(asked, marked, columns)
+    if question.pairs and question.of_target and marked is None and (columns is None or columns.pair is None):
+        raise Refused(f"{asked} is asked of two texts: give a table, and name the columns of both")
     if marked is not None:
         return partial(marked_shards, path, marked)
     if columns is None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from bert_core.analysis.causes import words_of
 from bert_core.loading import LoadedModel
 from bert_core.methods import method_of, token_scores
-from bert_core.records import FILE_QUESTIONS, Target
+from bert_core.records import Target
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.studies.asked import check_length, check_model, check_question, encoded, read_from, targets_of
 from bert_core.studies.faithfulness import probability_of
@@ -34,6 +34,7 @@ from bert_core.studies.runner import (
     write_settings,
 )
 from bert_core.studies.tables import check_kind, put_together, write_columns
+from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.tokenizer import Encoding
 
 QUESTION = ("kind", "first", "last")  # of the target, and where its answer is read; a table of before has none

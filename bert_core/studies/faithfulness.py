@@ -20,7 +20,7 @@ from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
 from bert_core.progress import Progress, counted, silent
-from bert_core.records import FILE_QUESTIONS, Target
+from bert_core.records import Target
 from bert_core.refused import Refused, checked, each, real_array, shown
 from bert_core.run.perturbation import values_without
 from bert_core.studies.asked import check_model, check_pairs, encoded, marked_lines, targets_of
@@ -37,7 +37,7 @@ from bert_core.studies.runner import (
     write_settings,
 )
 from bert_core.studies.tables import GrowingTable
-from bert_core.target_kinds import judged_kinds, questions_of_targets
+from bert_core.target_kinds import FILE_QUESTIONS, judged_kinds, questions_of_targets
 from bert_core.tokenizer import Encoding
 
 HIDDEN_AND_PAIRS = ("content", "function", "nsp")
@@ -45,7 +45,7 @@ HIDDEN_AND_PAIRS = ("content", "function", "nsp")
 
 def question_kinds() -> tuple[str, ...]:
     """The kinds of questions that a study draws from a file."""
-    return (*HIDDEN_AND_PAIRS, *questions_of_targets())
+    return (*HIDDEN_AND_PAIRS, *(name for name in questions_of_targets() if FILE_QUESTIONS[name].judged))
 
 
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.records import FILE_QUESTIONS, HeadTable
+from bert_core.records import HeadTable
 from bert_core.refused import Refused, checked
 from bert_core.run.ablation import REPLACEMENTS
 from bert_core.studies.rows import separator_of
 from bert_core.studies.tables import check_kind, write_columns
+from bert_core.target_kinds import FILE_QUESTIONS
 
 LARGEST_FILE = 8  # megabytes: a model of 96 layers of 96 heads has less
 MOST_LAYERS = MOST_HEADS = 256

@@ -21,7 +21,7 @@ from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.records import FILE_QUESTIONS, HeadTable, Target, pieces_of, word_target
+from bert_core.records import HeadTable, Target, pieces_of, word_target
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked
 from bert_core.run.ablation import REPLACEMENTS, Replacement, values_without_heads
@@ -49,6 +49,7 @@ from bert_core.studies.runner import (
     write_settings,
 )
 from bert_core.studies.tables import check_kind
+from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.task_heads import FOLLOWS
 from bert_core.tokenizer import Encoding
 

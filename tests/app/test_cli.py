@@ -33,7 +33,6 @@ import bert_core
 from bert_core import LoadedModel, checkpoint, iter_heads, load
 from bert_core.calibration import temperature_of
 from bert_core.progress import counted
-from bert_core.records import FileQuestion, TargetKind
 from bert_core.run import MOST_REFERENCES
 from bert_core.studies import heads as study_of_heads
 from bert_core.studies.faithfulness import markdown, read_judgements, standings
@@ -42,6 +41,7 @@ from bert_core.studies.heads import CorpusSettings, HeadSums
 from bert_core.studies.lines import Shard
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.rows import Columns
+from bert_core.target_kinds import FileQuestion, TargetKind
 from bert_core.task_heads import TASK_HEADS, TaskHead, register_head, unregister_head
 from bert_core.training import launch
 from bert_core.training.answers import AnswerSettings

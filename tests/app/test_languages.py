@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bert_core.records import TARGET_KINDS
+from bert_core.target_kinds import TARGET_KINDS
 from bert_core.task_heads import NO_ANSWER, TASK_HEADS
 from tests.app.test_own_lessons import folder, said
 from tests.visit import settled, visited, words

@@ -14,8 +14,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
-from bert_core.records import TARGET_KINDS
 from bert_core.refused import Refused
+from bert_core.target_kinds import TARGET_KINDS
 from bert_core.unknown import counting
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip

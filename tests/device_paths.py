@@ -529,9 +529,24 @@ def neurons_over(side: Side) -> object:
 
 
 @path
+def studies_step_by_step(side: Side) -> object:
+    """The functions of studies beside those above give the same tables."""
+    settings, model = bert_core.CorpusSettings(max_length=24), side.folders["tiny"]
+    sums = bert_core.heads_over(side.corpus, model, settings, device=side.device)
+    written = bert_core.heads_file(side.corpus, side.file(".csv"), model, settings, device=side.device)
+    assert written is not None and written.loss == sums.loss
+    counts = bert_core.index_file(side.corpus, side.file("-index"), model, device=side.device)
+    explained = bert_core.ExplainSettings("class", max_length=24)
+    *_, (read, _) = bert_core.iter_explanations(
+        side.sentences, side.file(".parquet"), side.folders["classifier"], explained, device=side.device
+    )
+    return [sums.figures, sorted(counts.items()), sorted(read.items())]
+
+
+@path
 def explain_file(side: Side) -> object:
     out, settings = side.file(".parquet"), bert_core.ExplainSettings("class", max_length=24)
-    list(bert_core.explain_file(side.sentences, out, side.folders["classifier"], settings, device=side.device))
+    bert_core.explain_file(side.sentences, out, side.folders["classifier"], settings, device=side.device)
     return [{name: list(values) for name, values in batch.items()} for batch in bert_core.explained_rows(out)]
 
 

@@ -30,6 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.naming": set(),
     "bert_core.charsmap": {"numpy"},
     "bert_core.spelling": set(),
+    "bert_core.csv_cells": set(),
+    "bert_core.target_kinds": {"bert_core.registry"},
     "bert_core.merges": {"tokenizers", "bert_core.config", "bert_core.spelling"},
     "bert_core.convert": {"transformers", "bert_core.charsmap", "bert_core.config", "bert_core.merges"},
     "bert_core.tokenizer_files": {
@@ -50,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bert_core.pooling": {"torch", "bert_core.config", "bert_core.checkpoint"},
     "bert_core.task_heads": {
+        "bert_core.target_kinds",
         "numpy", "torch", "bert_core.config", "bert_core.modeling", "bert_core.records", "bert_core.analysis",
         "bert_core.tokenizer", "bert_core.loading", "bert_core.registry",
     },
@@ -80,14 +83,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
     },
-    "bert_core.records": {"numpy", "bert_core.edits", "bert_core.tokenizer", "bert_core.registry"},
+    "bert_core.records": {
+        "bert_core.target_kinds", "numpy", "bert_core.edits", "bert_core.tokenizer", "bert_core.registry",
+    },
     "bert_core.run": {
+        "bert_core.target_kinds",
         "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.tokenizer", "bert_core.numpy_bert",
         "bert_core.recording", "bert_core.attention", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",
         "bert_core.translators", "bert_core.vision", "bert_core.records", "bert_core.analysis", "bert_core.edits",
         "bert_core.editing", "bert_core.unknown", "bert_core.task_heads",
     },
     "bert_core.analysis": {
+        "bert_core.csv_cells",
         "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
     },
     "bert_core.methods": {
@@ -95,6 +102,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.run", "bert_core.analysis",
     },
     "bert_core.studies": {
+        "bert_core.csv_cells", "bert_core.target_kinds",
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
         "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown", "bert_core.task_heads",
@@ -121,6 +129,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.notation", "viz_app.tokens", "viz_app.maps",
     },
     "viz_app.export": {
+        "bert_core.csv_cells", "bert_core.target_kinds",
         "numpy", "matplotlib", "threadpoolctl", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.edits", "bert_core.records", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
         "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison",
@@ -133,6 +142,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export"},
     "viz_app.glossary": {"viz_app.lessons"},
     "viz_app.shell": {
+        "bert_core.target_kinds",
         "bert_core.task_heads",
         "filelock", "numpy", "torch", "plotly", "streamlit",
         "bert_core.refused", "bert_core.progress", "bert_core.heap", "bert_core.tokenizer",
@@ -237,6 +247,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "streamlit", "bert_core.refused", "viz_app.lessons", "viz_app.glossary", "viz_app.shell",
     },
     "viz_app.cli": {
+        "bert_core.csv_cells", "bert_core.target_kinds",
         "bert_core.task_heads",
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",

@@ -79,10 +79,9 @@ def pruning_curve(
     identity = {"version": STATE_VERSION, "weights": fingerprint(loaded), "examples": examples, "what": what}
     with exclusive_lock(table):
         known = points_there(loaded, table, orders, made_on, what=what)
-        if (place := settings_beside(table)).is_file() or known:
+        place = settings_beside(table)
+        if place.is_file() or known:
             check_same(read_json(place) if place.is_file() else {}, identity, table)
-        else:  # the plans beside the table belong to these examples, too
-            write_settings(table, identity)
         same = _same(loaded, what, made_on)
         grows = GrowingTable(table, (*same, *_FIGURES), WHAT)
         wanted = [
@@ -108,6 +107,8 @@ def pruning_curve(
                     loaded, estimated, name, what=what, seed=seed, reference=reference, report=told
                 )
                 plan = replace(plan, found_on=on)
+                if not place.is_file():  # the plans beside a table are of its examples
+                    write_settings(table, identity)
                 _write_plan(path, plan)
             plans_made.append(plan)
         parts = len(plans_made[0].order)
@@ -116,6 +117,8 @@ def pruning_curve(
         by_name = {plan.method: plan.order for plan in plans_made}
         points = curve_points(loaded, asked, by_name, removed, what=what, known=known, report=within(report, 1, 2))
         for point in points:
+            if not place.is_file():
+                write_settings(table, identity)
             grows.add([[*same.values(), *astuple(point)]])
             yield point
 

@@ -260,6 +260,7 @@ def index_file(
     return counts
 
 
+@checked
 def iter_index(
     path: Path,
     out: Path,

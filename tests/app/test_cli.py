@@ -21,6 +21,7 @@ import time
 import tomllib
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -871,7 +872,8 @@ def test_heads_writes_the_table_of_the_library(
             assert (table.figures[name] == values).all(), name
         best = table.figures["loss_change"].argmax()
         assert f"L{best // 4} H{best % 4}" in printed.splitlines()[2]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "heads.parquet"]
+    names = ["heads.csv", "heads.parquet"]
+    assert {path.name for path in tmp_path.iterdir()} == {*names, *(f"{name}.settings.json" for name in names)}
 
 
 def test_heads_asks_for_classes_words_and_what_follows(
@@ -920,13 +922,14 @@ def test_stopped_heads_keep_what_they_have(
             raise KeyboardInterrupt
         return measure(loaded, shard, settings)
 
-    monkeypatch.setattr(study_of_heads, "measure_shard", interrupted)
+    study = study_of_heads.STUDY
+    monkeypatch.setattr(study_of_heads, "STUDY", replace(study, measure=interrupted))
     code, _, err = headlight(*command, out)
-    assert code == 130 and "stopped.csv holds 28 texts, and the same command goes on" in err
+    assert code == 130 and "stopped.csv holds what was measured so far, and the same command goes on" in err
     assert read_table(out.read_bytes(), out.name).texts == 28
     code, _, err = headlight(*command, out, "--seed", 1)
     assert code == 2 and "holds a run with other settings (seed: " in err
-    monkeypatch.setattr(study_of_heads, "measure_shard", measure)
+    monkeypatch.setattr(study_of_heads, "STUDY", study)
     assert headlight(*command, out)[0] == 0
     assert out.read_bytes() == whole.read_bytes() and not out.with_name("stopped.csv.part").exists()
 
@@ -934,9 +937,10 @@ def test_stopped_heads_keep_what_they_have(
 def test_nothing_is_written_over_by_a_table(
     headlight: Run, tiny_model_folder: Path, tiny_classifier_folder: Path, text_file: Path, tmp_path: Path
 ) -> None:
-    """Not what is read, not another file, not the table of another model or question; the same table may be made again.
+    """Not what is read, not another file, not the table of another model, text or question, unless it is asked for.
 
-    It is said before any text is read, in one sentence, as it is where there is no folder.
+    It is said before any text is read, in one sentence, as it is where there is no folder. The same command on its own
+    table says that it is complete.
     """
     out, notes = tmp_path / "heads.csv", tmp_path / "notes.csv"
     path, trees = tmp_path / "texts.txt", tmp_path / "trees.conllu"
@@ -944,15 +948,19 @@ def test_nothing_is_written_over_by_a_table(
     notes.write_text("my,notes\n1,2\n", encoding="utf-8")
     trees.write_text("\n".join(conllu()), encoding="utf-8")
     given = ("heads", path, "--device", "cpu", "--model", tiny_model_folder)
-    assert headlight(*given, "--out", out)[0] == headlight(*given, "--out", out)[0] == 0
+    assert headlight(*given, "--out", out)[0] == 0
+    assert headlight(*given, "--out", out) == (0, f"{out} is already complete\n", "")
+    other = tmp_path / "other.txt"
+    other.write_text("a cat sat\n", encoding="utf-8")
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     for command, sentence in (
         ((*given, "--out", path), "texts.txt', which is read: choose another name"),
         (("roles", trees, "--out", trees), "trees.conllu', which is read: choose another name"),
         (("prune-curve", path, "--out", path), "texts.txt', which is read: choose another name"),
-        ((*given, "--out", notes), "notes.csv is there already and holds no table of heads"),
-        ((*given[:-1], tiny_classifier_folder, "--out", out), "another model (tiny-bert, not tiny-classifier)"),
-        ((*given, "--follows", "--importance", "--out", out), "another loss (words, not next)"),
+        ((*given, "--out", notes), "notes.csv is there already and holds another result: choose another name, or over"),
+        ((*given[:-1], tiny_classifier_folder, "--out", out), "heads.csv is there already and holds another result"),
+        ((*given, "--follows", "--importance", "--out", out), "heads.csv is there already and holds another result"),
+        (("heads", other, *given[2:], "--out", out), "heads.csv is there already and holds another result"),
         ((*given, "--out", tmp_path / "no" / "heads.csv"), "there is no folder"),
         (("roles", trees, "--out", tmp_path / "no" / "table.csv"), "there is no folder"),
         (("prune-curve", path, "--out", tmp_path / "no" / "curve.csv"), "there is no folder"),
@@ -960,6 +968,8 @@ def test_nothing_is_written_over_by_a_table(
         code, printed, err = headlight(*command)
         assert (code, printed) == (2, "") and sentence in err and err.count("\n") == 1
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert headlight("heads", other, *given[2:], "--out", out, "--overwrite")[0] == 0
+    assert read_table(out.read_bytes(), out.name).texts == 1
 
 
 def test_a_model_without_heads_is_not_asked_about_them(
@@ -1131,7 +1141,7 @@ def test_files_and_texts_that_are_mostly_unknown_are_said(
         assert err.count("[UNK]") == 1, (command, err)
         spoken = [
             known if part == texts else "a b c" if part in ("ភាសា", "ខ្មែរ", "ភាសា ខ្មែរ") else part for part in command
-        ]
+        ] + ["--overwrite"] * (command[0] == "heads")
         if table not in spoken and command[0] != "index":
             code, _, err = headlight(*spoken)
             assert code == 0 and "[UNK]" not in err, (spoken, err)

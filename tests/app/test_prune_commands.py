@@ -185,7 +185,11 @@ def test_an_order_is_kept_for_what_it_was_found_on(
     assert headlight(*given, *SMALL)[0] == 0
     (tmp_path / "c.csv").unlink()
     code, _, err = headlight(*given, *SMALL[:3], 32, *SMALL[4:])
+    assert code == 2 and "holds a run with other settings (examples: " in err and "choose another name" in err
+    (tmp_path / "c.csv.settings.json").unlink()
+    code, _, err = headlight(*given, *SMALL[:3], 32, *SMALL[4:])
     assert code == 2 and "was found on 6 examples of 16 tokens of" in err and "choose another name for the table" in err
+    (tmp_path / "c.csv.settings.json").unlink()
     assert headlight(*given, *SMALL)[0] == 0
 
 
@@ -203,12 +207,12 @@ def test_a_full_disk_leaves_what_was_there(
         assert headlight(*command)[0] == 0
     curve.write_text(curve.read_text(encoding="utf-8").rpartition("importance")[0].rpartition("\n")[0] + "\n")
     there = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert there.keys() == {"c.csv", "c.importance.json", "t.csv"}
+    assert there.keys() == {"c.csv", "c.importance.json", "c.csv.settings.json", "t.csv", "t.csv.settings.json"}
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
         for command in commands:
-            code, _, err = headlight(*command)
+            code, _, err = headlight(*command, *["--overwrite"] * (command[0] == "heads"))
             assert code == 2 and "File too large: make room" in err.splitlines()[-1]
             assert command[0] == "prune-curve" or f"{command[-1]}" in err.splitlines()[-1]
     finally:

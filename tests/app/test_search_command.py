@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_stopped_and_gone_on_with(
     monkeypatch.setattr(study, "SHARD_CHARACTERS", 200)
     given = ("index", text_file, "--model", tiny_model_folder, "--device", "cpu", "--out")
     assert headlight(*given, tmp_path / "whole")[0] == 0
-    measured, done = study.index_shard, []
+    measured, done, whole = study.index_shard, [], study.STUDY
 
     def stopped(*some: object) -> object:
         done.append(some)
@@ -82,9 +83,10 @@ def test_stopped_and_gone_on_with(
             raise KeyboardInterrupt
         return measured(*some)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(study, "index_shard", stopped)
+    monkeypatch.setattr(study, "STUDY", replace(whole, measure=stopped))
     code, _, err = headlight(*given, tmp_path / "index")
     assert code == 130 and "the same command goes on" in err
+    monkeypatch.setattr(study, "STUDY", whole)
     assert headlight(*given, tmp_path / "index")[0] == 0
     found, expected = (
         {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

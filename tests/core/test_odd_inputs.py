@@ -245,6 +245,19 @@ def over(a: Asked, **given: Any) -> object:
     return list(bert_core.iter_heads(**{"path": "nothing.txt", "model": a.loaded.report.source, **given}))
 
 
+STUDIES: dict[str, Callable[..., object]] = {
+    "heads_over": lambda **given: bert_core.heads_over(**given),
+    "heads_file": lambda **given: bert_core.heads_file(**given, out=Path("table.csv")),
+    "explain_file": lambda **given: bert_core.explain_file(**given, out=Path("table.csv")),
+    "index_file": lambda **given: bert_core.index_file(**given, out=Path("index")),
+}
+
+
+def studied(a: Asked, function: str, **given: Any) -> object:
+    """A study of no file, so that nothing is written."""
+    return STUDIES[function](**{"path": "nothing.txt", "model": a.loaded.report.source, **given})
+
+
 def firing(a: Asked, **given: Any) -> object:
     """One neuron of a text."""
     right = {"path": a.text, "model": a.loaded.report.source, "settings": bert_core.NeuronSettings(((0, 1),))}
@@ -819,6 +832,11 @@ DOORS: dict[str, Door] = {
     "write_firing path": lambda a, v: bert_core.write_firing(firing(a), v),
     "write_examples": lambda a, v: bert_core.write_examples(v, "table.json"),
     "write_examples path": lambda a, v: bert_core.write_examples(firing(a), v),
+    **{
+        f"{function} {name}": lambda a, v, function=function, name=name: studied(a, function, **{name: v})
+        for function in STUDIES
+        for name in ("path", "model", "settings", "engine", "device")
+    },
     "iter_heads": lambda a, v: over(a, path=v),
     "iter_heads model": lambda a, v: over(a, path=a.text, model=v),
     "iter_heads settings": lambda a, v: over(a, settings=v),

@@ -38,8 +38,8 @@ from bert_core import (
     explain_file,
     explained_rows,
     faithfulness,
-    heads_over,
     integrated_gradients,
+    iter_heads,
     judge_file,
     load,
     pruned,
@@ -390,7 +390,7 @@ def test_importance_of_heads_over_a_file(
 ) -> None:
     """Importance is the mean size of the slopes by hand, and the cost of a head what a head mask costs."""
     settings = CorpusSettings(loss="pair", columns=Columns("text"))
-    *_, (sums, share) = heads_over(table, str(folder), settings, device="cpu")
+    *_, (sums, share) = iter_heads(table, str(folder), settings, device="cpu")
     measured = sums.table("pairs", settings)
     assert share == 1 and measured.texts == 12 and sums.counts["questions"] == 12 * OFFERED
     shape, losses = (2, 4), []
@@ -420,7 +420,7 @@ def test_every_text_of_a_file_is_explained(
     """The rows of the first text are the scores of its targets, each with its kind, its places and its probability."""
     out, methods = tmp_path / "out.csv", ("DecompX", "occlusion")
     settings = ExplainSettings("pair", methods, columns=Columns("text"))
-    *_, (counts, _) = explain_file(table, out, str(folder), settings, device="cpu")
+    counts, _ = explain_file(table, out, str(folder), settings, device="cpu")
     assert counts["texts"] == 12 and counts["questions"] == 12 * OFFERED
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -227,6 +227,7 @@ class BertEmbeddings(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.embeddings_project = None if width == config.hidden_size else nn.Linear(width, config.hidden_size)
         self.position_embedding_type = config.position_embedding_type
+        self.adds_positions = config.position_scheme.adds_vectors
 
     def forward(
         self,
@@ -257,7 +258,7 @@ class BertEmbeddings(nn.Module):
                 embeddings = embeddings + self.token_type_embeddings(token_type_ids)
         elif token_type_ids is not None:
             raise ValueError("token_type_ids were given, but this model has type_vocab_size 0: it has no segments")
-        if self.position_embedding_type == "absolute":
+        if self.adds_positions:
             if position_ids is None:
                 end = past_key_values_length + seq_length
                 if end > self.config.max_position_embeddings:
@@ -282,7 +283,7 @@ class BertEmbeddings(nn.Module):
 
         RoBERTa and its relatives do not count them, also where they are typed (Liu 2019, as in fairseq).
         """
-        if not self.config.padding_rows or self.position_embedding_type != "absolute":
+        if not self.config.padding_rows or not self.adds_positions:
             return None
         counted = input_ids != self.config.pad_token_id
         return torch.where(counted, counted.cumsum(1) - 1 + past_key_values_length, -1)
@@ -400,9 +401,10 @@ class BertLayer(nn.Module):
         for output in (self.attention.output, self.output):
             output.dense.register_parameter("bias", None)
             output.LayerNorm = cast("nn.LayerNorm", nn.Identity())
-        if self.attention.self.position_embedding_type != "absolute":
-            self.attention.self.position_embedding_type = "absolute"
-            del self.attention.self.distance_embedding
+        attention = self.attention.self
+        if attention.distances is not None:
+            delattr(attention, attention.distances.table)
+            attention.position_embedding_type, attention.distances = "absolute", None
         self.gone = True
 
     def forward(
@@ -480,6 +482,11 @@ class BertEncoder(nn.Module):
         self.layer = nn.ModuleList(BertLayer(config, layer_num) for layer_num in range(config.num_hidden_layers))
         for layer_num, layer in enumerate(self.layer):
             _share(layer, self.layer[config.first_of_group(layer_num)])
+        distances = config.position_scheme.distances
+        if distances is not None and distances.one_table:
+            attentions = [layer.attention.self for layer in cast("list[BertLayer]", list(self.layer)) if not layer.gone]
+            for attention in attentions[1:]:
+                _share(attention.get_submodule(distances.table), attentions[0].get_submodule(distances.table))
         self.gradient_checkpointing = False
 
     def forward(
@@ -549,12 +556,12 @@ class BertEncoder(nn.Module):
         return encoded if return_dict else encoded.to_tuple()
 
 
-def _share(layer: nn.Module, first: nn.Module) -> None:
-    """Give a layer the weights of another: what is seen and changed of it stays its own."""
-    if layer is not first:
-        for module, other in zip(layer.modules(), first.modules(), strict=True):
+def _share(module: nn.Module, first: nn.Module) -> None:
+    """Give a module the weights of another: what is seen and changed of it stays its own."""
+    if module is not first:
+        for own, other in zip(module.modules(), first.modules(), strict=True):
             for name, parameter in other.named_parameters(recurse=False):
-                setattr(module, name, parameter)
+                setattr(own, name, parameter)
 
 
 def _of_layer(states: States | None, layer_num: int) -> Tensor | None:
@@ -1495,7 +1502,7 @@ class BertLMHeadModel(BertPreTrainedModel):
         position_ids = None
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
-        elif self.config.position_embedding_type == "absolute":
+        elif self.config.position_scheme.adds_vectors:
             position_ids = (attention_mask.cumsum(1) - 1).clamp(min=0)
         if past is not None:
             input_ids = input_ids[:, -1:]

@@ -25,8 +25,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.progress": set(),
     "bert_core.heap": set(),
     "bert_core.unknown": set(),
-    "bert_core.config": {"bert_core.naming"},
+    "bert_core.config": {"bert_core.naming", "bert_core.positions"},
     "bert_core.naming": set(),
+    "bert_core.positions": set(),
     "bert_core.charsmap": {"numpy"},
     "bert_core.spelling": set(),
     "bert_core.merges": {"tokenizers", "bert_core.config", "bert_core.spelling"},
@@ -38,10 +39,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "tokenizers", "bert_core.config", "bert_core.spelling", "bert_core.tokenizer_files",
         "bert_core.unknown",
     },
-    "bert_core.numpy_bert": {"numpy", "safetensors", "bert_core.config", "bert_core.naming"},
+    "bert_core.numpy_bert": {
+        "numpy", "safetensors", "bert_core.config", "bert_core.naming", "bert_core.positions",
+    },
     "bert_core.recording": {"torch"},
     "bert_core.edits": {"numpy"},
-    "bert_core.attention": {"torch", "bert_core.config", "bert_core.recording", "bert_core.edits"},
+    "bert_core.attention": {
+        "torch", "bert_core.config", "bert_core.positions", "bert_core.recording", "bert_core.edits",
+    },
     "bert_core.checkpoint": {"torch", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.modeling": {
         "torch", "bert_core.config", "bert_core.recording", "bert_core.edits", "bert_core.attention",

@@ -571,7 +571,8 @@ STAGES: dict[str, Stage] = {
         formula=_embedding_formula,
         live=_embedding_live,
         says="For each piece the model looks up vectors: one for the piece, one for its sentence, if it knows "
-        "sentences, and one for its position. It adds them up; nothing else tells the model the order of the words.",
+        "sentences, and one for its position. It adds them up; nothing else tells the model the order of the words, "
+        "unless distances between tokens add to the scores of attention.",
         reading=ROWS + " All panels share one colour scale, so you can follow the sum by eye.",
         misleading=COLUMN,
         shape_of="embeddings.sum",

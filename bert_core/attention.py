@@ -356,6 +356,14 @@ class BertAttention(nn.Module):
         attention.all_head_size = attention.num_attention_heads * attention.attention_head_size
         self.pruned_heads |= found
 
+    def head_outputs(self, values: Tensor) -> Tensor:
+        """Vectors of each head (..., head, key, head size) through its part of the output projection.
+
+        Returns (..., head, key, hidden); the bias of the projection belongs to no head and is not added.
+        """
+        weight = self.output.dense.weight
+        return values @ weight.view(len(weight), *values.shape[-3:-2], values.shape[-1]).permute(1, 2, 0)
+
     def forward(
         self,
         hidden_states: Tensor,

@@ -5,6 +5,7 @@ The module tree is the tree of the published checkpoints, so their state dicts l
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -347,8 +348,90 @@ class LayerOutput(NamedTuple):
     past_key_value: LayerCache
 
 
-class BertLayer(nn.Module):
-    """Attention, cross-attention where the configuration adds it, feed-forward network; after each a residual and norm.
+class BlockPoints(NamedTuple):
+    """What one block computes in a pass; the same for every kind of block.
+
+    states, after_attention, output: (batch, seq, hidden), the residual stream before attention, between attention and
+        the feed-forward network, and after that.
+    attention_map: (batch, head, query, key), after the softmax, without the gates.
+    head_outputs: (batch, head, key, hidden), the value vectors of each head through its part of the output projection,
+        times its gate.
+    neurons: (batch, seq, intermediate), the feed-forward network after its activation.
+    """
+
+    states: Tensor
+    attention_map: Tensor
+    head_outputs: Tensor
+    after_attention: Tensor
+    neurons: Tensor
+    output: Tensor
+
+    @property
+    def contribution_norms(self) -> Tensor:
+        """The length of what each head adds to the residual stream at a query from a key, (batch, head, query, key).
+
+        Source: Kobayashi 2020 (arXiv:2004.10102), equation 4.
+        """
+        norms: Tensor = self.head_outputs.norm(dim=-1)  # (batch, head, key)
+        return self.attention_map * norms[:, :, None]
+
+
+class Block(nn.Module, ABC):
+    """One layer of an encoder: attention and a feed-forward network, each of which adds to the residual stream.
+
+    A kind of block says where its norms stand and what its feed-forward network is; everything else asks a block for
+    its steps, which are these methods in this order, and for its recorded points.
+    """
+
+    attention: BertAttention
+
+    @abstractmethod
+    def attention_input(self, states: Tensor) -> Tensor:
+        """What queries, keys and values are made from, of the states that enter; both (batch, seq, hidden)."""
+
+    @abstractmethod
+    def attention_update(self, context: Tensor) -> Tensor:
+        """What attention adds to the residual stream: (batch, seq, heads * head size) -> (batch, seq, hidden)."""
+
+    @abstractmethod
+    def after_attention(self, update: Tensor, states: Tensor) -> Tensor:
+        """The residual stream after attention, of its update and the states that entered; all (batch, seq, hidden)."""
+
+    @abstractmethod
+    def neurons(self, after_attention: Tensor) -> Tensor:
+        """The neurons after their activation, (batch, seq, hidden) -> (batch, seq, intermediate)."""
+
+    @abstractmethod
+    def feed_forward_update(self, neurons: Tensor) -> Tensor:
+        """What the feed-forward network adds: (batch, seq, intermediate) -> (batch, seq, hidden)."""
+
+    @abstractmethod
+    def output_states(self, update: Tensor, after_attention: Tensor) -> Tensor:
+        """The residual stream after the feed-forward network, of its update and the states before it."""
+
+    def points(
+        self, states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
+    ) -> BlockPoints:
+        """The recorded points of a pass over states (batch, seq, hidden).
+
+        attention_mask, head_mask: as for BertSelfAttention.forward.
+        """
+        attention = self.attention.self
+        seen = attention(self.attention_input(states), attention_mask, head_mask, output_attentions=True)
+        assert seen.attention_probs is not None  # which was asked for
+        head_outputs = self.attention.head_outputs(seen.past_key_value[1])
+        if head_mask is not None:
+            head_outputs = head_outputs * head_mask[..., list(attention.heads), :, :]
+        after_attention = self.after_attention(self.attention_update(seen.context), states)
+        neurons = self.neurons(after_attention)
+        output = self.output_states(self.feed_forward_update(neurons), after_attention)
+        return BlockPoints(states, seen.attention_probs, head_outputs, after_attention, neurons, output)
+
+
+class BertLayer(Block):
+    """The block of BERT: a norm after each addition to the residual stream, and a network of two dense layers.
+
+    Attention, cross-attention where the configuration adds it, feed-forward network; after each a residual and norm.
 
     mode "multimodal" cross-attends wherever there is cross-attention; mode "text" never does.
     A layer that was taken out (`gone`) keeps its number, and passes on what it is given.
@@ -467,6 +550,35 @@ class BertLayer(nn.Module):
         """The feed-forward network on some positions: (batch, some, hidden) -> the same shape."""
         fed: Tensor = self.output(self.intermediate(attention_output), attention_output)
         return fed
+
+    def attention_input(self, states: Tensor) -> Tensor:
+        """The states as they are."""
+        return states
+
+    def attention_update(self, context: Tensor) -> Tensor:
+        """Through the output projection and its dropout."""
+        update: Tensor = self.attention.output.dropout(self.attention.output.dense(context))
+        return update
+
+    def after_attention(self, update: Tensor, states: Tensor) -> Tensor:
+        """The norm of the sum."""
+        normed: Tensor = self.attention.output.LayerNorm(update + states)
+        return normed
+
+    def neurons(self, after_attention: Tensor) -> Tensor:
+        """The first dense layer and the activation."""
+        activated: Tensor = self.intermediate(after_attention)
+        return activated
+
+    def feed_forward_update(self, neurons: Tensor) -> Tensor:
+        """Through the second dense layer and its dropout."""
+        update: Tensor = self.output.dropout(self.output.dense(neurons))
+        return update
+
+    def output_states(self, update: Tensor, after_attention: Tensor) -> Tensor:
+        """The norm of the sum."""
+        normed: Tensor = self.output.LayerNorm(update + after_attention)
+        return normed
 
 
 class BertEncoder(nn.Module):

@@ -344,6 +344,21 @@ def test_the_walk_finds_an_import_that_is_not_allowed(module: str, source: str, 
     assert strangers(module, source) == {stranger}
 
 
+# How code would ask for the family of a model. `fingerprint` and training, which write its name, are elsewhere.
+ASKS_FOR_FAMILY = re.compile(r"family\.name|\bfamily\s*[!=]=|family_of|model_type|position_embedding_type")
+
+
+def test_nothing_that_runs_or_shows_a_model_asks_for_its_family() -> None:
+    """What differs between families is a property of the configuration, a position scheme or a block."""
+    assert ASKS_FOR_FAMILY.search('if loaded.config.family.name == "albert":')
+    rooms = ("bert_core.run", "bert_core.analysis", "bert_core.studies", "viz_app")
+    asking = {
+        name: found[0] for name, file in modules().items()
+        if name.startswith(rooms) and (found := ASKS_FOR_FAMILY.search(file.read_text(encoding="utf-8")))
+    }  # fmt: skip
+    assert asking == {}
+
+
 def rows_of(table: str) -> dict[str, set[str]]:
     """Room -> what it may import, as a table in Markdown says; there our own rooms stand without their package."""
     rows = [row.split("|")[1:4] for row in table.splitlines() if row.startswith("| `")]

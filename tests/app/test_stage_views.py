@@ -68,6 +68,9 @@ def test_every_letter_of_a_formula_is_in_the_legend(tiny_loaded: LoadedModel, re
     assert "$s$ a score" in legend(scores) and "$d$" in legend(scores) and "$n$" not in legend(scores)
     assert "segment" not in legend(scores), "s is a score, and nothing else"
     assert scores.endswith(r"adds}") == (relative and not divided), "a bias is not divided by the root"
+    if not divided:  # the product and the bias, and their sum
+        first, summed, score = STAGES["scores"].live(view).split(" = ")
+        assert first.startswith("s_{") and re.fullmatch(rf"{re.escape(score)} [+-] .+", summed)
     assert "$g$ the segment" in legend(STAGES["embeddings"].formula(view))
     assert r"$\mathrm{LN}$ layer norm" in legend(STAGES["norm"].formula(view))
 

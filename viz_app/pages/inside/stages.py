@@ -329,6 +329,9 @@ def _score_live(view: View) -> str:
     i, j = view.query, view.strongest
     query, key = view.of_head("query")[i], view.of_head("key")[j]
     score = tex(view.of_head("scores")[i, j])
+    if not view.divided:
+        product = float(query @ key) / len(query) ** 0.5
+        return rf"s_{{{i},{j}}} = {_sum(product, float(view.of_head('scores')[i, j]) - product)} = {score}"
     if view.relative:
         return rf"s_{{{i},{j}}} = {score}"
     return (

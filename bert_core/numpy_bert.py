@@ -386,7 +386,8 @@ class _Model(ABC):
             .output: (batch, seq, hidden), what enters the first layer.
         layer.N.query, .key, .value, .context: (batch, head, seq, head size); the context after the head's gate; here
             and below the heads that the layer has.
-        layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key), the scores divided by the root.
+        layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key), the scores divided by the root and
+            with what distances add.
         layer.N.attention_output, .attention_sum, .attention_normed: (batch, seq, hidden): projected, with the
             residual, after the norm; .output_dense, .output_sum, .output: the same of the feed-forward network.
         layer.N.intermediate_dense, .intermediate: (batch, seq, intermediate), before and after the activation.

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bert_core.config import BertConfig
 from bert_core.edits import Cut, Put, arrows_cut
+from bert_core.positions import POSITION_SCHEMES, Heads
 from bert_core.recording import Watcher, hand_over, watcher_of
 from bert_core.refused import Refused
 
@@ -36,9 +37,8 @@ class AttentionOutput(NamedTuple):
 class BertSelfAttention(nn.Module):
     """Multi-head scaled dot-product attention (Vaswani 2017, section 3.2; Devlin 2019).
 
-    As cross-attention its keys and values come from an encoder's states, `encoder_width` wide. Relative positions
-    ("relative_key", Shaw 2018, arXiv:1803.02155; "relative_key_query", Huang 2020, arXiv:2009.13658, method 4) are
-    for self-attention alone: the distance between a word and a patch of an image means nothing.
+    As cross-attention its keys and values come from an encoder's states, `encoder_width` wide. Distances add to the
+    scores of self-attention alone (`positions`): the distance between a word and a patch of an image means nothing.
 
     A module that nobody watches runs fused attention; a watched one builds its map. Both add the same
     mask and agree to rounding. `save_attention = True` keeps the last map and its gradient here.
@@ -63,8 +63,12 @@ class BertSelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.position_embedding_type = "absolute" if is_cross_attention else config.position_embedding_type
         self.max_position_embeddings = config.max_position_embeddings
-        if self.position_embedding_type != "absolute":
-            self.distance_embedding = nn.Embedding(2 * config.max_position_embeddings - 1, self.attention_head_size)
+        self.distances = POSITION_SCHEMES[self.position_embedding_type].distances  # what they add to the scores
+        if self.distances is not None:
+            shape = self.distances.table_shape(
+                config.max_position_embeddings, config.num_attention_heads, config.attention_head_size
+            )
+            self.add_module(self.distances.table, nn.Embedding(*shape))
         self.cuts: tuple[Cut, ...] = ()
         self.put: tuple[Put, ...] = ()
         self.save_attention = False
@@ -141,10 +145,10 @@ class BertSelfAttention(nn.Module):
             bias = lowered if bias is None else bias + lowered
         if positions is not None and not explicit and bias is not None and bias.shape[-2] > 1:
             bias = rows_at(bias.expand(max(len(bias), len(positions)), -1, -1, -1), positions)
-        if self.position_embedding_type != "absolute":
+        if self.distances is not None:
             places = None if explicit else positions
-            distances = self.position_scores(query_layer, key_layer, queries, places)
-            bias = distances if bias is None else distances + bias
+            added = self.position_scores(query_layer, key_layer, queries, places, self.heads)
+            bias = added if bias is None else added + bias
 
         attention_probs: Tensor | None = None
         if not explicit:
@@ -234,23 +238,31 @@ class BertSelfAttention(nn.Module):
             )
         return encoder_hidden_states
 
-    def position_scores(self, query_layer: Tensor, key_layer: Tensor, queries: int, places: Tensor | None) -> Tensor:
+    def position_scores(
+        self, query_layer: Tensor, key_layer: Tensor, queries: int, places: Tensor | None, heads: Heads
+    ) -> Tensor:
         """What the distances add to the scaled scores, (batch, head, query, key).
 
         queries: length of the sequence that the queries are from; its last position is that of the last key.
         places: (batch, query), the positions in that sequence that the queries stand for; None: all of them.
+        heads: as for `positions.DistanceScores.scores`.
+        Raises Refused for a sequence that is longer than the model takes, and AttributeError where distances add
+        nothing.
         """
+        scheme = self.distances
+        if scheme is None:
+            raise AttributeError("distances add nothing to the scores of this module")
         keys = key_layer.shape[2]
         if keys > self.max_position_embeddings:
             raise Refused(f"the sequence has {keys} tokens: this model takes at most {self.max_position_embeddings}")
         key_positions = torch.arange(keys, device=query_layer.device)
         query_positions = key_positions[None, keys - queries :] if places is None else places + keys - queries
-        distance = query_positions[..., None] - key_positions  # (batch or 1, query, key)
-        table = self.distance_embedding(distance + self.max_position_embeddings - 1)
-        scores = torch.einsum("bhqd,bqkd->bhqk", query_layer, table.expand(len(query_layer), -1, -1, -1))
-        if self.position_embedding_type == "relative_key_query":
-            scores = scores + torch.einsum("bhkd,bqkd->bhqk", key_layer, table.expand(len(key_layer), -1, -1, -1))
-        return scores / math.sqrt(self.attention_head_size)
+        distances = query_positions[..., None] - key_positions  # (batch or 1, query, key)
+        rows = scheme.rows(torch.arange(1 - keys, keys, device=query_layer.device), self.max_position_embeddings)
+        vectors: Tensor = self.get_submodule(scheme.table)(rows[distances + keys - 1])
+        vectors = vectors.expand(len(query_layer), -1, -1, -1)  # (batch, query, key, width)
+        scores: Tensor = scheme.scores(query_layer, key_layer, vectors, heads, torch.einsum)
+        return scores / math.sqrt(self.attention_head_size) if scheme.divided else scores
 
 
 def rows_at(x: Tensor, positions: Tensor) -> Tensor:
@@ -343,6 +355,14 @@ class BertAttention(nn.Module):
         attention.num_attention_heads = len(attention.heads)
         attention.all_head_size = attention.num_attention_heads * attention.attention_head_size
         self.pruned_heads |= found
+
+    def head_outputs(self, values: Tensor) -> Tensor:
+        """Vectors of each head (..., head, key, head size) through its part of the output projection.
+
+        Returns (..., head, key, hidden); the bias of the projection belongs to no head and is not added.
+        """
+        weight = self.output.dense.weight
+        return values @ weight.view(len(weight), *values.shape[-3:-2], values.shape[-1]).permute(1, 2, 0)
 
     def forward(
         self,

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from bert_core.config import BertConfig, json_object
-from bert_core.naming import FAMILIES, rename, renumbered
+from bert_core.naming import FAMILIES, REFUSED_TYPES, rename, renumbered
 from bert_core.refused import Refused, shown
 
 WEIGHTS_FILE = "model.safetensors"
@@ -39,13 +39,6 @@ BLIP_DEFAULTS: Mapping[str, Any] = {
 }  # fmt: skip
 # Patterns of keys that published files have too many: a table of numbers from 0 on, which we count ourselves.
 NO_NEWS = (r"position_ids$",)
-# Models of texts that are built otherwise than BERT, and how.
-REFUSED_TYPES = {
-    "deberta": "whose attention looks at words and places apart",
-    "deberta-v2": "whose attention looks at words and places apart",
-    "mpnet": "whose attention adds a bias for each distance",
-    "modernbert": "which norms before each part and turns queries and keys by their place",
-}
 KINDS_NAMED, LONGEST_NAME = 3, 80  # of unused tensors, in one sentence
 WORD_TABLE = "bert.embeddings.word_embeddings.weight"
 WORD_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
@@ -435,7 +428,10 @@ def allocate(model: nn.Module, lacking: Collection[str] = ()) -> None:
 
 def _of_pruned_parts(model: nn.Module, name: str) -> str:
     """What the configuration says of the heads or neurons that a weight has lost; nothing for one that has none."""
-    match = re.search(r"encoder\.layer\.(\d+)\.(attention\.(self|output\.dense)|intermediate|output\.dense)\.", name)
+    match = re.search(
+        r"encoder\.layer\.(\d+)\.(attention\.(self\.(query|key|value)|output\.dense)|intermediate|output\.dense)\.",
+        name,
+    )
     config = getattr(model, "config", None)
     if match is None or not isinstance(config, BertConfig):
         return ""

@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from bert_core.naming import Family, family_of
+from bert_core.positions import POSITION_SCHEMES, PositionScheme
 from bert_core.refused import Refused, several, shown, whole
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
-POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
 LARGEST_JSON = 32_000_000  # bytes: several times the tokenizer of the largest published vocabulary
 LARGEST_SIZE = 2**31 - 1
 MOST_LABELS = 1_000_000
@@ -100,10 +100,10 @@ class BertConfig:
             raise Refused(f"hidden_act {shown(self.hidden_act)} is unknown: one of {known}, or a callable")
         if self.pooler_act not in POOLER_ACTIVATIONS:
             raise Refused(f"pooler_act {shown(self.pooler_act)} is unknown: one of {', '.join(POOLER_ACTIVATIONS)}")
-        if self.position_embedding_type not in POSITION_EMBEDDING_TYPES:
+        if self.position_embedding_type not in POSITION_SCHEMES:
             raise Refused(
                 f"position_embedding_type {shown(self.position_embedding_type)} is unknown: "
-                f"one of {', '.join(POSITION_EMBEDDING_TYPES)}"
+                f"one of {', '.join(POSITION_SCHEMES)}"
             )
         if self.pad_token_id >= self.vocab_size:
             raise Refused(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size} tokens")
@@ -197,6 +197,11 @@ class BertConfig:
     def family(self) -> Family:
         """Whose names its files have: the `model_type` that was read; BERT's where that says nothing."""
         return family_of(self.extra.get("model_type"))
+
+    @property
+    def position_scheme(self) -> PositionScheme:
+        """What positions add to the embeddings, and distances to the scores of attention."""
+        return POSITION_SCHEMES[self.position_embedding_type]
 
     @property
     def first_position(self) -> int:

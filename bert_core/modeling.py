@@ -5,6 +5,7 @@ The module tree is the tree of the published checkpoints, so their state dicts l
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -227,6 +228,7 @@ class BertEmbeddings(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.embeddings_project = None if width == config.hidden_size else nn.Linear(width, config.hidden_size)
         self.position_embedding_type = config.position_embedding_type
+        self.adds_positions = config.position_scheme.adds_vectors
 
     def forward(
         self,
@@ -257,7 +259,7 @@ class BertEmbeddings(nn.Module):
                 embeddings = embeddings + self.token_type_embeddings(token_type_ids)
         elif token_type_ids is not None:
             raise ValueError("token_type_ids were given, but this model has type_vocab_size 0: it has no segments")
-        if self.position_embedding_type == "absolute":
+        if self.adds_positions:
             if position_ids is None:
                 end = past_key_values_length + seq_length
                 if end > self.config.max_position_embeddings:
@@ -282,7 +284,7 @@ class BertEmbeddings(nn.Module):
 
         RoBERTa and its relatives do not count them, also where they are typed (Liu 2019, as in fairseq).
         """
-        if not self.config.padding_rows or self.position_embedding_type != "absolute":
+        if not self.config.padding_rows or not self.adds_positions:
             return None
         counted = input_ids != self.config.pad_token_id
         return torch.where(counted, counted.cumsum(1) - 1 + past_key_values_length, -1)
@@ -346,8 +348,90 @@ class LayerOutput(NamedTuple):
     past_key_value: LayerCache
 
 
-class BertLayer(nn.Module):
-    """Attention, cross-attention where the configuration adds it, feed-forward network; after each a residual and norm.
+class BlockPoints(NamedTuple):
+    """What one block computes in a pass; the same for every kind of block.
+
+    states, after_attention, output: (batch, seq, hidden), the residual stream before attention, between attention and
+        the feed-forward network, and after that.
+    attention_map: (batch, head, query, key), after the softmax, without the gates.
+    head_outputs: (batch, head, key, hidden), the value vectors of each head through its part of the output projection,
+        times its gate.
+    neurons: (batch, seq, intermediate), the feed-forward network after its activation.
+    """
+
+    states: Tensor
+    attention_map: Tensor
+    head_outputs: Tensor
+    after_attention: Tensor
+    neurons: Tensor
+    output: Tensor
+
+    @property
+    def contribution_norms(self) -> Tensor:
+        """The length of what each head adds to the residual stream at a query from a key, (batch, head, query, key).
+
+        Source: Kobayashi 2020 (arXiv:2004.10102), equation 4.
+        """
+        norms: Tensor = self.head_outputs.norm(dim=-1)  # (batch, head, key)
+        return self.attention_map * norms[:, :, None]
+
+
+class Block(nn.Module, ABC):
+    """One layer of an encoder: attention and a feed-forward network, each of which adds to the residual stream.
+
+    A kind of block says where its norms stand and what its feed-forward network is; everything else asks a block for
+    its steps, which are these methods in this order, and for its recorded points.
+    """
+
+    attention: BertAttention
+
+    @abstractmethod
+    def attention_input(self, states: Tensor) -> Tensor:
+        """What queries, keys and values are made from, of the states that enter; both (batch, seq, hidden)."""
+
+    @abstractmethod
+    def attention_update(self, context: Tensor) -> Tensor:
+        """What attention adds to the residual stream: (batch, seq, heads * head size) -> (batch, seq, hidden)."""
+
+    @abstractmethod
+    def after_attention(self, update: Tensor, states: Tensor) -> Tensor:
+        """The residual stream after attention, of its update and the states that entered; all (batch, seq, hidden)."""
+
+    @abstractmethod
+    def neurons(self, after_attention: Tensor) -> Tensor:
+        """The neurons after their activation, (batch, seq, hidden) -> (batch, seq, intermediate)."""
+
+    @abstractmethod
+    def feed_forward_update(self, neurons: Tensor) -> Tensor:
+        """What the feed-forward network adds: (batch, seq, intermediate) -> (batch, seq, hidden)."""
+
+    @abstractmethod
+    def output_states(self, update: Tensor, after_attention: Tensor) -> Tensor:
+        """The residual stream after the feed-forward network, of its update and the states before it."""
+
+    def points(
+        self, states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
+    ) -> BlockPoints:
+        """The recorded points of a pass over states (batch, seq, hidden).
+
+        attention_mask, head_mask: as for BertSelfAttention.forward.
+        """
+        attention = self.attention.self
+        seen = attention(self.attention_input(states), attention_mask, head_mask, output_attentions=True)
+        assert seen.attention_probs is not None  # which was asked for
+        head_outputs = self.attention.head_outputs(seen.past_key_value[1])
+        if head_mask is not None:
+            head_outputs = head_outputs * head_mask[..., list(attention.heads), :, :]
+        after_attention = self.after_attention(self.attention_update(seen.context), states)
+        neurons = self.neurons(after_attention)
+        output = self.output_states(self.feed_forward_update(neurons), after_attention)
+        return BlockPoints(states, seen.attention_probs, head_outputs, after_attention, neurons, output)
+
+
+class BertLayer(Block):
+    """The block of BERT: a norm after each addition to the residual stream, and a network of two dense layers.
+
+    Attention, cross-attention where the configuration adds it, feed-forward network; after each a residual and norm.
 
     mode "multimodal" cross-attends wherever there is cross-attention; mode "text" never does.
     A layer that was taken out (`gone`) keeps its number, and passes on what it is given.
@@ -400,9 +484,10 @@ class BertLayer(nn.Module):
         for output in (self.attention.output, self.output):
             output.dense.register_parameter("bias", None)
             output.LayerNorm = cast("nn.LayerNorm", nn.Identity())
-        if self.attention.self.position_embedding_type != "absolute":
-            self.attention.self.position_embedding_type = "absolute"
-            del self.attention.self.distance_embedding
+        attention = self.attention.self
+        if attention.distances is not None:
+            delattr(attention, attention.distances.table)
+            attention.position_embedding_type, attention.distances = "absolute", None
         self.gone = True
 
     def forward(
@@ -466,6 +551,35 @@ class BertLayer(nn.Module):
         fed: Tensor = self.output(self.intermediate(attention_output), attention_output)
         return fed
 
+    def attention_input(self, states: Tensor) -> Tensor:
+        """The states as they are."""
+        return states
+
+    def attention_update(self, context: Tensor) -> Tensor:
+        """Through the output projection and its dropout."""
+        update: Tensor = self.attention.output.dropout(self.attention.output.dense(context))
+        return update
+
+    def after_attention(self, update: Tensor, states: Tensor) -> Tensor:
+        """The norm of the sum."""
+        normed: Tensor = self.attention.output.LayerNorm(update + states)
+        return normed
+
+    def neurons(self, after_attention: Tensor) -> Tensor:
+        """The first dense layer and the activation."""
+        activated: Tensor = self.intermediate(after_attention)
+        return activated
+
+    def feed_forward_update(self, neurons: Tensor) -> Tensor:
+        """Through the second dense layer and its dropout."""
+        update: Tensor = self.output.dropout(self.output.dense(neurons))
+        return update
+
+    def output_states(self, update: Tensor, after_attention: Tensor) -> Tensor:
+        """The norm of the sum."""
+        normed: Tensor = self.output.LayerNorm(update + after_attention)
+        return normed
+
 
 class BertEncoder(nn.Module):
     """The stack of layers.
@@ -480,6 +594,11 @@ class BertEncoder(nn.Module):
         self.layer = nn.ModuleList(BertLayer(config, layer_num) for layer_num in range(config.num_hidden_layers))
         for layer_num, layer in enumerate(self.layer):
             _share(layer, self.layer[config.first_of_group(layer_num)])
+        distances = config.position_scheme.distances
+        if distances is not None and distances.one_table:
+            attentions = [layer.attention.self for layer in cast("list[BertLayer]", list(self.layer)) if not layer.gone]
+            for attention in attentions[1:]:
+                _share(attention.get_submodule(distances.table), attentions[0].get_submodule(distances.table))
         self.gradient_checkpointing = False
 
     def forward(
@@ -549,12 +668,12 @@ class BertEncoder(nn.Module):
         return encoded if return_dict else encoded.to_tuple()
 
 
-def _share(layer: nn.Module, first: nn.Module) -> None:
-    """Give a layer the weights of another: what is seen and changed of it stays its own."""
-    if layer is not first:
-        for module, other in zip(layer.modules(), first.modules(), strict=True):
+def _share(module: nn.Module, first: nn.Module) -> None:
+    """Give a module the weights of another: what is seen and changed of it stays its own."""
+    if module is not first:
+        for own, other in zip(module.modules(), first.modules(), strict=True):
             for name, parameter in other.named_parameters(recurse=False):
-                setattr(module, name, parameter)
+                setattr(own, name, parameter)
 
 
 def _of_layer(states: States | None, layer_num: int) -> Tensor | None:
@@ -1495,7 +1614,7 @@ class BertLMHeadModel(BertPreTrainedModel):
         position_ids = None
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
-        elif self.config.position_embedding_type == "absolute":
+        elif self.config.position_scheme.adds_vectors:
             position_ids = (attention_mask.cumsum(1) - 1).clamp(min=0)
         if past is not None:
             input_ids = input_ids[:, -1:]

@@ -198,7 +198,49 @@ ALBERT = Family(
     next_sentences=True,
     asks_order=True,
 )  # fmt: skip
-FAMILIES = {family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT)}
+# Song 2020 (arXiv:2004.09297): RoBERTa's places and word head, no segments, and one bias for each head and bucket of
+# distances, shared by all layers. transformers has 32 buckets and padding token 1, whatever a file says.
+MPNET = Family(
+    "mpnet",
+    "MPNetForSequenceClassification",
+    sign=".attention.attn.",
+    beginnings=(
+        ("classifier.dense.", "bert.pooler.dense."),
+        ("classifier.out_proj.", "classifier."),
+        ("lm_head.dense.", "cls.predictions.transform.dense."),
+        ("lm_head.layer_norm.", "cls.predictions.transform.LayerNorm."),
+        ("lm_head.bias", "cls.predictions.bias"),
+        ("lm_head.decoder.", "cls.predictions.decoder."),
+        ("mpnet.encoder.relative_attention_bias.", "bert.encoder.layer.0.attention.self.relative_attention_bias."),
+        ("mpnet.", "bert."),
+        ("encoder.relative_attention_bias.", "bert.encoder.layer.0.attention.self.relative_attention_bias."),
+        ("embeddings.", "bert.embeddings."),
+        ("encoder.", "bert.encoder."),
+        ("pooler.", "bert.pooler."),
+    ),
+    inside=(
+        (".attention.attn.q.", ".attention.self.query."),
+        (".attention.attn.k.", ".attention.self.key."),
+        (".attention.attn.v.", ".attention.self.value."),
+        (".attention.attn.o.", ".attention.output.dense."),
+        (".attention.LayerNorm.", ".attention.output.LayerNorm."),
+    ),
+    implied={
+        "pad_token_id": 1, "type_vocab_size": 0, "pooler_act": "tanh", "position_embedding_type": "relative_bias",
+    },
+    only={"pad_token_id": 1, "position_embedding_type": "relative_bias", "relative_attention_num_buckets": 32},
+    word_act="gelu",
+    counts_from_pad=True,
+)  # fmt: skip
+FAMILIES = {
+    family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT, MPNET)
+}
+# Models of texts that are built otherwise, by the `model_type` of their files, and how.
+REFUSED_TYPES = {
+    "deberta": "whose attention looks at words and places apart",
+    "deberta-v2": "whose attention looks at words and places apart",
+    "modernbert": "which norms before each part and turns queries and keys by their place",
+}
 
 
 def family_of(model_type: object) -> Family:

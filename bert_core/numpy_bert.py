@@ -31,6 +31,7 @@ from safetensors.numpy import load_file
 
 from bert_core.config import BertConfig
 from bert_core.naming import rename, renumbered
+from bert_core.positions import POSITION_SCHEMES, DistanceScores
 from bert_core.refused import Refused, checked, whole
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
@@ -174,9 +175,8 @@ class PositionalEncoding:
 class MultiheadAttention:
     """Scaled dot-product attention of several heads, and the projection that joins them (Vaswani 2017, section 3.2).
 
-    Relative positions add to each score what the distance between query and key has to say: to the query
-    ("relative_key", Shaw 2018, arXiv:1803.02155), or to the query and to the key ("relative_key_query", Huang 2020,
-    arXiv:2009.13658, method 4). distance_table is (2 * longest text - 1, head size); distance 0 is its middle row.
+    What the distance between query and key adds to each score is looked up in a table, as the position scheme says
+    (`positions.DistanceScores`). longest: how many tokens a text may have, by which rows of some tables are numbered.
     Of num_heads heads those in `heads` are left, by their first numbers; None is all of them.
     """
 
@@ -186,15 +186,15 @@ class MultiheadAttention:
         num_heads: int,
         position_embedding_type: str = "absolute",
         heads: Sequence[int] | None = None,
+        longest: int = 512,
     ) -> None:
         self.query, self.key, self.value = (Dense(weights, f"self.{name}") for name in ("query", "key", "value"))
         self.output = Dense(weights, "output.dense")
         self.heads = list(range(num_heads) if heads is None else heads)
         self.num_heads = len(self.heads)
         self.head_size = len(self.query.weight) // self.num_heads if self.heads else len(self.output.bias) // num_heads
-        self.position_embedding_type = position_embedding_type
-        relative = position_embedding_type != "absolute"
-        self.distance_table = weights["self.distance_embedding.weight"] if relative else None
+        self.distances, self.longest = POSITION_SCHEMES[position_embedding_type].distances, longest
+        self.distance_table = None if self.distances is None else weights[f"self.{self.distances.table}.weight"]
 
     def forward(
         self,
@@ -211,10 +211,13 @@ class MultiheadAttention:
         query = keep("query", self._heads(self.query.forward(x)))  # (batch, head, seq, head size)
         key = keep("key", self._heads(self.key.forward(x)))
         value = keep("value", self._heads(self.value.forward(x)))
-        scores = query @ key.swapaxes(-1, -2)  # (batch, head, query, key)
-        if self.distance_table is not None:
-            scores = scores + self._distance_scores(query, key, self.distance_table)
-        scores = keep("scores", scores / math.sqrt(self.head_size))
+        products, root = query @ key.swapaxes(-1, -2), math.sqrt(self.head_size)  # (batch, head, query, key)
+        if self.distances is None or self.distance_table is None:
+            scores = products / root
+        else:
+            added = self._distance_scores(self.distances, query, key, self.distance_table)
+            scores = (products + added) / root if self.distances.divided else products / root + added
+        scores = keep("scores", scores)
         masked = keep("masked_scores", scores if mask is None else scores + mask)
         probabilities = keep("probabilities", softmax(masked))
         context = probabilities @ value  # (batch, head, query, head size)
@@ -226,17 +229,17 @@ class MultiheadAttention:
         """(batch, seq, heads * head size) -> (batch, head, seq, head size)."""
         return x.reshape(*x.shape[:2], self.num_heads, self.head_size).swapaxes(1, 2)
 
-    def _distance_scores(self, query: np.ndarray, key: np.ndarray, table: np.ndarray) -> np.ndarray:
+    def _distance_scores(
+        self, distances: DistanceScores, query: np.ndarray, key: np.ndarray, table: np.ndarray
+    ) -> np.ndarray:
         """What the distance query - key adds to each score, (batch, head, query, key)."""
-        length, middle = query.shape[2], len(table) // 2
-        if length > middle + 1:
-            raise Refused(f"the sequence has {length} tokens: this model takes at most {middle + 1}")
+        length = query.shape[2]
+        if length > self.longest:
+            raise Refused(f"the sequence has {length} tokens: this model takes at most {self.longest}")
         places = np.arange(length)
-        vectors = table[places[:, None] - places[None, :] + middle]  # (query, key, head size)
-        scores = np.einsum("bhqd,qkd->bhqk", query, vectors)
-        if self.position_embedding_type == "relative_key_query":
-            scores = scores + np.einsum("bhkd,qkd->bhqk", key, vectors)
-        return np.asarray(scores)
+        vectors = table[distances.rows(places[:, None] - places[None, :], self.longest)]  # (query, key, width)
+        of_each = np.broadcast_to(vectors, (len(query), *vectors.shape))
+        return np.asarray(distances.scores(query, key, of_each, self.heads, np.einsum))
 
 
 class FeedForward:
@@ -261,6 +264,7 @@ class BertBlock:
             config.num_attention_heads,
             config.position_embedding_type,
             config.heads_of(layer),
+            config.max_position_embeddings,
         )
         self.attention_norm = LayerNorm(weights, "attention.output.LayerNorm", config.layer_norm_eps)
         self.feed_forward = FeedForward(weights, config.hidden_act)
@@ -382,7 +386,8 @@ class _Model(ABC):
             .output: (batch, seq, hidden), what enters the first layer.
         layer.N.query, .key, .value, .context: (batch, head, seq, head size); the context after the head's gate; here
             and below the heads that the layer has.
-        layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key), the scores divided by the root.
+        layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key), the scores divided by the root and
+            with what distances add.
         layer.N.attention_output, .attention_sum, .attention_normed: (batch, seq, hidden): projected, with the
             residual, after the norm; .output_dense, .output_sum, .output: the same of the feed-forward network.
         layer.N.intermediate_dense, .intermediate: (batch, seq, intermediate), before and after the activation.
@@ -609,11 +614,11 @@ def create_bert_model(
 def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """The published name and the shape of every weight, a tied decoder's included."""
     hidden, vocab, width = config.hidden_size, config.vocab_size, config.embedding_width
-    relative = config.position_embedding_type != "absolute"
+    distances = config.position_scheme.distances
     shapes: dict[str, tuple[int, ...]] = {"bert.embeddings.word_embeddings.weight": (vocab, width)}
     if config.type_vocab_size:
         shapes["bert.embeddings.token_type_embeddings.weight"] = (config.type_vocab_size, width)
-    if not relative:
+    if config.position_scheme.adds_vectors:
         rows = config.max_position_embeddings + config.padding_rows
         shapes["bert.embeddings.position_embeddings.weight"] = (rows, width)
     shapes |= _norm("bert.embeddings.LayerNorm", width)
@@ -626,9 +631,10 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         inner = config.intermediate_size - len(config.pruned_neurons.get(layer, ()))
         for name in ("query", "key", "value"):
             shapes |= _dense(f"{at}.attention.self.{name}", hidden, heads)
-        if relative:
-            table = (2 * config.max_position_embeddings - 1, config.attention_head_size)
-            shapes[f"{at}.attention.self.distance_embedding.weight"] = table
+        if distances is not None:
+            shapes[f"{at}.attention.self.{distances.table}.weight"] = distances.table_shape(
+                config.max_position_embeddings, config.num_attention_heads, config.attention_head_size
+            )
         shapes |= _dense(f"{at}.attention.output.dense", heads, hidden) | _norm(
             f"{at}.attention.output.LayerNorm", hidden
         )
@@ -691,6 +697,11 @@ def _checked(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict
     if config.num_hidden_layers > max(len(named), 1000):  # before a name is made for each weight of each layer
         raise Refused(f"{config.num_hidden_layers:,} layers of {len(named):,} weights: it is not a whole BERT")
     shapes = parameter_shapes(config)
+    distances = config.position_scheme.distances
+    if distances is not None and distances.one_table:  # a file has it once
+        tables = [name for name in shapes if name.endswith(f".attention.self.{distances.table}.weight")]
+        stated = [named[name] for name in tables if name in named]
+        named |= {name: stated[0] for name in tables if stated and name not in named}
     if any(name.startswith(DETECTOR) for name in named):  # which no other model has
         hidden = config.hidden_size
         shapes |= _dense(f"{DETECTOR}dense", hidden, hidden) | _dense(f"{DETECTOR}dense_prediction", hidden, 1)

@@ -69,6 +69,11 @@ NAMES_OF_ALBERT = {
     "unk_token": "<unk>",
     "pad_token": "<pad>",
 }
+NAMES_OF_MPNET: Mapping[str, str | AddedToken] = {
+    **NAMES_OF_ROBERTA,
+    "unk_token": "[UNK]",
+    "mask_token": AddedToken("<mask>", lstrip=True, special=True),
+}
 # Classes that run another program, or are not made from their files here, and what can be done.
 HOW_TO_SAVE = {
     "BertJapaneseTokenizer": (
@@ -90,7 +95,7 @@ TWEET_CLASSES = ("BertweetTokenizer", "PhobertTokenizer")
 CLASS_OF_TYPE = {
     "bert": "BertTokenizer", "distilbert": "BertTokenizer", "electra": "BertTokenizer", "blip": "BertTokenizer",
     "roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer",
-    "albert": "AlbertTokenizer",
+    "albert": "AlbertTokenizer", "mpnet": "MPNetTokenizer",
 }  # fmt: skip
 
 Names = Mapping[str, str | AddedToken]
@@ -533,6 +538,11 @@ def _frame_of_roberta(stated: _Stated, names: Names, backend: tokenizers.Tokeniz
     return processors.RobertaProcessing(last, first, trims, before)
 
 
+def _frame_of_mpnet(stated: _Stated, names: Names, backend: tokenizers.Tokenizer) -> Any:
+    last, first = (_numbered_token(backend, names[key]) for key in ("sep_token", "cls_token"))
+    return processors.RobertaProcessing(last, first, trim_offsets=True, add_prefix_space=False)
+
+
 def _numbered_token(backend: tokenizers.Tokenizer, token: str | AddedToken) -> tuple[str, int]:
     """A special token and its number. Raises Refused if the vocabulary does not have it."""
     content = _content(token)
@@ -574,11 +584,13 @@ CAMEMBERT = _Class(
     extra=("<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"),
 )
 ALBERT = _Class(NAMES_OF_ALBERT, _of_unigrams(lambda pieces, names: 1, of_albert=True), _frame_of_albert)
+MPNET = _Class(NAMES_OF_MPNET, _of_bert, _frame_of_mpnet, files=(VOCABULARY_FILE,))
 HERBERT = _Class({**NAMES_OF_ROBERTA}, _of_herbert, _frame_of_herbert)
 AS_WRITTEN = _Class({}, _as_written, _frame_as_written)
 CLASSES = {
     "BertTokenizer": BERT, "RobertaTokenizer": ROBERTA, "XLMRobertaTokenizer": XLM_ROBERTA,
     "CamembertTokenizer": CAMEMBERT, "AlbertTokenizer": ALBERT, "HerbertTokenizer": HERBERT,
+    "MPNetTokenizer": MPNET,
 }  # fmt: skip
 # Classes that transformers makes as it makes another.
 ALIASES = {

@@ -18,7 +18,7 @@ from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
-FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert")
+FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert", "mpnet")
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
 OF_ROBERTA = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
@@ -35,11 +35,19 @@ SIZES: dict[str, dict[str, Any]] = {
         "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
         "embedding_size": 24, "max_position_embeddings": 512,
     },
+    "mpnet": {
+        "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+        "max_position_embeddings": 514, "layer_norm_eps": 1e-5,
+    },
 }  # fmt: skip
 MODELS = {
     "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
-    "bertweet": "Roberta", "electra": "Electra", "albert": "Albert",
+    "bertweet": "Roberta", "electra": "Electra", "albert": "Albert", "mpnet": "MPNet",
 }  # fmt: skip
+
+
+# The weights from which queries and keys are made: large ones give maps that are not flat.
+PEAKED = (".q_lin.weight", ".k_lin.weight", ".query.weight", ".key.weight", ".attn.q.weight", ".attn.k.weight")
 
 
 def sentences() -> list[str]:
@@ -76,6 +84,15 @@ def _trained_word_pieces(cased: bool, inputs: list[str]) -> Any:
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     settings = {**dict(zip(names, SPECIAL_TOKENS, strict=True)), "model_input_names": inputs}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made._tokenizer, **settings)
+
+
+def _mpnet_pieces(cased: bool) -> Any:
+    """Word pieces with RoBERTa's special tokens, as published: those for padding and the like first, [UNK] behind."""
+    pieces = list(_trained_word_pieces(cased, []).get_vocab().items())
+    own = [piece for piece, _ in sorted(pieces, key=lambda one: one[1]) if piece not in SPECIAL_TOKENS]
+    vocabulary = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", *own, "<mask>"]
+    numbers = {piece: number for number, piece in enumerate(vocabulary)}
+    return transformers.MPNetTokenizer(vocab=numbers, do_lower_case=not cased)
 
 
 def _byte_pairs(cased: bool) -> Any:
@@ -156,6 +173,7 @@ _TRAINED = {
     "xlm-roberta": _unigrams("XLMRobertaTokenizer"),
     "camembert": _unigrams("CamembertTokenizer"),
     "albert": _unigrams("AlbertTokenizer"),
+    "mpnet": _mpnet_pieces,
 }
 
 
@@ -176,7 +194,7 @@ def save_family(family: str, folder: Path, head: str = "ForMaskedLM", *, cased: 
             parameter.normal_(std=0.15)
             if name.lower().endswith(("norm.weight",)):
                 parameter.add_(1.0)
-            if any(part in name for part in (".q_lin.weight", ".k_lin.weight", ".query.weight", ".key.weight")):
+            if any(part in name for part in PEAKED):
                 parameter.normal_(std=(9.0 / config.hidden_size) ** 0.5)
     model.save_pretrained(folder)
     return folder

@@ -26,8 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.heap": set(),
     "bert_core.unknown": set(),
     "bert_core.registry": set(),
-    "bert_core.config": {"bert_core.naming"},
+    "bert_core.config": {"bert_core.naming", "bert_core.positions"},
     "bert_core.naming": set(),
+    "bert_core.positions": set(),
     "bert_core.charsmap": {"numpy"},
     "bert_core.spelling": set(),
     "bert_core.csv_cells": set(),
@@ -41,10 +42,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "tokenizers", "bert_core.config", "bert_core.spelling", "bert_core.tokenizer_files",
         "bert_core.unknown",
     },
-    "bert_core.numpy_bert": {"numpy", "safetensors", "bert_core.config", "bert_core.naming"},
+    "bert_core.numpy_bert": {
+        "numpy", "safetensors", "bert_core.config", "bert_core.naming", "bert_core.positions",
+    },
     "bert_core.recording": {"torch"},
     "bert_core.edits": {"numpy"},
-    "bert_core.attention": {"torch", "bert_core.config", "bert_core.recording", "bert_core.edits"},
+    "bert_core.attention": {
+        "torch", "bert_core.config", "bert_core.positions", "bert_core.recording", "bert_core.edits",
+    },
     "bert_core.checkpoint": {"torch", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.modeling": {
         "torch", "bert_core.config", "bert_core.recording", "bert_core.edits", "bert_core.attention",
@@ -349,6 +354,21 @@ def test_a_room_imports_only_what_the_house_allows(module: str) -> None:
 def test_the_walk_finds_an_import_that_is_not_allowed(module: str, source: str, stranger: str) -> None:
     """An import planted in a function, behind a lazy name or by a computed name is seen."""
     assert strangers(module, source) == {stranger}
+
+
+# How code would ask for the family of a model. `fingerprint` and training, which write its name, are elsewhere.
+ASKS_FOR_FAMILY = re.compile(r"family\.name|\bfamily\s*[!=]=|family_of|model_type|position_embedding_type")
+
+
+def test_nothing_that_runs_or_shows_a_model_asks_for_its_family() -> None:
+    """What differs between families is a property of the configuration, a position scheme or a block."""
+    assert ASKS_FOR_FAMILY.search('if loaded.config.family.name == "albert":')
+    rooms = ("bert_core.run", "bert_core.analysis", "bert_core.studies", "viz_app")
+    asking = {
+        name: found[0] for name, file in modules().items()
+        if name.startswith(rooms) and (found := ASKS_FOR_FAMILY.search(file.read_text(encoding="utf-8")))
+    }  # fmt: skip
+    assert asking == {}
 
 
 def rows_of(table: str) -> dict[str, set[str]]:

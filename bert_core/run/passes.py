@@ -55,8 +55,7 @@ def projected(attention: BertAttention, values: Tensor) -> Tensor:
 
     Returns (..., head, key, hidden); the projection's bias belongs to no head, and is no part of it.
     """
-    weight = attention.output.dense.weight
-    return values @ weight.view(len(weight), *values.shape[-3:-2], values.shape[-1]).permute(1, 2, 0)
+    return attention.head_outputs(values)
 
 
 @torch.no_grad()

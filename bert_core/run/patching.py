@@ -444,8 +444,9 @@ def probs_of(attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Se
         those that are left; None: all of them.
     """
     scores = query @ key.transpose(-1, -2) / math.sqrt(attention.attention_head_size)
-    if attention.position_embedding_type != "absolute":
-        scores = scores + attention.position_scores(query, key, query.shape[2], None)
+    if attention.distances is not None:
+        numbers = attention.heads if heads is None else [[attention.heads[head]] for head in heads]
+        scores = scores + attention.position_scores(query, key, query.shape[2], None, numbers)
     unseen, removed = (
         arrows if arrows is None or heads is None else arrows[0, heads, None]
         for way in (True, False)

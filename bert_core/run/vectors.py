@@ -48,8 +48,8 @@ def head_vectors(
     queries, keys = (attention.transpose_for_scores(weights(entering)) for weights in (attention.query, attention.key))
     place = attention.heads.index(head)
     distances = None
-    if attention.position_embedding_type != "absolute":
-        distances = _copied(attention.position_scores(queries, keys, len(encoding), None)[0, place])
+    if attention.distances is not None:
+        distances = _copied(attention.position_scores(queries, keys, len(encoding), None, attention.heads)[0, place])
     return HeadVectors(
         encoding, layer, head, _copied(queries[0, place]), _copied(keys[0, place]), distances, config.is_decoder
     )

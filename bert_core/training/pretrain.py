@@ -275,7 +275,7 @@ def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -
     with fast_forward(device):
         states = model.bert(
             tensor(batch.input_ids),
-            token_type_ids=tensor(batch.token_type_ids),
+            token_type_ids=tensor(batch.token_type_ids) if model.config.type_vocab_size else None,
             attention_mask=tensor(batch.attention_mask) if limited else None,
             position_ids=None if batch.position_ids is None else tensor(batch.position_ids),
         ).last_hidden_state

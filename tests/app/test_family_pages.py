@@ -29,16 +29,17 @@ KINDS = {
 MODELS = [
     *((family, head) for family in ("distilbert", "roberta", "electra") for head in ("words", "classes")),
     ("electra", "detector"),
-    *((family, "words") for family in ("bertweet", "xlm-roberta", "camembert")),
+    *((family, "words") for family in ("bertweet", "xlm-roberta", "camembert", "mpnet")),
     ("albert", "words and order"),
     ("roberta", "tags"),
     ("electra", "choices"),
+    ("mpnet", "classes"),
 ]
-WITHOUT_SEGMENTS = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert")
-WITHOUT_POOLER = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert", "electra")
+WITHOUT_SEGMENTS = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert", "mpnet")
+WITHOUT_POOLER = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert", "electra", "mpnet")
 PIECES = {
     "distilbert": "word pieces", "electra": "word pieces", "roberta": "byte pairs", "bertweet": "byte pairs with </w>",
-    "xlm-roberta": "unigrams", "camembert": "unigrams", "albert": "unigrams",
+    "xlm-roberta": "unigrams", "camembert": "unigrams", "albert": "unigrams", "mpnet": "word pieces",
 }  # fmt: skip
 
 
@@ -51,12 +52,14 @@ def properties_of(family: str, head: str) -> set[str]:
         properties |= {"segments"}
     if family in WITHOUT_POOLER:
         properties |= {"pooler"}
+    if family == "mpnet":
+        properties |= {"a bias for distances"}
     return properties
 
 
 # Every page meets every property at least once, with about half of the models.
 COVERING = covering_array({model: properties_of(*model) for model in MODELS}, PAGES)
-LIKE_ROBERTA = ("roberta", "bertweet", "xlm-roberta", "camembert")
+LIKE_ROBERTA = ("roberta", "bertweet", "xlm-roberta", "camembert", "mpnet")
 
 
 @pytest.fixture(scope="module", params=MODELS, ids="-".join)

@@ -56,10 +56,10 @@ def test_every_stage_has_a_formula_numbers_a_shape_a_picture_and_two_sentences(
     assert figures and all(isinstance(figure, go.Figure) and figure.data for figure in figures)
 
 
-@pytest.mark.parametrize("relative", [False, True])
-def test_every_letter_of_a_formula_is_in_the_legend(tiny_loaded: LoadedModel, relative: bool) -> None:
+@pytest.mark.parametrize(("relative", "divided"), [(False, True), (True, True), (True, False)])
+def test_every_letter_of_a_formula_is_in_the_legend(tiny_loaded: LoadedModel, relative: bool, divided: bool) -> None:
     """Whatever the stage: no letter stands in a formula, general or with numbers, that the legend does not explain."""
-    view = replace(view_of(tiny_loaded), relative=relative)
+    view = replace(view_of(tiny_loaded), relative=relative, divided=divided)
     for stage in STAGES.values():
         for formula in (stage.formula(view), stage.live(view)):
             found = _IN_FORMULA.findall(formula)
@@ -67,6 +67,10 @@ def test_every_letter_of_a_formula_is_in_the_legend(tiny_loaded: LoadedModel, re
     scores = STAGES["scores"].formula(view)
     assert "$s$ a score" in legend(scores) and "$d$" in legend(scores) and "$n$" not in legend(scores)
     assert "segment" not in legend(scores), "s is a score, and nothing else"
+    assert scores.endswith(r"adds}") == (relative and not divided), "a bias is not divided by the root"
+    if not divided:  # the product and the bias, and their sum
+        first, summed, score = STAGES["scores"].live(view).split(" = ")
+        assert first.startswith("s_{") and re.fullmatch(rf"{re.escape(score)} [+-] .+", summed)
     assert "$g$ the segment" in legend(STAGES["embeddings"].formula(view))
     assert r"$\mathrm{LN}$ layer norm" in legend(STAGES["norm"].formula(view))
 

@@ -50,6 +50,9 @@ CONFIGS = {
     "relative_key_query": BertConfig(
         vocab_size=90, max_position_embeddings=14, position_embedding_type="relative_key_query", **SMALL
     ),
+    "relative_bias": BertConfig(
+        vocab_size=90, max_position_embeddings=120, position_embedding_type="relative_bias", **SMALL
+    ),
     "narrow tables": BertConfig(
         vocab_size=90, max_position_embeddings=20, embedding_size=14, pooler_act="gelu", **SMALL
     ),
@@ -147,7 +150,7 @@ def torch_walk(model: BertForPreTraining, ids: np.ndarray, **arguments: Any) -> 
         embeddings = model.bert.embeddings
         watch(embeddings.word_embeddings, out="embeddings.word")
         watch(embeddings.token_type_embeddings, out="embeddings.token_type")
-        if model.config.position_embedding_type == "absolute":
+        if model.config.position_scheme.adds_vectors:
             watch(embeddings.position_embeddings, out="embeddings.position", turn=lambda x: x[0])
         narrow = embeddings.embeddings_project is not None
         watch(embeddings.LayerNorm, "embeddings.sum", "embeddings.normed" if narrow else "embeddings.output")
@@ -301,7 +304,7 @@ def test_three_tokens_with_relative_positions_worked_by_hand(kind: str) -> None:
     x = np.zeros((1, 3, 4))
     x[0, :, 0] = [1, 2, -1]
     seen: dict[str, np.ndarray] = {}
-    MultiheadAttention(weights, 1, kind).forward(x, keep=lambda name, value: seen.setdefault(name, value))
+    MultiheadAttention(weights, 1, kind, longest=3).forward(x, keep=lambda name, value: seen.setdefault(name, value))
     expected = np.array(BY_HAND[kind]) / 2
     assert np.array_equal(seen["scores"][0, 0], expected)
     raised = np.exp(expected)

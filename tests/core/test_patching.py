@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -25,10 +26,12 @@ from bert_core import (
     estimate_patches,
     patch,
     patches_missed,
+    pruned,
 )  # fmt: skip
 from bert_core.edits import OF_HEADS, OF_TOKENS, PATCHES
 from bert_core.run.inputs import embedded
 from bert_core.run.readings import traced
+from tests.core.test_edits import with_distances
 from tests.near import assert_near
 
 TEXT, SOURCE = "the cat [MASK] on the mat", "a dog [MASK] in the house"
@@ -78,12 +81,15 @@ def patched_by_hand(
         if here and what in ("query", "key", "value"):
             part = {"query": query, "key": key, "value": value}[what]
             part[:, head, rest[1]] = getattr(own, what)[:, head, rest[1]]
-        probs = (query @ key.transpose(-1, -2) / size**0.5).softmax(-1)
+        scores = query @ key.transpose(-1, -2) / size**0.5
+        if attention.distances is not None:
+            scores = scores + attention.position_scores(query, key, len(text), None, attention.heads)
+        probs = scores.softmax(-1)
         if here and what == "pattern":
             probs[:, head, rest[1]] = own.probs[:, head, rest[1]]
         context = probs @ value
         if opened is not None:
-            context = context * opened[number]
+            context = context * opened[number][:, list(attention.heads)]
         if here and what == "head":
             context[:, head, rest[1]] = own.context[:, head, rest[1]]
         attended = module.attention.output.dense(context.transpose(1, 2).flatten(2))
@@ -113,6 +119,26 @@ def put(states: Tensor, carried: Tensor, position: int) -> Tensor:
 def log_probability(loaded: LoadedModel, states: Tensor, target: Target) -> float:
     """Of the target's word."""
     return loaded.model.cls.predictions(states[:, target.position]).log_softmax(-1)[0, target.token_id].item()
+
+
+@pytest.mark.parametrize("kind", ["relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("what", OF_HEADS)
+def test_every_place_is_what_one_whole_pass_finds_where_distances_count(
+    tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, kind: str
+) -> None:
+    """The scores of a patched head have the distances' part of that head, and no other's, also beside pruned ones."""
+    loaded, (source, text) = with_distances(tiny_loaded, kind), texts
+    for model, heads in ((loaded, range(4)), (pruned(loaded, [(0, 0), (1, 1)]), (1, 2))):
+        found = patch(model, source, text, WORD, what=what, apart=True, positions=[3, 1])
+        plain = patch(model, source, text, WORD, what="head", apart=True, positions=[3, 1])
+        assert np.isfinite(found.values).sum() == np.isfinite(plain.values).sum()
+        for layer, head, position in itertools.product(range(2), heads, (3, 1)):
+            if head not in model.config.heads_of(layer):
+                assert np.isnan(found.values[layer, head, position])
+                continue
+            place = model.config.heads_of(layer).index(head)
+            states = patched_by_hand(model, source, text, what, (layer, place, position), np.ones((2, 4), np.float32))
+            assert_near(found.values[layer, head, position], log_probability(model, states, WORD))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 40, 4096])

@@ -910,6 +910,16 @@ def finished(model: BertForPreTraining, examples: ExampleMaker, folder: Path, **
     return pretrain(model, examples, None, settings, folder, device=CPU, save_every=-1.0, report=silent)
 
 
+def test_a_model_without_segments_is_trained(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:
+    """A model that has no segments is given none; the table of distances of all layers moves and stays one."""
+    model = new_model(tiny_config.replace(type_vocab_size=0, position_embedding_type="relative_bias"))
+    before = model.attention_modules[0].get_submodule("relative_attention_bias").weight.detach().clone()
+    finished(model, examples, tmp_path / "run")
+    again = BertForPreTraining.from_pretrained(tmp_path / "run" / "model")
+    tables = [module.get_submodule("relative_attention_bias").weight for module in again.attention_modules]
+    assert all(table is tables[0] for table in tables) and not torch.equal(tables[0], before)
+
+
 @pytest.mark.parametrize("changes", [{}, {"optimizer": "muon", "average": 0.9}])
 def test_an_interrupted_run_ends_with_the_same_bits(
     changes: dict[str, Any], tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path

@@ -28,8 +28,9 @@ def encoding(tiny_loaded: LoadedModel) -> Encoding:
         {"is_decoder": True},
         {"position_embedding_type": "relative_key"},
         {"position_embedding_type": "relative_key_query"},
+        {"position_embedding_type": "relative_bias"},
     ],
-    ids=["plain", "no segments", "decoder", "relative_key", "relative_key_query"],
+    ids=["plain", "no segments", "decoder", "relative_key", "relative_key_query", "relative_bias"],
 )
 def test_the_softmax_of_the_scores_is_the_map(
     tiny_loaded: LoadedModel, encoding: Encoding, changes: dict[str, object]

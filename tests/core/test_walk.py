@@ -80,8 +80,9 @@ def test_the_values_are_those_of_the_model(
         {"is_decoder": True},
         {"position_embedding_type": "relative_key"},
         {"position_embedding_type": "relative_key_query"},
+        {"position_embedding_type": "relative_bias"},
     ],
-    ids=["plain", "no segments", "untied", "decoder", "relative_key", "relative_key_query"],
+    ids=["plain", "no segments", "untied", "decoder", "relative_key", "relative_key_query", "relative_bias"],
 )
 def test_both_engines_agree_on_every_value(
     tiny_loaded: LoadedModel, encoding: Encoding, changes: dict[str, object], pads: int

@@ -165,10 +165,12 @@ def draw() -> None:
 def _view(current: Question, layer: int, head: int, token: int, pads: int, engine: str) -> View:
     """The pass as the stages show it, from the queue."""
     config = current.loaded.config
+    distances = config.position_scheme.distances
     return View(
         walk=walk_of(current, layer, token, pads=pads, engine=engine),
         head=head,
-        relative=config.position_embedding_type != "absolute",
+        relative=distances is not None,
+        divided=distances is None or distances.divided,
         hidden_act=config.hidden_act,
         pooler_act=config.pooler_act,
         knows_pairs=current.loaded.has_head("next"),

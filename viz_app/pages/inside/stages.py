@@ -35,7 +35,8 @@ Tables = dict[str, np.ndarray]
 class View:
     """What a stage is shown of: one walk, one head of its layer, one token as the query.
 
-    relative: whether distances take the place of position vectors. hidden_act, pooler_act, word_act: as in the
+    relative: whether distances add to the scores. divided: whether what they add is divided by the root of the head
+    size, as the products are. hidden_act, pooler_act, word_act: as in the
     configuration. knows_pairs: whether the model has an output for two texts. asks_order: whether that says in order or
     swapped, as an ALBERT's.
     word: a piece as text.
@@ -51,6 +52,7 @@ class View:
     pooler_act: str = "tanh"
     knows_pairs: bool = True
     asks_order: bool = False
+    divided: bool = True
     word_act: object = "gelu"
 
     @property
@@ -317,16 +319,19 @@ def _qkv_live(view: View) -> str:
 
 
 def _score_formula(view: View) -> str:
-    product = r"q_i \cdot k_j"
-    if view.relative:
-        product += r" + \text{what the distance } i - j \text{ adds}"
-    return rf"s_{{ij}} = \frac{{{product}}}{{\sqrt{{d}}}}"
+    added = r" + \text{what the distance } i - j \text{ adds}" * view.relative
+    if view.divided:
+        return rf"s_{{ij}} = \frac{{q_i \cdot k_j{added}}}{{\sqrt{{d}}}}"
+    return rf"s_{{ij}} = \frac{{q_i \cdot k_j}}{{\sqrt{{d}}}}{added}"
 
 
 def _score_live(view: View) -> str:
     i, j = view.query, view.strongest
     query, key = view.of_head("query")[i], view.of_head("key")[j]
     score = tex(view.of_head("scores")[i, j])
+    if not view.divided:
+        product = float(query @ key) / len(query) ** 0.5
+        return rf"s_{{{i},{j}}} = {_sum(product, float(view.of_head('scores')[i, j]) - product)} = {score}"
     if view.relative:
         return rf"s_{{{i},{j}}} = {score}"
     return (
@@ -569,7 +574,8 @@ STAGES: dict[str, Stage] = {
         formula=_embedding_formula,
         live=_embedding_live,
         says="For each piece the model looks up vectors: one for the piece, one for its sentence, if it knows "
-        "sentences, and one for its position. It adds them up; nothing else tells the model the order of the words.",
+        "sentences, and one for its position. It adds them up; nothing else tells the model the order of the words, "
+        "unless distances between tokens add to the scores of attention.",
         reading=ROWS + " All panels share one colour scale, so you can follow the sum by eye.",
         misleading=COLUMN,
         shape_of="embeddings.sum",

@@ -23,7 +23,7 @@ from pathlib import Path
 from bert_core import checkpoint
 from bert_core.refused import Refused
 from bert_core.studies.resume import is_written_to, read_kept
-from bert_core.training.keeping import TuningLog, kept_steps, read_log
+from bert_core.training.runs import TuningLog, kept_steps, read_log
 from bert_core.training.tuning import UNFINISHED_FILE
 from viz_app.door import is_own, leaving
 from viz_app.pages.finetune.material import KINDS, Asked, Material, material_of

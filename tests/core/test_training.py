@@ -961,6 +961,38 @@ def test_other_settings_are_refused(
         finished(new_model(tiny_config), examples, tmp_path, **changes)
 
 
+@pytest.mark.parametrize("changed", ["weights", "configuration", "text", "held-out text", "tokenizer"])
+def test_another_start_or_text_is_refused(
+    changed: str, tiny_config: BertConfig, tiny_model_folder: Path, examples: ExampleMaker, tokenizer: Tokenizer,
+    text: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    """A run is not continued with one other weight, another dropout, or texts or a tokenizer that are not its own."""
+    folder, model, held_out = tmp_path / "run", new_model(tiny_config), None
+    with pytest.raises(KeyboardInterrupt):
+        finished(model, Stopping(examples, 2), folder)
+    model = new_model(tiny_config)
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text(encoding="utf-8") + "\nOne more. And another.\n", encoding="utf-8")
+    corpus = Corpus.prepare(other, tokenizer, tmp_path / "cache")
+    if changed == "weights":
+        with torch.no_grad():
+            model.bert.encoder.layer[1].output.dense.bias[3] += 1e-6
+    elif changed == "configuration":
+        model.config = tiny_config.replace(hidden_dropout_prob=0.3)
+    elif changed == "tokenizer":
+        (tmp_path / "vocab.txt").write_bytes((tiny_model_folder / "vocab.txt").read_bytes())
+        (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}', encoding="utf-8")
+        examples = ExampleMaker(examples.corpus, Tokenizer.from_folder(tmp_path), examples.masking)
+    elif changed == "text":
+        examples = ExampleMaker(corpus, tokenizer, examples.masking)
+    else:
+        held_out = ExampleMaker(corpus, tokenizer, examples.masking)
+    state = (folder / STATE_FILE).read_bytes()
+    with pytest.raises(ValueError, match=rf"holds a run with other settings \({changed}"):
+        pretrain(model, examples, held_out, SETTINGS, folder, device=CPU, report=silent)
+    assert (folder / STATE_FILE).read_bytes() == state
+
+
 def test_a_run_can_be_lengthened_while_its_rate_is_constant(
     tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path
 ) -> None:

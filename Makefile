@@ -65,7 +65,7 @@ bench: $(DEV_INSTALLED)
 # TEXTS names the folder with the texts; hours, and it goes on where it stopped. ARGS="--only worth,roles" for some.
 model-docs: $(DEV_INSTALLED)
 	@test -n "$(TEXTS)" || { echo "say where the texts are: make model-docs TEXTS=folder" >&2; exit 1; }
-	@$(BIN)/python docs/model_docs.py "$(TEXTS)" $(ARGS)
+	@PYTHONPATH=. $(BIN)/python docs/model_docs.py "$(TEXTS)" $(ARGS)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

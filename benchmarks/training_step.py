@@ -33,7 +33,7 @@ from tables import QUICK, parse_arguments, write_table
 from bert_core import load
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.records import Batch
-from bert_core.training import finetune, lens, pretrain, runs, tuning
+from bert_core.training import finetune, lens, optimization, pretrain, tuning
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.pretrain import PretrainSettings, optimizer_of, train_step
 from bert_core.translators import Translators
@@ -80,10 +80,10 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
         model = load("headlight-mini", device="cpu").model.train().requires_grad_(True)
         parameters = list(model.parameters())
         chosen = optimizer_of(model, PretrainSettings(optimizer=optimizer))
-        mean = runs.Average(model, average) if average else None
+        mean = optimization.Average(model, average) if average else None
 
         def update() -> None:
-            runs.update(chosen, parameters, 1e-6)
+            optimization.update(chosen, parameters, 1e-6)
             if mean:
                 mean.add(model)
 
@@ -98,7 +98,7 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
         naive_update()
 
     def masked(batch: Batch) -> None:
-        with mock.patch.object(runs, "quick_precision", return_value=torch.float32):
+        with mock.patch.object(optimization, "quick_precision", return_value=torch.float32):
             train_step(plain, batch, CPU)
         plain_update()
 
@@ -121,7 +121,8 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
         whole = torch.compile(plain.bert.encoder, dynamic=False)
 
         def with_compile(batch: Batch) -> None:
-            with mock.patch.object(plain.bert, "encoder", whole), mock.patch.object(runs, "record", mock.MagicMock()):
+            without_maps = mock.patch.object(optimization, "record", mock.MagicMock())
+            with mock.patch.object(plain.bert, "encoder", whole), without_maps:
                 train_step(plain, batch, CPU)
             plain_update()
 
@@ -141,8 +142,9 @@ def table(compiled: bool) -> str:
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     slowest = next(iter(medians.values()))
     lines = [
-        f"{runs.in_words(CPU)}; one thread, {platform.machine()}, torch {torch.__version__}; `headlight-mini`, "
-        f"{LENGTH} tokens an example, 20% masked, malloc as `headlight` sets it; medians of {ROUNDS} steps.\n",
+        f"{optimization.describe_precision(CPU)}; one thread, {platform.machine()}, torch {torch.__version__}; "
+        f"`headlight-mini`, {LENGTH} tokens an example, 20% masked, malloc as `headlight` sets it; medians of "
+        f"{ROUNDS} steps.\n",
         "| step | tokens a second of one core | beside the naive loop |",
         "| --- | ---: | ---: |",
         *(f"| {name} | {1 / value:,.0f} | {slowest / value:.2f} |" for name, value in medians.items()),
@@ -175,14 +177,14 @@ def training_loop(loop: str) -> Callable[[int], int]:
         settings = PretrainSettings(masking=MASKING, mix=Mix(whole=0.4), optimizer="muon", average=0.99)
         maker = ExampleMaker(text, loaded.tokenizer, settings.masking, settings.mix)
         parameters = list(model.parameters())
-        optimizer, mean = optimizer_of(model, settings), runs.Average(model, settings.average)
+        optimizer, mean = optimizer_of(model, settings), optimization.Average(model, settings.average)
 
         def pretraining_step(number: int) -> int:
             rng = np.random.default_rng([0, number])
             length = int(rng.choice(list(settings.lengths), p=list(settings.lengths.values())))
             batch = maker.batch(1024 // length, length, rng)
             train_step(model, batch, CPU)
-            runs.update(optimizer, parameters, 1e-6)
+            optimization.update(optimizer, parameters, 1e-6)
             mean.add(model)
             return int((batch.input_ids != loaded.tokenizer.pad_id).sum())
 
@@ -194,27 +196,27 @@ def training_loop(loop: str) -> Callable[[int], int]:
         examples = [finetune.Example(tuple(draw.integers(1000, 30000, n).tolist()), (0,) * n, n % 2) for n in sizes]
         batches = tuning._batches(examples, 16, draw)
         weights = list(classifier.parameters())
-        adamw = runs.adamw(weights, 1e-6, 0.01)
+        adamw = optimization.adamw(weights, 1e-6, 0.01)
 
         def finetuning_step(number: int) -> int:
             batch = next(batches)
-            with runs.fast_forward(CPU):
+            with optimization.training_autocast(CPU):
                 loss = finetune._loss(classifier, batch, pad=0, device=CPU)
             loss.backward()
-            runs.update(adamw, weights, 1e-6)
+            optimization.update(adamw, weights, 1e-6)
             return sum(len(example.input_ids) for example in batch)
 
         return finetuning_step
     hidden = ExampleMaker(text, loaded.tokenizer, lens._MASKING)
     translators = Translators(loaded.config).train()
     maps = list(translators.parameters())
-    optimizer_of_maps = runs.adamw(maps, 1e-6, 0.01)
+    optimizer_of_maps = optimization.adamw(maps, 1e-6, 0.01)
 
     def lens_step(number: int) -> int:
         rng = np.random.default_rng([0, number])
         batch = hidden.batch(4, 64, rng)
         lens._train_step(loaded, translators, batch, rng)
-        runs.update(optimizer_of_maps, maps, 1e-6)
+        optimization.update(optimizer_of_maps, maps, 1e-6)
         return int((batch.input_ids != loaded.tokenizer.pad_id).sum())
 
     return lens_step
@@ -235,7 +237,7 @@ def train_on_request(loop: str, side: str) -> None:
             step += 1
             peak = max(peak, resident())
             if side == "now":
-                runs.release_fragments(step)
+                optimization.release_fragments(step)
             seconds += time.process_time() - start
         print(json.dumps([peak, seconds, tokens]), flush=True)
 

@@ -60,7 +60,7 @@ def fingerprint(loaded: LoadedModel) -> str:
         "settings": settings_of(loaded.saved_config, loaded.tuned),
         # What lower_case does is in the tokenizer.
         "pooling": None if pooling is None else [pooling.mode, pooling.normalize, pooling.max_length],
-        "tokenizer": _tokenizer_digest(loaded.tokenizer),
+        "tokenizer": tokenizer_digest(loaded.tokenizer),
     }
     return sha256(_as_json(described)).hexdigest()[:16]
 
@@ -120,7 +120,8 @@ def _version_of(tensor: Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
-def _tokenizer_digest(tokenizer: Tokenizer) -> str:
+def tokenizer_digest(tokenizer: Tokenizer) -> str:
+    """A digest of the rules of a tokenizer: vocabulary, normalisation, added and special tokens."""
     if tokenizer not in _tokenizers:
         _tokenizers[tokenizer] = sha256(_as_json(tokenizer.rules())).hexdigest()
     return _tokenizers[tokenizer]

@@ -53,7 +53,7 @@ def write_translators(translators: Translators, loaded: LoadedModel, folder: Pat
     """Write the maps to a folder as float16, for the weights of this model."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().to("cpu", torch.float16) for name, value in translators.state_dict().items()}
-    header = {"format": "pt", _MODEL: fingerprint(loaded)}
+    header = {_MODEL: fingerprint(loaded)}  # one key alone: safetensors writes several in any order
     write_whole(folder / FILE, lambda path: save_file(tensors, path, metadata=header))
 
 

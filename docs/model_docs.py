@@ -4,8 +4,8 @@ What takes long is kept under runs/model-docs/, by the weights that it is of, so
 section stands between `<!-- figures: NAME of WEIGHTS -->` and `<!-- end of figures -->`; the sentences around it are
 written by hand, and are to be read again when a table has changed.
 
-    python docs/model_docs.py TEXTS                     everything
-    python docs/model_docs.py TEXTS --only worth,lens   some sections
+    PYTHONPATH=. python docs/model_docs.py TEXTS                     everything
+    PYTHONPATH=. python docs/model_docs.py TEXTS --only worth,lens   some sections
 
 TEXTS holds valid.txt.xz and train.txt.xz (one paragraph a line, a blank line between documents), xquad-paragraphs.txt
 and en_ewt-ud-dev.conllu.
@@ -38,9 +38,9 @@ from bert_core.studies.documents import read_documents
 from bert_core.studies.head_tables import read_table
 from bert_core.studies.probes import read_probes
 from bert_core.studies.treebank import read_treebank
-from bert_core.training.examples import write_examples
 from bert_core.training.lens import CARD as LENS_CARD
 from bert_core.translators import FILE as LENS_FILE
+from tools.bundled_examples import write_examples
 
 DOCS = Path(__file__).parent
 MODEL = "headlight-mini"

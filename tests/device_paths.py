@@ -31,7 +31,7 @@ from bert_core.progress import silent
 from bert_core.run.losses import attention_maps, examples_of, gate_gradients, hide_pieces, losses_without_each
 from bert_core.run.pace import pace_of
 from bert_core.run.states import hidden_words, hidden_words_by_depth, states_of, word_states
-from bert_core.training import runs
+from bert_core.training import optimization
 from tests import emulated_device
 
 TEXT, SOURCE = "the king of france ran to the [MASK]", "the queen of london ran to the [MASK]"
@@ -786,7 +786,7 @@ def main(kind: str, folders: Path, report: Path, *emulated: str) -> None:
     if emulated:
         emulated_device.install(kind)
     # In its own precision each device rounds in its own way.
-    runs.quick_precision = lambda device: torch.float32  # type: ignore[assignment]
+    optimization.quick_precision = lambda device: torch.float32  # type: ignore[assignment]
     sides = []
     with tempfile.TemporaryDirectory() as temporary:
         for device in ("cpu", kind):

@@ -87,11 +87,11 @@ def serve() -> None:
     from bert_core.loading import load
     from bert_core.scenes import VOCABULARY
     from bert_core.studies import curve, explain, faithfulness, head_tables, heads, index
-    from bert_core.training import captioner, finetune, launch, lens
+    from bert_core.training import captioner, finetune, launch, lens, tuning
     from viz_app.cli import command
 
     # They are there for the processes to come.
-    del pyarrow, curve, explain, faithfulness, head_tables, heads, index, finetune, launch, lens
+    del pyarrow, curve, explain, faithfulness, head_tables, heads, index, finetune, launch, lens, tuning
     torch.set_num_threads(1)
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
         load("headlight-mini", device="cpu")
@@ -100,6 +100,7 @@ def serve() -> None:
     tiny = vision.CaptionerConfig.small(len(VOCABULARY), image_size=32, patch_size=8, hidden=16, heads=2)
     vision.CaptionerConfig.small = lambda *_: tiny  # type: ignore[method-assign, assignment]
     captioner.correct_share = lambda *_, **__: 0.0  # type: ignore[assignment]
+    tuning.SAVE_EVERY = 0.0  # the other trainings have an option for it
     waiting: list[tuple[int, list[tuple[int, int]]]] = []
     for line in sys.stdin:
         asked = json.loads(line)

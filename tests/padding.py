@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from bert_core.training import runs
+from bert_core.training import optimization
 from tests.near import assert_gradients_near, assert_near
 
 WIDER = 29  # tokens of a padded row; no text of the tests is as long
@@ -23,7 +23,7 @@ def assert_padding_changes_nothing(
 
     loop: a module with `_loss` and `training_width`. exact, padded: two models with equal weights.
     """
-    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
+    monkeypatch.setattr(optimization, "quick_precision", lambda device: torch.float32)
     expected = loop._loss(exact, batch, pad=0, device=torch.device("cpu"))
     expected.backward()
     monkeypatch.setattr(loop, "training_width", lambda *_: WIDER)

@@ -267,13 +267,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.streamlit_compat": {"streamlit"},
     "viz_app.front": {"streamlit", "viz_app.door", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat"},
     "streamlit_app": {"streamlit", "viz_app.door", "viz_app.server", "viz_app.front"},
+    "tools": {
+        "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
+        "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.run", "bert_core.training",
+    },
 }  # fmt: skip
 
 
 def room_of(module: str) -> str:
     """The innermost room of a module; a whole outside package is a room of its own."""
     outermost = module.partition(".")[0]
-    if outermost not in ("bert_core", "viz_app", "streamlit_app"):
+    if outermost not in ("bert_core", "viz_app", "streamlit_app", "tools"):
         return outermost
     parts = module.split(".")
     candidates = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
@@ -321,7 +325,8 @@ def strangers(module: str, source: str) -> set[str]:
 
 def modules() -> dict[str, Path]:
     """Name -> file of all our code."""
-    files = [*ROOT.glob("bert_core/**/*.py"), *ROOT.glob("viz_app/**/*.py"), ROOT / "streamlit_app.py"]
+    folders = ("bert_core", "viz_app", "tools")
+    files = [*(file for folder in folders for file in ROOT.glob(f"{folder}/**/*.py")), ROOT / "streamlit_app.py"]
     names = (file.relative_to(ROOT).with_suffix("").parts for file in files)
     return {".".join(name).removesuffix(".__init__"): file for name, file in zip(names, files, strict=True)}
 

@@ -134,6 +134,7 @@ def test_the_wheel_holds_every_file_of_the_packages(installed: Path) -> None:
     assert {path for path in ours if not (installed / path).is_file()} == set()
     assert any(path.suffix == ".js" for path in ours)
     assert (installed / "streamlit_app.py").is_file()
+    assert not (installed / "tools").exists()
 
 
 def test_the_installed_library_loads_the_bundled_model_and_predicts(installed: Path, tmp_path: Path) -> None:

@@ -27,13 +27,13 @@ from bert_core.tokenizer import Encoding, Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
-    as_begun,
+    finetune_identity,
     inputs_of,
+    is_unfinished,
     longest_first,
+    run_finetuning,
     start_of,
     training_width,
-    tuned,
-    was_begun,
 )
 
 OUTPUTS = ("LABEL_0", "LABEL_1")  # names of a reader's two scores, in published files
@@ -141,10 +141,6 @@ def finetune_reader(
         asked = _read(held_out, skip_broken, report)
     else:
         questions, asked = split_contexts(questions, held_out, settings.seed)
-    files = {"text": train, **({"held_out": held_out} if isinstance(held_out, Path) else {})}
-    given = {"start": str(start), "answers": True, "held_out": str(held_out), "skip_broken": skip_broken}
-    now = as_begun(settings, given, files)
-    was_begun(folder, now)
 
     source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
@@ -154,6 +150,10 @@ def finetune_reader(
         TASK_HEADS["reader"].is_held,
     )  # fmt: skip
     tokenizer.check_against(origin.config)
+    identity = finetune_identity(
+        settings, (origin, reader), tokenizer, train, held_out, answers=True, skip_broken=skip_broken
+    )  # fmt: skip
+    is_unfinished(folder, identity)  # before examples are encoded
     none = sum(not one.answers for one in questions)
     report(
         None,
@@ -173,7 +173,7 @@ def finetune_reader(
         partial(_loss, reader, pad=pad, device=here),
         lambda: evaluate(reader, asked, held, none=none > 0, pad=pad, device=here, batch=settings.batch),
     )  # fmt: skip
-    return tuned(task, settings, folder, source, now, pooled=False, keep=keep, device=here, report=report)
+    return run_finetuning(task, settings, folder, source, identity, pooled=False, keep=keep, device=here, report=report)
 
 
 def reader_scores(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,21 +19,10 @@ from bert_core.progress import Progress, printed
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.scenes import COLOURS, LONGEST_CAPTION, SHAPE_KINDS, SIZES, VOCABULARY, Scene, Verdict
-from bert_core.studies.resume import alone
+from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
-from bert_core.training.runs import (
-    adamw,
-    cut_log,
-    fast_forward,
-    in_words,
-    log,
-    release_fragments,
-    resume_state,
-    rounded,
-    save_state,
-    trapezoid,
-    update,
-)
+from bert_core.training.optimization import Figure, adamw, training_autocast, trapezoid
+from bert_core.training.runs import Evaluation, RunState, Training, rounded, run_identity, start_digests, train
 from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_words
 
 START, END, FILLER, HIDDEN = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
@@ -170,9 +159,10 @@ def train_captioner(
     evaluate_every: int = 500,
     report: Progress = printed,
 ) -> LoadedCaptioner:
-    """Train a captioner from nothing, resuming from `folder` if a run with the same settings was interrupted there.
+    """Train a captioner from nothing, continuing where `folder` holds the state of the same run.
 
-    save_every: seconds between checkpoints. evaluate_every: steps between looks at held-out scenes.
+    The run is the same if the configuration and the settings but for the number of steps are.
+    save_every: seconds between states. evaluate_every: steps between evaluations on held-out scenes.
     Progress goes to `report` and, as one JSON object a line, to the log; the finished model to `folder / "model"`.
     Raises Refused if the folder holds a run with other settings, another run writes to it now, or the decoder has
     other words than the scenes.
@@ -183,7 +173,7 @@ def train_captioner(
             f"the scenes have {len(VOCABULARY)} words, and captions of up to {LONGEST_CAPTION}"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):
+    with exclusive_lock(folder):
         return _train(config, settings, folder, device, save_every, evaluate_every, report)
 
 
@@ -191,61 +181,73 @@ def _train(
     config: CaptionerConfig, settings: CaptionerSettings, folder: Path, device: torch.device, save_every: float,
     evaluate_every: int, report: Progress,
 ) -> LoadedCaptioner:  # fmt: skip
-    """The loop, in a folder that is there for it alone."""
+    """Train in a folder that this run alone writes to."""
     torch.manual_seed(settings.seed)
-    student = _Student(Captioner(config)).to(device).train()
-    model = student.captioner
-    parameters = list(student.parameters())
-    optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
-    first = resume_state(student, optimizer, settings, folder)
-    cut_log(folder, first)
-    report(None, in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
+    student = _Student(Captioner(config))
+    identity = run_identity("train-captioner", settings, start_digests(student, config=config.to_dict()), {})
     write_words(VOCABULARY, folder)
-    loaded = LoadedCaptioner(folder.name, model, Tokenizer.from_folder(folder), device)
+    loaded = LoadedCaptioner(folder.name, student.to(device).captioner, Tokenizer.from_folder(folder), device)
+    train(
+        _CaptionerTraining(student, loaded, settings, evaluate_every), folder, identity,
+        save_every=save_every, report=report,
+    )  # fmt: skip
+    save_captioner(loaded.model, VOCABULARY, folder / "model")
+    return LoadedCaptioner(loaded.name, loaded.model.requires_grad_(False).eval(), loaded.tokenizer, device)
 
-    started = saved = time.monotonic()
-    smooth: dict[str, float] = {}
-    for step in range(first, settings.steps):
-        rate = trapezoid(step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay)
+
+class _CaptionerTraining(Training):
+    """Captions of scenes that are drawn for each batch."""
+
+    units = "scenes"
+
+    def __init__(
+        self, student: _Student, loaded: LoadedCaptioner, settings: CaptionerSettings, evaluate_every: int
+    ) -> None:
+        self.student, self.loaded, self.settings, self.evaluate_every = student, loaded, settings, evaluate_every
+        self.model, self.device = student, loaded.device
+        self.steps, self.decay = settings.steps, settings.decay
+        self.optimizer = adamw(list(student.parameters()), settings.learning_rate, settings.weight_decay)
+
+    def learning_rate(self, step: int) -> float:
+        settings = self.settings
+        return settings.learning_rate * trapezoid(
+            step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay
+        )
+
+    def add_gradients(self, step: int) -> dict[str, Figure]:
+        settings = self.settings
         rng = np.random.default_rng([settings.seed, step])
         most = min(1 + 3 * step // max(settings.growth, 1), scenes.MOST_SHAPES)
-        batch = scene_batch(rng, settings.batch, config, most=most, hidden_words=settings.hidden_words)
-        figures = _train_step(student, batch, settings, device)
-        update(optimizer, parameters, settings.learning_rate * rate)
-        release_fragments(step + 1)
+        batch = scene_batch(
+            rng, settings.batch, self.loaded.config, most=most, hidden_words=settings.hidden_words
+        )  # fmt: skip
+        self.done_units += settings.batch
+        return _train_step(self.student, batch, settings, self.device)
 
-        for name, value in figures.items():
-            smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
-        now, last = time.monotonic(), step + 1 == settings.steps
-        if (step + 1) % 20 == 0 or last:
-            speed = (step + 1 - first) * settings.batch / (now - started)
-            remaining = (settings.steps - step - 1) * settings.batch / speed
-            log(folder, {"step": step + 1, "rate": settings.learning_rate * rate, **rounded(smooth)})
-            report(
-                (step + 1) / settings.steps,
-                f"step {step + 1}/{settings.steps}  "
-                + "  ".join(f"{name} {value:.3f}" for name, value in smooth.items())
-                + f"  {speed:,.0f} scenes/s  {remaining / 60:.0f} min left",
-            )
-        if (step + 1) % evaluate_every == 0 or last:
-            scores = {side: correct_share(loaded, held_out=side == "held out") for side in ("seen", "held out")}
-            log(folder, {"step": step + 1, "correct": scores})
-            report(None, "correct captions: " + ", ".join(f"{share:.1%} {side}" for side, share in scores.items()))
-        if now - saved > save_every or last:
-            save_state(student, optimizer, settings, step + 1, folder)
-            saved = now
-    save_captioner(model, VOCABULARY, folder / "model")
-    return LoadedCaptioner(loaded.name, model.requires_grad_(False).eval(), loaded.tokenizer, device)
+    def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
+        return {"step": state.step, "rate": learning_rate, **rounded(state.means)}
+
+    def progress(self, state: RunState) -> str:
+        means = "  ".join(f"{name} {value:.3f}" for name, value in state.means.items())
+        return f"step {state.step}/{self.steps}  {means}"
+
+    def is_evaluated(self, step: int) -> bool:
+        return step % self.evaluate_every == 0 or step == self.steps
+
+    def evaluate(self, state: RunState) -> Evaluation:
+        shares = {side: correct_share(self.loaded, held_out=side == "held out") for side in ("seen", "held out")}
+        sentence = "correct captions: " + ", ".join(f"{share:.1%} {side}" for side, share in shares.items())
+        return Evaluation({"step": state.step, "correct": shares}, sentence)
 
 
 def _train_step(
     student: _Student, batch: SceneBatch, settings: CaptionerSettings, device: torch.device
-) -> dict[str, float]:
+) -> dict[str, Figure]:
     """Add the gradient of one batch to the parameters; both losses in nats, and the share of relations got right."""
     images, labels, input_ids, patches = (
         torch.from_numpy(array).to(device) for array in (batch.images, batch.labels, batch.input_ids, batch.patches)
     )
-    with fast_forward(device):
+    with training_autocast(device):
         states = student.captioner.encode(images)
         logits = student.captioner.text(input_ids, encoder_hidden_states=states, use_cache=False).logits[:, :-1]
         named = student.names(states, patches)
@@ -256,8 +258,8 @@ def _train_step(
     said = (losses * weight).sum() / weight.sum()
     (said + settings.patch_loss * named).backward()
     right = (logits.argmax(-1) == following)[relations]
-    share = {"relations": right.float().mean().item()} if len(right) else {}
-    return {"words": said.item(), "patches": named.item(), **share}
+    share = {"relations": Figure(right.float().mean())} if len(right) else {}
+    return {"words": Figure(said.detach()), "patches": Figure(named.detach()), **share}
 
 
 # ---------------------------------------------------------------------------- how good it is

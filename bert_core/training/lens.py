@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bert_core.checkpoint import write_whole
 from bert_core.edits import check_unedited
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
@@ -21,23 +22,10 @@ from bert_core.records import Batch
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.run.arrays import on_cpu
-from bert_core.studies.resume import alone
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
-from bert_core.training.runs import (
-    Figure,
-    adamw,
-    cut_log,
-    fast_forward,
-    in_words,
-    log,
-    padded_size,
-    read_figures,
-    release_fragments,
-    resume_state,
-    save_state,
-    trapezoid,
-    update,
-)
+from bert_core.studies.runner import exclusive_lock
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, text_digest
+from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
+from bert_core.training.runs import RunState, Training, check_texts, run_identity, train
 from bert_core.translators import Translators, write_translators
 
 CARD = "TUNED_LENS.md"
@@ -98,12 +86,13 @@ def tune_lens(
     save_every: float = 120.0,
     report: Progress = printed,
 ) -> Translators:
-    """Train the translators of a model on texts, resuming from `folder` if the same run was interrupted there.
+    """Train the translators of a model on texts, continuing where `folder` holds the state of the same run.
 
     The loss is the KL of the last depth's distribution from each depth's own, summed over depths; the model stays as
-    it is. text, column: as for `read_documents`. held_out: another such file, to compare both lenses on; what is found
-    is in the card. cache: where tokenized texts are
-    kept. Progress goes to `report` and to the log; the translators and their card to `folder / "lens"`.
+    it is. text, column: as for `read_documents`. held_out: another such file, to compare both lenses on, for the card.
+    cache: where tokenized texts are kept; None means `folder / "corpus"`. save_every: seconds between states.
+    The run is the same if both texts, the model, the tokenizer and the settings but for the number of steps are.
+    Progress goes to `report` and to the log; the translators and their card to `folder / "lens"`.
     Raises Refused if the model has no trained word head, a text cannot be used, the folder holds another run, or one
     writes to it now.
     Source: Belrose 2023, section 3 (arXiv:2303.08112).
@@ -116,7 +105,7 @@ def tune_lens(
             f"{loaded.config.max_position_embeddings} tokens"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):
+    with exclusive_lock(folder):
         texts = cache or folder / "corpus"
         return _tune(loaded, text, settings, folder, held_out, column, texts, save_every, report)
 
@@ -125,74 +114,85 @@ def _tune(
     loaded: LoadedModel, text: Path, settings: LensSettings, folder: Path, held_out: Path | None, column: str | None,
     texts: Path, save_every: float, report: Progress,
 ) -> Translators:  # fmt: skip
-    """The loop, in a folder that is there for it alone."""
+    """Train in a folder that this run alone writes to."""
+    held_out_digest = None if held_out is None else text_digest(held_out, column)
+    check_texts(folder, {"text": text_digest(text, column), "held-out text": held_out_digest})
     corpus = Corpus.prepare(text, loaded.tokenizer, texts, report, column=column)
+    asked = None if held_out is None else Corpus.prepare(held_out, loaded.tokenizer, texts, report, column=column)
+    translators = Translators(loaded.config).to(loaded.device)
+    identity = run_identity(
+        "tune-lens", settings, {"weights": fingerprint(loaded)},
+        {"text": corpus.digest, "held-out text": None if asked is None else asked.digest},
+    )  # fmt: skip
     examples = ExampleMaker(corpus, loaded.tokenizer, _MASKING)
-    translators = Translators(loaded.config).to(loaded.device).train()
-    parameters = list(translators.parameters())
-    optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
-    first = resume_state(translators, optimizer, settings, folder)
-    cut_log(folder, first)
-    report(None, in_words(loaded.device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
-
-    started = saved = time.monotonic()
-    smooth = np.empty(0)
-    pending: list[Mapping[str, Figure]] = []  # of the steps since the last reading, for which the device is waited for
-    for step in range(first, settings.steps):
-        rate = trapezoid(step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay)
-        rng = np.random.default_rng([settings.seed, step])
-        batch = examples.batch(settings.examples, settings.length, rng)
-        pending.append(_train_step(loaded, translators, batch, rng))
-        update(optimizer, parameters, settings.learning_rate * rate)
-        release_fragments(step + 1)
-        last = step + 1 == settings.steps
-        logged = (step + 1) % 10 == 0 or last
-        if logged:
-            for figures in _divergences(pending):
-                smooth = 0.95 * smooth + 0.05 * figures if len(smooth) else figures
-            pending.clear()
-        now = time.monotonic()
-        if logged:
-            remaining = (settings.steps - step - 1) * (now - started) / (step + 1 - first)
-            log(folder, {"step": step + 1, "divergence": [round(float(value), 5) for value in smooth]})
-            report(
-                (step + 1) / settings.steps,
-                f"step {step + 1}/{settings.steps}  KL by depth {' '.join(f'{value:.3f}' for value in smooth)}  "
-                f"{remaining / 60:.0f} min left",
-            )
-        if now - saved > save_every or last:
-            save_state(translators, optimizer, settings, step + 1, folder)
-            saved = now
-    translators.requires_grad_(False).eval()
+    train(
+        _LensTraining(loaded, translators, examples, settings), folder, identity, save_every=save_every, report=report
+    )
+    translators.requires_grad_(False)
     write_translators(translators, loaded, folder / "lens")
-    if held_out is not None:
-        other = Corpus.prepare(held_out, loaded.tokenizer, texts, report, column=column)
-        asked = ExampleMaker(other, loaded.tokenizer, _MASKING)
-        scores = compare_lenses(loaded, translators, asked, settings.length)
+    if held_out is not None and asked is not None:
+        scores = compare_lenses(
+            loaded, translators, ExampleMaker(asked, loaded.tokenizer, _MASKING), settings.length
+        )  # fmt: skip
         card = lens_card(loaded.name, text.name, held_out.name, settings, scores)
         write_whole(folder / "lens" / CARD, card)
         report(None, card[card.index("| Depth") :])
     return translators
 
 
+class _LensTraining(Training):
+    """The translators of a model, which stays as it is."""
+
+    units = "examples"
+    log_every = 10
+    smoothing = 0.95
+
+    def __init__(
+        self, loaded: LoadedModel, translators: Translators, examples: ExampleMaker, settings: LensSettings
+    ) -> None:
+        self.loaded, self.translators, self.examples, self.settings = loaded, translators, examples, settings
+        self.model, self.device = translators, loaded.device
+        self.steps, self.decay = settings.steps, settings.decay
+        self.optimizer = adamw(list(translators.parameters()), settings.learning_rate, settings.weight_decay)
+
+    def learning_rate(self, step: int) -> float:
+        settings = self.settings
+        return settings.learning_rate * trapezoid(
+            step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay
+        )
+
+    def add_gradients(self, step: int) -> dict[str, Figure]:
+        rng = np.random.default_rng([self.settings.seed, step])
+        batch = self.examples.batch(self.settings.examples, self.settings.length, rng)
+        self.done_units += len(batch.input_ids)
+        return _train_step(self.loaded, self.translators, batch, rng)
+
+    def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
+        return {"step": state.step, "divergence": [round(float(value), 5) for value in _divergence(state.means)]}
+
+    def progress(self, state: RunState) -> str:
+        values = " ".join(f"{value:.3f}" for value in _divergence(state.means))
+        return f"step {state.step}/{self.steps}  KL by depth {values}"
+
+
 def _train_step(
     loaded: LoadedModel, translators: Translators, batch: Batch, rng: np.random.Generator
 ) -> dict[str, Figure]:
-    """Add the gradient of one batch to the translators; figures of which `_divergences` makes the KL of each depth.
+    """Add the gradient of one batch to the translators; figures of which `_divergence` makes the KL of each depth.
 
     One depth after another, so that only one table of scores (position, vocab) has a way back at a time.
     """
     head = loaded.model.cls.predictions
     places = torch.cat(_places(batch, rng)).to(loaded.device)
     count, size = len(places), padded_size(len(places), loaded.device)
-    with torch.no_grad(), fast_forward(loaded.device):
+    with torch.no_grad(), training_autocast(loaded.device):
         states = _states(loaded, batch)[:, F.pad(places, (0, size - count))]
         final = head(states[-1]).float().log_softmax(-1)
     aim = final.exp()
     aim[count:] = 0  # padding: neither a loss nor a gradient
     figures = {ENTROPY: Figure(-(aim * final).sum(), count)}
     for depth in range(len(translators)):
-        with fast_forward(loaded.device):
+        with training_autocast(loaded.device):
             scores = head(translators(depth, states[depth].float()))
         loss = F.cross_entropy(scores.float(), aim, reduction="sum") / count
         loss.backward()  # type: ignore[no-untyped-call]
@@ -200,12 +200,9 @@ def _train_step(
     return figures
 
 
-def _divergences(steps: Sequence[Mapping[str, Figure]]) -> list[np.ndarray]:
-    """Of some steps the KL of each depth but the last, nats, (depth,) each."""
-    return [
-        np.array([value - figures[ENTROPY] for name, value in figures.items() if name != ENTROPY])
-        for figures in read_figures(steps)
-    ]
+def _divergence(figures: Mapping[str, float]) -> np.ndarray:
+    """Of the figures of a step the KL of each depth but the last, nats, (depth,)."""
+    return np.array([value - figures[ENTROPY] for name, value in figures.items() if name != ENTROPY])
 
 
 def _states(loaded: LoadedModel, batch: Batch) -> Tensor:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -21,26 +19,17 @@ from bert_core.progress import Progress, printed
 from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.training.data import ExampleMaker, MaskingRule, Mix
-from bert_core.training.runs import (
+from bert_core.training.optimization import (
     Average,
     Figure,
     Muon,
     adamw,
-    cut_log,
-    defer_sigint,
-    fast_forward,
-    in_words,
-    log,
     padded_size,
     read_figures,
-    read_lines,
-    release_fragments,
-    resume_state,
-    rounded,
-    save_state,
+    training_autocast,
     trapezoid,
-    update,
 )
+from bert_core.training.runs import Evaluation, RunState, Training, Workers, rounded, run_identity, start_digests, train
 
 EVALUATION_MASKING = MaskingRule(rate=0.15)
 OPTIMIZERS = ("adamw", "muon")
@@ -89,32 +78,6 @@ class PretrainSettings:
         return self.learning_rate * trapezoid(step, steps=self.steps, warmup=self.warmup, decay=self.decay)
 
 
-@dataclass(frozen=True)
-class Workers:
-    """Which of how many processes this is; `torchrun` says so in the environment."""
-
-    rank: int = 0
-    world: int = 1
-
-    @classmethod
-    def join(cls, device: torch.device) -> Workers:
-        """Join the group that `torchrun` started, or work alone."""
-        world = int(os.environ.get("WORLD_SIZE", "1"))
-        if world > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        return cls(int(os.environ.get("RANK", "0")), world)
-
-    def average(self, parameters: list[torch.nn.Parameter]) -> None:
-        """Replace every gradient by its mean over the workers."""
-        if self.world > 1:
-            gradients = [p.grad for p in parameters if p.grad is not None]
-            flat = torch.cat([g.flatten() for g in gradients])
-            dist.all_reduce(flat)
-            parts = torch.split(flat.div_(self.world), [g.numel() for g in gradients])
-            for gradient, part in zip(gradients, parts, strict=True):
-                gradient.copy_(part.view_as(gradient))
-
-
 def pretrain(
     model: BertForPreTraining,
     examples: ExampleMaker,
@@ -127,108 +90,80 @@ def pretrain(
     evaluate_every: int = 500,
     report: Progress = printed,
 ) -> BertForPreTraining:
-    """Train a model in place, resuming from `folder` if a run with the same settings was interrupted there.
+    """Train a model in place, continuing where `folder` holds the state of a run with the same identity.
 
-    save_every: seconds between checkpoints; a run that is interrupted saves one more. evaluate_every: steps between
-    looks at the held-out text.
+    The identity is that of `run_identity`: the texts of both corpora, the weights and the configuration of the model
+    as it is given, the tokenizer, and the settings but for the number of steps.
+    save_every: seconds between states; a run that is interrupted saves one more. evaluate_every: steps between
+    evaluations on the held-out text.
     Progress goes to `report` and, as one JSON object a line, to `log.jsonl`; the finished model to `folder / "model"`.
-    Raises Refused if the folder holds a run with other settings.
+    Raises Refused if the folder holds another run, or a state that cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    model.to(device).train()
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = optimizer_of(model, settings)
-    average = Average(model, settings.average) if settings.average else None
-    # After the optimizer: its first one imports torch._dynamo, and a group joined before that import outlives
-    # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
-    workers = Workers.join(device)
-    smooth: dict[str, float] = {}
-    first = resume_state(model, optimizer, settings, folder, average, smooth)
-    if workers.rank == 0:
-        cut_log(folder, first)
-    report(None, in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
-
-    def look(step: int) -> None:
-        """Log the figures of held-out text after so many updates, where they are due."""
-        due = step % evaluate_every == 0 or step == settings.steps
-        if workers.rank != 0 or held_out is None or not due:
-            return
-        with average.instead(model) if average else nullcontext():
-            scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
-        log(folder, {"step": step, "held_out": scores})
-        lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
-        report(None, "held out: " + "; ".join(lines))
-
-    def read_pending() -> None:
-        """Add the figures of the steps that are not yet read to the running means."""
-        for figures in read_figures(pending):
-            for name, value in figures.items():
-                smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
-        pending.clear()
-
-    def save() -> None:
-        save_state(model, optimizer, settings, done, folder, average, smooth)
-
-    started = saved = time.monotonic()
-    tokens_done = 0
-    pending: list[Mapping[str, Figure]] = []  # of the steps since the last reading, for which the device is waited for
-    done = saved_at = first  # updates
-    consistent = True  # whether weights, optimizer and average are those after `done` updates
-    try:
-        if first and not any(line.get("step") == first and "held_out" in line for line in read_lines(folder)):
-            look(first)  # the run was interrupted during this evaluation
-        for step in range(first, settings.steps):
-            rate = settings.rate_at(step)
-            rng = np.random.default_rng([settings.seed, step, workers.rank])
-            lengths = list(settings.lengths)
-            # Every worker takes the same length, so that none waits for another.
-            drawn = np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values()))
-            length = int(drawn)
-            batch = examples.batch(settings.tokens // length, length, rng)
-            torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
-            figures = train_step(model, batch, device)
-            workers.average(parameters)
-            last = step + 1 == settings.steps
-            logged = workers.rank == 0 and ((step + 1) % 20 == 0 or last)
-            with defer_sigint():
-                consistent = False
-                update(optimizer, parameters, rate)
-                if average:
-                    average.add(model)
-                if workers.rank == 0:
-                    pending.append(figures)
-                done, consistent = step + 1, True
-                tokens_done += batch.input_ids.size * workers.world
-                if logged:
-                    read_pending()
-                    speed = tokens_done / (time.monotonic() - started)
-                    log(folder, {"step": done, "rate": rate, "tokens_per_s": round(speed), **rounded(smooth)})
-            if logged:
-                remaining = (settings.steps - done) * (time.monotonic() - started) / (done - first)
-                report(
-                    done / settings.steps,
-                    f"step {done}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
-                    f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left",
-                )
-            release_fragments(done)
-            look(done)
-            if workers.rank == 0 and (time.monotonic() - saved > save_every or last):
-                with defer_sigint():
-                    read_pending()
-                save()
-                saved, saved_at = time.monotonic(), done
-    except BaseException as error:  # whatever stops it: a Ctrl-C, or another worker that was stopped
-        if workers.rank == 0 and consistent and done > saved_at and not isinstance(error, Refused | OSError):
-            with defer_sigint():  # torchrun passes on a Ctrl-C that the terminal has already sent
-                read_pending()
-                save()
-        raise
-    if average:
-        average.put_into(model)
-    model.eval()
-    if workers.rank == 0:
+    identity = run_identity(
+        "pretrain", settings, start_digests(model, config=model.config.to_dict(), tokenizer=examples.tokenizer),
+        {"text": examples.corpus.digest, "held-out text": None if held_out is None else held_out.corpus.digest},
+    )  # fmt: skip
+    training = _Pretraining(model.to(device), examples, held_out, settings, evaluate_every, device)
+    train(training, folder, identity, save_every=save_every, report=report)
+    if training.workers.rank == 0:
         model.save_pretrained(folder / "model")
     return model
+
+
+class _Pretraining(Training):
+    """Masked words and next sentences of a corpus."""
+
+    model: BertForPreTraining
+    units = "tokens"
+
+    def __init__(
+        self, model: BertForPreTraining, examples: ExampleMaker, held_out: ExampleMaker | None,
+        settings: PretrainSettings, evaluate_every: int, device: torch.device,
+    ) -> None:  # fmt: skip
+        self.model, self.examples, self.held_out, self.settings = model, examples, held_out, settings
+        self.evaluate_every, self.device = evaluate_every, device
+        self.steps, self.decay = settings.steps, settings.decay
+        self.optimizer = optimizer_of(model, settings)
+        self.average = Average(model, settings.average) if settings.average else None
+        # After the optimizer: its first one imports torch._dynamo, and a group joined before that import outlives
+        # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
+        self.workers = Workers.join(device)
+
+    def learning_rate(self, step: int) -> float:
+        return self.settings.rate_at(step)
+
+    def add_gradients(self, step: int) -> dict[str, Figure]:
+        settings = self.settings
+        rng = np.random.default_rng([settings.seed, step, self.workers.rank])
+        lengths = list(settings.lengths)
+        # Every worker takes the same length, so that none waits for another.
+        drawn = np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values()))
+        length = int(drawn)
+        batch = self.examples.batch(settings.tokens // length, length, rng)
+        torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
+        self.done_units += batch.input_ids.size
+        return train_step(self.model, batch, self.device)
+
+    def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
+        return {"step": state.step, "rate": learning_rate, "tokens_per_s": round(speed), **rounded(state.means)}
+
+    def progress(self, state: RunState) -> str:
+        means = state.means
+        return (
+            f"step {state.step}/{self.steps}  loss {means['loss']:.3f}  MLM {means['mlm']:.1%}  "
+            f"NSP {means.get('nsp', math.nan):.1%}"
+        )
+
+    def is_evaluated(self, step: int) -> bool:
+        return self.held_out is not None and (step % self.evaluate_every == 0 or step == self.steps)
+
+    def evaluate(self, state: RunState) -> Evaluation:
+        assert self.held_out is not None  # `is_evaluated` is False without it
+        with self.average.instead(self.model) if self.average else nullcontext():
+            scores = evaluate(self.model, self.held_out, self.device, lengths=(128,), batches=16)
+        sentences = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
+        return Evaluation({"step": state.step, "held_out": scores}, "held out: " + "; ".join(sentences))
 
 
 def optimizer_of(model: BertForPreTraining, settings: PretrainSettings) -> torch.optim.Optimizer:
@@ -272,7 +207,7 @@ def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -
         return tensor(np.pad(array, (0, rows), constant_values=value))
 
     limited = bool((batch.attention_mask == 0).any())
-    with fast_forward(device):
+    with training_autocast(device):
         states = model.bert(
             tensor(batch.input_ids),
             token_type_ids=tensor(batch.token_type_ids) if model.config.type_vocab_size else None,

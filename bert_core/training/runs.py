@@ -1,337 +1,390 @@
-"""What every training run shares: optimizer, rate and steps; and on disk, the state that it resumes from, its log."""
+"""Training runs: the identity of one, its state on disk, its log, the steps it keeps, and the loop of all trainings."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
+import os
+import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import cache
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar
+from zipfile import ZipFile
 
 import torch
-from torch import Tensor, nn
+import torch.distributed as dist
+from torch import nn
 
 from bert_core import checkpoint
-from bert_core.heap import release_freed_memory
-from bert_core.recording import record
+from bert_core.fingerprint import digest_of, tokenizer_digest
+from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.run.arrays import on_cpu
+from bert_core.studies.runner import as_json_values, check_same
+from bert_core.tokenizer import Tokenizer
+from bert_core.training.optimization import Average, Figure, describe_precision, read_figures, release_fragments, update
 
 STATE_FILE = "state.pt"
+STATE_FORMAT = 1  # version 0.2 wrote states without a number
+STATE_KEYS = {"identity", "steps", "progress", "model", "optimizer", "average"}
 LOG_FILE = "log.jsonl"
-RELEASE_EVERY = 50  # steps
-CPUINFO = Path("/proc/cpuinfo")
-BETAS, EPSILON = (0.9, 0.98), 1e-6
+EVALUATIONS = ("held_out", "correct")  # keys of those lines of the log that are evaluations
+STEPS_FOLDER = "steps"
+MOST_BYTES = 4 * 2**30  # of all kept steps of a run together
+LEAST_KEPT = 2  # the start and the end
 
 
-class Settings(Protocol):
-    """A frozen dataclass that decides the weights which come out; its rate falls over the last `decay` steps."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def steps(self) -> int:
-        """How many updates there are in all."""
-
-    @property
-    def decay(self) -> int:
-        """Over how many of the last the rate falls."""
+# ---------------------------------------------------------------------------- identity
 
 
-def trapezoid(step: int, *, steps: int, warmup: int, decay: int) -> float:
-    """Share of the full rate at a step, counted from zero: up over `warmup`, level, down to 0 over `decay`."""
-    return min(1.0, (step + 1) / max(warmup, 1), (steps - step) / max(decay, 1))
+def file_digest(path: Path) -> str:
+    """SHA-256 of the content of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def adamw(parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-    """The optimizer of every run that names no other: matrices decay, biases and layer norms do not."""
-    return torch.optim.AdamW(
-        _decaying(parameters, weight_decay), lr=learning_rate, betas=BETAS, eps=EPSILON,
-        fused=parameters[0].device.type != "mps",
-    )  # fmt: skip
+def run_identity(
+    training: str, settings: Any, start: Mapping[str, str], texts: Mapping[str, str | None], **given: Any
+) -> dict[str, Any]:
+    """What decides the weights that a run ends with, as JSON has it: a run continues only where all of it is equal.
+
+    training: the kind of the run. settings: a dataclass; its `steps` are left out, since a run can be lengthened.
+    start: what the run starts from, as `start_digests` has it. texts: the digest of the content of each text; None
+    where there is none. given: further arguments.
+    """
+    values = {name: value for name, value in dataclasses.asdict(settings).items() if name != "steps"}
+    return as_json_values({"training": training, **texts, **start, **given, **values})
 
 
-class Muon(torch.optim.AdamW):
-    """Muon for the hidden matrices and AdamW for all else, with one rate: its steps are as long as AdamW's mostly are.
+def start_digests(*models: nn.Module, config: Mapping[str, Any], tokenizer: Tokenizer | None = None) -> dict[str, str]:
+    """16 hexadecimal digits each for what a run starts from: all weights, new heads included, and what goes with them.
 
-    A matrix moves along the orthogonal matrix nearest to its momentum, so that no direction of it is left behind
-    (Jordan 2024, kellerjordan.github.io/posts/muon; the length of a step as in Liu 2025, arXiv:2502.16982).
-    `torch.optim.Muon` takes the same steps one matrix after another, and always in bfloat16, which is slow where a
-    processor has none; here matrices of one shape go together, in the precision that the device is quick in.
+    config: the configuration of the models, with what only training depends on, as dropout.
+    """
+    digests = {"weights": weights_digest(*models), "configuration": _short_digest(json.dumps(config, sort_keys=True))}
+    return digests if tokenizer is None else {**digests, "tokenizer": tokenizer_digest(tokenizer)[:16]}
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def weights_digest(*models: nn.Module) -> str:
+    """16 hexadecimal digits that are equal where the names, shapes and bytes of all weights are equal."""
+    tensors = {f"{number}.{name}": t for number, model in enumerate(models) for name, t in model.state_dict().items()}
+    described = [
+        [name, list(tensor.shape), str(tensor.dtype), digest_of(tensor, tensor.dtype)]
+        for name, tensor in checkpoint.without_aliases(tensors).items()
+    ]
+    return _short_digest(json.dumps(described))
+
+
+# ---------------------------------------------------------------------------- state
+
+
+@dataclass
+class RunState:
+    """How far a run is: what its state file holds besides weights and optimizer.
+
+    step: updates done. evaluated: updates that were done at the last evaluation. best_step, best_rank: of the best
+    evaluation so far; 0 and None before the first, and for a training that does not rank its evaluations.
+    means: running means of the figures that steps measure.
     """
 
-    def __init__(
-        self,
-        hidden: Sequence[nn.Parameter],
-        others: Sequence[nn.Parameter],
-        learning_rate: float,
-        weight_decay: float,
-        *,
-        momentum: float = 0.95,
-    ) -> None:
-        """hidden: matrices that Muon moves; others: what AdamW does, the word table too."""
-        super().__init__(
-            [*_decaying(others, weight_decay), {"params": list(hidden), "weight_decay": weight_decay}],
-            lr=learning_rate, betas=BETAS, eps=EPSILON, fused=others[0].device.type != "mps",
-        )  # fmt: skip
-        self.momentum = momentum
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """One update; the gradients of the hidden matrices are used up by it."""
-        group = self.param_groups[-1]
-        shapes: dict[torch.Size, list[nn.Parameter]] = {}
-        for matrix in group["params"]:
-            if matrix.grad is not None:
-                shapes.setdefault(matrix.shape, []).append(matrix)
-        for (rows, columns), matrices in shapes.items():
-            moved = []
-            for matrix in matrices:
-                state = self.state[matrix]
-                if "momentum" not in state:
-                    state["momentum"] = torch.zeros_like(matrix)
-                    state["step"] = torch.zeros(())  # AdamW, when it is loaded, wants one of every parameter
-                state["step"] += 1
-                assert matrix.grad is not None  # it was chosen by that
-                state["momentum"].lerp_(matrix.grad, 1 - self.momentum)
-                moved.append(matrix.grad.lerp(state["momentum"], self.momentum))  # Nesterov's
-            length = group["lr"] * 0.2 * max(rows, columns) ** 0.5
-            for matrix, direction in zip(matrices, orthogonal(torch.stack(moved)), strict=True):
-                matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(direction, alpha=-length)
-                matrix.grad = None  # so that AdamW passes it over
-        return super().step(closure)
+    step: int = 0
+    evaluated: int = 0
+    best_step: int = 0
+    best_rank: tuple[float, ...] | None = None
+    means: dict[str, float] = field(default_factory=dict)
 
 
-def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
-    """Of each matrix U S V' about U V': all its directions with a length of 0.7 to 1.2, (matrix, row, column).
-
-    By Newton-Schulz steps with the coefficients of Jordan 2024, which come near 1 soon rather than in the end.
-    """
-    x = matrices.to(quick_precision(matrices.device))
-    tall = x.shape[-2] > x.shape[-1]
-    if tall:
-        x = x.mT
-    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(steps):
-        gram = x @ x.mT
-        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-    found: Tensor = (x.mT if tall else x).to(matrices.dtype)
-    return found
-
-
-def _decaying(parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
-    matrices = [p for p in parameters if p.dim() > 1]
-    others = [p for p in parameters if p.dim() <= 1]
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-
-
-def quick_precision(device: torch.device) -> torch.dtype:
-    """bfloat16 where the device multiplies in it, else float32: emulated, bfloat16 is many times slower."""
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float32
-    if device.type != "cpu":
-        return torch.float32
-    # The processor may have more than torch was told to take (`ATEN_CPU_CAPABILITY`), and torch then stops half-way.
-    allowed = torch.backends.cpu.get_cpu_capability()
-    here = {"avx512_bf16", "amx_bf16"} if allowed.startswith("AVX512") else {"bf16"}  # the second is ARM's name
-    return torch.bfloat16 if _processor_flags() & here else torch.float32
-
-
-@cache
-def _processor_flags() -> frozenset[str]:
-    """What Linux says that the first processor can do; nothing on other systems."""
-    try:
-        lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(next((line.split() for line in lines if line.lower().startswith(("flags", "features"))), ()))
-
-
-def in_words(device: torch.device) -> str:
-    """The precision that a run takes on a device, as a sentence for its log."""
-    if quick_precision(device) == torch.bfloat16:
-        return "multiplying in bfloat16, which this device has"
-    return "multiplying in float32: this device has no bfloat16 that would be quicker"
-
-
-def padded_size(count: int, device: torch.device) -> int:
-    """The number of rows to compute for `count` rows that differ from step to step: one of a small set of sizes.
-
-    For each shape of a matrix product in bfloat16 on a CPU, oneDNN keeps a kernel with its own copy of the weights, up
-    to 1,024 of them (`ONEDNN_PRIMITIVE_CACHE_CAPACITY`). Sizes are therefore rounded up to four per power of two, and
-    to multiples of 8: at most a quarter, or 7 rows, are added. Elsewhere nothing is kept by shape and nothing is added.
-    """
-    if device.type != "cpu" or quick_precision(device) != torch.bfloat16:
-        return count
-    multiple = max(8, 1 << max((count - 1).bit_length() - 3, 0))
-    return -(-count // multiple) * multiple
-
-
-@contextmanager
-def fast_forward(device: torch.device) -> Iterator[None]:
-    """A forward pass that is quick to go back through: bfloat16 where the device has it, and on a CPU explicit maps.
-
-    There the backward pass of fused attention costs more than that of the maps, so they are watched.
-    """
-    watched = record() if device.type == "cpu" and torch.is_grad_enabled() else nullcontext()
-    quick = quick_precision(device)
-    with watched, torch.autocast(device.type, torch.bfloat16, enabled=quick == torch.bfloat16):
-        yield
-
-
-class Figure(NamedTuple):
-    """A number that a step measured: a total, which may still be computed on the device, over a divisor."""
-
-    total: Tensor
-    divisor: int = 1
-
-
-def read_figures(steps: Sequence[Mapping[str, Figure]]) -> list[dict[str, float]]:
-    """The figures of some steps as numbers, for which the device is waited for once for each number type."""
-    totals = iter(on_cpu([figure.total for step in steps for figure in step.values()]))
-    return [{name: next(totals).item() / figure.divisor for name, figure in step.items()} for step in steps]
-
-
-class Average:
-    """The running mean of a model's weights over about 1 / (1 - keep) steps, in which the noise of each cancels out.
-
-    At first over fewer: the weights of the beginning are soon forgotten (Polyak & Juditsky 1992).
-    """
-
-    def __init__(self, model: nn.Module, keep: float) -> None:
-        self.keep = keep
-        self.steps = 0
-        self.weights = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
-
-    @torch.no_grad()
-    def add(self, model: nn.Module) -> None:
-        """Add the weights after one more step to the mean."""
-        self.steps += 1
-        share = 1 - min(self.keep, self.steps / (self.steps + 10))
-        for name, tensor in model.named_parameters():
-            self.weights[name].lerp_(tensor, share)
-
-    @contextmanager
-    def instead(self, model: nn.Module) -> Iterator[None]:
-        """Inside this block the model has the mean for its weights; after it, its own again."""
-        own = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
-        self.put_into(model)
+def read_state(path: Path) -> dict[str, Any]:
+    """The content of a state file. Raises Refused if it is damaged, or was written by version 0.2."""
+    with path.open("rb") as file:
         try:
-            yield
-        finally:
-            model.load_state_dict(own, strict=False)
-
-    def put_into(self, model: nn.Module) -> None:
-        """Replace the model's weights by the mean, for good."""
-        model.load_state_dict(self.weights, strict=False)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes, to go on later."""
-        return {"steps": self.steps, "weights": self.weights}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
-        self.steps = state["steps"]
-        for name, tensor in state["weights"].items():
-            self.weights[name].copy_(tensor)
+            with ZipFile(file) as archive:
+                broken = archive.testzip()  # torch does not compare checksums
+            file.seek(0)
+            state = None if broken else torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # both raise many kinds for a file that is cut off or holds something else
+            raise _damaged(path) from error
+    if not isinstance(state, dict):
+        raise _damaged(path)
+    if "format" not in state and {"model", "optimizer"} <= state.keys():
+        raise Refused(
+            f"{path} was written by version 0.2, whose unfinished runs cannot be continued: delete it to begin anew"
+        )
+    if state.get("format") != STATE_FORMAT or not state.keys() >= STATE_KEYS or not isinstance(state["identity"], dict):
+        raise _damaged(path)
+    return state
 
 
-def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], rate: float) -> None:
-    """One step along the gradient, which is cut to length 1 where it is longer, and then forgotten."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+def _damaged(path: Path) -> Refused:
+    return Refused(f"{path} is damaged, or is no state of a training run: delete it to begin anew")
 
 
-def release_fragments(step: int) -> None:
-    """Give freed memory back to the system after every `RELEASE_EVERY` steps.
-
-    glibc is told to keep it (`MALLOC_*`), since a step that faults its memory in again takes three times as long. But
-    batches of different lengths leave fragments of it that no other length fits, more with every new order of them.
-    """
-    if step % RELEASE_EVERY == 0:
-        release_freed_memory()
-
-
-def save_state(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    settings: Settings,
-    step: int,
-    folder: Path,
-    average: Average | None = None,
-    smooth: Mapping[str, float] | None = None,
-) -> None:
-    """Write what `resume_state` goes on from, whole or not at all. smooth: running means of the figures in the log."""
-    state = {
-        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
-        "settings": _fixed(settings), "steps": settings.steps, "smooth": dict(smooth or {}),
-        **({"average": average.state_dict()} if average else {}),
+def save_state(folder: Path, training: Training, identity: Mapping[str, Any], state: RunState) -> None:
+    """Write the state of a run, whole or not at all."""
+    content = {
+        "format": STATE_FORMAT, "identity": dict(identity), "steps": training.steps, "progress": vars(state),
+        "model": training.model.state_dict(), "optimizer": training.optimizer.state_dict(),
+        "average": training.average.state_dict() if training.average else None,
     }  # fmt: skip
-    checkpoint.write_whole(folder / STATE_FILE, lambda path: torch.save(state, path))
+    checkpoint.write_whole(folder / STATE_FILE, lambda path: torch.save(content, path))
 
 
-def resume_state(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    settings: Settings,
-    folder: Path,
-    average: Average | None = None,
-    smooth: dict[str, float] | None = None,
-) -> int:
-    """Put a saved state back and return the step to go on with; 0 if there is none.
+def load_state(folder: Path, training: Training, identity: Mapping[str, Any]) -> RunState:
+    """Put the saved state of a run into its model and optimizer; where there is none, the state of a new run.
 
-    smooth: receives the running means that were saved; earlier versions saved none.
-
-    Raises Refused if the folder holds a run with other settings, or one whose rate already falls to another end.
+    Raises Refused as `read_state`, for a run of another identity, and for another number of steps once the learning
+    rate of the saved run falls.
     """
     path = folder / STATE_FILE
-    if not path.exists():
-        return 0
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    fixed = _fixed(settings)
-    changed = [k for k in fixed if fixed[k] != state["settings"].get(k)]
-    if changed:
-        raise Refused(
-            f"{folder} holds a run with other settings ({', '.join(changed)}): "
-            "choose another folder, or the same settings"
-        )
-    step = int(state["step"])
-    if settings.steps != state["steps"] and step > min(settings.steps, state["steps"]) - settings.decay:
-        raise Refused(
-            f"the run in {folder} is at step {step}, where its rate already falls: "
-            f"it must end at {state['steps']} steps"
-        )
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    if average:
-        average.load_state_dict(state["average"])
-    if smooth is not None:
-        smooth.update(state.get("smooth", {}))
-    return step
-
-
-@contextmanager
-def defer_sigint() -> Iterator[None]:
-    """A Ctrl-C inside this block raises KeyboardInterrupt at its end: the block runs whole, or not at all."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread receives signals
-        return
-    received: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    if not path.is_file():
+        return RunState()
+    content = read_state(path)
+    check_same(content["identity"], identity, folder)
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
-    if received:
-        raise KeyboardInterrupt
+        steps, state = int(content["steps"]), RunState(**content["progress"])
+    except (TypeError, ValueError) as error:
+        raise _damaged(path) from error
+    if training.steps != steps and state.step > min(training.steps, steps) - training.decay:
+        raise Refused(
+            f"the run in {folder} is at step {state.step}, where its learning rate already falls: it must end at "
+            f"{steps} steps"
+        )
+    try:
+        training.model.load_state_dict(content["model"])
+        training.optimizer.load_state_dict(content["optimizer"])
+        if training.average:
+            training.average.load_state_dict(content["average"])
+    except Exception as error:  # tensors of other shapes
+        raise _damaged(path) from error
+    return state
+
+
+def check_texts(folder: Path, texts: Mapping[str, str | None]) -> None:
+    """Raise Refused if a folder holds the state of a run with other texts, or one that cannot be read.
+
+    texts: as `run_identity` takes them. `train` checks them too, but after they were tokenized, which takes long.
+    """
+    path = folder / STATE_FILE
+    if path.is_file():
+        check_same(read_state(path)["identity"], texts, folder)
+
+
+# ---------------------------------------------------------------------------- loop
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Which of how many processes this is; `torchrun` says so in the environment."""
+
+    rank: int = 0
+    world: int = 1
+
+    @classmethod
+    def join(cls, device: torch.device) -> Workers:
+        """Join the group that `torchrun` started, or work alone."""
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        if world > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        return cls(int(os.environ.get("RANK", "0")), world)
+
+    def average_gradients(self, parameters: list[nn.Parameter]) -> None:
+        """Replace every gradient by its mean over the workers."""
+        if self.world > 1:
+            gradients = [p.grad for p in parameters if p.grad is not None]
+            flat = torch.cat([g.flatten() for g in gradients])
+            dist.all_reduce(flat)
+            parts = torch.split(flat.div_(self.world), [g.numel() for g in gradients])
+            for gradient, part in zip(gradients, parts, strict=True):
+                gradient.copy_(part.view_as(gradient))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found: its line for the log and a sentence; rank: larger is better, None if not compared."""
+
+    line: Mapping[str, Any]
+    sentence: str
+    rank: tuple[float, ...] | None = None
+
+
+class Training(ABC):
+    """One kind of training: what the loop `train` asks of it.
+
+    model: all that is updated and saved. steps: updates in all; the learning rate falls over the last `decay` of them.
+    units: what of the examples is counted, in the plural; done_units: how many of them were read so far.
+    log_every, smoothing: steps between two lines of the log, and the weight of the past in a running mean.
+    """
+
+    device: torch.device
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: Average | None = None
+    workers: Workers = Workers()
+    steps: int
+    decay: int
+    done_units: int = 0
+    units: ClassVar[str]
+    log_every: int = 20
+    smoothing: ClassVar[float] = 0.98
+
+    @abstractmethod
+    def learning_rate(self, step: int) -> float:
+        """Learning rate of a step, counted from zero."""
+
+    @abstractmethod
+    def add_gradients(self, step: int) -> Mapping[str, Figure]:
+        """Add the gradients of the batch of a step to the model; the figures that were measured on the way."""
+
+    @abstractmethod
+    def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
+        """The line of the log after so many steps. speed: units a second."""
+
+    @abstractmethod
+    def progress(self, state: RunState) -> str:
+        """The same in words, for the progress report."""
+
+    def begin(self, state: RunState) -> None:  # noqa: B027, most trainings prepare nothing
+        """Prepare the folder, after the state was loaded and the log cut; only the first worker calls it."""
+
+    def after_update(self, step: int) -> None:  # noqa: B027, most trainings do nothing then
+        """Do what is due after so many updates; only the first worker calls it."""
+
+    def is_logged(self, step: int) -> bool:
+        """Whether the log gets a line after so many updates."""
+        return step % self.log_every == 0 or step == self.steps
+
+    def is_evaluated(self, step: int) -> bool:
+        """Whether the weights are evaluated after so many updates."""
+        return False
+
+    def evaluate(self, state: RunState) -> Evaluation:
+        """Evaluate the weights as they are; only the first worker calls it."""
+        raise NotImplementedError
+
+    def stop_reason(self, state: RunState) -> str:
+        """Why the run ends before its last step; empty if it does not."""
+        return ""
+
+
+def train(
+    training: Training,
+    folder: Path,
+    identity: Mapping[str, Any],
+    *,
+    save_every: float,
+    report: Progress,
+    keep_state: bool = True,
+) -> RunState:
+    """The loop of every training: updates, log, evaluations and states, until the last step or until it stops early.
+
+    Where `folder` holds the state of a run with this identity, it continues there: each batch follows from the seed
+    and its step, so that a run on the CPU of one machine ends with the same bits however often it was stopped. A run
+    that is interrupted saves its state first, unless an update was half done; a process that is killed continues from
+    the last state, and the log is cut to it.
+    save_every: seconds between two states. keep_state: whether the state of the last step is saved, too.
+    Raises Refused as `load_state`, and what `report` raises.
+    """
+    parameters = [parameter for parameter in training.model.parameters() if parameter.requires_grad]
+    is_first = training.workers.rank == 0
+    state = load_state(folder, training, identity)
+    first = saved_at = state.step
+    if is_first:
+        _cut_log(folder, state)
+        training.begin(state)
+    resuming = f"; resuming at step {first} of {training.steps}" if first else ""
+    report(None, describe_precision(training.device) + resuming)
+    pending: list[Mapping[str, Figure]] = []  # of steps that are not yet in the means: reading waits for the device
+
+    def read_pending() -> None:
+        for figures in read_figures(pending):
+            for name, value in figures.items():
+                past = training.smoothing if name in state.means else 0.0
+                state.means[name] = past * state.means.get(name, 0.0) + (1 - past) * value
+        pending.clear()
+
+    def save() -> None:
+        with defer_sigint():  # torchrun passes on a Ctrl-C that the terminal has already sent
+            read_pending()
+        save_state(folder, training, identity, state)
+
+    def evaluate_if_due() -> None:
+        if not (is_first and training.is_evaluated(state.step) and state.evaluated < state.step):
+            return
+        evaluation = training.evaluate(state)
+        with defer_sigint():
+            if evaluation.rank is not None and (state.best_rank is None or evaluation.rank > state.best_rank):
+                state.best_step, state.best_rank = state.step, evaluation.rank
+            log(folder, evaluation.line)
+            state.evaluated = state.step
+        report(None, evaluation.sentence)
+
+    training.model.train()
+    started = saved = time.monotonic()
+    consistent = True  # whether weights, optimizer and average are those after `state.step` updates
+    try:
+        if first:
+            evaluate_if_due()  # the run was stopped during this evaluation
+        while state.step < training.steps and not (stopped := training.stop_reason(state)):
+            rate = training.learning_rate(state.step)
+            figures = training.add_gradients(state.step)
+            training.workers.average_gradients(parameters)
+            is_logged = is_first and training.is_logged(state.step + 1)
+            with defer_sigint():
+                consistent = False
+                update(training.optimizer, parameters, rate)
+                if training.average:
+                    training.average.add(training.model)
+                state.step, consistent = state.step + 1, True
+                if is_first:
+                    pending.append(figures)
+                if is_logged:
+                    read_pending()
+                    seconds = time.monotonic() - started
+                    speed = training.done_units * training.workers.world / seconds
+                    log(folder, training.log_line(state, rate, speed))
+            if is_logged:
+                remaining = (training.steps - state.step) * seconds / (state.step - first)
+                report(
+                    state.step / training.steps,
+                    f"{training.progress(state)}  {speed:,.{0 if speed >= 100 else 1}f} {training.units}/s  "
+                    f"{_duration(remaining)} left",
+                )
+            release_fragments(state.step)
+            if is_first:
+                training.after_update(state.step)
+            evaluate_if_due()
+            is_last = state.step == training.steps
+            if is_first and (time.monotonic() - saved > save_every or (is_last and keep_state)):
+                save()
+                saved, saved_at = time.monotonic(), state.step
+        if state.step < training.steps:
+            report(None, stopped)
+    except BaseException as error:  # whatever stops it: a Ctrl-C, or another worker that was stopped
+        if is_first and consistent and state.step > saved_at and not isinstance(error, Refused | OSError):
+            save()
+        raise
+    if training.average:
+        training.average.put_into(training.model)
+    training.model.eval()
+    return state
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+# ---------------------------------------------------------------------------- log
 
 
 def log(folder: Path, line: Mapping[str, Any]) -> None:
@@ -352,16 +405,19 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def keep_lines(folder: Path, wanted: Callable[[Mapping[str, Any]], bool]) -> None:
-    """Rewrite the run's log with the lines that are wanted; does nothing where there is no log."""
-    if (folder / LOG_FILE).is_file():
-        kept = [line for line in read_lines(folder) if wanted(line)]
-        checkpoint.write_whole(folder / LOG_FILE, "".join(json.dumps(line) + "\n" for line in kept))
+def _cut_log(folder: Path, state: RunState) -> None:
+    """Drop what a killed run logged after its last state: the run that continues logs it again."""
+    path = folder / LOG_FILE
+    if not state.step:
+        path.unlink(missing_ok=True)
+    elif path.is_file():
+        lines = [line for line in read_lines(folder) if _is_before(line, state)]
+        checkpoint.write_whole(path, "".join(json.dumps(line) + "\n" for line in lines))
 
 
-def cut_log(folder: Path, step: int) -> None:
-    """Drop the lines of steps after `step`, which a run that resumes there logs again."""
-    keep_lines(folder, lambda line: line.get("step", 0) <= step)
+def _is_before(line: Mapping[str, Any], state: RunState) -> bool:
+    is_evaluation = any(name in line for name in EVALUATIONS)
+    return bool(line.get("step", 0) <= (state.evaluated if is_evaluation else state.step))
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:
@@ -369,7 +425,116 @@ def rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 5) for name, value in values.items() if math.isfinite(value)}
 
 
-def _fixed(settings: Settings) -> dict[str, Any]:
-    """The settings that a resumed run must share, as plain values."""
-    values = dataclasses.asdict(settings)
-    return json.loads(json.dumps({k: v for k, v in values.items() if k != "steps"}))  # type: ignore[no-any-return]
+@dataclass(frozen=True)
+class TuningLog:
+    """What a fine-tuning run has logged so far.
+
+    steps: how many updates there are in all, 0 while it has not begun. losses: step and running mean of the loss.
+    held_out: step and figures of each evaluation. kept: the steps of those that were the best yet.
+    """
+
+    steps: int
+    losses: tuple[tuple[int, float], ...]
+    held_out: tuple[tuple[int, Mapping[str, Any]], ...]
+    kept: tuple[int, ...]
+
+    @property
+    def step(self) -> int:
+        """How many updates are done."""
+        return max((step for step, _ in self.losses), default=0)
+
+
+def read_log(folder: Path) -> TuningLog:
+    """The log of a fine-tuning run in a folder; an empty one where there is none yet."""
+    lines = read_lines(folder)
+    evaluations = [(int(line["step"]), line) for line in lines if "held_out" in line and "step" in line]
+    return TuningLog(
+        max((int(line["steps"]) for line in lines if "steps" in line), default=0),
+        tuple((int(line["step"]), float(line["loss"])) for line in lines if "loss" in line and "step" in line),
+        tuple((step, line["held_out"]) for step, line in evaluations),
+        tuple(step for step, line in evaluations if line.get("kept")),
+    )
+
+
+# ---------------------------------------------------------------------------- kept steps
+
+
+def stride_of(step: int, most: int) -> int:
+    """Every how many steps weights are kept when so many are done: a power of 2, so that all up to here fit.
+
+    most: how many are kept in all; one place is left for the last step of the run. Step 0, the start, is always kept.
+    """
+    stride = 1
+    while step // stride + 1 > most - 1 and stride <= step:
+        stride *= 2
+    return stride
+
+
+def kept_steps(folder: Path) -> dict[int, Path]:
+    """The steps whose weights a run has kept so far, rising, each with the folder that `load` opens."""
+    kept = (path for path in (folder / STEPS_FOLDER).glob("*") if path.name.isdecimal() and path.is_dir())
+    return {int(path.name): path for path in sorted(kept, key=lambda path: int(path.name))}
+
+
+class StepKeeper:
+    """Writes the weights of some steps of a run: many at first, fewer as it continues, evenly over what is done.
+
+    folder: of the run. most: how many are kept; 0 for none. write: the weights as they now are, as a checkpoint, to a
+    folder. nbytes: of one checkpoint.
+    Raises Refused for fewer than two, or where two do not fit `MOST_BYTES`.
+    """
+
+    def __init__(self, folder: Path, most: int, write: Callable[[Path], None], nbytes: int) -> None:
+        if most and most < LEAST_KEPT:
+            raise Refused(
+                f"{most} step is to be kept: {LEAST_KEPT} are the least, the start and the end, or 0 for none"
+            )
+        fit = MOST_BYTES // max(nbytes, 1)
+        if most and fit < LEAST_KEPT:
+            raise Refused(
+                f"the weights of a step take {nbytes / 2**30:.1f} GiB, and all that are kept "
+                f"{MOST_BYTES >> 30} at most: keep none"
+            )
+        self.folder, self.most, self._write = folder, min(most, fit), write
+
+    def begin(self, step: int) -> None:
+        """Remove what a killed run kept of later steps; keep the start of a run that begins."""
+        for other, path in kept_steps(self.folder).items():
+            if other > step or not step or not self.most:
+                shutil.rmtree(path)
+        if not step:
+            self.add(0)
+
+    def add(self, step: int, *, last: bool = False) -> None:
+        """Keep the weights if it is their turn, and remove those whose turn it no longer is. last: of the run."""
+        if not self.most:
+            return
+        stride = stride_of(step, self.most)
+        kept = kept_steps(self.folder)
+        if step not in kept and (last or step % stride == 0):
+            unfinished = self.folder / STEPS_FOLDER / f".{step}"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            self._write(unfinished)
+            unfinished.rename(unfinished.with_name(str(step)))
+        for other, path in kept.items():
+            if other % stride and not (last and other == step):
+                shutil.rmtree(path)
+
+
+# ---------------------------------------------------------------------------- interrupts
+
+
+@contextmanager
+def defer_sigint() -> Iterator[None]:
+    """A Ctrl-C inside this block raises KeyboardInterrupt at its end: the block runs whole, or not at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread receives signals
+        return
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if received:
+        raise KeyboardInterrupt

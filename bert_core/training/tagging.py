@@ -27,14 +27,14 @@ from bert_core.tokenizer import Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
-    as_begun,
     filled,
+    finetune_identity,
     inputs_of,
+    is_unfinished,
     longest_first,
+    run_finetuning,
     start_of,
     training_width,
-    tuned,
-    was_begun,
 )
 
 NOT_ASKED = -100  # the label of a token that is no word's first piece
@@ -150,11 +150,6 @@ def finetune_tags(
         _check_tags(asked, tags, held_out)
     else:
         examples, asked = split_sentences(examples, held_out, settings.seed)
-    files = {"text": train, **({"held_out": held_out} if isinstance(held_out, Path) else {})}
-    now = as_begun(
-        settings, {"start": str(start), "tags": label, "word": word, "held_out": str(held_out)}, files
-    )  # fmt: skip
-    was_begun(folder, now)
 
     source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
@@ -163,6 +158,10 @@ def finetune_tags(
         source, settings, tags, BertForTokenClassification, lambda family: family.tagger, TASK_HEADS["tagger"].is_held
     )
     tokenizer.check_against(origin.config)
+    identity = finetune_identity(
+        settings, (origin, tagger), tokenizer, train, held_out, tags=label, word=word
+    )  # fmt: skip
+    is_unfinished(folder, identity)  # before examples are encoded
     report(
         None, f"{len(examples):,} sentences to train on, {len(asked):,} held out; {_kinds(examples, tags)}{comments}"
     )
@@ -178,7 +177,7 @@ def finetune_tags(
         partial(_loss, tagger, pad=pad, device=here),
         lambda: evaluate_tags(tagger, held, pad=pad, device=here, batch=settings.batch),
     )  # fmt: skip
-    return tuned(task, settings, folder, source, now, pooled=False, keep=keep, device=here, report=report)
+    return run_finetuning(task, settings, folder, source, identity, pooled=False, keep=keep, device=here, report=report)
 
 
 @torch.no_grad()

@@ -1,16 +1,12 @@
-"""What every fine-tuning shares: where it starts, its loop, the best weights so far, and the folder that holds them."""
+"""What every fine-tuning shares: where it starts, its epochs, the best weights so far, and the folder of a run."""
 
 from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import partial
-from hashlib import sha256
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -24,23 +20,25 @@ from bert_core.modeling import BertForPreTraining, BertModel, BertPreTrainedMode
 from bert_core.naming import Family
 from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.studies.resume import alone, as_kept, check_same, read_kept
-from bert_core.training.keeping import StepKeeper, resume_place, save_place
+from bert_core.studies.runner import check_same, exclusive_lock, read_json
+from bert_core.tokenizer import Tokenizer
 from bert_core.training.launch import copy_tokenizer
+from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
 from bert_core.training.runs import (
     STATE_FILE,
-    adamw,
-    defer_sigint,
-    fast_forward,
-    in_words,
+    Evaluation,
+    RunState,
+    StepKeeper,
+    Training,
+    file_digest,
     log,
-    padded_size,
-    release_fragments,
-    trapezoid,
-    update,
+    read_state,
+    run_identity,
+    start_digests,
+    train,
 )
 
-UNFINISHED_FILE = "unfinished.json"  # what a run was begun with, while it lasts
+UNFINISHED_FILE = "unfinished.json"  # the identity of a run, while it lasts
 REPORT_EVERY = 20  # steps, or more often in a short run
 SAVE_EVERY = 300.0  # seconds between notes of where a run is
 _SORTED_TOGETHER = 16  # batches
@@ -126,41 +124,55 @@ class Task(Generic[Example, Scores]):
     judge: Callable[[], Scores]
 
 
-def as_begun(settings: FinetuneSettings, given: Mapping[str, object], files: Mapping[str, Path]) -> dict[str, Any]:
-    """What a run is begun with, as `unfinished.json` has it. files: what is read, by what each is."""
-    read = {f"the {name}": sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
-    return as_kept({**given, **read, **asdict(settings)})
+def finetune_identity(
+    settings: FinetuneSettings,
+    task: tuple[BertForPreTraining, BertPreTrainedModel],
+    tokenizer: Tokenizer,
+    train: Path,
+    held_out: Path | float,
+    **given: Any,
+) -> dict[str, Any]:
+    """What a fine-tuning run is identified by. task: as `start_of` has it. given: how the files are read."""
+    share = {} if isinstance(held_out, Path) else {"held-out share": held_out}
+    texts = {"text": file_digest(train), "held-out text": file_digest(held_out) if isinstance(held_out, Path) else None}
+    start = start_digests(*task, config=task[1].config.to_dict(), tokenizer=tokenizer)
+    return run_identity("finetune", settings, start, texts, **share, **given)
 
 
-def was_begun(folder: Path, now: Mapping[str, object]) -> bool:
-    """Whether a run was stopped in a folder, with what it has so far. Raises Refused for any other model there."""
-    if not any((folder / name).exists() for name in (checkpoint.CONFIG_FILE, STATE_FILE)):
+def is_unfinished(folder: Path, identity: Mapping[str, object]) -> bool:
+    """Whether a run with this identity was stopped in a folder.
+
+    Raises Refused for a folder with any other model or run, or an unfinished run of version 0.2.
+    """
+    state = folder / STATE_FILE
+    if not any(path.exists() for path in (folder / checkpoint.CONFIG_FILE, state)):
         return False
     if not (folder / UNFINISHED_FILE).is_file():
         raise Refused(f"{folder} already holds a model: choose another folder")
-    check_same(read_kept(folder / UNFINISHED_FILE), now, folder)
+    kept = read_json(folder / UNFINISHED_FILE)
+    if "training" not in kept and state.is_file():  # the file is damaged, or of version 0.2
+        kept = read_state(state)["identity"]
+    if "training" in kept:
+        check_same(kept, identity, folder)
     return True
 
 
 @contextmanager
-def _run_in(
-    folder: Path, source: Path, now: Mapping[str, object], device: torch.device, report: Progress
-) -> Iterator[None]:
-    """One run in a folder, alone: what it was begun with stands there until it is done, beside the tokenizer.
+def _run_in(folder: Path, source: Path, identity: Mapping[str, object], report: Progress) -> Iterator[None]:
+    """One run in a folder, alone: its identity is in a file there until it is done, beside the tokenizer.
 
-    source: the folder of the start. Raises Refused as `was_begun`, and where another run writes to the folder.
+    source: the folder of the start. Raises Refused as `is_unfinished`, and where another run writes to the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    begun = folder / UNFINISHED_FILE
-    with alone(folder):
-        if was_begun(folder, now) and not (folder / STATE_FILE).is_file():
-            report(None, f"the run in {folder} was stopped before its end: it begins anew")
-        checkpoint.write_whole(begun, json.dumps(now, indent=1) + "\n")
+    unfinished = folder / UNFINISHED_FILE
+    with exclusive_lock(folder):
+        if is_unfinished(folder, identity) and not (folder / STATE_FILE).is_file():
+            report(None, f"the run in {folder} was stopped before its first state was saved: it begins anew")
+        checkpoint.write_whole(unfinished, json.dumps(identity, indent=1) + "\n")
         copy_tokenizer(source, folder)
-        report(None, in_words(device))
         yield
         (folder / STATE_FILE).unlink(missing_ok=True)
-        begun.unlink()
+        unfinished.unlink()
 
 
 def start_of(
@@ -200,117 +212,134 @@ def start_of(
     return origin, model
 
 
-def tuned(
+def run_finetuning(
     task: Task[Example, Scores],
     settings: FinetuneSettings,
     folder: Path,
     source: Path,
-    now: Mapping[str, object],
+    identity: Mapping[str, object],
     *,
     pooled: bool,
     keep: int,
     device: torch.device,
     report: Progress,
 ) -> Scores:
-    """One run in its folder, alone, to its end; the best scores, which are reported too.
+    """One run in its folder, exclusive_lock, to its end; the best scores, which are reported too.
 
-    source: the folder of the start. now: what it is begun with, as `as_begun` has it. The rest is as for `_tune`.
+    source: the folder of the start. identity: as `finetune_identity` has it. pooled: whether the head stands on the
+    pooler, which is then taught too. keep: of how many steps the weights are kept, as `StepKeeper` has it.
+    Raises Refused where the loss is lost, or as `is_unfinished`, `StepKeeper` and `train` do.
     """
-    with _run_in(folder, source, now, device, report):
-        task.origin.to(device)
-        task.model.to(device)
-        best = _tune(task, settings, folder, pooled=pooled, keep=keep, device=device, report=report)
+    with _run_in(folder, source, identity, report):
+        training = _Finetuning(task, settings, folder, source, pooled=pooled, keep=keep, device=device)
+        state = train(training, folder, identity, save_every=SAVE_EVERY, report=report, keep_state=False)
+        training.keeper.add(state.step, last=True)
+        best = training.best
+        if best is None:  # it was found before the run was stopped
+            checkpoint.fill(task.model, checkpoint.read(folder)[1], str(folder))
+            best = task.judge()
+        report(None, f"kept: the weights after epoch {training.epoch_of(state.best_step)}, in {folder}")
     for line in best.table():
         report(None, line)
     return best
 
 
-def _tune(
-    task: Task[Example, Scores],
-    settings: FinetuneSettings,
-    folder: Path,
-    *,
-    pooled: bool,
-    keep: int,
-    device: torch.device,
-    report: Progress,
-) -> Scores:
-    """The loop: an epoch, a look at the held-out examples, and on until it gets no better; the best scores.
+class _Finetuning(Training, Generic[Example, Scores]):
+    """Epochs over the examples of a task, each followed by an evaluation; the best weights are kept in the folder."""
 
-    Where `folder` holds what an earlier run left when it was stopped, it goes on there, on a CPU to the same weights.
-    pooled: whether the head stands on the pooler, which is then taught too. keep: of how many steps the weights are
-    kept, as `StepKeeper` has it.
-    Raises Refused where the loss is lost, or as `StepKeeper` and `resume_place` do.
-    """
-    parameters = list(task.model.parameters())
-    nbytes = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
-    keeper = StepKeeper(folder, keep, partial(_save, task.origin, task.model, pooled=pooled), nbytes)
-    optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
-    in_epoch = math.ceil(len(task.training) / settings.batch)
-    steps = in_epoch * settings.epochs
-    every = max(1, min(REPORT_EVERY, steps // 50))
-    place = resume_place(folder, task.model, optimizer)
-    best: Scores | None = None
-    if place.step:
-        report(None, f"goes on at step {place.step} of {steps}")
-    else:
-        log(folder, {"steps": steps, "examples": len(task.training), "held": len(task.held)})
-    keeper.begin(place.step)
-    started = saved = time.monotonic()
-    first, whole = place.step, True  # whole: no update is half done
-    try:
-        for epoch in range(place.judged + 1, settings.epochs + 1):
-            if place.judged and place.judged - place.best_epoch >= settings.patience:
-                report(None, f"no better for {settings.patience} epochs: stopped early")
-                break
-            task.model.train()
-            batches = _batches(task.training, settings.batch, np.random.default_rng([settings.seed, epoch]))
-            for batch in islice(batches, place.step - (epoch - 1) * in_epoch, None):
-                torch.manual_seed(settings.seed * 1_000_003 + place.step)  # dropout
-                with fast_forward(device):
-                    loss = task.loss(batch)
-                loss.backward()  # type: ignore[no-untyped-call]
-                rate = settings.learning_rate * trapezoid(place.step, steps=steps, warmup=steps // 10, decay=steps)
-                value = loss.item()
-                if not math.isfinite(value):
-                    raise Refused(f"the loss is no longer a number at step {place.step}: take a lower learning rate")
-                with defer_sigint():
-                    whole = False
-                    update(optimizer, parameters, rate)
-                    place.step, whole = place.step + 1, True
-                release_fragments(place.step)
-                place.smooth = value if place.smooth is None else 0.9 * place.smooth + 0.1 * value
-                keeper.add(place.step)
-                if place.step % every == 0 or place.step % in_epoch == 0:
-                    seconds = (time.monotonic() - started) / (place.step - first)
-                    log(folder, {"epoch": epoch, "step": place.step, "rate": rate, "loss": round(place.smooth, 5)})
-                    report(
-                        place.step / steps,
-                        f"epoch {epoch}/{settings.epochs}  step {place.step}/{steps}  loss {place.smooth:.3f}  "
-                        f"{settings.batch / seconds:,.1f} examples/s  {_duration((steps - place.step) * seconds)} left",
-                    )
-                if time.monotonic() - saved > SAVE_EVERY:
-                    save_place(folder, place, task.model, optimizer)
-                    saved = time.monotonic()
-            task.model.eval()
-            scores = task.judge()
-            better = place.best is None or scores.rank > place.best
-            if better:
-                _save(task.origin, task.model, folder, pooled=pooled)
-                best, place.best, place.best_epoch = scores, tuple(map(float, scores.rank)), epoch
-            place.judged = epoch
-            log(folder, {"epoch": epoch, "step": place.step, "held_out": scores.figures, "kept": better})
-            report(None, f"held out after epoch {epoch}: {scores.said}" + (", the best so far: kept" if better else ""))
-    except BaseException as error:  # whatever stops it: a Ctrl-C, or what a report raises
-        if whole and not isinstance(error, Refused | OSError):
-            save_place(folder, place, task.model, optimizer)
-        raise
-    keeper.add(place.step, last=True)
-    if best is None:  # it was found before the run was stopped
-        checkpoint.fill(task.model, checkpoint.read(folder)[1], str(folder))
-        best = task.judge()
-    report(None, f"kept: the weights after epoch {place.best_epoch}, in {folder}")
-    return best
+    units = "examples"
+    smoothing = 0.9
+
+    def __init__(
+        self, task: Task[Example, Scores], settings: FinetuneSettings, folder: Path, source: Path,
+        *, pooled: bool, keep: int, device: torch.device,
+    ) -> None:  # fmt: skip
+        self.task, self.settings, self.folder, self.device = task, settings, folder, device
+        self.pooled, self.source = pooled, source
+        task.origin.to(device)
+        self.model = task.model.to(device)
+        parameters = list(self.model.parameters())
+        nbytes = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
+        self.keeper = StepKeeper(folder, keep, self._write_step, nbytes)
+        self.optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
+        self.in_epoch = math.ceil(len(task.training) / settings.batch)
+        self.steps = self.decay = self.in_epoch * settings.epochs
+        self.log_every = max(1, min(REPORT_EVERY, self.steps // 50))
+        self.best: Scores | None = None
+        self._batches: list[list[Example]] = []
+        self._epoch_of_batches = 0
+
+    def epoch_of(self, step: int) -> int:
+        """The epoch, counted from 1, of the last of so many updates."""
+        return -(-step // self.in_epoch)
+
+    def begin(self, state: RunState) -> None:
+        if not state.step:
+            line = {"steps": self.steps, "examples": len(self.task.training), "held": len(self.task.held)}
+            log(self.folder, line)
+        self.keeper.begin(state.step)
+
+    def learning_rate(self, step: int) -> float:
+        share = trapezoid(step, steps=self.steps, warmup=self.steps // 10, decay=self.decay)
+        return self.settings.learning_rate * share
+
+    def add_gradients(self, step: int) -> dict[str, Figure]:
+        settings, epoch = self.settings, self.epoch_of(step + 1)
+        if epoch != self._epoch_of_batches:
+            rng = np.random.default_rng([settings.seed, epoch])
+            self._batches, self._epoch_of_batches = list(_batches(self.task.training, settings.batch, rng)), epoch
+        torch.manual_seed(settings.seed * 1_000_003 + step)  # dropout
+        with training_autocast(self.device):
+            loss = self.task.loss(self._batches[step % self.in_epoch])
+        loss.backward()  # type: ignore[no-untyped-call]
+        if not math.isfinite(loss.item()):
+            raise Refused(f"the loss is no longer a number at step {step}: take a lower learning rate")
+        self.done_units += settings.batch
+        return {"loss": Figure(loss.detach())}
+
+    def is_logged(self, step: int) -> bool:
+        return step % self.log_every == 0 or step % self.in_epoch == 0
+
+    def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
+        epoch, loss = self.epoch_of(state.step), round(state.means["loss"], 5)
+        return {"epoch": epoch, "step": state.step, "rate": learning_rate, "loss": loss}
+
+    def progress(self, state: RunState) -> str:
+        return (
+            f"epoch {self.epoch_of(state.step)}/{self.settings.epochs}  step {state.step}/{self.steps}  "
+            f"loss {state.means['loss']:.3f}"
+        )
+
+    def after_update(self, step: int) -> None:
+        self.keeper.add(step)
+
+    def is_evaluated(self, step: int) -> bool:
+        return step % self.in_epoch == 0
+
+    def evaluate(self, state: RunState) -> Evaluation:
+        self.model.eval()
+        scores = self.task.judge()
+        self.model.train()
+        better = state.best_rank is None or scores.rank > state.best_rank
+        if better:
+            _save(self.task.origin, self.task.model, self.folder, pooled=self.pooled)
+            self.best = scores
+        epoch = self.epoch_of(state.step)
+        return Evaluation(
+            {"epoch": epoch, "step": state.step, "held_out": scores.figures, "kept": better},
+            f"held out after epoch {epoch}: {scores.said}" + (", the best so far: kept" if better else ""),
+            tuple(map(float, scores.rank)),
+        )
+
+    def stop_reason(self, state: RunState) -> str:
+        patience = self.settings.patience
+        if not state.evaluated or state.evaluated - state.best_step < patience * self.in_epoch:
+            return ""
+        return f"no better for {patience} epochs: stopped early"
+
+    def _write_step(self, folder: Path) -> None:
+        _save(self.task.origin, self.task.model, folder, pooled=self.pooled)
+        copy_tokenizer(self.source, folder)
 
 
 def longest_first(examples: Sequence[Example], batch: int) -> Iterator[Sequence[Example]]:
@@ -376,7 +405,3 @@ def _save(origin: BertForPreTraining, model: BertPreTrainedModel, folder: Path, 
     }
     own = {n: t for n, t in model.state_dict(keep_vars=True).items() if not n.startswith("bert.")}
     checkpoint.write_tensors({**tensors, **own}, model.config, folder)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

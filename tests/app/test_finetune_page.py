@@ -111,7 +111,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
 
     app.button(key="go_on_tuning").click().run()
     until(lambda: run.is_done and not run.is_running, f"the end: {run.said}")
-    assert "goes on at step" in (run.folder / "said.txt").read_text(encoding="utf-8")
+    assert "resuming at step" in (run.folder / "said.txt").read_text(encoding="utf-8")
     assert run.log.step == 361 and list(run.steps) == [0, 128, 256, 361]
 
     settled(app.run(), "stop_here")

@@ -12,7 +12,6 @@ import torch
 from bert_core import scenes
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.scenes import COLOURS, RELATIONS, SHAPE_KINDS, SIZES, VOCABULARY
-from bert_core.training import shapes_card
 from bert_core.training.captioner import (
     CaptionerSettings,
     CaptionScore,
@@ -27,6 +26,7 @@ from bert_core.training.captioner import (
 from bert_core.training.runs import LOG_FILE
 from bert_core.vision import CaptionerConfig, LoadedCaptioner, load_captioner
 from tests.near import assert_near
+from tools import captioner_card
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> N
 def test_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
     """Other settings, or a decoder of other words, are said before anything is written over."""
     trained(tmp_path)
-    with pytest.raises(ValueError, match=r"a run with other settings \(seed\)"):
+    with pytest.raises(ValueError, match=r"holds a run with other settings \(.*seed: 3, not 4\)"):
         trained(tmp_path, CaptionerSettings(**{**SETTINGS.__dict__, "seed": 4}))
     with pytest.raises(ValueError, match="a decoder of 5 words and 32 positions: the scenes have 25 words"):
         train_captioner(
@@ -145,7 +145,7 @@ def test_a_run_becomes_a_bundle_with_its_card(tmp_path: Path, monkeypatch: pytes
     trained(tmp_path / "run")
     arguments = ["card", str(tmp_path / "run"), str(tmp_path / "bundle"), "--hardware", "one core", "--scenes", "6"]
     monkeypatch.setattr("sys.argv", arguments)
-    shapes_card.main()
+    captioner_card.main()
     card = (tmp_path / "bundle" / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "from nothing, on one core" in card and "| updates | 6 |" in card and "| seed | 3 |" in card
     assert "| held out | 6 |" in card and "| 6 | 0.0" in card and "15 of 120 combinations" in card

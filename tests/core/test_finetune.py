@@ -20,7 +20,7 @@ import bert_core
 from bert_core import BertConfig, BertForSequenceClassification, BertModel, checkpoint
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.training import finetune as tuning
-from bert_core.training import runs
+from bert_core.training import optimization
 from bert_core.training.finetune import Scores, finetune
 from bert_core.training.labelled import classes_of, split_off
 from bert_core.training.tuning import FinetuneSettings
@@ -103,7 +103,7 @@ def test_widths_repeat_where_a_kernel_is_kept_for_each(
     """In bfloat16 on a CPU rows have one of a few widths, which hold the longest text and fit the model's positions;
     elsewhere they are as wide as the longest text.
     """
-    monkeypatch.setattr(runs, "quick_precision", lambda device: precision)
+    monkeypatch.setattr(optimization, "quick_precision", lambda device: precision)
     config = tiny_config.replace(max_position_embeddings=130)
     lengths = range(1, 131)
     texts = [tuning.Example((5,) * length, (0,) * length, 0) for length in lengths]

@@ -23,13 +23,14 @@ from bert_core import BertConfig, BertForPreTraining, Tokenizer
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.records import Batch
 from bert_core.studies.documents import read_documents, split_sentences
-from bert_core.training import data, runs
+from bert_core.training import data, optimization, runs
 from bert_core.training import pretrain as pretraining
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.kinds import document_kinds
 from bert_core.training.launch import launch
+from bert_core.training.optimization import Average, Muon, orthogonal, padded_size, quick_precision
 from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, predictions, pretrain, train_step
-from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, padded_size, quick_precision
+from bert_core.training.runs import LOG_FILE, STATE_FILE
 from tests.families import save_family
 from tests.matrices import MatrixShapes
 from tests.near import assert_gradients_near, assert_near
@@ -381,14 +382,14 @@ def test_side_by_side_gives_what_each_gives_alone(
     tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In fp32 the losses of packed rows are those of the same examples one by one."""
-    monkeypatch.setattr(runs, "CPUINFO", Path("/nowhere"))
-    runs._processor_flags.cache_clear()
+    monkeypatch.setattr(optimization, "CPUINFO", Path("/nowhere"))
+    optimization._processor_flags.cache_clear()
     model = new_model(tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
     batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.3), Mix(whole=0.7)).batch(
         8, 48, np.random.default_rng(6)
     )
-    (together,) = runs.read_figures([train_step(model, batch, CPU)])
-    runs._processor_flags.cache_clear()
+    (together,) = optimization.read_figures([train_step(model, batch, CPU)])
+    optimization._processor_flags.cache_clear()
     assert batch.starts is not None
     words, right, asked = [], [], []
     for (row, begin), verdict in zip(batch.starts, batch.next_sentence_label, strict=True):
@@ -534,18 +535,18 @@ def test_bfloat16_only_where_the_processor_has_it(
     path = tmp_path / "cpuinfo"
     if lines is not None:
         path.write_text(lines, encoding="utf-8")
-    monkeypatch.setattr(runs, "CPUINFO", path)
-    runs._processor_flags.cache_clear()
+    monkeypatch.setattr(optimization, "CPUINFO", path)
+    optimization._processor_flags.cache_clear()
     for allowed in ("DEFAULT", "AVX2"):  # as told by the environment, or compiled
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda allowed=allowed: allowed)
         assert quick_precision(CPU) == (quick if "Features" in (lines or "") else torch.float32)
     if "Features" not in (lines or ""):
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     assert quick_precision(CPU) == quick
-    with runs.fast_forward(CPU):
+    with optimization.training_autocast(CPU):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == quick
-    assert ("float32" in runs.in_words(CPU)) == (quick == torch.float32)
-    runs._processor_flags.cache_clear()
+    assert ("float32" in optimization.describe_precision(CPU)) == (quick == torch.float32)
+    optimization._processor_flags.cache_clear()
 
 
 @pytest.mark.parametrize("shape", [(24, 24), (24, 60), (60, 24)])
@@ -584,7 +585,7 @@ def test_muon_moves_the_matrices_of_the_layers(tiny_config: BertConfig, examples
     optimizer = optimizer_of(model, PretrainSettings(optimizer="muon"))
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     train_step(model, examples.batch(8, 32, np.random.default_rng(0)), CPU)
-    runs.update(optimizer, list(model.parameters()), 1e-3)
+    optimization.update(optimizer, list(model.parameters()), 1e-3)
     for name, weight in model.named_parameters():
         hidden = name.startswith("bert.encoder.") and weight.dim() == 2
         assert ("momentum" in optimizer.state[weight]) == hidden, name
@@ -615,7 +616,7 @@ def test_sizes_repeat_where_a_kernel_is_kept_for_each(precision: torch.dtype, mo
     """In bfloat16 on a CPU sizes are rounded up to four per power of two, by a quarter or 7 rows at most; elsewhere no
     row is added.
     """
-    monkeypatch.setattr(runs, "quick_precision", lambda device: precision)
+    monkeypatch.setattr(optimization, "quick_precision", lambda device: precision)
     counts = range(5000)
     sizes = [padded_size(count, CPU) for count in counts]
     if precision == torch.float32:
@@ -670,7 +671,7 @@ def test_the_head_at_masked_positions_gives_the_full_gradient(
     quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     step, whole = new_model(quiet), new_model(quiet)
     batch = examples.batch(8, 32, np.random.default_rng(0))
-    (figures,) = runs.read_figures([train_step(step, batch, CPU)])
+    (figures,) = optimization.read_figures([train_step(step, batch, CPU)])
     outputs = whole(
         torch.from_numpy(batch.input_ids),
         token_type_ids=torch.from_numpy(batch.token_type_ids),
@@ -694,16 +695,16 @@ def test_padding_changes_neither_loss_nor_gradient(
     mix: Mix, tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In fp32, rows that only pad the masked positions and the pairs leave every figure and gradient as they are."""
-    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
+    monkeypatch.setattr(optimization, "quick_precision", lambda device: torch.float32)
     quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.2), mix).batch(8, 48, np.random.default_rng(0))
     exact, padded = new_model(quiet), new_model(quiet)
-    (expected,) = runs.read_figures([train_step(exact, batch, CPU)])
+    (expected,) = optimization.read_figures([train_step(exact, batch, CPU)])
     monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count + 11)
     mlm_logits, labels, nsp_logits, follows = predictions(padded, batch, CPU)
     assert len(mlm_logits) == len(labels) == (batch.labels != -100).sum() + 11
     assert len(nsp_logits) == len(follows) == (batch.next_sentence_label != -100).sum() + 11
-    (figures,) = runs.read_figures([train_step(padded, batch, CPU)])
+    (figures,) = optimization.read_figures([train_step(padded, batch, CPU)])
     assert figures.keys() == expected.keys() == {"loss", "mlm", "nsp"}
     for name, value in expected.items():
         assert_near(figures[name], value, of=1, what=name)
@@ -716,7 +717,7 @@ def test_a_batch_without_masked_pieces_has_no_loss(
     """Its gradient is that of the next sentences alone, and no number is lost."""
     model = new_model(tiny_config)
     batch = ExampleMaker(corpus, tokenizer, NO_MASKING).batch(4, 16, np.random.default_rng(0))
-    (figures,) = runs.read_figures([train_step(model, batch, CPU)])
+    (figures,) = optimization.read_figures([train_step(model, batch, CPU)])
     assert np.isfinite(figures["loss"]) and figures["mlm"] == 0
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
@@ -737,7 +738,7 @@ def test_steps_repeat_their_matrix_products(
                 train_step(model, maker.batch(16, (16, 32)[step % 2], np.random.default_rng(step)), CPU)
         return len(after.shapes - before.shapes)
 
-    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.bfloat16)
+    monkeypatch.setattr(optimization, "quick_precision", lambda device: torch.bfloat16)
     padded = new_shapes()
     monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count)
     exact = new_shapes()
@@ -752,7 +753,7 @@ def test_pre_training_learns(
     memory are released after 50 steps.
     """
     released: list[int] = []
-    monkeypatch.setattr(runs, "release_freed_memory", lambda: released.append(1))
+    monkeypatch.setattr(optimization, "release_freed_memory", lambda: released.append(1))
     model = new_model(tiny_config)
     before = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
     lines: list[str] = []
@@ -852,13 +853,13 @@ def test_an_interrupted_run_loses_no_step(
     def interrupted_update(*arguments: Any) -> None:
         if next(updates) == stopped_at:
             signal.raise_signal(signal.SIGINT)
-        runs.update(*arguments)
+        optimization.update(*arguments)
 
     maker = Stopping(examples, stopped_at) if moment == "batch" else examples
     evaluations = {"held-out text": 16 + 8, "last held-out text": 4 * 16 + 3}.get(moment, 1000)
     with monkeypatch.context() as patched:
         if moment == "update":
-            patched.setattr(pretraining, "update", interrupted_update)
+            patched.setattr(runs, "update", interrupted_update)
         with pytest.raises(KeyboardInterrupt):
             run("broken", maker, Stopping(examples, evaluations), interrupt if moment == "report" else silent)
     counted = Stopping(examples, 1000)
@@ -893,12 +894,12 @@ def test_an_update_that_fails_is_not_saved(
     updates = itertools.count(1)
 
     def failing_update(optimizer: torch.optim.Optimizer, parameters: Any, rate: float) -> None:
-        runs.update(optimizer, parameters, rate)
+        optimization.update(optimizer, parameters, rate)
         if next(updates) == 5:
             raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(pretraining, "update", failing_update)
+        patched.setattr(runs, "update", failing_update)
         with pytest.raises(RuntimeError, match="out of memory"):
             finished(new_model(tiny_config), examples, tmp_path / "broken")
     resumed = finished(new_model(tiny_config), examples, tmp_path / "broken")
@@ -924,7 +925,7 @@ def test_a_model_without_segments_is_trained(tiny_config: BertConfig, examples: 
 def test_an_interrupted_run_ends_with_the_same_bits(
     changes: dict[str, Any], tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path
 ) -> None:
-    """Stopped twice, and resumed with a model of other weights, a run with dropout gives the uninterrupted weights."""
+    """Stopped twice and resumed, a run with dropout gives the uninterrupted weights."""
     assert tiny_config.hidden_dropout_prob > 0
     whole = finished(new_model(tiny_config), examples, tmp_path / "whole", **changes)
     broken = tmp_path / "broken"
@@ -932,8 +933,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(
         with pytest.raises(KeyboardInterrupt):
             finished(new_model(tiny_config), Stopping(examples, after), broken, **changes)
     assert not (broken / "model").exists()
-    torch.manual_seed(99)
-    resumed = finished(BertForPreTraining(tiny_config), Stopping(examples, 24 - 7 - 9), broken, **changes)
+    resumed = finished(new_model(tiny_config), Stopping(examples, 24 - 7 - 9), broken, **changes)
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name]), name
     assert not torch.equal(whole.bert.pooler.dense.weight, new_model(tiny_config).bert.pooler.dense.weight)
@@ -965,8 +965,42 @@ def test_other_settings_are_refused(
     """A folder with a run of other settings is not continued, and the sentence names what differs."""
     with pytest.raises(KeyboardInterrupt):
         finished(new_model(tiny_config), Stopping(examples, 2), tmp_path)
-    with pytest.raises(ValueError, match=rf"holds a run with other settings \({name}\): choose another folder"):
+    with pytest.raises(
+        ValueError, match=rf"holds a run with other settings \({name}.*\): give the same again, or choose another"
+    ):
         finished(new_model(tiny_config), examples, tmp_path, **changes)
+
+
+@pytest.mark.parametrize("changed", ["weights", "configuration", "text", "held-out text", "tokenizer"])
+def test_another_start_or_text_is_refused(
+    changed: str, tiny_config: BertConfig, tiny_model_folder: Path, examples: ExampleMaker, tokenizer: Tokenizer,
+    text: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    """A run is not continued with one other weight, another dropout, or texts or a tokenizer that are not its own."""
+    folder, model, held_out = tmp_path / "run", new_model(tiny_config), None
+    with pytest.raises(KeyboardInterrupt):
+        finished(model, Stopping(examples, 2), folder)
+    model = new_model(tiny_config)
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text(encoding="utf-8") + "\nOne more. And another.\n", encoding="utf-8")
+    corpus = Corpus.prepare(other, tokenizer, tmp_path / "cache")
+    if changed == "weights":
+        with torch.no_grad():
+            model.bert.encoder.layer[1].output.dense.bias[3] += 1e-6
+    elif changed == "configuration":
+        model.config = tiny_config.replace(hidden_dropout_prob=0.3)
+    elif changed == "tokenizer":
+        (tmp_path / "vocab.txt").write_bytes((tiny_model_folder / "vocab.txt").read_bytes())
+        (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}', encoding="utf-8")
+        examples = ExampleMaker(examples.corpus, Tokenizer.from_folder(tmp_path), examples.masking)
+    elif changed == "text":
+        examples = ExampleMaker(corpus, tokenizer, examples.masking)
+    else:
+        held_out = ExampleMaker(corpus, tokenizer, examples.masking)
+    state = (folder / STATE_FILE).read_bytes()
+    with pytest.raises(ValueError, match=rf"holds a run with other settings \({changed}"):
+        pretrain(model, examples, held_out, SETTINGS, folder, device=CPU, report=silent)
+    assert (folder / STATE_FILE).read_bytes() == state
 
 
 def test_a_run_can_be_lengthened_while_its_rate_is_constant(
@@ -979,7 +1013,9 @@ def test_a_run_can_be_lengthened_while_its_rate_is_constant(
     lengthened = finished(new_model(tiny_config), examples, tmp_path / "short", steps=30)
     for name, tensor in long.state_dict().items():
         assert torch.equal(tensor, lengthened.state_dict()[name]), name
-    with pytest.raises(ValueError, match="is at step 30, where its rate already falls: it must end at 30 steps"):
+    with pytest.raises(
+        ValueError, match="is at step 30, where its learning rate already falls: it must end at 30 steps"
+    ):
         finished(new_model(tiny_config), examples, tmp_path / "short", steps=40)
 
 

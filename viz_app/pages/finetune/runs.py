@@ -22,8 +22,8 @@ from pathlib import Path
 
 from bert_core import checkpoint
 from bert_core.refused import Refused
-from bert_core.studies.resume import is_written_to, read_kept
-from bert_core.training.keeping import TuningLog, kept_steps, read_log
+from bert_core.studies.runner import is_locked, read_json
+from bert_core.training.runs import TuningLog, kept_steps, read_log
 from bert_core.training.tuning import UNFINISHED_FILE
 from viz_app.door import is_own, leaving
 from viz_app.pages.finetune.material import KINDS, Asked, Material, material_of
@@ -52,7 +52,7 @@ class TuningRun:
     def asked(self) -> Asked:
         """What it was begun with. Raises Refused for a folder that says something else."""
         try:
-            return Asked(**read_kept(self.folder / ABOUT_FILE))
+            return Asked(**read_json(self.folder / ABOUT_FILE))
         except TypeError as error:
             raise Refused(f"{self.folder / ABOUT_FILE} is not what this page writes: choose another run") from error
 
@@ -83,7 +83,7 @@ class TuningRun:
         process = _processes.get(self.folder.resolve())
         if process is not None and process.poll() is None:
             return True
-        return (self.folder / UNFINISHED_FILE).is_file() and is_written_to(self.folder)
+        return (self.folder / UNFINISHED_FILE).is_file() and is_locked(self.folder)
 
     @property
     def is_done(self) -> bool:
@@ -139,7 +139,7 @@ class TuningRun:
             if self.folder.is_symlink() or self not in runs():
                 raise Refused(f"{self.folder} is no run of this page: it stays as it is")
             _ = self.asked  # a folder that says something else is not ours
-            if self.is_running or is_written_to(self.folder):
+            if self.is_running or is_locked(self.folder):
                 raise Refused(f"the run {self.name!r} goes on now: stop it before it is deleted")
             _processes.pop(self.folder.resolve(), None)
             shutil.rmtree(self.folder)

@@ -12,7 +12,7 @@ import torch
 
 from bert_core import checkpoint, scenes
 from bert_core.training.captioner import CaptionScore, evaluate_captioner
-from bert_core.training.runs import LOG_FILE, STATE_FILE
+from bert_core.training.runs import LOG_FILE, STATE_FILE, read_state
 from bert_core.vision import LoadedCaptioner, load_captioner, save_captioner
 
 CARD = """# headlight-shapes
@@ -75,8 +75,8 @@ Licence of these weights: Apache-2.0.
 
 def recipe_table(run: Path) -> str:
     """The settings of a run, from its own state, as a Markdown table."""
-    state = torch.load(run / STATE_FILE, map_location="cpu", weights_only=True)
-    settings = {**state["settings"], "steps": state["steps"]}
+    state = read_state(run / STATE_FILE)
+    settings = {**state["identity"], "steps": state["steps"]}
     rows = {
         "updates": f"{settings['steps']:,}",
         "scenes a batch": f"{settings['batch']:,}",
@@ -152,7 +152,7 @@ def write_card(loaded: LoadedCaptioner, run: Path, destination: Path, *, total: 
 
 
 def main() -> None:
-    """`python -m bert_core.training.shapes_card`: bundle a run of `headlight train-captioner`, with its card."""
+    """`python -m tools.captioner_card`: bundle a run of `headlight train-captioner`, with its card."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("run", type=Path, help="folder of the finished run")
     parser.add_argument("destination", type=Path, help="folder of the bundled checkpoint")

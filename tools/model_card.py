@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,6 @@ from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.data import Corpus, MaskingRule, Mix
-from bert_core.training.examples import CANDIDATES, write_examples
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.measures import (
     PROMPTS,
@@ -30,7 +30,8 @@ from bert_core.training.measures import (
     reliability_picture,
 )
 from bert_core.training.pretrain import PretrainSettings
-from bert_core.training.runs import LOG_FILE, STATE_FILE
+from bert_core.training.runs import LOG_FILE, STATE_FILE, read_state
+from tools.bundled_examples import CANDIDATES, write_examples
 
 MEASURES, PICTURE, CARD_FILE = "measures.json", "reliability.svg", "MODEL_CARD.md"
 _COLUMNS = ("mlm", "hidden", "loss", "nsp", "near")
@@ -186,13 +187,14 @@ def bundle(source: Path, tokenizer_files: Path, destination: Path) -> LoadedMode
 def settings_of(run: Path) -> PretrainSettings:
     """The recipe of a run, as its state has it.
 
-    Raises Refused if the folder holds no state.
+    Raises Refused if the folder holds no state, or one that cannot be read.
     """
     path = run / STATE_FILE
     if not path.is_file():
         raise Refused(f"{run} holds no {STATE_FILE}: it is not the folder of a run")
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    values = {**state["settings"], "steps": state["steps"]}
+    state = read_state(path)
+    names = {field.name for field in dataclasses.fields(PretrainSettings)}
+    values = {name: value for name, value in state["identity"].items() if name in names} | {"steps": state["steps"]}
     lengths = {int(length): share for length, share in values.pop("lengths").items()}
     masking, mix = MaskingRule(**values.pop("masking")), Mix(**values.pop("mix"))
     return PretrainSettings(**values, lengths=lengths, masking=masking, mix=mix)
@@ -432,7 +434,7 @@ def write_card(loaded: LoadedModel, runs: str, tokens: float, destination: Path)
 
 
 def main() -> None:
-    """`python -m bert_core.training.card`: measure a bundled model; with --runs, bundle the last of them first."""
+    """`python -m tools.model_card`: measure a bundled model; with --runs, bundle the last of them first."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("destination", type=Path, help="folder of the bundled checkpoint")
     parser.add_argument("--runs", type=Path, nargs="+", help="folders of the runs, each started from the one before")

@@ -1,7 +1,7 @@
 """Questions about small drawn worlds, in SQuAD's form: who has what, of which colour, and where they are.
 
-    python -m bert_core.training.drawn train.json --contexts 1000 --seed 1
-    python -m bert_core.training.drawn unseen.json --contexts 100 --seed 2 --unseen
+    python -m tools.drawn_questions train.json --contexts 1000 --seed 1
+    python -m tools.drawn_questions unseen.json --contexts 100 --seed 2 --unseen
 
 A context says of a few people one or two things each; a question asks for one of these, or for what nobody said. With
 `--unseen` all names, things and places are others than without, so that what is answered is not what was learned by

@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 import bert_core
 from bert_core import Refused
-from bert_core.training import keeping, runs, tuning
+from bert_core.training import runs, tuning
 from bert_core.training.finetune import finetune
-from bert_core.training.keeping import TuningLog, kept_steps, read_log, stride_of
+from bert_core.training.runs import TuningLog, kept_steps, read_log, stride_of
 from bert_core.training.tuning import FinetuneSettings
 from tests.core.test_finetune import sentences, write_csv
 
@@ -96,7 +96,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     assert (tmp_path / "halted" / "state.pt").is_file()
     said: list[str] = []
     again = run(table, tmp_path / "halted", tiny_model_folder, keep=5, report=lambda done, what="": said.append(what))
-    assert any(line == f"goes on at step {after} of 15" for line in said)
+    assert any(line.endswith(f"; resuming at step {after} of 15") for line in said)
     assert again.figures == whole.figures
     for name in ("model.safetensors", *(f"steps/{step}/model.safetensors" for step in (0, 4, 8, 12, 15))):
         one, other = (load_file(tmp_path / run / name) for run in ("whole", "halted"))
@@ -112,7 +112,7 @@ def test_an_update_is_never_half_done(
 ) -> None:
     """A Ctrl-C in the middle of an update is answered after it: the run goes on to the same bits."""
     run(table, tmp_path / "whole", tiny_model_folder)
-    plain, left = tuning.update, [7]
+    plain, left = runs.update, [7]
 
     def interrupted(optimizer: Any, *given: Any) -> None:
         left[0] -= 1
@@ -120,12 +120,12 @@ def test_an_update_is_never_half_done(
             signal.raise_signal(signal.SIGINT)
         plain(optimizer, *given)
 
-    monkeypatch.setattr(tuning, "update", interrupted)
+    monkeypatch.setattr(runs, "update", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(table, tmp_path / "halted", tiny_model_folder)
     said: list[str] = []
     run(table, tmp_path / "halted", tiny_model_folder, report=lambda done, what="": said.append(what))
-    assert "goes on at step 7 of 15" in said
+    assert any(line.endswith("; resuming at step 7 of 15") for line in said)
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "halted"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
@@ -138,7 +138,9 @@ def test_another_run_is_not_gone_on_with(table: Path, tiny_model_folder: Path, t
     with pytest.raises(Refused, match="holds a run with other settings"):
         run(other, tmp_path / "run", tiny_model_folder)
     (tmp_path / "run" / "state.pt").write_bytes(b"broken")
-    with pytest.raises(Refused, match="is not what an earlier run left"):
+    with pytest.raises(
+        Refused, match=r"state\.pt is damaged, or is no state of a training run: delete it to begin anew"
+    ):
         run(table, tmp_path / "run", tiny_model_folder)
 
 
@@ -147,12 +149,12 @@ def test_what_is_kept_is_bounded(
 ) -> None:
     """As many as fit the bound in bytes; one step, or no room for two, is refused."""
     nbytes = (tiny_model_folder / "model.safetensors").stat().st_size
-    monkeypatch.setattr(keeping, "MOST_BYTES", int(3.5 * nbytes))
+    monkeypatch.setattr(runs, "MOST_BYTES", int(3.5 * nbytes))
     run(table, tmp_path / "few", tiny_model_folder, keep=9)
     assert list(kept_steps(tmp_path / "few")) == [0, 8, 15]
     with pytest.raises(Refused, match="1 step is to be kept: 2 are the least"):
         run(table, tmp_path / "one", tiny_model_folder, keep=1)
-    monkeypatch.setattr(keeping, "MOST_BYTES", nbytes)
+    monkeypatch.setattr(runs, "MOST_BYTES", nbytes)
     with pytest.raises(Refused, match="keep none"):
         run(table, tmp_path / "none", tiny_model_folder, keep=2)
 

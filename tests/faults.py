@@ -91,7 +91,7 @@ def serve() -> None:
     from viz_app.cli import command
 
     # They are there for the processes to come.
-    del pyarrow, curve, explain, faithfulness, head_tables, heads, index, finetune, launch, lens, tuning
+    del pyarrow, curve, explain, faithfulness, head_tables, heads, index, finetune, launch, lens
     torch.set_num_threads(1)
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
         load("headlight-mini", device="cpu")

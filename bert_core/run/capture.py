@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -11,14 +10,13 @@ from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer
 from bert_core.recording import record
 from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused, checked, several, whole
 from bert_core.run.answers import answers_of
 from bert_core.run.arrays import as_array, on_cpu, with_gaps
 from bert_core.run.inputs import check_head_mask, gate_tensor, ids_of, positions_of, segments_of
-from bert_core.run.passes import projected
+from bert_core.run.stack import PaddedTexts, head_outputs, layers_of, pad
 from bert_core.run.targets import asked_positions, target_values
 from bert_core.tokenizer import Encoding
 
@@ -70,7 +68,7 @@ def capture(
         value = target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]
         # A layer without heads has no map, and what has no gates has no slope of them.
         slopes = list(torch.autograd.grad(value, asked if opened is None else [*asked, opened])) if asked else []
-    lengths = [_norms(loaded, outputs.hidden_states)] if norms else []
+    lengths = [_value_norms(loaded, outputs.hidden_states)] if norms else []
     parts = iter(on_cpu([*maps, *slopes, *lengths, *([] if value is None else [value])]))
     maps, slopes, lengths = ([next(parts) for _ in part] for part in (maps, slopes, lengths))
     attention, gradient, gate_gradient, target_value = _stack(maps, there, config), None, None, None
@@ -120,29 +118,27 @@ def captures(
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     asked = [asked_positions(loaded, encoding, None, None) for encoding in encodings]
     positions, wanted = [of_text for of_text, _ in asked], [of_text for _, of_text in asked]
-    lengths, most = [len(encoding) for encoding in encodings], max(map(len, wanted))
+    texts = PaddedTexts.of(loaded, encodings)
     with record() as recording:
         outputs = model.bert(
-            _padded([encoding.input_ids for encoding in encodings], config.pad_token_id, loaded),
-            token_type_ids=_padded([encoding.token_type_ids for encoding in encodings], 0, loaded)
-            if config.type_vocab_size
-            else None,
-            attention_mask=_padded([[1] * length for length in lengths], 0, loaded) if len(set(lengths)) > 1 else None,
+            texts.ids,
+            token_type_ids=texts.segments,
+            attention_mask=texts.mask,
             head_mask=gate_tensor(loaded, gates),
-            positions=torch.tensor([[*rows, *[0] * (most - len(rows))] for rows in wanted], device=loaded.device),
+            positions=torch.from_numpy(pad(wanted)).to(loaded.device),
             output_hidden_states=norms,
         )
     there = [config.heads_of(layer) for layer in range(config.num_hidden_layers)]
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
-    brought = [_norms(loaded, outputs.hidden_states)] if norms else []
-    values = on_cpu([*maps, *brought])
-    maps, brought = values[: len(maps)], values[len(maps) :]
+    value_norms = [_value_norms(loaded, outputs.hidden_states)] if norms else []
+    values = on_cpu([*maps, *value_norms])
+    maps, value_norms = values[: len(maps)], values[len(maps) :]
     rows = [[of_text.index(position) for position in at] for of_text, at in zip(wanted, positions, strict=True)]
     answers = answers_of(loaded, encodings, outputs.last_hidden_state, positions, rows, top_k)
     return [
         ModelRun(
             encoding=encoding,
-            attention=_stack([one[number : number + 1, :, :length, :length] for one in maps], there, config),
+            attention=_stack([of_layer[number, None, :, :length, :length] for of_layer in maps], there, config),
             head_mask=gates,
             **answer._asdict(),
             target=None,
@@ -150,31 +146,25 @@ def captures(
             gradient=None,
             gate_gradient=None,
             edits=loaded.edits,
-            norms=as_array(brought[0][number, ..., :length]) if norms else None,
+            norms=as_array(value_norms[0][number, ..., :length]) if norms else None,
         )
-        for number, (encoding, length, answer) in enumerate(zip(encodings, lengths, answers, strict=True))
+        for number, (encoding, answer, length) in enumerate(zip(encodings, answers, map(len, encodings), strict=True))
     ]
 
 
-def _padded(rows: Sequence[Sequence[int]], padding: int, loaded: LoadedModel) -> Tensor:
-    """(text, token), each row filled up to the longest."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows], device=loaded.device)
-
-
 @torch.no_grad()
-def _norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
+def _value_norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
     """How long the vectors are that heads bring, (text, layer, head, key); NaN for heads that were pruned.
 
     states: what enters each layer.
     """
-    layers = cast("list[BertLayer]", list(loaded.model.bert.encoder.layer))
+    layers = layers_of(loaded)
     texts, tokens = states[0].shape[:2]
     lengths = states[0].new_full((texts, len(layers), loaded.config.num_attention_heads, tokens), torch.nan)
     for number, (layer, entering) in enumerate(zip(layers, states, strict=False)):
         attention = layer.attention.self
         values = attention.transpose_for_scores(attention.value(entering))
-        lengths[:, number, list(attention.heads)] = projected(layer.attention, values).norm(dim=-1)
+        lengths[:, number, list(attention.heads)] = head_outputs(layer.attention, values).norm(dim=-1)
     return lengths
 
 

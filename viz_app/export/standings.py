@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from bert_core.analysis.faithfulness import MEASURES
-from bert_core.refused import Refused
 from bert_core.records.target_kinds import judged_kinds
+from bert_core.refused import Refused
 from bert_core.studies.faithfulness import Standing
 from viz_app.figures.style import HEAD_COLOURS, page
 

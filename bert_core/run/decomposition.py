@@ -120,7 +120,7 @@ def head_values(loaded: LoadedModel, encoding: Encoding, *, projected: bool = Fa
     config = loaded.config
     shape = (config.num_hidden_layers, config.num_attention_heads, len(encoding), config.attention_head_size)
     vectors = np.zeros(shape, np.float32)
-    for number, traced in enumerate(trace_text(loaded, encoding, keep=("value",), own=False)):
+    for number, traced in enumerate(trace_text(loaded, encoding, own=False)):
         values = traced.value
         if projected and len(values):
             values = values @ _in_own_directions(output_maps(traced.layer.attention))

@@ -50,10 +50,9 @@ def word_states(
     if len(pieces) != len(texts):
         raise Refused(f"{len(pieces)} texts have words and {len(texts)} are given: the words of each")
     firsts = np.cumsum([0, *map(len, pieces)])
-    found, done = np.empty((firsts[-1], loaded.config.hidden_size), np.float32), 0
-    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
-        states = _run(PaddedTexts.of(loaded, [texts[number] for number in some]), 0, depth)
-        numbers, of_words = [], []
+    found = np.empty((firsts[-1], loaded.config.hidden_size), np.float32)
+    for some, batch in _batches(loaded, texts, report):
+        states, numbers, of_words = _run(batch, 0, depth), [], []
         for row, number in enumerate(some):
             for word, own in enumerate(pieces[number], firsts[number]):
                 at = [whole("a piece", piece, 0, len(texts[number]) - 1) for piece in own]
@@ -63,8 +62,6 @@ def word_states(
                 of_words.append(states[row, at].mean(0))
         if numbers:
             found[numbers] = as_array(torch.stack(of_words))
-        done += len(some)
-        counted(report, done, len(texts), "texts")
     return found
 
 
@@ -91,9 +88,8 @@ def hidden_words(
     loaded.require_head("words", "it says nothing at a hidden word")
     firsts = np.cumsum([0, *(len(text.positions) for text in texts)])
     changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
-    losses, right, done = np.empty((len(changes), firsts[-1])), np.empty((len(changes), firsts[-1]), bool), 0
-    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = PaddedTexts.of(loaded, [texts[number].encoding for number in some])
+    losses, right = np.empty((len(changes), firsts[-1])), np.empty((len(changes), firsts[-1]), bool)
+    for some, batch in _batches(loaded, [text.encoding for text in texts], report):
         reached = _run(batch, 0, depth)
         places, answers = _answers([texts[number] for number in some], loaded.device)
         numbers = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in some])
@@ -103,8 +99,6 @@ def hidden_words(
             own = scores.gather(1, answers[:, None])
             of_change, larger = on_cpu([scores.logsumexp(-1) - own[:, 0], (scores > own).sum(-1)])
             losses[which, numbers], right[which, numbers] = as_array(of_change), larger.numpy() == 0
-        done += len(some)
-        counted(report, done, len(texts), "texts")
     return losses, right
 
 
@@ -142,8 +136,7 @@ def states_of(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tu
     Yields the numbers of the texts, and for each depth (token, hidden) float32: the tokens of these texts, one text
     after the other, [CLS] and [SEP] too. Depth 0 is the embeddings, depth n + 1 what leaves layer n.
     """
-    for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = PaddedTexts.of(loaded, [encodings[number] for number in some])
+    for some, batch in _batches(loaded, encodings):
         yield some, [as_array(states[batch.places]) for states in _at_every_depth(batch)]
 
 
@@ -157,8 +150,7 @@ def hidden_words_by_depth(loaded: LoadedModel, texts: Sequence[AskedText]) -> np
     """
     loaded.require_head("words", "its layers cannot be read as words")
     losses, pieces = np.zeros(loaded.config.num_hidden_layers + 1), 0
-    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = PaddedTexts.of(loaded, [texts[number].encoding for number in some])
+    for some, batch in _batches(loaded, [text.encoding for text in texts]):
         places, answers = _answers([texts[number] for number in some], loaded.device)
         of_depths = []
         for states in _at_every_depth(batch):
@@ -178,8 +170,7 @@ def activations(
     Yields the numbers of the texts, the layer, and (token, intermediate) float32: the tokens of these texts, one text
     after the other, [CLS] and [SEP] too. The layers above the last of these are not computed.
     """
-    for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = PaddedTexts.of(loaded, [encodings[number] for number in some])
+    for some, batch in _batches(loaded, encodings):
         used, mask = layers_of(loaded)[: max(layers) + 1], batch.additive_mask
         for number, traced in enumerate(trace_layers(used, batch.entering, mask=mask, keep=("activated",))):
             if number in layers:
@@ -216,12 +207,7 @@ def token_states(
     last of these are not computed.
     """
     heads = loaded.config.num_attention_heads
-
-    def at_once(tokens: int) -> int:
-        return min(copies_at_once(loaded, tokens), max(1, BYTES_AT_ONCE // (4 * heads * tokens**2)))
-
-    for some in together(encodings, at_once):
-        batch = PaddedTexts.of(loaded, [encodings[number] for number in some])
+    for some, batch in _batches(loaded, encodings, maps=True):
         yield TokenStates(some, 0, as_array(batch.entering[batch.places]))
         states, done = batch.entering, 0
         for number in sorted(set(layers)):
@@ -238,6 +224,25 @@ def token_states(
             own, *of_heads = map(as_array, on_cpu([states[batch.places], *of_tokens]))
             left = traced.layer.attention.self.heads
             yield TokenStates(some, done, own, *(with_gaps(part, left, heads) for part in of_heads))
+
+
+def _batches(
+    loaded: LoadedModel, encodings: Sequence[Encoding], report: Progress = silent, *, maps: bool = False
+) -> Iterator[tuple[list[int], PaddedTexts]]:
+    """The numbers of the texts that are computed together, the short ones first, and their batch.
+
+    report: told how many texts are done. maps: whether the maps of a layer must fit as well.
+    """
+
+    def at_once(tokens: int) -> int:
+        of_maps = BYTES_AT_ONCE // (4 * loaded.config.num_attention_heads * tokens**2)
+        return min(copies_at_once(loaded, tokens), max(1, of_maps)) if maps else copies_at_once(loaded, tokens)
+
+    done = 0
+    for some in together(encodings, at_once):
+        yield some, PaddedTexts.of(loaded, [encodings[number] for number in some])
+        done += len(some)
+        counted(report, done, len(encodings), "texts")
 
 
 def _changed(batch: PaddedTexts, states: Tensor, change: Change) -> Tensor:

@@ -24,7 +24,7 @@ from torch import Tensor
 from bert_core.config import BertConfig
 from bert_core.loading import best_device
 from bert_core.modeling import BertForPreTraining
-from bert_core.run.ablation import clean_pass, without_each
+from bert_core.run.ablation import without_each
 
 TARGETS = {16: 6.0, 32: 5.0, 128: 2.5}  # tokens -> how many times faster than one masked forward a head
 BF16_TARGETS = {128: 6.0}
@@ -35,11 +35,10 @@ def in_batches(model: BertForPreTraining, ids: Tensor, autocast: bool) -> np.nda
     """Ours: log-probability of the word (layer, head) without each head."""
     bert, config = model.bert, model.config
     middle = torch.tensor([[ids.shape[1] // 2]], device=ids.device)
-    heads = [(layer, head) for layer in range(config.num_hidden_layers) for head in range(config.num_attention_heads)]
     found = []
     with torch.no_grad(), torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
-        clean = clean_pass(bert, bert.embeddings(ids), None, None, middle)
-        for _, states in without_each(bert, clean, heads, None, None, middle):
+        _, without = without_each(list(bert.encoder.layer), bert.embeddings(ids), middle)
+        for _, states in without:
             found.append(model.cls.predictions(states[:, 0, 0]).float().log_softmax(-1)[:, TOKEN])
     return torch.cat(found).reshape(config.num_hidden_layers, config.num_attention_heads).cpu().numpy()
 

@@ -38,7 +38,8 @@ import bert_core
 from bert_core import IndexSettings
 from bert_core.run.losses import attention_maps, together
 from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
-from bert_core.run.states import _Padded, looked_at
+from bert_core.run.stack import PaddedTexts, layers_of, trace
+from bert_core.run.states import token_states
 from bert_core.studies import index as study
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.studies.search import _products
@@ -98,18 +99,13 @@ def written_whole(loaded: bert_core.LoadedModel, encodings: Sequence[Encoding], 
         folder / "maps"
     ).open("wb") as maps:  # fmt: skip
         for some in together(encodings, at_once):
-            batch = _Padded.of(loaded, [encodings[number] for number in some])
-            at, brought, seen = [batch.entering], [], []
-            for layer in batch.layers:
-                inside = layer.attention.self(at[-1], batch.mask, output_attentions=True)
-                at.append(layer.feed_forward_chunk(layer.attention.output(inside.context, at[-1])))
-                brought.append(inside.context)
-                seen.append(inside.attention_probs)
+            batch = PaddedTexts.of(loaded, [encodings[number] for number in some])
+            traced = trace(layers_of(loaded), batch.entering, mask=batch.additive_mask, keep=("context", "probs"))
             for row, number in enumerate(some):
                 length = len(encodings[number])
-                torch.stack([one[row, :length] for one in at]).numpy().tofile(states)
-                torch.stack([one[row, :length] for one in brought]).numpy().tofile(contexts)
-                torch.stack([one[row, :, :length, :length] for one in seen]).numpy().tofile(maps)
+                torch.stack([state[row, :length] for state in traced.states]).numpy().tofile(states)
+                torch.stack([layer.merged_context[row, :length] for layer in traced.layers]).numpy().tofile(contexts)
+                torch.stack([layer.probs[row, :, :length, :length] for layer in traced.layers]).numpy().tofile(maps)
 
 
 def measure_making(count: int, repeats: int) -> dict[str, object]:
@@ -132,7 +128,7 @@ def measure_making(count: int, repeats: int) -> dict[str, object]:
                 pass
 
         def passes() -> None:
-            for _ in looked_at(loaded, encodings, layers, study.KEYS):
+            for _ in token_states(loaded, encodings, layers, study.KEYS):
                 pass
 
         def packed() -> None:
@@ -162,11 +158,11 @@ def measure_recall(count: int, questions: int) -> dict[str, object]:
     asked = rng.choice(int(typed.sum()), questions, replace=False)
     firsts = np.cumsum([0, *map(len, encodings)])
     values: dict[tuple[int, ...], np.ndarray] = {}
-    for one in looked_at(loaded, encodings, layers, study.KEYS):
+    for one in token_states(loaded, encodings, layers, study.KEYS):
         rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in one.texts])
         places = {(one.depth,): one.states}
-        if one.brought is not None:
-            places |= {(one.depth - 1, head): own for head, own in enumerate(one.brought)}
+        if one.head_output is not None:
+            places |= {(one.depth - 1, head): own for head, own in enumerate(one.head_output)}
         for place, own in places.items():
             values.setdefault(place, np.empty((len(typed), own.shape[-1]), np.float32))[rows] = own
     found: dict[str, list[float]] = {}

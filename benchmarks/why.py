@@ -40,8 +40,8 @@ from bert_core.modeling import BertForPreTraining
 from bert_core.records import Target
 from bert_core.run.capture import capture
 from bert_core.run.decomposition import alti, attention_norms, decompx
-from bert_core.run.passes import layer_passes
 from bert_core.run.perturbation import integrated_gradients, pseudo_log_likelihood, value_zeroing
+from bert_core.run.stack import trace_text
 from bert_core.tokenizer import Encoding, Tokenizer
 
 TOLERANCE = 1e-4
@@ -124,8 +124,8 @@ def norms_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
 def norms_naive(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
     """The vectors themselves, query x key x hidden in every layer."""
     found = [
-        (one.mixing[..., None] * one.head_outputs[:, None]).sum(0).norm(dim=-1)
-        for one in layer_passes(loaded, encoding)
+        (traced.mixing[..., None] * traced.head_outputs[:, None]).sum(0).norm(dim=-1)
+        for traced in trace_text(loaded, encoding)
     ]
     return torch.stack(found).numpy()
 

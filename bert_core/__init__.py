@@ -65,7 +65,7 @@ _NAMES = {
     "run.knockouts": "cut_each",
     "run.lens": "layer_states logit_lens",
     "run.answers": "Answer",
-    "run.carrying": "carried",
+    "run.carrying": "carried make_patch",
     "run.choosing": "choose",
     "run.neurons": "neuron_activations neuron_gradients neuron_words suppress_neurons",
     "run.patching": "answer_with estimate_patches patch patch_band",
@@ -328,6 +328,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.capture import capture as capture
     from bert_core.run.capture import captures as captures
     from bert_core.run.carrying import carried as carried
+    from bert_core.run.carrying import make_patch as make_patch
     from bert_core.run.choosing import choose as choose
     from bert_core.run.costs import curve_points as curve_points
     from bert_core.run.costs import pruning_costs as pruning_costs

@@ -356,13 +356,18 @@ class BertAttention(nn.Module):
         attention.all_head_size = attention.num_attention_heads * attention.attention_head_size
         self.pruned_heads |= found
 
+    @property
+    def output_maps(self) -> Tensor:
+        """The part of the output projection that each head has, (hidden, head, head size): a view of its weight."""
+        weight = self.output.dense.weight
+        return weight.view(len(weight), len(self.self.heads), self.self.attention_head_size)
+
     def head_outputs(self, values: Tensor) -> Tensor:
         """Vectors of each head (..., head, key, head size) through its part of the output projection.
 
         Returns (..., head, key, hidden); the bias of the projection belongs to no head and is not added.
         """
-        weight = self.output.dense.weight
-        return values @ weight.view(len(weight), *values.shape[-3:-2], values.shape[-1]).permute(1, 2, 0)
+        return values @ self.output_maps.permute(1, 2, 0)
 
     def forward(
         self,

@@ -83,8 +83,8 @@ def _sharing(module: Module, known: dict[int, nn.Module]) -> Module:
     return cast("Module", known[id(module)])
 
 
-class _Standing:
-    """A hook on a weight: rows of another reading stand in what goes in, or comes out.
+class ReplaceRowsHook:
+    """A hook on a module: rows of what goes in, or comes out, are replaced by those of another pass.
 
     tokens: of the text. rows, columns: where; None is all columns. values: (row, column).
     """
@@ -93,6 +93,10 @@ class _Standing:
         self.tokens, self.rows, self.values, self.columns = put.tokens, put.rows, values, columns or slice(None)
 
     def __call__(self, module: nn.Module, given: tuple[Tensor, ...], out: Tensor | None = None) -> Tensor:
+        """The output with the rows replaced; as a hook before the module, which has no output yet, its input.
+
+        Raises Refused where only some tokens of the text go through the module.
+        """
         taken = given[0] if out is None else out
         if taken.ndim < 3 or taken.shape[-2] < self.tokens:
             raise Refused(
@@ -117,7 +121,7 @@ def _put_in(bert: BertModel, put: Put) -> None:
     layers = cast("list[BertLayer]", list(bert.encoder.layer))
     values = torch.tensor(put.values, device=next(bert.parameters()).device)
     if put.what == "state" and not put.layer:
-        bert.embeddings.last.register_forward_hook(_Standing(put, values, None))
+        bert.embeddings.last.register_forward_hook(ReplaceRowsHook(put, values, None))
         return
     layer = layers[put.layer - (put.what == "state")]
     layer.whole = True
@@ -131,7 +135,7 @@ def _put_in(bert: BertModel, put: Put) -> None:
     elif put.what == NEURON:
         place = layer.intermediate.neurons.index(cast("int", put.neuron))
         columns = slice(place, place + 1)
-    part, hook = _places(layer)[put.what], _Standing(put, values, columns)
+    part, hook = _places(layer)[put.what], ReplaceRowsHook(put, values, columns)
     if put.what in ("head", NEURON):
         part.register_forward_pre_hook(hook)
     else:
@@ -141,7 +145,7 @@ def _put_in(bert: BertModel, put: Put) -> None:
 def _take_out(part: nn.Module) -> None:
     """Without what was put in there; the hooks of others stay."""
     for hooks in (part._forward_hooks, part._forward_pre_hooks):
-        for number in [number for number, hook in hooks.items() if isinstance(hook, _Standing)]:
+        for number in [number for number, hook in hooks.items() if isinstance(hook, ReplaceRowsHook)]:
             del hooks[number]
 
 
@@ -180,7 +184,7 @@ def place_of_neuron(loaded: LoadedModel, layer: int, neuron: int) -> int:
 
 
 def _check_put(loaded: LoadedModel, put: Put) -> None:
-    """Raise Refused unless it fits the model: `carried` makes what does."""
+    """Raise Refused unless it fits the model: `make_patch` makes what does."""
     config = loaded.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     check_head(put.layer if put.what != "state" else max(0, put.layer - 1), put.head or 0, layers, heads)

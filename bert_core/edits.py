@@ -72,7 +72,7 @@ class Scaled(Edit):
 
 @dataclass(frozen=True, eq=False)
 class Put(Edit):
-    """A part of another reading that stands where the text's own would be; `carried` makes it.
+    """A part of another reading that stands where the text's own would be; `make_patch` makes it.
 
     what: one of `PATCHES`. layer: of a state its depth, 0 for the embeddings.
     values: a row for each token, or one for the token at `position`: (row, width); of a pattern (query, key).

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from bert_core import Cut, Encoding, LoadedModel, edited, head_mask_without
 from bert_core.agreement import FRAMES, Agreement, sentences
-from bert_core.run.ablation import CleanPass, clean_pass
 from bert_core.run.costs import score
-from bert_core.run.inputs import gate_tensor
+from bert_core.run.inputs import layer_gates
 from bert_core.run.losses import examples_of
+from bert_core.run.stack import Trace, layers_of, run_layers, trace
 
 ROLES = ("subject", "attractor", "between", "gap", "rest")
 STUDIED = {"attractor": ("phrase", "clause"), "subject": ("adverb", "phrase", "clause")}
@@ -85,12 +85,13 @@ def roles_of(encoding: Encoding, item: Agreement) -> dict[str, list[int]]:
 # ---------------------------------------------------------------------------- passes
 
 
-def _read(loaded: LoadedModel, items: Sequence[Agreement], gates: Tensor | None = None) -> CleanPass:
+def _read(loaded: LoadedModel, items: Sequence[Agreement], gates: Tensor | None = None) -> Trace:
     """Sentences of one length in one pass, with the last layer at their gaps."""
     encodings = [loaded.tokenizer.encode(item.text) for item in items]
     ids = torch.tensor([one.input_ids for one in encodings], device=loaded.device)
     gaps = torch.tensor([one.mask_positions for one in encodings], device=loaded.device)
-    return clean_pass(loaded.model.bert, loaded.model.bert.embeddings(ids), None, gates, gaps)
+    states = loaded.model.bert.embeddings(ids)
+    return trace(layers_of(loaded), states, gates=gates, positions=gaps, keep=("context",))
 
 
 def _plural(loaded: LoadedModel, items: Sequence[Agreement], leaving: Tensor) -> np.ndarray:
@@ -125,32 +126,29 @@ def patched(loaded: LoadedModel, pairs: Sequence[Pair]) -> Found:
 @torch.no_grad()
 def _patched(loaded: LoadedModel, pairs: Sequence[Pair]) -> Found:
     """Those whose sentences are alike."""
-    layers = list(loaded.model.bert.encoder.layer)
+    layers = layers_of(loaded)
     read, source = ([pair[side] for pair in pairs] for side in (0, 1))
     encoding = loaded.tokenizer.encode(read[0].text)
     roles, gap = roles_of(encoding, read[0]), encoding.mask_positions[0]
     own, other = _read(loaded, read), _read(loaded, source)
-    base, theirs = (_plural(loaded, read, one.leaving) for one in (own, other))
+    base, theirs = (_plural(loaded, read, traced.last) for traced in (own, other))
     noun = "attractor" if read[0].attractor != source[0].attractor else "subject"
     sign = np.array([1 if getattr(item, noun) == "plural" else -1 for item in source])
 
     def moved(states: Tensor, done: int) -> np.ndarray:
         """states: (pair, seq, hidden), with so many layers done."""
-        asked = torch.full((len(pairs), 1), gap, device=states.device)
-        for number in range(done, len(layers)):
-            states = layers[number](
-                states, None, None, positions=asked if number == len(layers) - 1 else None
-            ).hidden_states
-        return sign * (_plural(loaded, read, states) - base)  # the last layer is there at the gap alone
+        if done < len(layers):  # what leaves the last layer is there at the gap alone
+            states = run_layers(layers, states, done, positions=torch.tensor([[gap]], device=states.device))
+        return sign * (_plural(loaded, read, states) - base)
 
     def carried(what: str, number: int, places: Sequence[int], part: slice = slice(None)) -> Tensor:
-        mixed: Tensor = getattr(own, what)[number].clone()
-        mixed[:, places, part] = getattr(other, what)[number][:, places, part]
+        mixed: Tensor = getattr(own.layers[number], what).clone()
+        mixed[:, places, part] = getattr(other.layers[number], what)[:, places, part]
         return mixed
 
     def attended(number: int, places: Sequence[int], part: slice = slice(None)) -> np.ndarray:
-        attention, states = layers[number].attention, own.entering[number]
-        context = carried("contexts", number, places, part)
+        attention, states = layers[number].attention, own.layers[number].entering
+        context = carried("merged_context", number, places, part)
         if number == len(layers) - 1:
             context, states = context[:, gap : gap + 1], states[:, gap : gap + 1]
         normed = attention.output.LayerNorm(states + attention.output.dense(context))
@@ -206,11 +204,11 @@ def group_of(item: Agreement) -> str:
 @torch.no_grad()
 def right_of(loaded: LoadedModel, items: Sequence[Agreement], heads: Sequence[Head] = ()) -> dict[str, float]:
     """The share of each group whose right verb is before the other, with some heads off."""
-    gates = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask_without(loaded.config, heads)), 1)
+    gates = layer_gates(loaded, head_mask_without(loaded.config, heads))
     right: dict[str, list[bool]] = {}
     for group in alike(loaded, items):
         some = [items[number] for number in group]
-        ahead = _plural(loaded, some, _read(loaded, some, gates).leaving)
+        ahead = _plural(loaded, some, _read(loaded, some, gates).last)
         for item, value in zip(some, ahead, strict=True):
             right.setdefault(group_of(item), []).append(bool(value > 0) == (item.subject == "plural"))
     return {group: float(np.mean(answers)) for group, answers in right.items()}

@@ -7,8 +7,6 @@ off the output projection; and the last layer is computed only where somebody re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -18,126 +16,79 @@ from bert_core.attention import rows_at
 from bert_core.editing import unedited
 from bert_core.edits import check_own
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer, BertModel
+from bert_core.modeling import BertLayer
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadSweep, Target
 from bert_core.refused import Refused, checked, several
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
+from bert_core.run.inputs import check_head_mask, embedded, layer_gates
 from bert_core.run.memory import copies_within
+from bert_core.run.stack import LayerTrace, layers_of, run_variants, trace
 from bert_core.run.targets import asked_positions, target_values
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
 REPLACEMENTS = ("zero", "mean", "resample")
+DOING = "switching heads off one by one"
 
 Head = tuple[int, int]
 
 
-@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
-class CleanPass:
-    """What a forward pass leaves behind for its variants, layer by layer.
-
-    entering: (batch, seq, hidden). contexts: (batch, seq, heads * head size), gates applied.
-    projected: (batch, seq, hidden), residual and output projection, before the norm.
-    leaving: (batch, some, hidden), the last layer at the positions asked for.
-    """
-
-    entering: tuple[Tensor, ...]
-    contexts: tuple[Tensor, ...]
-    projected: tuple[Tensor, ...]
-    leaving: Tensor
-
-
-@torch.no_grad()
-def clean_pass(
-    bert: BertModel, hidden_states: Tensor, mask: Tensor | None, gates: Tensor | None, positions: Tensor
-) -> CleanPass:
-    """One forward pass from the embeddings on.
-
-    hidden_states: (batch, seq, hidden). mask: additive. gates: (layer, batch or 1, head, 1, 1).
-    positions: (batch, some), where the last layer is wanted.
-    """
-    entering, contexts, projected = [], [], []
-    layers = _layers(bert)
-    for number, layer in enumerate(layers):
-        attention = layer.attention
-        context = attention.self(hidden_states, mask, None if gates is None else gates[number]).context
-        summed = hidden_states + attention.output.dense(context)
-        entering.append(hidden_states)
-        contexts.append(context)
-        projected.append(summed)
-        if number == len(layers) - 1:
-            summed = rows_at(summed, positions)
-        hidden_states = layer.feed_forward_chunk(attention.output.LayerNorm(summed))
-    return CleanPass(tuple(entering), tuple(contexts), tuple(projected), hidden_states)
-
-
-@torch.no_grad()
 def without_each(
-    bert: BertModel,
-    clean: CleanPass,
-    heads: Sequence[Head],
-    mask: Tensor | None,
-    gates: Tensor | None,
+    layers: Sequence[BertLayer],
+    states: Tensor,
     positions: Tensor,
     *,
-    replacement: Callable[[int], Tensor] | None = None,
+    gates: Tensor | None = None,
+    mask: Tensor | None = None,
+    replacement: Replacement | None = None,
     batch_tokens: int | None = None,
-) -> Iterator[tuple[Sequence[Head], Tensor]]:
-    """The last layer without each of these heads, some heads at a time.
+    report: Progress = silent,
+) -> tuple[Tensor, Iterator[tuple[Sequence[Head], Tensor]]]:
+    """The last layer with all heads of a model, and without each of them, some heads at a time.
 
-    heads: (layer, head), sorted, by their first numbers. mask, gates, positions: those of the clean pass.
-    replacement: layer -> contexts (batch or 1, seq or 1, heads * head size) to put in place of its own; None: zeros.
-    batch_tokens: tokens of all variants that travel together, at least one variant; memory grows with it. None: as
-        many as suit the device.
-    Yields the heads of each batch, and (head, batch, some, hidden).
+    states: (batch, seq, hidden), what enters the first layer. positions: (batch, some), where the last layer is wanted.
+    layers, gates, mask: as for `run_layers`. replacement: what takes the place of a head's output; None: zeros.
+    batch_tokens: tokens of all variants that are computed together, at least one variant; memory grows with it. None:
+        as many as suit the device. report: told how many heads are done, as for `Progress`.
+    Returns (batch, some, hidden), and an iterator over some heads (layer, head) and (head, batch, some, hidden).
     """
-    batch, seq, hidden = clean.entering[0].shape
-    together = copies_within(batch_tokens, clean.entering[0].device, batch * seq)
-    layers = _layers(bert)
-    for first in range(0, len(heads), together):
-        some = heads[first : first + together]
-        states = clean.entering[0].new_empty(0, seq, hidden)  # (variants so far * batch, seq, hidden)
-        for number in range(some[0][0], len(layers)):
-            layer, last = layers[number], number == len(layers) - 1
-            variants = len(states) // batch
-            asked = positions.repeat(variants, 1) if last else None
-            if variants:
-                states = layer(
-                    states,
-                    None if mask is None or len(mask) == 1 else mask.repeat(variants, 1, 1, 1),
-                    None if gates is None else _repeated(gates[number], variants),
-                    positions=asked,
-                ).hidden_states
-            elif last:
-                states = states.new_empty(0, positions.shape[1], hidden)
-            own = [head for of_layer, head in some if of_layer == number]
-            if own:
-                started = _taken_out(layer, clean, number, own, replacement, positions if last else None)
-                states = torch.cat([states, layer.feed_forward_chunk(layer.attention.output.LayerNorm(started))])
-        yield some, states.view(len(some), batch, -1, hidden)
+    batch, seq, _ = states.shape
+    given = {"gates": gates, "mask": mask, "positions": positions}
+    clean = trace(layers, states, **given, keep=("context", "attended"))
+    heads = [(number, head) for number, layer in enumerate(layers) for head in layer.attention.self.heads]
+    contexts = None if replacement is None else replacement.of_length(seq)
+
+    def begin(start: int, variants: range) -> Tensor:
+        own = [head for _, head in heads[variants.start : variants.stop]]
+        replaced = None if contexts is None else contexts(start - 1)
+        return _without(clean.layers[start - 1], own, replaced, positions if start == len(layers) else None)
+
+    def without() -> Iterator[tuple[Sequence[Head], Tensor]]:
+        starts = [layer + 1 for layer, _ in heads]
+        at_once = copies_within(batch_tokens, states.device, batch * seq)
+        for variants, leaving in run_variants(layers, starts, begin, at_once, **given):
+            yield heads[variants.start : variants.stop], leaving.view(len(variants), batch, -1, leaving.shape[-1])
+            counted(report, variants.stop, len(heads), "heads")
+
+    return clean.last, without()
 
 
-def _taken_out(
-    layer: BertLayer,
-    clean: CleanPass,
-    number: int,
-    heads: Sequence[int],
-    replacement: Callable[[int], Tensor] | None,
-    positions: Tensor | None,
-) -> Tensor:
-    """Residual and output projection without each of these heads of one layer, (head * batch, seq or some, hidden)."""
-    attention, weight = layer.attention.self, layer.attention.output.dense.weight
-    context, projected = clean.contexts[number], clean.projected[number]
-    change = -context if replacement is None else replacement(number) - context
+def _without(traced: LayerTrace, heads: Sequence[int], contexts: Tensor | None, positions: Tensor | None) -> Tensor:
+    """What leaves a layer without each of its heads, (head * batch, seq or some, hidden).
+
+    contexts: (batch or 1, seq or 1, heads * head size), what takes the place of the layer's own; None: zeros.
+    """
+    layer, attention = traced.layer, traced.layer.attention
+    change, summed = -traced.merged_context if contexts is None else contexts - traced.merged_context, traced.summed
     if positions is not None:
-        change, projected = rows_at(change, positions), rows_at(projected, positions)
-    places = [attention.heads.index(head) for head in heads]
-    size = attention.attention_head_size
-    parts = change.view(*change.shape[:-1], -1, size)[:, :, places]  # (batch, seq, head, head size)
-    columns = weight.view(weight.shape[0], -1, size)[:, places]  # (hidden, head, head size)
-    return (projected + torch.einsum("bshd,ohd->hbso", parts, columns)).flatten(0, 1)
+        change, summed = rows_at(change, positions), rows_at(summed, positions)
+    places = [attention.self.heads.index(head) for head in heads]
+    # (batch, seq, head, head size)
+    parts = change.view(*change.shape[:-1], -1, attention.self.attention_head_size)[:, :, places]
+    summed = summed + torch.einsum("bshd,ohd->hbso", parts, attention.output_maps[:, places])
+    left: Tensor = layer.feed_forward_chunk(attention.output.LayerNorm(summed.flatten(0, 1)))
+    return left
 
 
 class Replacement:
@@ -169,20 +120,24 @@ class Replacement:
         if method == "zero":
             return
         loaded = unedited(loaded)  # what is cut is cut in one text, and these are others
-        gates = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
         first = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
         total: list[Tensor] = []
+        gates = layer_gates(loaded, head_mask)
         for text in reference if method == "mean" else reference[:1]:
-            seen = clean_pass(loaded.model.bert, embedded(loaded, text), None, gates, first).contexts
-            contexts = [context[0].sum(0, keepdim=True) if method == "mean" else context[0] for context in seen]
+            with torch.no_grad():
+                states = embedded(loaded, text)
+                traced = trace(layers_of(loaded), states, gates=gates, positions=first, keep=("context",))
+            contexts = [layer.merged_context[0] for layer in traced.layers]
+            if method == "mean":
+                contexts = [context.sum(0, keepdim=True) for context in contexts]
             total = [one + other for one, other in zip(total, contexts, strict=True)] if total else contexts
         tokens = sum(map(len, reference)) if method == "mean" else 1
         self._contexts = [context / tokens for context in total]
 
     def of_length(self, tokens: int) -> Callable[[int], Tensor] | None:
-        """A function of the layer, as `without_each` takes it, for texts of so many tokens; None for zeros.
+        """For texts of so many tokens: layer -> what takes the place of the outputs of its heads; None for zeros.
 
-        It gives (1, tokens or 1, heads * head size), what stands in for the outputs of all heads of the layer.
+        It gives (1, tokens or 1, heads * head size).
         """
         if self.method == "zero":
             return None
@@ -197,6 +152,7 @@ class Replacement:
 
 
 @checked
+@torch.no_grad()
 def ablate_heads(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -220,29 +176,21 @@ def ablate_heads(
     method, or one without its reference.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
-    bert = loaded.model.bert
     positions, wanted = asked_positions(loaded, encoding, target, positions)
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    opened = bert.get_head_mask(gate_tensor(loaded, gates), 1)
-    asked = torch.tensor([wanted], device=loaded.device)
-
-    replacement = Replacement(loaded, method, reference, head_mask=gates).of_length(len(encoding))
-    check_own(loaded.edits, "switching heads off one by one")
-    clean = clean_pass(bert, embedded(loaded, encoding), None, opened, asked)
-    heads = _heads(bert)
+    replacement = Replacement(loaded, method, reference, head_mask=gates)
+    check_own(loaded.edits, DOING)
     judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)
-    base = judge(clean.leaving)
     figures = {name: np.full(gates.shape, np.nan, np.float32) for name in ("value", "nsp", "kl", "flips")}
-    done = 0
-    for some, states in without_each(
-        bert, clean, heads, None, opened, asked, replacement=replacement, batch_tokens=batch_tokens
-    ):
+    last, without = without_each(
+        layers_of(loaded), embedded(loaded, encoding), torch.tensor([wanted], device=loaded.device),
+        gates=layer_gates(loaded, gates), replacement=replacement, batch_tokens=batch_tokens, report=report,
+    )  # fmt: skip
+    base = judge(last)
+    for heads, states in without:
         for name, numbers in judge.compare(states[:, 0], base).items():
-            for (layer, head), number in zip(some, numbers.tolist(), strict=True):
-                figures[name][layer, head] = number
-        done += len(some)
-        counted(report, done, len(heads), "heads")
+            figures[name][tuple(np.transpose(heads))] = as_array(numbers)
     return HeadSweep(
         encoding=encoding,
         method=method,
@@ -258,6 +206,7 @@ def ablate_heads(
     )
 
 
+@torch.no_grad()
 def values_without_heads(
     loaded: LoadedModel, encoding: Encoding, targets: Sequence[Target], replacement: Replacement | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -265,27 +214,23 @@ def values_without_heads(
 
     All targets are read from the same passes. Raises Refused as `ablate_heads`.
     """
-    bert = loaded.model.bert
     for target in targets:
         asked_positions(loaded, encoding, target, ())
-    wanted = sorted({row for target in targets for row in target.rows})
+    check_own(loaded.edits, DOING)
+    config, wanted = loaded.config, sorted({row for target in targets for row in target.rows})
     places = [[wanted.index(row) for row in target.rows] for target in targets]
-    asked = torch.tensor([wanted], device=loaded.device)
-    check_own(loaded.edits, "switching heads off one by one")
-    with torch.no_grad():
-        clean = clean_pass(bert, embedded(loaded, encoding), None, None, asked)
-        config = loaded.config
-        without = np.full((len(targets), config.num_hidden_layers, config.num_attention_heads), np.nan)
-        other = None if replacement is None else replacement.of_length(len(encoding))
-        whole = [
-            float(target_values(loaded, target, clean.leaving[:, rows])[0])
-            for target, rows in zip(targets, places, strict=True)
-        ]
-        for some, states in without_each(bert, clean, _heads(bert), None, None, asked, replacement=other):
-            layers, numbers = zip(*some, strict=True)
-            for number, (target, rows) in enumerate(zip(targets, places, strict=True)):
-                without[number, layers, numbers] = as_array(target_values(loaded, target, states[:, 0][:, rows]))
-    return np.array(whole), without
+
+    def values(states: Tensor) -> np.ndarray:
+        """(target, copy) for states (copy, some, hidden)."""
+        read = [target_values(loaded, target, states[:, rows]) for target, rows in zip(targets, places, strict=True)]
+        return np.stack([as_array(of_target) for of_target in read])
+
+    entering, asked = embedded(loaded, encoding), torch.tensor([wanted], device=loaded.device)
+    last, without = without_each(layers_of(loaded), entering, asked, replacement=replacement)
+    figures = np.full((len(targets), config.num_hidden_layers, config.num_attention_heads), np.nan)
+    for heads, states in without:
+        figures[:, *np.transpose(heads)] = values(states[:, 0])
+    return values(last)[:, 0].astype(float), figures
 
 
 class _Judge:
@@ -318,17 +263,3 @@ class _Judge:
             answers["kl"] = (before.exp() * (before - after)).sum(-1).mean(-1)
             answers["flips"] = (before.argmax(-1) != after.argmax(-1)).float().mean(-1)
         return answers
-
-
-def _layers(bert: BertModel) -> list[BertLayer]:
-    return cast("list[BertLayer]", list(bert.encoder.layer))
-
-
-def _heads(bert: BertModel) -> list[Head]:
-    """Every head that is there."""
-    return [(number, head) for number, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
-
-
-def _repeated(gates: Tensor, variants: int) -> Tensor:
-    """gates: (batch or 1, head, 1, 1)."""
-    return gates if len(gates) == 1 else gates.repeat(variants, 1, 1, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -11,14 +10,13 @@ from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer
 from bert_core.recording import record
 from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused, checked, several, whole
 from bert_core.run.answers import answers_of
 from bert_core.run.arrays import as_array, on_cpu, with_gaps
-from bert_core.run.inputs import check_head_mask, gate_tensor, ids_of, positions_of, segments_of
-from bert_core.run.passes import projected
+from bert_core.run.inputs import check_head_mask, gate_tensor
+from bert_core.run.stack import PaddedTexts, layers_of, pad
 from bert_core.run.targets import asked_positions, target_values
 from bert_core.tokenizer import Encoding
 
@@ -43,62 +41,11 @@ def capture(
     Safe to call from many threads on one model: nothing is written to the model or its parameters.
     Raises Refused for a target the model has no trained head for, or a position or head that does not exist.
     """
-    model, config, top_k = loaded.model, loaded.config, whole("top_k", top_k)
-    positions, wanted = asked_positions(loaded, encoding, target, positions)
-    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    ids = ids_of(loaded, encoding)
-    opened = gate_tensor(loaded, gates)
-
-    with torch.set_grad_enabled(target is not None), record() as recording:
-        if opened is not None and target is not None:
-            opened.requires_grad_()
-        # The embeddings are the leaf: gradients flow back to the maps, and to no parameter.
-        embeddings = model.bert.embeddings.word_embeddings(ids).detach().requires_grad_(target is not None)
-        outputs = model.bert(
-            inputs_embeds=embeddings,
-            token_type_ids=segments_of(loaded, encoding),
-            position_ids=positions_of(loaded, encoding),
-            head_mask=opened,
-            positions=None if len(wanted) == len(encoding) else torch.tensor([wanted], device=loaded.device),
-            output_hidden_states=norms,
-        )
-    there = [config.heads_of(layer) for layer in range(config.num_hidden_layers)]
-    maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
-    asked, slopes, value = [one for one in maps if one.numel()], [], None
-    if target is not None:
-        rows = [wanted.index(row) for row in target.rows]
-        value = target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]
-        # A layer without heads has no map, and what has no gates has no slope of them.
-        slopes = list(torch.autograd.grad(value, asked if opened is None else [*asked, opened])) if asked else []
-    lengths = [_norms(loaded, outputs.hidden_states)] if norms else []
-    parts = iter(on_cpu([*maps, *slopes, *lengths, *([] if value is None else [value])]))
-    maps, slopes, lengths = ([next(parts) for _ in part] for part in (maps, slopes, lengths))
-    attention, gradient, gate_gradient, target_value = _stack(maps, there, config), None, None, None
-    if target is not None:
-        target_value = next(parts).item()
-        gradient = _stack([slopes.pop(0) if one.numel() else one for one in maps], there, config)
-        # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
-        gate_gradient = np.einsum("lhqk,lhqk->lhq", attention, gradient).sum(-1)
-        if slopes:
-            gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].numpy())
-    rows = [wanted.index(position) for position in positions]
-    (answer,) = answers_of(loaded, [encoding], outputs.last_hidden_state, [positions], [rows], top_k)
-    return ModelRun(
-        encoding=encoding,
-        attention=attention,
-        head_mask=gates,
-        **answer._asdict(),
-        target=target,
-        target_value=target_value,
-        gradient=gradient,
-        gate_gradient=gate_gradient,
-        edits=loaded.edits,
-        norms=as_array(lengths[0][0]) if norms else None,
-    )
+    (run,) = _runs(loaded, [encoding], target, positions, head_mask, whole("top_k", top_k), norms=norms)
+    return run
 
 
 @checked
-@torch.no_grad()
 def captures(
     loaded: LoadedModel,
     encodings: Sequence[Encoding],
@@ -116,75 +63,104 @@ def captures(
     encodings = several("encodings", encodings, "Encodings")
     if not encodings:
         raise Refused("there is no text to read: give at least one")
-    model, config, top_k = loaded.model, loaded.config, whole("top_k", top_k)
+    return _runs(loaded, encodings, None, None, head_mask, whole("top_k", top_k), norms=norms)
+
+
+def _runs(
+    loaded: LoadedModel,
+    encodings: Sequence[Encoding],
+    target: Target | None,
+    positions: Sequence[int] | None,
+    head_mask: np.ndarray | None,
+    top_k: int,
+    *,
+    norms: bool,
+) -> list[ModelRun]:
+    """The texts in one pass; a target and positions are those of a single text."""
+    bert, config = loaded.model.bert, loaded.config
+    asked = [asked_positions(loaded, encoding, target, positions) for encoding in encodings]
+    wanted = [of_text for _, of_text in asked]
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    asked = [asked_positions(loaded, encoding, None, None) for encoding in encodings]
-    positions, wanted = [of_text for of_text, _ in asked], [of_text for _, of_text in asked]
-    lengths, most = [len(encoding) for encoding in encodings], max(map(len, wanted))
-    with record() as recording:
-        outputs = model.bert(
-            _padded([encoding.input_ids for encoding in encodings], config.pad_token_id, loaded),
-            token_type_ids=_padded([encoding.token_type_ids for encoding in encodings], 0, loaded)
-            if config.type_vocab_size
-            else None,
-            attention_mask=_padded([[1] * length for length in lengths], 0, loaded) if len(set(lengths)) > 1 else None,
-            head_mask=gate_tensor(loaded, gates),
-            positions=torch.tensor([[*rows, *[0] * (most - len(rows))] for rows in wanted], device=loaded.device),
+    opened = gate_tensor(loaded, gates)
+    texts = PaddedTexts.of(loaded, encodings)
+    everywhere = all(len(of_text) == texts.ids.shape[1] for of_text in wanted)
+    with torch.set_grad_enabled(target is not None), record() as recording:
+        if opened is not None and target is not None:
+            opened.requires_grad_()
+        # The embeddings are the leaf: gradients flow back to the maps, and to no parameter.
+        embeddings = bert.embeddings.word_embeddings(texts.ids).detach().requires_grad_(target is not None)
+        outputs = bert(
+            inputs_embeds=embeddings,
+            token_type_ids=texts.segments,
+            position_ids=bert.embeddings.positions_of(texts.ids),
+            attention_mask=texts.mask,
+            head_mask=opened,
+            positions=None if everywhere else torch.from_numpy(pad(wanted)).to(loaded.device),
             output_hidden_states=norms,
         )
-    there = [config.heads_of(layer) for layer in range(config.num_hidden_layers)]
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
-    brought = [_norms(loaded, outputs.hidden_states)] if norms else []
-    values = on_cpu([*maps, *brought])
-    maps, brought = values[: len(maps)], values[len(maps) :]
-    rows = [[of_text.index(position) for position in at] for of_text, at in zip(wanted, positions, strict=True)]
-    answers = answers_of(loaded, encodings, outputs.last_hidden_state, positions, rows, top_k)
+    there, slopes, value = [of_layer for of_layer in maps if of_layer.numel()], list[Tensor](), list[Tensor]()
+    if target is not None:
+        rows = [wanted[0].index(row) for row in target.rows]
+        value = [target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]]
+        # A layer without heads has no map, and what has no gates has no slope of them.
+        slopes = list(torch.autograd.grad(value, there if opened is None else [*there, opened])) if there else []
+    lengths = [_value_norms(loaded, outputs.hidden_states)] if norms else []
+    parts = iter(on_cpu([*maps, *slopes, *lengths, *value]))
+    maps, slopes, lengths, value = ([next(parts) for _ in part] for part in (maps, slopes, lengths, value))
+    at = [[of_text.index(row) for row in predicted] for predicted, of_text in asked]
+    answers = answers_of(loaded, encodings, outputs.last_hidden_state, [predicted for predicted, _ in asked], at, top_k)
+    attention = [
+        _stack([of_layer[number, :, : len(text), : len(text)] for of_layer in maps], config)
+        for number, text in enumerate(encodings)
+    ]
+    gradient, gate_gradient = None, None
+    if target is not None:
+        gradient = _stack([slopes.pop(0)[0] if of_layer.numel() else of_layer[0] for of_layer in maps], config)
+        # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
+        gate_gradient = np.einsum("lhqk,lhqk->lhq", attention[0], gradient).sum(-1)
+        if slopes:
+            gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].numpy())
     return [
         ModelRun(
             encoding=encoding,
-            attention=_stack([one[number : number + 1, :, :length, :length] for one in maps], there, config),
+            attention=attention[number],
             head_mask=gates,
             **answer._asdict(),
-            target=None,
-            target_value=None,
-            gradient=None,
-            gate_gradient=None,
+            target=target,
+            target_value=value[0].item() if value else None,
+            gradient=gradient,
+            gate_gradient=gate_gradient,
             edits=loaded.edits,
-            norms=as_array(brought[0][number, ..., :length]) if norms else None,
+            norms=as_array(lengths[0][number, ..., : len(encoding)]) if norms else None,
         )
-        for number, (encoding, length, answer) in enumerate(zip(encodings, lengths, answers, strict=True))
+        for number, (encoding, answer) in enumerate(zip(encodings, answers, strict=True))
     ]
 
 
-def _padded(rows: Sequence[Sequence[int]], padding: int, loaded: LoadedModel) -> Tensor:
-    """(text, token), each row filled up to the longest."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows], device=loaded.device)
-
-
 @torch.no_grad()
-def _norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
+def _value_norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
     """How long the vectors are that heads bring, (text, layer, head, key); NaN for heads that were pruned.
 
     states: what enters each layer.
     """
-    layers = cast("list[BertLayer]", list(loaded.model.bert.encoder.layer))
+    layers = layers_of(loaded)
     texts, tokens = states[0].shape[:2]
     lengths = states[0].new_full((texts, len(layers), loaded.config.num_attention_heads, tokens), torch.nan)
     for number, (layer, entering) in enumerate(zip(layers, states, strict=False)):
         attention = layer.attention.self
         values = attention.transpose_for_scores(attention.value(entering))
-        lengths[:, number, list(attention.heads)] = projected(layer.attention, values).norm(dim=-1)
+        lengths[:, number, list(attention.heads)] = layer.attention.head_outputs(values).norm(dim=-1)
     return lengths
 
 
-def _stack(maps: Sequence[Tensor], there: Sequence[Sequence[int]], config: BertConfig) -> np.ndarray:
-    """Maps (1, head, query, key) of every layer, on the CPU, copied into one (layer, head, query, key).
+def _stack(maps: Sequence[Tensor], config: BertConfig) -> np.ndarray:
+    """Maps (head, query, key) of every layer, on the CPU, copied into one (layer, head, query, key).
 
-    there: the heads that each layer has; the others are NaN.
+    Those of the heads that a layer does not have are NaN.
     """
-    result = np.empty((len(maps), config.num_attention_heads, *maps[0].shape[2:]), np.float32)
-    for layer, (one, heads) in enumerate(zip(maps, there, strict=True)):
-        values = one[0].numpy()
+    result = np.empty((len(maps), config.num_attention_heads, *maps[0].shape[1:]), np.float32)
+    for layer, of_layer in enumerate(maps):
+        values, heads = of_layer.numpy(), config.heads_of(layer)
         result[layer] = values if len(heads) == len(result[layer]) else with_gaps(values, heads, len(result[layer]))
     return result

@@ -13,14 +13,14 @@ from bert_core.loading import LoadedModel
 from bert_core.records import MeanOf, Noised, without_noise
 from bert_core.refused import Refused, checked, shown, whole
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import gate_tensor
-from bert_core.run.readings import reading_of
+from bert_core.run.inputs import layer_gates
+from bert_core.run.readings import PART_OF, aligned, trace_source
 from bert_core.tokenizer import Encoding
 
 
 @checked
 @torch.no_grad()
-def carried(
+def make_patch(
     loaded: LoadedModel,
     source: Encoding | Noised | MeanOf,
     encoding: Encoding,
@@ -57,18 +57,17 @@ def carried(
     theirs = tokens if isinstance(source, MeanOf) else len(without_noise(source))
     if align == "tokens" and theirs != tokens:
         raise Refused(f'the source has {theirs} tokens and the text {tokens}: with align="words" words go to words')
-    gates = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
-    reading = reading_of(loaded, source, tokens, gates)
+    gates = layer_gates(loaded, head_mask)
+    traced = trace_source(loaded, source, tokens, gates)
     if align == "words" and not isinstance(source, MeanOf):
         partners = word_partners(without_noise(source), encoding).partners
         if position is not None and partners[position] is None:
             raise Refused(f"position {position} of the text has no partner in the source: nothing can be put in there")
         if partners != tuple(range(tokens)):
-            reading = reading.laid_on(reading_of(loaded, encoding, tokens, gates), partners)
+            traced = aligned(traced, trace_source(loaded, encoding, tokens, gates), partners)
     if what == "pattern" and (isinstance(source, MeanOf) or theirs != tokens):
         raise Refused("a pattern says which token looks at which, so it can only come from a text of as many tokens")
-    names = {"head": "context", "pattern": "probs", NEURON: "activated", "attention": "attended", "feed_forward": "fed"}
-    part = reading.states[layer][0] if what == "state" else getattr(reading.layers[layer], names.get(what, what))[0]
+    part = traced.states[layer][0] if what == "state" else getattr(traced.layers[layer], PART_OF[what])[0]
     if what in OF_HEADS:
         part = part[place]
     elif what == NEURON:
@@ -76,3 +75,6 @@ def carried(
     rows = part if position is None else part[[position]]
     kept = {"head": head if what in OF_HEADS else None, "neuron": neuron if what == NEURON else None}
     return Put(what, layer, as_array(rows), tokens, position, **kept, source=source)
+
+
+carried = make_patch  # as it was called before

@@ -13,7 +13,6 @@ from bert_core.recording import record
 from bert_core.records import DecoderRun
 from bert_core.refused import checked, whole
 from bert_core.run.arrays import as_array
-from bert_core.run.passes import projected
 from bert_core.vision import LoadedCaptioner, fit
 
 
@@ -80,5 +79,5 @@ def _norms(loaded: LoadedCaptioner, states: Tensor) -> np.ndarray:
     for layer in cast("list[BertLayer]", list(loaded.model.text.bert.encoder.layer)):
         crossing = layer.crossattention
         values = crossing.self.transpose_for_scores(crossing.self.value(states))
-        found.append(as_array(projected(crossing, values).norm(dim=-1)[0]))
+        found.append(as_array(crossing.head_outputs(values).norm(dim=-1)[0]))
     return np.stack(found)

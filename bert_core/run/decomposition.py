@@ -19,7 +19,7 @@ from bert_core.refused import Refused, checked
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import embedded
 from bert_core.run.memory import BYTES_AT_ONCE, check_memory, vectors_bytes
-from bert_core.run.passes import LayerPass, layer_passes
+from bert_core.run.stack import LayerTrace, trace_text
 from bert_core.run.targets import check_target, vector_of_other
 from bert_core.task_heads import LinearPath, head_of
 from bert_core.tokenizer import Encoding
@@ -41,11 +41,11 @@ def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nd
     layers, heads, length = loaded.config.num_hidden_layers, loaded.config.num_attention_heads, len(encoding)
     maps = np.empty((layers, length, length), np.float32)
     of_heads = np.zeros((layers, heads, length, length), np.float32)
-    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
-        brought = one.head_outputs
-        kept = list(one.layer.attention.self.heads)
-        of_heads[number, kept] = as_array(one.mixing * brought.norm(dim=-1)[:, None, :])
-        maps[number] = as_array(_summed_norms(one.mixing, brought))
+    for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
+        outputs = traced.head_outputs
+        kept = list(traced.layer.attention.self.heads)
+        of_heads[number, kept] = as_array(traced.mixing * outputs.norm(dim=-1)[:, None, :])
+        maps[number] = as_array(_summed_norms(traced.mixing, outputs))
     return TokenMaps(encoding, "norms of attention", maps, residual=False, heads=of_heads)
 
 
@@ -59,9 +59,9 @@ def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nda
     Source: Kobayashi 2021, section 4 (arXiv:2109.07152).
     """
     norms = []
-    for one in layer_passes(loaded, encoding, head_mask):
-        first = one.layer.attention.output.LayerNorm
-        norms.append(_norms(one, [first], _spread(one.summed, first)))
+    for traced in trace_text(loaded, encoding, head_mask):
+        first = traced.layer.attention.output.LayerNorm
+        norms.append(_norms(traced, [first], _spread(traced.summed, first)))
     return _maps(encoding, "norms with residual", norms)
 
 
@@ -75,10 +75,10 @@ def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | 
     Source: Modarressi 2022, section 3 (arXiv:2205.03286).
     """
     norms = []
-    for one in layer_passes(loaded, encoding, head_mask):
-        first, second, normed = one.layer.attention.output.LayerNorm, one.layer.output.LayerNorm, one.normed
-        summed = one.layer.output.dense(one.layer.intermediate(normed)) + normed
-        norms.append(_norms(one, [first, second], _spread(one.summed, first) * _spread(summed, second)))
+    for traced in trace_text(loaded, encoding, head_mask):
+        first, second = traced.layer.attention.output.LayerNorm, traced.layer.output.LayerNorm
+        spread = _spread(traced.summed, first) * _spread(traced.fed + traced.normed, second)
+        norms.append(_norms(traced, [first, second], spread))
     return _maps(encoding, "GlobEnc", norms)
 
 
@@ -95,12 +95,12 @@ def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | Non
     maps = np.empty((loaded.config.num_hidden_layers, length, length), np.float32)
     together = max(1, BYTES_AT_ONCE // (3 * 4 * length * loaded.config.hidden_size))
     places = torch.arange(length, device=loaded.device)
-    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
-        first, normed = one.layer.attention.output.LayerNorm, one.normed
-        brought, stays = _linear_part([first], one.head_outputs), _linear_part([first], one.entering)
-        spread = _spread(one.summed, first)
+    for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
+        first, normed, mixing = traced.layer.attention.output.LayerNorm, traced.normed, traced.mixing
+        outputs, stays = _linear_part([first], traced.head_outputs), _linear_part([first], traced.entering)
+        spread = _spread(traced.summed, first)
         for some in places.split(together):  # type: ignore[no-untyped-call]
-            vectors = torch.einsum("hqk,hkd->qkd", one.mixing[:, some], brought)
+            vectors = torch.einsum("hqk,hkd->qkd", mixing[:, some], outputs)
             vectors[torch.arange(len(some), device=loaded.device), some] += stays[some]
             vectors /= spread[some, None, None]
             whole = normed[some, None]
@@ -120,54 +120,53 @@ def head_values(loaded: LoadedModel, encoding: Encoding, *, projected: bool = Fa
     config = loaded.config
     shape = (config.num_hidden_layers, config.num_attention_heads, len(encoding), config.attention_head_size)
     vectors = np.zeros(shape, np.float32)
-    for number, layer_pass in enumerate(layer_passes(loaded, encoding, own=False)):
-        values = layer_pass.values
+    for number, traced in enumerate(trace_text(loaded, encoding, own=False)):
+        values = traced.value
         if projected and len(values):
-            values = values @ _in_own_directions(layer_pass.layer.attention.output.dense.weight, len(values))
-        vectors[number, list(layer_pass.layer.attention.self.heads)] = as_array(values)
+            values = values @ _in_own_directions(traced.layer.attention.output_maps)
+        vectors[number, list(traced.layer.attention.self.heads)] = as_array(values)
     return vectors
 
 
-def _in_own_directions(weight: Tensor, heads: int) -> Tensor:
+def _in_own_directions(maps: Tensor) -> Tensor:
     """What takes the values of each head to coordinates in which its output map changes no length, (head, size, size).
 
-    weight: (hidden, heads * head size), of the output projection.
+    maps: (hidden, head, head size), of the output projection.
     """
-    columns = weight.view(len(weight), heads, -1).permute(1, 0, 2)  # (head, hidden, head size)
     # A map is its directions times a triangle: the triangle alone keeps lengths and angles. Computed on the CPU: MPS
     # has no QR decomposition in every supported version of torch.
-    triangles: Tensor = torch.linalg.qr(columns.float().cpu(), mode="r").R
-    return triangles.transpose(1, 2).to(weight)
+    triangles: Tensor = torch.linalg.qr(maps.transpose(0, 1).float().cpu(), mode="r").R
+    return triangles.transpose(1, 2).to(maps)
 
 
-def _summed_norms(mixing: Tensor, brought: Tensor) -> Tensor:
-    """Lengths of sum over heads of mixing x brought, (query, key), from products of heads with heads.
+def _summed_norms(mixing: Tensor, outputs: Tensor) -> Tensor:
+    """Lengths of sum over heads of mixing x outputs, (query, key), from products of heads with heads.
 
-    mixing: (head, query, key). brought: (head, key, hidden). The vectors themselves would be query x key x hidden.
+    mixing: (head, query, key). outputs: (head, key, hidden). The vectors themselves would be query x key x hidden.
     """
     # Where heads cancel, little is left of large products: in single precision it would be noise.
     device = mixing.device
     if device.type == "mps":  # which has no float64
-        mixing, brought = mixing.cpu(), brought.cpu()
-    gram = torch.einsum("hkd,gkd->khg", brought.double(), brought.double())
+        mixing, outputs = mixing.cpu(), outputs.cpu()
+    gram = torch.einsum("hkd,gkd->khg", outputs.double(), outputs.double())
     weights = mixing.double().permute(2, 1, 0).contiguous()  # (key, query, head)
     squares = ((weights @ gram) * weights).sum(-1).T
     norms = squares.clamp(min=0).sqrt()
     return norms.float().to(device) if device.type == "mps" else norms
 
 
-def _norms(one: LayerPass, after: Sequence[nn.Module], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def _norms(traced: LayerTrace, after: Sequence[nn.Module], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Lengths (query, key), residual included, and the mixing ratio (query,).
 
     after: the layer norms that follow. spread: (query,), what they divide by.
     """
-    brought, stays = _linear_part(after, one.head_outputs), _linear_part(after, one.entering)
-    norms = _summed_norms(one.mixing, brought)
-    own = torch.einsum("hq,hqd->qd", one.mixing.diagonal(dim1=1, dim2=2), brought)
+    outputs, stays = _linear_part(after, traced.head_outputs), _linear_part(after, traced.entering)
+    norms = _summed_norms(traced.mixing, outputs)
+    own = torch.einsum("hq,hqd->qd", traced.mixing.diagonal(dim1=1, dim2=2), outputs)
     kept = (own + stays).norm(dim=-1)
     norms.diagonal().copy_(kept)
-    dense = one.layer.attention.output.dense
-    others = (_linear_part(after, F.linear(one.context, dense.weight)) - own).norm(dim=-1)
+    dense = traced.layer.attention.output.dense
+    others = (_linear_part(after, F.linear(traced.merged_context, dense.weight)) - own).norm(dim=-1)
     return as_array(norms / spread[:, None]), as_array(others / (others + kept))
 
 
@@ -217,9 +216,9 @@ def decompx(
     length, layers = len(encoding), loaded.config.num_hidden_layers
     check_memory(loaded, "DecompX", length, vectors_bytes(loaded, length), "integrated gradients")
     vectors = torch.diag_embed(embedded(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
-    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
+    for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
         asked = target.rows if number == layers - 1 else range(length)
-        vectors, leaving = _through_layer(one, vectors, asked)
+        vectors, leaving = _through_layer(traced, vectors, asked)
     other = vector_of_other(loaded, target)
     if other is not None:
         # Each token's part of the vector, along that of the other text.
@@ -238,29 +237,27 @@ def decompx(
     return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
 
 
-def _through_layer(one: LayerPass, vectors: Tensor, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _through_layer(traced: LayerTrace, vectors: Tensor, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
     """What leaves a layer at the positions asked for: the tokens' vectors (some, token, hidden), and their sum.
 
     vectors: (seq, token, hidden), what enters.
     """
-    attention, layer = one.layer.attention, one.layer
+    attention, layer, mixing = traced.layer.attention, traced.layer, traced.mixing
     length, hidden = len(vectors), vectors.shape[-1]
-    heads, size = len(one.values), attention.self.attention_head_size
+    heads, size = len(traced.value), attention.self.attention_head_size
     values = F.linear(vectors, attention.self.value.weight).view(length, length, heads, size)
     # The bias of the values arrives as often as a row of attention says: its sum is its head's gate, less what is cut.
-    of_values = one.mixing.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
+    of_values = mixing.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
     bias = attention.output.dense(of_values.flatten(1))  # (query, hidden)
-    normed = one.normed
-    before = layer.intermediate.dense(normed)
-    slope = _slope(layer.intermediate.activated, before)
-    summed = layer.output.dense(layer.intermediate.activated(before)) + normed
+    slope = _slope(layer.intermediate.activated, layer.intermediate.dense(traced.normed))
+    attended, summed = traced.summed, traced.fed + traced.normed
     leaving = vectors.new_empty(len(positions), length, hidden)
     together = max(1, BYTES_AT_ONCE // (2 * 4 * length * max(1, layer.intermediate.dense.out_features)))
     for first in range(0, len(positions), together):
         some = list(positions[first : first + together])
-        mixed = torch.einsum("hqj,jthd->qthd", one.mixing[:, some], values).flatten(2)
+        mixed = torch.einsum("hqj,jthd->qthd", mixing[:, some], values).flatten(2)
         mixed = _with_bias(F.linear(mixed, attention.output.dense.weight), bias[some])
-        mixed = _through_norm(attention.output.LayerNorm, mixed + vectors[some], one.summed[some])
+        mixed = _through_norm(attention.output.LayerNorm, mixed + vectors[some], attended[some])
         inner = _with_bias(F.linear(mixed, layer.intermediate.dense.weight), layer.intermediate.dense.bias)
         inner = F.linear(inner.mul_(slope[some, None]), layer.output.dense.weight)
         inner = _with_bias(inner, layer.output.dense.bias) + mixed

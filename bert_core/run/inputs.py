@@ -79,6 +79,12 @@ def gate_tensor(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | N
     return None if (gates == 1).all() else torch.tensor(gates, device=loaded.device)
 
 
+def layer_gates(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | None:
+    """Checked gates as layers take them, (layer, 1, head, 1, 1), or None where every head is on."""
+    gates: Tensor | None = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
+    return gates
+
+
 @checked
 def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> np.ndarray:
     """Gates (layer, head) as float32: 0 for each of these heads, (layer, head) from zero, and 1 for all others.

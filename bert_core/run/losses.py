@@ -18,16 +18,16 @@ from bert_core.editing import gated
 from bert_core.edits import check_own
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, silent
 from bert_core.pruning import PARTS
 from bert_core.recording import record
 from bert_core.records import Batch
 from bert_core.refused import Refused, shown
-from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
+from bert_core.run.ablation import DOING, Replacement, without_each
 from bert_core.run.arrays import as_array, on_cpu, with_gaps
 from bert_core.run.inputs import check_edits
 from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once, copies_within
-from bert_core.run.readings import layers_of
+from bert_core.run.stack import layers_of, pad
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding, Tokenizer
 
@@ -168,9 +168,7 @@ class AskedBatch:
         classes = nothing if classes is None or not loaded.has_head("classifier") else classes
         hidden, told, sorted_in = labels != IGNORED_LABEL, follows != IGNORED_LABEL, classes != IGNORED_LABEL
         counts, first = hidden.sum(1), int(told.any() or sorted_in.any())
-        positions = np.zeros((texts, max(first + counts.max(initial=0), 1)), np.int64)
-        for row, count in enumerate(counts):
-            positions[row, first : first + count] = np.flatnonzero(hidden[row])
+        positions = pad([[0] * first + np.flatnonzero(row).tolist() or [0] for row in hidden])
         owners = [np.repeat(np.arange(texts), counts), np.flatnonzero(told), np.flatnonzero(sorted_in)]
         shares = [1 / counts[owners[0]], np.ones(len(owners[1])), np.ones(len(owners[2]))]
 
@@ -295,25 +293,19 @@ def answers_without_each(
     Returns (answer,) and (layer, head, answer), NaN for a head that was pruned.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
-    check_own(asked.loaded.edits, "switching heads off one by one")
-    bert = asked.loaded.model.bert
-    mask = None
+    check_own(asked.loaded.edits, DOING)
+    bert, config, mask = asked.loaded.model.bert, asked.loaded.config, None
     if asked.mask is not None:
         mask = bert.get_extended_attention_mask(asked.mask, (asked.texts, asked.ids.shape[1]))
-    clean = clean_pass(bert, bert.embeddings(asked.ids, token_type_ids=asked.segments), mask, None, asked.positions)
-    existing = parts_there(asked.loaded)
-    heads: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(existing)]
-    whole = asked.losses(asked.answers(clean.leaving))
-    without, done = whole.new_full((*existing.shape, len(whole)), torch.nan), 0
-    for some, states in without_each(
-        bert, clean, heads, mask, None, asked.positions,
-        replacement=None if replacement is None else replacement.of_length(asked.ids.shape[1]),
-        batch_tokens=batch_tokens,
-    ):  # fmt: skip
-        layers, numbers = zip(*some, strict=True)
+    last, without_heads = without_each(
+        layers_of(asked.loaded), bert.embeddings(asked.ids, token_type_ids=asked.segments), asked.positions,
+        mask=mask, replacement=replacement, batch_tokens=batch_tokens, report=report,
+    )  # fmt: skip
+    whole = asked.losses(asked.answers(last))
+    without = whole.new_full((config.num_hidden_layers, config.num_attention_heads, len(whole)), torch.nan)
+    for heads, states in without_heads:
+        layers, numbers = zip(*heads, strict=True)
         without[list(layers), list(numbers)] = asked.losses(asked.answers(states))
-        done += len(some)
-        counted(report, done, len(heads), "heads")
     return whole, without
 
 
@@ -402,15 +394,13 @@ def together(texts: Sequence[Sized], at_once: Callable[[int], int]) -> Iterator[
 
 def _batch_of(loaded: LoadedModel, texts: Sequence[AskedText]) -> AskedBatch:
     """The texts as one padded batch on the model's device."""
-    shape = (len(texts), max(map(len, texts)))
-    ids, segments = np.full(shape, loaded.tokenizer.pad_id), np.zeros(shape, np.int64)
-    mask, labels = np.zeros(shape, np.int64), np.full(shape, IGNORED_LABEL)
-    follows, classes = np.full(len(texts), IGNORED_LABEL), np.full(len(texts), IGNORED_LABEL)
-    for row, text in enumerate(texts):
-        length = len(text)
-        ids[row, :length], segments[row, :length] = text.encoding.input_ids, text.encoding.token_type_ids
-        mask[row, :length] = 1
-        labels[row, list(text.positions)] = text.answers
-        follows[row] = IGNORED_LABEL if text.follows is None else text.follows
-        classes[row] = IGNORED_LABEL if text.label is None else text.label
+    ids = pad([text.encoding.input_ids for text in texts], loaded.config.pad_token_id)
+    labels = np.full_like(ids, IGNORED_LABEL)
+    for row, text in zip(labels, texts, strict=True):
+        row[list(text.positions)] = text.answers
+    follows, classes = (
+        np.array([IGNORED_LABEL if answer is None else answer for answer in answers])
+        for answers in ([text.follows for text in texts], [text.label for text in texts])
+    )
+    segments, mask = pad([text.encoding.token_type_ids for text in texts]), pad([[1] * len(text) for text in texts])
     return AskedBatch(loaded, Batch(ids, segments, mask, labels, follows), classes)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.attention import rows_at
 from bert_core.config import check_head
 from bert_core.editing import edited
 from bert_core.edits import Scaled
@@ -24,10 +22,10 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Suppression, Target
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.arrays import as_array, with_gaps
-from bert_core.run.inputs import check_position, gate_tensor, ids_of, segments_of
+from bert_core.run.inputs import check_position, gate_tensor, ids_of, layer_gates, segments_of
 from bert_core.run.memory import copies_at_once
-from bert_core.run.passes import LayerPass, layer_passes
 from bert_core.run.perturbation import points_on_the_way
+from bert_core.run.stack import LayerTrace, layers_of, run_layers, trace_text
 from bert_core.run.targets import check_target, target_values
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
@@ -47,9 +45,9 @@ def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np
     Source: a feed-forward network as neurons with a key and a value each: Geva 2021 (arXiv:2012.14913).
     """
     activations, lengths, width = [], [], loaded.config.intermediate_size
-    for one in layer_passes(loaded, encoding, head_mask):
-        activations.append(_spread(one.layer, width, _activated(one)))
-        lengths.append(_spread(one.layer, width, one.layer.output.dense.weight.norm(dim=0)))
+    for traced in trace_text(loaded, encoding, head_mask):
+        activations.append(_spread(traced.layer, width, traced.activated))
+        lengths.append(_spread(traced.layer, width, traced.layer.output.dense.weight.norm(dim=0)))
     return NeuronRun(encoding, np.stack(activations), np.stack(lengths))
 
 
@@ -80,27 +78,26 @@ def neuron_words(
     """
     loaded.require_head("words", "its neurons promote no words")
     (layer,) = _layers(loaded, [layer])
-    one = next(islice(layer_passes(loaded, encoding, head_mask), layer, None))
-    there = one.layer.intermediate.neurons
+    traced = next(islice(trace_text(loaded, encoding, head_mask), layer, None))
+    there, output = traced.layer.intermediate.neurons, traced.layer.output
     given = tuple(whole("a neuron", neuron) for neuron in several("neurons", neurons, "whole numbers"))
     _check(loaded, [(layer, neuron) for neuron in given])
     places, at = [there.index(neuron) for neuron in given], _positions(encoding, positions)
     some, head = min(whole("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
     if translators is not None:
-        translators = translators.on_device_of(one.normed)
+        translators = translators.on_device_of(traced.normed)
 
     def read(summed: Tensor) -> Tensor:
         """What the layer's last norm takes (..., hidden) -> what the word head compares with words (..., embedding)."""
-        left = one.layer.output.LayerNorm(summed)
+        left = output.LayerNorm(summed)
         compared: Tensor = head.transform(left if translators is None else translators(layer + 1, left))
         return compared
 
-    activated = _activated(one)
-    summed = one.layer.output.dense(activated) + one.normed
-    vectors = one.layer.output.dense.weight.T[places]  # (neuron, hidden)
+    summed = traced.fed + traced.normed
+    vectors = output.dense.weight.T[places]  # (neuron, hidden)
     pushed = vectors.new_zeros(len(given), head.decoder.in_features)
     shared = vectors.new_zeros(len(given), 1)  # of a log-probability, what all words have in common
-    for states in summed[list(at)].split(POSITIONS_AT_ONCE):
+    for states in torch.split(summed[list(at)], POSITIONS_AT_ONCE):
         likely = head.decoder(read(states)).softmax(-1) @ head.decoder.weight  # the mean word, (position, embedding)
         moved = _slope(read, states[:, None].repeat(1, len(vectors), 1), vectors.repeat(len(states), 1, 1))
         pushed += moved.sum(0) / len(at)
@@ -113,7 +110,7 @@ def neuron_words(
         layer=layer,
         positions=at,
         neurons=given,
-        activations=as_array(activated[list(at)][:, places].mean(0)),
+        activations=as_array(traced.activated[list(at)][:, places].mean(0)),
         raised=raised.indices.cpu().numpy().astype(np.int32),
         raised_slopes=as_array(raised.values),
         lowered=lowered.indices.cpu().numpy().astype(np.int32),
@@ -149,28 +146,28 @@ def neuron_gradients(
     check_target(loaded, encoding, target)
     asked, at = _layers(loaded, layers), _positions(encoding, positions)
     along = points_on_the_way(steps)
-    above, together = _Above(loaded, target, head_mask), copies_at_once(loaded, len(encoding), gradients=True)
+    above, together = UpperLayers(loaded, target, head_mask), copies_at_once(loaded, len(encoding), gradients=True)
     width = loaded.config.intermediate_size
     scores = np.zeros((len(asked), len(encoding), width), np.float32)
     off, value, done = np.empty(len(asked)), 0.0, 0
-    for number, one in enumerate(islice(layer_passes(loaded, encoding, head_mask), asked[-1] + 1)):
+    for number, traced in enumerate(islice(trace_text(loaded, encoding, head_mask), asked[-1] + 1)):
         if number not in asked:
             continue
-        place, activated = asked.index(number), _activated(one)
-        silenced = activated.clone()
+        silenced = traced.activated.clone()
         silenced[list(at)] = 0
-        dense = one.layer.output.dense
+        dense = traced.layer.output.dense
         start = dense(silenced)
-        way = dense(activated) - start
+        way = traced.fed - start
         mean = torch.zeros_like(way)
         for some in range(0, steps, together):
             points, weights = (part[some : some + together].to(way) for part in along)
-            gradient = above.gradients(number, one, start + points[:, None, None] * way)
+            gradient = above.gradients(traced, start + points[:, None, None] * way)
             mean += torch.einsum("c,csh->sh", weights, gradient)
             done += len(points)
             counted(report, done, len(asked) * steps, "points")
-        scores[place] = _spread(one.layer, width, (mean @ dense.weight) * (activated - silenced))
-        off[place], value = above.values(number, one, torch.stack([start, start + way])).tolist()
+        place = asked.index(number)
+        scores[place] = _spread(traced.layer, width, (mean @ dense.weight) * (traced.activated - silenced))
+        off[place], value = above.values(traced, torch.stack([start, start + way])).tolist()
     return NeuronAttribution(encoding, target, asked, at, scores, value, off)
 
 
@@ -251,7 +248,7 @@ def _others(
     found = {}
     for layer in sorted({layer for layer, _ in pairs}):
         own = {neuron for at, neuron in pairs if at == layer}
-        there = list(cast("BertLayer", loaded.model.bert.encoder.layer[layer]).intermediate.neurons)
+        there = list(layers_of(loaded)[layer].intermediate.neurons)
         if run is not None:
             added = np.abs(run.added[layer]).mean(0)[there]
             there = [there[place] for place in np.argsort(-added, kind="stable")[: int(np.ceil(ACTIVE * len(there)))]]
@@ -280,39 +277,26 @@ def _slope(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> T
     return moved
 
 
-class _Above:
+class UpperLayers:
     """A target from what the feed-forward network of a layer gives: the rest of that layer, and those above it."""
 
     def __init__(self, loaded: LoadedModel, target: Target, head_mask: np.ndarray | None) -> None:
-        self.loaded, self.target = loaded, target
-        self.gates = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
-        self.asked = torch.tensor([target.rows], device=loaded.device)
+        self.loaded, self.target, self.gates = loaded, target, layer_gates(loaded, head_mask)
+        self.layers, self.asked = layers_of(loaded), torch.tensor([target.rows], device=loaded.device)
 
-    def values(self, number: int, one: LayerPass, fed: Tensor) -> Tensor:
-        """(copies,) the target, for fed (copies, seq, hidden) in the layer of that number."""
-        layers = self.loaded.model.bert.encoder.layer
-        states: Tensor = one.layer.output.LayerNorm(fed + one.normed)
-        positions = self.asked.expand(len(fed), -1)
-        for above in range(number + 1, len(layers)):
-            gates = None if self.gates is None else self.gates[above]
-            last = positions if above == len(layers) - 1 else None
-            states = cast("BertLayer", layers[above])(states, None, gates, positions=last).hidden_states
-        if number == len(layers) - 1:
-            states = rows_at(states, positions)
+    def values(self, traced: LayerTrace, fed: Tensor) -> Tensor:
+        """(copies,) the target, for fed (copies, seq, hidden) in a layer that was traced."""
+        states: Tensor = traced.layer.output.LayerNorm(fed + traced.normed)
+        start = traced.layer.layer_num + 1
+        states = run_layers(self.layers, states, start, gates=self.gates, positions=self.asked)
         return target_values(self.loaded, self.target, states)
 
-    def gradients(self, number: int, one: LayerPass, fed: Tensor) -> Tensor:
+    def gradients(self, traced: LayerTrace, fed: Tensor) -> Tensor:
         """Of the target of each copy, at what the feed-forward network gives: (copies, seq, hidden)."""
         with torch.enable_grad():
             leaf = fed.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(self.values(number, one, leaf).sum(), leaf)
+            (gradient,) = torch.autograd.grad(self.values(traced, leaf).sum(), leaf)
         return gradient
-
-
-def _activated(one: LayerPass) -> Tensor:
-    """The neurons of a layer after their activation, (seq, neuron) of those that it has."""
-    activated: Tensor = one.layer.intermediate(one.normed)
-    return activated
 
 
 def _spread(layer: BertLayer, width: int, values: Tensor) -> np.ndarray:

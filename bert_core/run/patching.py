@@ -25,9 +25,16 @@ from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, withou
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.answers import Answer, answers_of
 from bert_core.run.arrays import on_cpu
-from bert_core.run.inputs import check_head_mask, gate_tensor
+from bert_core.run.inputs import check_head_mask, layer_gates
 from bert_core.run.memory import copies_within
-from bert_core.run.readings import Reading, Trace, entering, layers_of, reading_of, traced
+from bert_core.run.readings import PART_OF, aligned, entering, trace_source
+from bert_core.run.stack import (
+    LayerTrace,
+    Trace,
+    layers_of,
+    run_variants,
+    trace,
+)
 from bert_core.run.targets import asked_positions, check_target, target_values
 from bert_core.tokenizer import Encoding
 
@@ -88,20 +95,16 @@ def patch(
     """
     asked = asked_patches(loaded, source, encoding, target, what, apart, layers, positions, align, head_mask)
     tokens, opened, grid = len(encoding), asked.opened, asked.grid
-    own = reading_of(loaded, encoding, tokens, opened)
-    other, source_value = reading_of_source(loaded, source, target, own, asked)
+    own = trace_source(loaded, encoding, tokens, opened)
+    other, source_value = aligned_source(loaded, source, target, own, asked)
     rows = sorted(set(target.rows))
-    wanted = torch.tensor([rows], device=loaded.device)
     at = [rows.index(row) for row in target.rows]
-
-    cells = _cells(loaded, what, grid)
-    begin = _Beginning(loaded, what, own, other, opened, wanted)
-    values, done = np.full(grid.shape, np.nan), 0
-    for some, states in _travelled(loaded, cells, begin, opened, wanted, tokens, batch_tokens):
-        for cell, number in zip(some, target_values(loaded, target, states[:, at]).tolist(), strict=True):
-            values[cell.index] = number
-        done += len(some)
-        counted(report, done, len(cells), "places")
+    cells, values = _cells(loaded, what, grid), np.full(grid.shape, np.nan)
+    patched = PatchedLayer(loaded, what, own, other, cells, rows)
+    for some, states in patched.run_remaining_layers(opened, batch_tokens):
+        for number, value in zip(some, target_values(loaded, target, states[:, at]).tolist(), strict=True):
+            values[cells[number].index] = value
+        counted(report, some.stop, len(cells), "places")
     return Patches(
         encoding=encoding,
         source=source,
@@ -141,9 +144,9 @@ def estimate_patches(
     asked = asked_patches(loaded, source, encoding, target, what, apart, layers, positions, align, head_mask)
     grid, apart = asked.grid, "position" in asked.grid.axes
     with torch.enable_grad():
-        own = traced(loaded, entering(loaded, encoding).requires_grad_(), asked.opened)
+        own = trace(layers_of(loaded), entering(loaded, encoding).requires_grad_(), gates=asked.opened)
         value = target_values(loaded, target, own.last[:, target.rows])[0]
-        other, source_value = reading_of_source(loaded, source, target, own, asked)
+        other, source_value = aligned_source(loaded, source, target, own, asked)
         ours, theirs = _parts(what, own), _parts(what, other)
         graded = [part for part in ours if part.requires_grad]  # what a layer without heads has of them has no slope
         found_slopes = iter(torch.autograd.grad(value, graded, allow_unused=True))
@@ -203,12 +206,11 @@ def answer_with(loaded: LoadedModel, found: Patches, place: Sequence[int] | None
     top_k = whole("top_k", top_k, 1)
     text = found.read
     positions, rows = asked_positions(loaded, text, None, None)
-    wanted = torch.tensor([rows], device=loaded.device)
     if place is None:
-        opened = loaded.model.bert.get_head_mask(gate_tensor(loaded, found.head_mask), 1)
-        states = reading_of(loaded, found.encoding, len(text), opened).last[:, rows]
+        gates = layer_gates(loaded, found.head_mask)
+        states = trace_source(loaded, found.encoding, len(text), gates).last[:, rows]
     else:
-        states = _patched(loaded, found, _place(found, place), wanted)
+        states = _patched(loaded, found, _place(found, place), rows)
     (answer,) = answers_of(loaded, [text], states, [positions], [[rows.index(one) for one in positions]], top_k)
     return answer
 
@@ -224,19 +226,19 @@ def _place(found: Patches, place: Sequence[int]) -> tuple[int, ...]:
     return at
 
 
-def _patched(loaded: LoadedModel, found: Patches, at: tuple[int, ...], wanted: Tensor) -> Tensor:
-    """What leaves the last layer with one patch in, at the wanted positions: (1, some, hidden)."""
+def _patched(loaded: LoadedModel, found: Patches, at: tuple[int, ...], rows: Sequence[int]) -> Tensor:
+    """What leaves the last layer with one patch in, at some positions: (1, some, hidden)."""
     tokens, apart = len(found.encoding), "position" in found.axes
     asked = asked_patches(
         loaded, found.source, found.encoding, found.target, found.what, apart, [at[0]],
         [at[found.axes.index("position")]] if apart else None,
         "tokens" if found.partners == tuple(range(tokens)) else "words", found.head_mask,
     )  # fmt: skip
-    own = reading_of(loaded, found.encoding, tokens, asked.opened)
-    other, _ = reading_of_source(loaded, found.source, found.target, own, asked)
+    own = trace_source(loaded, found.encoding, tokens, asked.opened)
+    other, _ = aligned_source(loaded, found.source, found.target, own, asked)
     cells = [cell for cell in _cells(loaded, found.what, asked.grid) if cell.index == at]
-    begin = _Beginning(loaded, found.what, own, other, asked.opened, wanted)
-    ((_, states),) = _travelled(loaded, cells, begin, asked.opened, wanted, tokens, tokens)
+    patched = PatchedLayer(loaded, found.what, own, other, cells, rows)
+    ((_, states),) = patched.run_remaining_layers(asked.opened, tokens)
     return states
 
 
@@ -295,17 +297,16 @@ def _random_text(loaded: LoadedModel, text: Encoding, words: list[int], rng: np.
     return replace(text, input_ids=tuple(ids), tokens=tuple(map(loaded.tokenizer.token_of, ids)))
 
 
-def _parts(what: str, reading: Reading) -> list[Tensor]:
+def _parts(what: str, traced: Trace) -> list[Tensor]:
     """What is patched of each layer or depth, whose slope is asked for; for queries and keys, their pattern."""
     if what == "state":
-        return reading.states
-    names = {"head": "context", "pattern": "probs", "query": "probs", "key": "probs", NEURON: "activated"}
-    names |= {"attention": "attended", "feed_forward": "fed", "value": "value"}
-    return [getattr(layer, names[what]) for layer in reading.layers]
+        return traced.states
+    name = "probs" if what in ("query", "key") else PART_OF[what]
+    return [getattr(layer, name) for layer in traced.layers]
 
 
 def _of_patterns(
-    attention: BertSelfAttention, what: str, own: Trace, other: Trace, slope: Tensor, *, apart: bool
+    attention: BertSelfAttention, what: str, own: LayerTrace, other: LayerTrace, slope: Tensor, *, apart: bool
 ) -> Tensor:
     """The first-order effect of each query or key of the source, (head, seq); of all keys at once, (head, 1)."""
     if what == "query":  # which changes its own row alone
@@ -320,19 +321,30 @@ def _of_patterns(
     return (slope * changed).sum((-2, -1)).T
 
 
-class _Beginning:
-    """What leaves a layer when one of its places is patched: the states of a text with `start` layers done."""
+class PatchedLayer:
+    """What leaves a layer when one of its places is patched, and what then leaves the last layer.
+
+    cells: those that begin first in front. rows: the positions where the last layer is wanted.
+    """
 
     def __init__(
-        self, loaded: LoadedModel, what: str, own: Reading, other: Reading, gates: Tensor | None, asked: Tensor
+        self, loaded: LoadedModel, what: str, own: Trace, other: Trace, cells: Sequence[Cell], rows: Sequence[int]
     ) -> None:
-        self.layers, self.what, self.gates, self.asked = layers_of(loaded), what, gates, asked
+        self.layers, self.what, self.cells = layers_of(loaded), what, cells
         self.own, self.other, self.ours, self.theirs = own.layers, other.layers, own.states, other.states
+        self.positions = torch.tensor([rows], device=loaded.device)
 
-    def __call__(self, start: int, cells: Sequence[Cell]) -> Tensor:
-        """(cell, seq, hidden), after the last layer at the positions asked for alone."""
-        made = self._of_heads(start, cells) if self.what in OF_HEADS else self._of_rows(start, cells)
-        return rows_at(made, self.asked.repeat(len(made), 1)) if start == len(self.layers) else made
+    def run_remaining_layers(self, gates: Tensor | None, batch_tokens: int | None) -> Iterator[tuple[range, Tensor]]:
+        """The numbers of some cells at a time, and the last layer of each at the positions, (cell, some, hidden)."""
+        at_once = copies_within(batch_tokens, self.positions.device, self.ours[0].shape[1])
+        starts = [cell.start for cell in self.cells]
+        return run_variants(self.layers, starts, self.begin, at_once, gates=gates, positions=self.positions)
+
+    def begin(self, start: int, numbers: range) -> Tensor:
+        """What leaves `start` layers for some cells, (cell, seq, hidden); the last at the positions alone."""
+        cells = self.cells[numbers.start : numbers.stop]
+        states = self._of_heads(start, cells) if self.what in OF_HEADS else self._of_rows(start, cells)
+        return rows_at(states, self.positions) if start == len(self.layers) else states
 
     def _of_rows(self, start: int, cells: Sequence[Cell]) -> Tensor:
         """What changes a token changes it alone: all others leave the layer as they were."""
@@ -366,27 +378,23 @@ class _Beginning:
     def _of_heads(self, start: int, cells: Sequence[Cell]) -> Tensor:
         layer, own, other = self.layers[start - 1], self.own[start - 1], self.other[start - 1]
         heads = [cell.head for cell in cells]
-        change = self._contexts(layer.attention.self, own, other, cells, start - 1) - own.context[0, heads]
-        size = layer.attention.self.attention_head_size
-        weight = layer.attention.output.dense.weight
-        columns = weight.view(len(weight), -1, size)[:, heads]  # (hidden, cell, head size)
-        summed = own.attended + own.entering + torch.einsum("csd,ocd->cso", change, columns)
+        change = self._contexts(own, other, cells) - own.context[0, heads]
+        maps = layer.attention.output_maps[:, heads]  # (hidden, cell, head size)
+        summed = own.summed + torch.einsum("csd,ocd->cso", change, maps)
         left: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(summed))
         return left
 
-    def _contexts(
-        self, attention: BertSelfAttention, own: Trace, other: Trace, cells: Sequence[Cell], number: int
-    ) -> Tensor:
-        """What the patched head of each cell brings, with its gate: (cell, seq, head size)."""
-        heads = [cell.head for cell in cells]
+    def _contexts(self, own: LayerTrace, other: LayerTrace, cells: Sequence[Cell]) -> Tensor:
+        """The context of the patched head of each cell, with its gate: (cell, seq, head size)."""
+        heads, attention = [cell.head for cell in cells], own.layer.attention.self
 
         def mixed(name: str) -> Tensor:
             """A part of each cell's head with the patched rows of the source in it."""
             part: Tensor = getattr(own, name)[0, heads].clone()
-            carried: Tensor = getattr(other, name)[0]
+            of_source: Tensor = getattr(other, name)[0]
             for row, cell in enumerate(cells):
                 at = slice(None) if cell.positions is None else cell.positions
-                part[row, at] = carried[cell.head, at]
+                part[row, at] = of_source[cell.head, at]
             return part
 
         if self.what == "head":
@@ -401,40 +409,9 @@ class _Beginning:
             key = mixed("key") if self.what == "key" else own.key[0, heads]
             probs = probs_of(attention, query[:, None], key[:, None], heads)[:, 0]
         context = probs @ value
-        if self.gates is not None:
-            there = [attention.heads[head] for head in heads]
-            context = context * self.gates[number][0, there, :, 0][..., None]
+        if own.gate is not None:
+            context = context * own.gate[0, [attention.heads[head] for head in heads]]
         return context
-
-
-def _travelled(
-    loaded: LoadedModel,
-    cells: Sequence[Cell],
-    begin: _Beginning,
-    gates: Tensor | None,
-    asked: Tensor,
-    tokens: int,
-    batch_tokens: int | None,
-) -> Iterator[tuple[Sequence[Cell], Tensor]]:
-    """Some cells at a time, and the last layer of each, (cell, some, hidden)."""
-    layers, together = layers_of(loaded), copies_within(batch_tokens, loaded.device, tokens)
-    for first in range(0, len(cells), together):
-        some = cells[first : first + together]
-        states: Tensor | None = None
-        for done in range(some[0].start, len(layers) + 1):
-            if states is not None:
-                states = layers[done - 1](
-                    states,
-                    None,
-                    None if gates is None else gates[done - 1],
-                    positions=asked.repeat(len(states), 1) if done == len(layers) else None,
-                ).hidden_states
-            own = [cell for cell in some if cell.start == done]
-            if own:
-                begun = begin(done, own)
-                states = begun if states is None else torch.cat([states, begun])
-        assert states is not None  # every cell begins somewhere
-        yield some, states
 
 
 def probs_of(attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Sequence[int] | None = None) -> Tensor:
@@ -461,7 +438,7 @@ def probs_of(attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Se
 class AskedPatches(NamedTuple):
     """What is patched, once it is known to be possible.
 
-    gates: (layer, head). opened: the same as the layers take them, or None. partners: as in `Patches`.
+    gates: (layer, head). opened: the same as layers take them, or None. partners: as in `Patches`.
     """
 
     gates: np.ndarray
@@ -509,9 +486,8 @@ def asked_patches(
         raise Refused("neurons are patched token by token: leave apart as it is")
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    opened = loaded.model.bert.get_head_mask(gate_tensor(loaded, gates), 1)
     grid = _grid(loaded, partners, what, bool(apart), layers, positions)
-    return AskedPatches(gates, opened, grid, partners)
+    return AskedPatches(gates, layer_gates(loaded, gates), grid, partners)
 
 
 def _partners(
@@ -543,11 +519,11 @@ def _partners(
 
 
 @torch.no_grad()
-def reading_of_source(
-    loaded: LoadedModel, source: Encoding | Noised | MeanOf, target: Target, own: Reading, asked: AskedPatches
-) -> tuple[Reading, float]:
-    """What is put in, at the places of the text, and the target of the source."""
-    other = reading_of(loaded, source, len(asked.partners), asked.opened)
+def aligned_source(
+    loaded: LoadedModel, source: Encoding | Noised | MeanOf, target: Target, own: Trace, asked: AskedPatches
+) -> tuple[Trace, float]:
+    """The pass of the source, its tokens at the places of the text, and the target of the source; NaN of a mean."""
+    other = trace_source(loaded, source, len(asked.partners), asked.opened)
     if isinstance(source, MeanOf):
         return other, math.nan
     rows = [row for row in (asked.partners[row] for row in target.rows) if row is not None]
@@ -556,7 +532,7 @@ def reading_of_source(
     value = target_values(loaded, target, other.last[:, rows]).item()
     if asked.partners == tuple(range(other.last.shape[1])):
         return other, value
-    return other.laid_on(own, asked.partners), value
+    return aligned(other, own, asked.partners), value
 
 
 def _parting(source: Encoding, encoding: Encoding) -> str:

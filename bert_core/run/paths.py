@@ -7,6 +7,8 @@ computed anew, as what they divide by is that of the whole sum. So the way itsel
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -19,8 +21,9 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import MeanOf, Noised, Paths, Target
 from bert_core.refused import Refused, checked, shown
 from bert_core.run.memory import copies_within
-from bert_core.run.patching import asked_patches, probs_of, reading_of_source
-from bert_core.run.readings import Reading, layers_of, reading_of
+from bert_core.run.patching import aligned_source, asked_patches, probs_of
+from bert_core.run.readings import trace_source
+from bert_core.run.stack import Trace, layers_of, run_layers
 from bert_core.run.targets import target_values
 from bert_core.tokenizer import Encoding
 
@@ -74,18 +77,18 @@ def patch_path(
     if sending[-1][0] >= end:
         layer, head = sending[-1]
         raise Refused(f"L{layer} H{head} is below no receiver: a head hears what the layers below it have written")
-    own = reading_of(loaded, encoding, len(encoding), asked.opened)
-    other, source_value = reading_of_source(loaded, source, target, own, asked)
+    own = trace_source(loaded, encoding, len(encoding), asked.opened)
+    other, source_value = aligned_source(loaded, source, target, own, asked)
     rows = torch.tensor([target.rows], device=loaded.device)
-    way = _Way(loaded, own, other, asked.opened)
+    runner = PathRunner(loaded, own, other, asked.opened)
     values, together = np.full(asked.gates.shape, np.nan), copies_within(batch_tokens, loaded.device, len(encoding))
     for first in range(0, len(sending), together):
         some = sending[first : first + together]
         if hearing is None:
-            states = rows_at(way.carried(some, [top])[top], rows.repeat(len(some), 1))
+            states = rows_at(runner.direct_states(some, [top])[top], rows)
         else:
-            arrived = way.carried(some, [layer for layer, _ in hearing])
-            states = way.heard(arrived, hearing, THROUGH if through is None else (through,), rows)
+            arrived = runner.direct_states(some, [layer for layer, _ in hearing])
+            states = runner.run_remaining_layers(arrived, hearing, THROUGH if through is None else (through,), rows)
         values[tuple(np.transpose(some))] = target_values(loaded, target, states).cpu().double().numpy()
         counted(report, first + len(some), len(sending), "senders")
     return Paths(
@@ -102,14 +105,14 @@ def patch_path(
     )
 
 
-class _Way:
-    """The ways up from some senders, and what receivers make of what arrives; each sender is a row of the batch."""
+class PathRunner:
+    """The direct paths from some senders, and the passes of their receivers; each sender is a row of the batch."""
 
-    def __init__(self, loaded: LoadedModel, own: Reading, other: Reading, gates: Tensor | None) -> None:
+    def __init__(self, loaded: LoadedModel, own: Trace, other: Trace, gates: Tensor | None) -> None:
         self.layers, self.own, self.other, self.gates = layers_of(loaded), own, other, gates
 
-    def carried(self, senders: Sequence[Head], to: Sequence[int]) -> dict[int, Tensor]:
-        """What enters some layers by the direct way alone, each (sender, seq, hidden); number n is behind all n.
+    def direct_states(self, senders: Sequence[Head], to: Sequence[int]) -> dict[int, Tensor]:
+        """What enters some layers by the direct path alone, each (sender, seq, hidden); number n is behind all n.
 
         No sender is below the first layer: the text's own embeddings enter it.
         """
@@ -118,31 +121,27 @@ class _Way:
         for number in range(max(to)):
             layer, own, other = self.layers[number], self.own.layers[number], self.other.layers[number]
             attended = own.attended.repeat(len(senders), 1, 1)
-            size, weight = own.context.shape[-1], layer.attention.output.dense.weight
             for row, (sent_from, head) in enumerate(senders):
                 if sent_from == number:
                     place = layer.attention.self.heads.index(head)
-                    columns = weight[:, place * size : (place + 1) * size]
-                    attended[row] += (other.context - own.context)[0, place] @ columns.T
+                    change = other.context[0, place] - own.context[0, place]
+                    attended[row] += change @ layer.attention.output_maps[:, place].T
             states = layer.output.LayerNorm(own.fed + layer.attention.output.LayerNorm(attended + states))
             if number + 1 in to:
                 arrived[number + 1] = states
         return arrived
 
-    def heard(
+    def run_remaining_layers(
         self, arrived: dict[int, Tensor], receivers: Sequence[Head], through: Sequence[str], rows: Tensor
     ) -> Tensor:
         """The last layer where the answer is read, (sender, some, hidden), once the receivers heard what arrived."""
-        first = receivers[0][0]
-        states = self.own.states[first].expand(len(arrived[first]), -1, -1)
-        for number in range(first, len(self.layers)):
-            layer, gate = self.layers[number], None if self.gates is None else self.gates[number]
-            here = [head for hears_at, head in receivers if hears_at == number]
-            if here:
-                states = self._with_receivers(number, states, arrived[number], here, through)
-            else:
-                states = layer(states, None, gate).hidden_states
-        return rows_at(states, rows.repeat(len(states), 1))
+        done = receivers[0][0]
+        states = self.own.states[done].expand(len(arrived[done]), -1, -1)
+        for number, heads in groupby(receivers, key=itemgetter(0)):
+            states = run_layers(self.layers, states, done, number, gates=self.gates)
+            states = self._with_receivers(number, states, arrived[number], [head for _, head in heads], through)
+            done = number + 1
+        return run_layers(self.layers, states, done, gates=self.gates, positions=rows)
 
     def _with_receivers(
         self, number: int, states: Tensor, arrived: Tensor, heads: Sequence[int], through: Sequence[str]

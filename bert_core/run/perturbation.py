@@ -20,7 +20,7 @@ from bert_core.refused import Refused, checked, several, shown
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_position, gate_tensor, known_text, positions_of, segments_of
 from bert_core.run.memory import copies_at_once
-from bert_core.run.passes import layer_passes
+from bert_core.run.stack import trace_text
 from bert_core.run.targets import check_target, rows_of_probability, target_probabilities, target_values
 from bert_core.tokenizer import Encoding
 
@@ -289,16 +289,16 @@ def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndar
     """
     length = len(encoding)
     maps = np.empty((loaded.config.num_hidden_layers, length, length), np.float32)
-    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
-        whole = one.layer.feed_forward_chunk(one.normed[None])
+    for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
+        layer, context = traced.layer, traced.merged_context
         for first in range(0, length, together := copies_at_once(loaded, length)):
             some = slice(first, first + together)
             # Attention is a sum over keys: taking one key's part off is zeroing its value.
-            parts = torch.einsum("hqk,hkd->kqhd", one.mixing[..., some], one.values[:, some]).flatten(2)
-            attended = one.layer.attention.output(one.context - parts, one.entering.expand(len(parts), -1, -1))
-            changed = one.layer.feed_forward_chunk(attended)  # (token, query, hidden)
+            parts = torch.einsum("hqk,hkd->kqhd", traced.mixing[..., some], traced.value[:, some]).flatten(2)
+            attended = layer.attention.output(context - parts, traced.entering.expand(len(parts), -1, -1))
+            changed = layer.feed_forward_chunk(attended)  # (token, query, hidden)
             # Where nothing was taken off, nothing turns: rounding alone would look like a map.
-            distance = (1 - F.cosine_similarity(changed, whole, dim=-1)) * parts.any(-1)
+            distance = (1 - F.cosine_similarity(changed, traced.leaving[None], dim=-1)) * parts.any(-1)
             maps[number, :, some] = as_array(distance.clamp(min=0).T)
     return TokenMaps(encoding, "value zeroing", maps, residual=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -13,7 +12,6 @@ from torch import Tensor
 
 from bert_core.analysis.erasure import Eraser
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer
 from bert_core.progress import Progress, counted, silent
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, each, several, shown, whole
@@ -21,6 +19,7 @@ from bert_core.run.answers import Answer, answers_of
 from bert_core.run.arrays import as_array, on_cpu, with_gaps
 from bert_core.run.losses import AskedText, together
 from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
+from bert_core.run.stack import PaddedTexts, layers_of, run_layers, trace_layers
 from bert_core.run.targets import asked_positions
 from bert_core.tokenizer import Encoding
 
@@ -51,11 +50,9 @@ def word_states(
     if len(pieces) != len(texts):
         raise Refused(f"{len(pieces)} texts have words and {len(texts)} are given: the words of each")
     firsts = np.cumsum([0, *map(len, pieces)])
-    found, done = np.empty((firsts[-1], loaded.config.hidden_size), np.float32), 0
-    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = _Padded.of(loaded, [texts[number] for number in some])
-        states = batch.climbed(batch.entering, range(depth))
-        numbers, of_words = [], []
+    found = np.empty((firsts[-1], loaded.config.hidden_size), np.float32)
+    for some, batch in _batches(loaded, texts, report):
+        states, numbers, of_words = _run(batch, 0, depth), [], []
         for row, number in enumerate(some):
             for word, own in enumerate(pieces[number], firsts[number]):
                 at = [whole("a piece", piece, 0, len(texts[number]) - 1) for piece in own]
@@ -65,8 +62,6 @@ def word_states(
                 of_words.append(states[row, at].mean(0))
         if numbers:
             found[numbers] = as_array(torch.stack(of_words))
-        done += len(some)
-        counted(report, done, len(texts), "texts")
     return found
 
 
@@ -93,22 +88,17 @@ def hidden_words(
     loaded.require_head("words", "it says nothing at a hidden word")
     firsts = np.cumsum([0, *(len(text.positions) for text in texts)])
     changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
-    losses, right, done = np.empty((len(changes), firsts[-1])), np.empty((len(changes), firsts[-1]), bool), 0
-    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = _Padded.of(loaded, [texts[number].encoding for number in some])
-        reached = batch.climbed(batch.entering, range(depth))
-        rows = [row for row, number in enumerate(some) for _ in texts[number].positions]
-        positions = [position for number in some for position in texts[number].positions]
-        answers = torch.tensor([answer for number in some for answer in texts[number].answers], device=loaded.device)
-        places = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in some])
+    losses, right = np.empty((len(changes), firsts[-1])), np.empty((len(changes), firsts[-1]), bool)
+    for some, batch in _batches(loaded, [text.encoding for text in texts], report):
+        reached = _run(batch, 0, depth)
+        places, answers = _answers([texts[number] for number in some], loaded.device)
+        numbers = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in some])
         for which, change in enumerate(changes):
-            states = batch.climbed(batch.changed(reached, change), range(depth, loaded.config.num_hidden_layers))
-            scores = loaded.model.cls.predictions(states[rows, positions]).float()
+            states = _run(batch, depth, states=_changed(batch, reached, change))
+            scores = loaded.model.cls.predictions(states[places]).float()
             own = scores.gather(1, answers[:, None])
             of_change, larger = on_cpu([scores.logsumexp(-1) - own[:, 0], (scores > own).sum(-1)])
-            losses[which, places], right[which, places] = as_array(of_change), larger.numpy() == 0
-        done += len(some)
-        counted(report, done, len(texts), "texts")
+            losses[which, numbers], right[which, numbers] = as_array(of_change), larger.numpy() == 0
     return losses, right
 
 
@@ -131,10 +121,10 @@ def answers_erased(
     changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
     positions, wanted = asked_positions(loaded, encoding, None, None)
     rows = [wanted.index(position) for position in positions]
-    batch = _Padded.of(loaded, [encoding])
-    reached, found = batch.climbed(batch.entering, range(depth)), []
+    batch = PaddedTexts.of(loaded, [encoding])
+    reached, found = _run(batch, 0, depth), []
     for change in changes:
-        states = batch.climbed(batch.changed(reached, change), range(depth, loaded.config.num_hidden_layers))
+        states = _run(batch, depth, states=_changed(batch, reached, change))
         found += answers_of(loaded, [encoding], states[:, wanted], [positions], [rows], top_k)
     return found
 
@@ -146,9 +136,8 @@ def states_of(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tu
     Yields the numbers of the texts, and for each depth (token, hidden) float32: the tokens of these texts, one text
     after the other, [CLS] and [SEP] too. Depth 0 is the embeddings, depth n + 1 what leaves layer n.
     """
-    for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = _Padded.of(loaded, [encodings[number] for number in some])
-        yield some, [as_array(states[batch.places]) for states in batch.at_every_depth()]
+    for some, batch in _batches(loaded, encodings):
+        yield some, [as_array(states[batch.places]) for states in _at_every_depth(batch)]
 
 
 @torch.no_grad()
@@ -161,17 +150,14 @@ def hidden_words_by_depth(loaded: LoadedModel, texts: Sequence[AskedText]) -> np
     """
     loaded.require_head("words", "its layers cannot be read as words")
     losses, pieces = np.zeros(loaded.config.num_hidden_layers + 1), 0
-    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = _Padded.of(loaded, [texts[number].encoding for number in some])
-        rows = [row for row, number in enumerate(some) for _ in texts[number].positions]
-        positions = [position for number in some for position in texts[number].positions]
-        answers = torch.tensor([answer for number in some for answer in texts[number].answers], device=loaded.device)
+    for some, batch in _batches(loaded, [text.encoding for text in texts]):
+        places, answers = _answers([texts[number] for number in some], loaded.device)
         of_depths = []
-        for states in batch.at_every_depth():
-            scores = loaded.model.cls.predictions(states[rows, positions]).float()
+        for states in _at_every_depth(batch):
+            scores = loaded.model.cls.predictions(states[places]).float()
             of_depths.append(F.cross_entropy(scores, answers, reduction="sum"))
         losses += torch.stack(of_depths).tolist()
-        pieces += len(positions)
+        pieces += len(answers)
     return losses / pieces
 
 
@@ -184,26 +170,21 @@ def activations(
     Yields the numbers of the texts, the layer, and (token, intermediate) float32: the tokens of these texts, one text
     after the other, [CLS] and [SEP] too. The layers above the last of these are not computed.
     """
-    for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
-        batch = _Padded.of(loaded, [encodings[number] for number in some])
-        states = batch.entering
-        for number in range(max(layers) + 1):
-            layer = batch.layers[number]
-            normed = layer.attention(states, batch.mask).context
-            activated = layer.intermediate(normed)
+    for some, batch in _batches(loaded, encodings):
+        used, mask = layers_of(loaded)[: max(layers) + 1], batch.additive_mask
+        for number, traced in enumerate(trace_layers(used, batch.entering, mask=mask, keep=("activated",))):
             if number in layers:
-                yield some, number, as_array(activated[batch.places])
-            states = layer.output(activated, normed)
+                yield some, number, as_array(traced.activated[batch.places])
 
 
 @compared_by_value
 @dataclass(frozen=True)
-class Looked:
+class TokenStates:
     """What the tokens of some texts have at one depth, one text after the other, [CLS] and [SEP] too; float32.
 
     texts: their numbers. depth: 0 for the embeddings, n + 1 for what leaves layer n.
-    states: (token, hidden). brought: (head, token, head size), what each head of the layer below brings: the sum of its
-    values, weighted by its attention, before the output map; NaN for a head that was pruned.
+    states: (token, hidden). head_output: (head, token, head size), the sum of a head's values in the layer below,
+    weighted by its attention, before the output map; NaN for a head that was pruned.
     keys, weights: (head, token, some), the positions that each head attends to most, falling, and how much: 0 where
     the text has no more tokens, NaN for a head that was pruned. The last three are None at depth 0.
     """
@@ -211,107 +192,84 @@ class Looked:
     texts: list[int]
     depth: int
     states: np.ndarray
-    brought: np.ndarray | None = None
+    head_output: np.ndarray | None = None
     keys: np.ndarray | None = None
     weights: np.ndarray | None = None
 
 
 @torch.no_grad()
-def looked_at(
+def token_states(
     loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int], keys: int
-) -> Iterator[Looked]:
+) -> Iterator[TokenStates]:
     """Every token of many texts: the embeddings, and of some layers what leaves them and what their heads do.
 
-    keys: how many of the strongest. Some texts travel together, and come depth by depth; the layers above the last of
-    these are not computed.
+    keys: how many of the strongest. Some texts are computed together, and come depth by depth; the layers above the
+    last of these are not computed.
     """
     heads = loaded.config.num_attention_heads
-
-    def at_once(tokens: int) -> int:
-        return min(copies_at_once(loaded, tokens), max(1, BYTES_AT_ONCE // (4 * heads * tokens**2)))
-
-    for some in together(encodings, at_once):
-        batch = _Padded.of(loaded, [encodings[number] for number in some])
-        states = batch.entering
-        yield Looked(some, 0, as_array(states[batch.places]))
-        for number in range(max(layers, default=-1) + 1):
-            layer = batch.layers[number]
-            if number not in layers:
-                states = layer(states, batch.mask).hidden_states
-                continue
-            attention = layer.attention
-            seen = attention.self(states, batch.mask, output_attentions=True)
-            if not layer.gone:
-                states = layer.feed_forward_chunk(attention.output(seen.context, states))
-            rows, positions = batch.places
-            left = attention.self.heads
-            context = seen.context[rows, positions].unflatten(-1, (len(left), attention.self.attention_head_size))
-            strongest = seen.attention_probs.topk(min(keys, seen.attention_probs.shape[-1]), dim=-1)
-            # (text, head, query, some) to (head, token, some), of the tokens that are there
-            at, of = (part.transpose(0, 1)[:, rows, positions] for part in (strongest.indices, strongest.values))
-            own, of_heads, of_keys, of_weights = on_cpu([states[rows, positions], context.transpose(0, 1), at, of])
-            yield Looked(
-                some,
-                number + 1,
-                as_array(own),
-                with_gaps(as_array(of_heads), left, heads),
-                with_gaps(as_array(of_keys), left, heads),
-                with_gaps(as_array(of_weights), left, heads),
+    for some, batch in _batches(loaded, encodings, maps=True):
+        yield TokenStates(some, 0, as_array(batch.entering[batch.places]))
+        states, done = batch.entering, 0
+        for number in sorted(set(layers)):
+            states = _run(batch, done, number, states)
+            (traced,) = trace_layers(
+                [layers_of(loaded)[number]], states, mask=batch.additive_mask, keep=("probs", "context")
             )
+            states, done = traced.leaving, number + 1
+            rows, positions = batch.places
+            strongest = traced.probs.topk(min(keys, traced.probs.shape[-1]), dim=-1)
+            # (text, head, query, some) to (head, token, some), of the tokens that are there
+            parts = (traced.context, strongest.indices, strongest.values)
+            of_tokens = [part.transpose(0, 1)[:, rows, positions] for part in parts]
+            own, *of_heads = map(as_array, on_cpu([states[batch.places], *of_tokens]))
+            left = traced.layer.attention.self.heads
+            yield TokenStates(some, done, own, *(with_gaps(part, left, heads) for part in of_heads))
 
 
-@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
-class _Padded:
-    """Some texts as one batch on the model's device.
+def _batches(
+    loaded: LoadedModel, encodings: Sequence[Encoding], report: Progress = silent, *, maps: bool = False
+) -> Iterator[tuple[list[int], PaddedTexts]]:
+    """The numbers of the texts that are computed together, the short ones first, and their batch.
 
-    entering: (text, seq, hidden), what enters the first layer. mask: additive, or None. places: row and position of
-    every token that is not [PAD], (token,) each, text after text: unlike a mask, an index whose size the host knows.
-    typed: (text, seq), whether it is a token, and no added [CLS] or [SEP].
+    report: told how many texts are done. maps: whether the maps of a layer must fit as well.
     """
 
-    layers: list[BertLayer]
-    entering: Tensor
-    mask: Tensor | None
-    places: tuple[Tensor, Tensor]
-    typed: Tensor
+    def at_once(tokens: int) -> int:
+        of_maps = BYTES_AT_ONCE // (4 * loaded.config.num_attention_heads * tokens**2)
+        return min(copies_at_once(loaded, tokens), max(1, of_maps)) if maps else copies_at_once(loaded, tokens)
 
-    @classmethod
-    def of(cls, loaded: LoadedModel, texts: Sequence[Encoding]) -> _Padded:
-        shape = (len(texts), max(map(len, texts)))
-        ids, segments = np.full(shape, loaded.tokenizer.pad_id), np.zeros(shape, np.int64)
-        there, typed = np.zeros(shape, bool), np.zeros(shape, bool)
-        for row, text in enumerate(texts):
-            ids[row, : len(text)], segments[row, : len(text)] = text.input_ids, text.token_type_ids
-            there[row, : len(text)], typed[row, : len(text)] = True, ~np.array(text.special)
-        bert, device = loaded.model.bert, loaded.device
-        entering = bert.embeddings(
-            torch.from_numpy(ids).to(device),
-            token_type_ids=torch.from_numpy(segments).to(device) if loaded.config.type_vocab_size else None,
-        )
-        mask = None
-        if not there.all():
-            mask = bert.get_extended_attention_mask(torch.from_numpy(there.astype(np.int64)).to(device), shape)
-        layers = cast("list[BertLayer]", list(bert.encoder.layer))
-        rows, positions = (torch.from_numpy(numbers).to(device) for numbers in np.nonzero(there))
-        return cls(layers, entering, mask, (rows, positions), torch.from_numpy(typed).to(device))
+    done = 0
+    for some in together(encodings, at_once):
+        yield some, PaddedTexts.of(loaded, [encodings[number] for number in some])
+        done += len(some)
+        counted(report, done, len(encodings), "texts")
 
-    def changed(self, states: Tensor, change: Change) -> Tensor:
-        """States (text, seq, hidden) with those of the tokens changed."""
-        return torch.where(self.typed[..., None], change(states), states)
 
-    def at_every_depth(self) -> Iterator[Tensor]:
-        """States (text, seq, hidden) that enter the first layer, and those that leave each."""
-        states = self.entering
+def _changed(batch: PaddedTexts, states: Tensor, change: Change) -> Tensor:
+    """States (text, seq, hidden) with those of the tokens that were typed changed."""
+    return torch.where(batch.typed[..., None], change(states), states)
+
+
+def _run(batch: PaddedTexts, start: int, stop: int | None = None, states: Tensor | None = None) -> Tensor:
+    """As `run_layers` for padded texts; without states those that enter the first layer."""
+    states = batch.entering if states is None else states
+    return run_layers(layers_of(batch.loaded), states, start, stop, mask=batch.additive_mask)
+
+
+def _at_every_depth(batch: PaddedTexts) -> Iterator[Tensor]:
+    """States (text, seq, hidden) that enter the first layer, and those that leave each."""
+    states = batch.entering
+    yield states
+    for number in range(batch.loaded.config.num_hidden_layers):
+        states = _run(batch, number, number + 1, states)
         yield states
-        for number in range(len(self.layers)):
-            states = self.climbed(states, range(number, number + 1))
-            yield states
 
-    def climbed(self, states: Tensor, layers: range) -> Tensor:
-        """States (text, seq, hidden) after some layers that follow each other."""
-        for number in layers:
-            states = self.layers[number](states, self.mask).hidden_states
-        return states
+
+def _answers(texts: Sequence[AskedText], device: torch.device) -> tuple[tuple[list[int], list[int]], Tensor]:
+    """Row and position of every hidden piece of some texts in a batch, and the pieces that should stand there."""
+    rows = [row for row, text in enumerate(texts) for _ in text.positions]
+    positions = [position for text in texts for position in text.positions]
+    return (rows, positions), torch.tensor([answer for text in texts for answer in text.answers], device=device)
 
 
 def _on_tensors(eraser: Eraser | None, device: torch.device) -> Change:

@@ -133,10 +133,10 @@ class _WalkInputs:
     heads: frozenset[str]
 
 
-class _Overheard(TorchFunctionMode):
-    """What goes into and comes out of every module with weights, and every softmax, of the passes made inside.
+class ModuleTracer(TorchFunctionMode):
+    """The input and output of every module with weights, and of every softmax, of the passes made in its context.
 
-    A mode belongs to its thread, so no other pass through the same model is heard.
+    A mode belongs to its thread, so that no other pass through the same model is traced.
     """
 
     def __init__(self, model: nn.Module, passed: Callable[[int], None] = lambda layers: None) -> None:
@@ -195,7 +195,7 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     with (
         torch.no_grad(),
         record([inputs.layer]) as recording,
-        _Overheard(model, passed) as heard,
+        ModuleTracer(model, passed) as heard,
     ):
         outputs = model.bert(
             ids, token_type_ids=segments, attention_mask=mask, head_mask=gates, output_hidden_states=True
@@ -214,7 +214,7 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
         # The module once more without mask and cuts: taking -10000 off again would leave few digits of the scores.
         bare = copy.copy(attention)
         bare.cuts = ()
-        with torch.no_grad(), record([inputs.layer]), _Overheard(model) as unmasked:
+        with torch.no_grad(), record([inputs.layer]), ModuleTracer(model) as unmasked:
             bare(modules[layer + "attention.self.query"][_INTO])
         (scores,) = unmasked.scores.values()  # of the one layer, under whatever number
 
@@ -249,7 +249,7 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
 
 def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]:
     """What the masked-word head makes of one vector (hidden,) of the last layer."""
-    with torch.no_grad(), _Overheard(loaded.model) as heard:
+    with torch.no_grad(), ModuleTracer(loaded.model) as heard:
         logits = loaded.model.cls.predictions(state.to(loaded.device))
     transform = "cls.predictions.transform."
     activated, transformed = heard.modules[transform + "LayerNorm"]
@@ -266,7 +266,7 @@ def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]
 def _tokens_by_torch(loaded: LoadedModel, states: Tensor) -> dict[str, np.ndarray]:
     """What the detector of replaced tokens makes of the last layer (seq, hidden)."""
     detector = cast("BertForReplacedTokenDetection", loaded.tuned["detector"])
-    with torch.no_grad(), _Overheard(detector) as heard:
+    with torch.no_grad(), ModuleTracer(detector) as heard:
         logits = detector.discriminator_predictions(states)
     (_, dense), (activated, _) = (
         heard.modules[f"discriminator_predictions.{n}"] for n in ("dense", "dense_prediction")

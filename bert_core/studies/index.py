@@ -23,7 +23,7 @@ from bert_core.analysis.relations import pieces_of_words
 from bert_core.loading import LoadedModel
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.run.states import Looked, looked_at
+from bert_core.run.states import TokenStates, token_states
 from bert_core.studies.asked import check_length
 from bert_core.studies.documents import split_sentences
 from bert_core.studies.files import Format
@@ -148,7 +148,7 @@ def pack(loaded: LoadedModel, encodings: Sequence[Encoding], settings: IndexSett
         "weights": np.zeros((len(layers), heads, tokens, KEYS), np.float16),
     }
     rows = np.arange(0)
-    for one in looked_at(loaded, encodings, layers, KEYS):
+    for one in token_states(loaded, encodings, layers, KEYS):
         if not one.depth:
             rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in one.texts])
         place = (0, *(layer + 1 for layer in layers)).index(one.depth)
@@ -158,9 +158,9 @@ def pack(loaded: LoadedModel, encodings: Sequence[Encoding], settings: IndexSett
     return found
 
 
-def _keep_heads(found: Mapping[str, np.ndarray], place: int, rows: np.ndarray, one: Looked) -> None:
-    assert one.brought is not None and one.keys is not None and one.weights is not None  # of a layer
-    values, scales = rounded(one.brought)
+def _keep_heads(found: Mapping[str, np.ndarray], place: int, rows: np.ndarray, one: TokenStates) -> None:
+    assert one.head_output is not None and one.keys is not None and one.weights is not None  # of a layer
+    values, scales = rounded(one.head_output)
     found["heads"][place][:, rows], found["head_scales"][place][:, :, rows] = values, scales.swapaxes(0, 1)
     some, weights = one.keys.shape[-1], np.nan_to_num(one.weights)
     found["keys"][place][:, rows, :some] = np.where(weights > 0, np.nan_to_num(one.keys), 0)

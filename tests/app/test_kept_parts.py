@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bert_core import Noised, Put, Refused, capture, carried, edited, load
+from bert_core import Noised, Put, Refused, capture, edited, load, make_patch
 from tests.near import assert_near
 from tests.visit import at, settled, visited, words
 from viz_app.export.snippet import snippet
@@ -48,7 +48,7 @@ def test_a_part_that_is_kept_stays_in_on_every_page() -> None:
     loaded = load(device="cpu")
     read = loaded.tokenizer
     source, text = (read.mask_words(read.encode(one), (3,)) for one in (SOURCE, THEIRS["text"]))
-    put = carried(loaded, source, text, "state", 3, position=2)
+    put = make_patch(loaded, source, text, "state", 3, position=2)
     for page in ("predict", "attention", "layers", "roles", "compare", "score"):
         settled(at(app, page).run())
         assert not app.exception and not app.error, page
@@ -85,7 +85,7 @@ def test_noise_and_words_that_are_hidden_go_along() -> None:
     loaded = load(device="cpu")
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode(THEIRS["text"]), (3,))
     (put,) = app.session_state["_question"].loaded.edits
-    assert isinstance(put, Put) and put == carried(loaded, Noised(text, 3.0), text, "head", 5, head=8)
+    assert isinstance(put, Put) and put == make_patch(loaded, Noised(text, 3.0), text, "head", 5, head=8)
     assert "what L5 H8 brings, with noise" in words(app)
 
 

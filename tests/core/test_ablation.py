@@ -12,7 +12,7 @@ import torch
 
 import bert_core
 from bert_core import BertForPreTraining, LoadedModel, Target, ablate_heads, capture
-from bert_core.run.ablation import clean_pass, without_each
+from bert_core.run.ablation import without_each
 from tests.core.test_decoder import encoder_config, ids_of, made
 from tests.near import assert_near
 
@@ -92,11 +92,13 @@ def test_padding_and_batches(masked: bool) -> None:
     heads = [(0, 0), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)]
     with torch.no_grad():
         extended = model.get_extended_attention_mask(mask, (2, 9))
-        clean = clean_pass(model, model.embeddings(ids_of(9)), extended, None, positions)
+        last, without = without_each(
+            list(model.encoder.layer), model.embeddings(ids_of(9)), positions, mask=extended, batch_tokens=60
+        )
         whole = model(ids_of(9), attention_mask=mask, positions=positions).last_hidden_state
-        assert_near(clean.leaving, whole)
+        assert_near(last, whole)
         found = {}
-        for some, states in without_each(model, clean, heads, extended, None, positions, batch_tokens=60):
+        for some, states in without:
             found |= dict(zip(some, states, strict=True))
         assert list(found) == heads
         for (layer, head), states in found.items():

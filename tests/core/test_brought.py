@@ -13,7 +13,7 @@ import bert_core
 from bert_core import LoadedModel, Refused, capture, captures
 from bert_core.analysis.sinks import effective_rank, pull_of, sinks
 from bert_core.run.decomposition import attention_norms, head_values
-from bert_core.run.passes import layer_passes
+from bert_core.run.stack import trace_text
 from tests.core.test_decomposition import BOTH, example, naive_layers
 from tests.near import assert_near
 
@@ -67,13 +67,13 @@ def test_brought_vectors_add_up_to_what_the_heads_write(tiny: LoadedModel) -> No
     """The sum over keys and heads, with the output bias, is what the layer's output projection gives."""
     encoding = example(tiny)
     run, projected = capture(tiny, encoding, norms=True), head_values(tiny, encoding, projected=True)
-    for number, one in enumerate(layer_passes(tiny, encoding)):
-        vectors = torch.tensor(run.attention[number])[..., None] * one.head_outputs[:, None]
+    for number, traced in enumerate(trace_text(tiny, encoding)):
+        vectors = torch.tensor(run.attention[number])[..., None] * traced.head_outputs[:, None]
         assert_near(vectors.norm(dim=-1), run.shown("brought")[number])
-        dense = one.layer.attention.output.dense
-        assert_near(vectors.sum((0, 2)) + dense.bias, dense(one.context))
+        dense = traced.layer.attention.output.dense
+        assert_near(vectors.sum((0, 2)) + dense.bias, traced.attended)
         # In the head's own directions, lengths and angles are those of the states.
-        assert_near(projected[number] @ projected[number].swapaxes(1, 2), one.head_outputs @ one.head_outputs.mT)
+        assert_near(projected[number] @ projected[number].swapaxes(1, 2), traced.head_outputs @ traced.head_outputs.mT)
     assert run.norms is not None
     assert_near(np.linalg.norm(projected, axis=-1), run.norms)
 

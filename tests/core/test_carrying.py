@@ -19,8 +19,9 @@ from bert_core import (
     ablate_heads,
     answer_with,
     capture,
-    carried,
     edited,
+    head_values,
+    make_patch,
     patch,
     unedited,
     walk,
@@ -41,7 +42,7 @@ def texts(tiny_loaded: LoadedModel) -> tuple[Encoding, Encoding]:
 
 
 def kept(place: dict[str, int]) -> dict[str, Any]:
-    """A place of patches as `carried` takes it."""
+    """A place of patches as `make_patch` takes it."""
     return {"layer": place.get("depth", place.get("layer")), **{
         name: place[name] for name in ("position", "head", "neuron") if name in place
     }}  # fmt: skip
@@ -62,7 +63,7 @@ def test_a_kept_part_answers_as_patching_found(
     found = patch(tiny_loaded, source, text, WORD, what=what, apart=apart, positions=positions, head_mask=gates)
     places = np.argwhere(np.isfinite(found.values))
     for at in places[:: max(1, len(places) // 24)]:
-        put = carried(
+        put = make_patch(
             tiny_loaded, source, text, what, head_mask=gates, **kept(dict(zip(found.axes, at.tolist(), strict=True)))
         )
         run = capture(edited(tiny_loaded, [put]), text, target=WORD, head_mask=gates, norms=True)
@@ -81,7 +82,7 @@ def test_nothing_changes_where_the_part_is_the_texts_own(
     """Maps, brought lengths and answers of a text into which a part of itself is put; and its parts above go back."""
     _, text = texts
     place = {"head": 1} if what in OF_HEADS else {"position": 2}
-    put = carried(tiny_loaded, text, text, what, 1, **place, **({"neuron": 4} if what == NEURON else {}))
+    put = make_patch(tiny_loaded, text, text, what, 1, **place, **({"neuron": 4} if what == NEURON else {}))
     before, after = (capture(one, text, norms=True) for one in (tiny_loaded, edited(tiny_loaded, [put])))
     assert_near(after.attention, before.attention)
     assert_near(after.shown("brought"), before.shown("brought"))
@@ -91,7 +92,7 @@ def test_nothing_changes_where_the_part_is_the_texts_own(
 def test_gradients_do_not_pass_what_was_put_in(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
     """With all states of a depth put in, nothing below moves the answer; above, the slopes are those of the source."""
     source, text = texts
-    run = capture(edited(tiny_loaded, [carried(tiny_loaded, source, text, "state", 1)]), text, target=WORD)
+    run = capture(edited(tiny_loaded, [make_patch(tiny_loaded, source, text, "state", 1)]), text, target=WORD)
     other = capture(tiny_loaded, source, target=WORD)
     assert run.gradient is not None and other.gradient is not None
     assert not run.gradient[0].any() and np.abs(run.gradient[1]).max() > 0
@@ -104,7 +105,7 @@ def test_a_pattern_that_is_put_in_is_the_map_that_is_seen(
 ) -> None:
     """Its head shows the source's map, others of the layer their own; and its slopes are there."""
     source, text = texts
-    model = edited(tiny_loaded, [carried(tiny_loaded, source, text, "pattern", 0, head=1)])
+    model = edited(tiny_loaded, [make_patch(tiny_loaded, source, text, "pattern", 0, head=1)])
     run, own, theirs = capture(model, text, target=WORD), capture(tiny_loaded, text), capture(tiny_loaded, source)
     assert_near(run.attention[0, 1], theirs.attention[0, 1])
     assert_near(run.attention[0, 0], own.attention[0, 0])
@@ -116,7 +117,7 @@ def test_texts_that_are_read_together_are_read_as_alone(
 ) -> None:
     """With other things changed beside it; and a batch in which one has another length is refused."""
     source, text = texts
-    model = edited(tiny_loaded, [Scaled(0, 3, 2.0), carried(tiny_loaded, source, text, "value", 1, head=0)])
+    model = edited(tiny_loaded, [Scaled(0, 3, 2.0), make_patch(tiny_loaded, source, text, "value", 1, head=0)])
     alone = [capture(model, one) for one in (text, source)]
     for one, beside in zip(alone, captures(model, [text, source]), strict=True):
         assert_near(beside.predictions[0].probabilities, one.predictions[0].probabilities)
@@ -129,7 +130,9 @@ def test_it_is_taken_out_again(tiny_loaded: LoadedModel, texts: tuple[Encoding, 
     source, text = texts
     plain = capture(tiny_loaded, text, target=WORD).target_value
     kinds = ("state", "attention")
-    first, second = (edited(tiny_loaded, [carried(tiny_loaded, source, text, kind, 1, position=1)]) for kind in kinds)
+    first, second = (
+        edited(tiny_loaded, [make_patch(tiny_loaded, source, text, kind, 1, position=1)]) for kind in kinds
+    )
     values = [capture(one, text, target=WORD).target_value for one in (first, second, first, unedited(second))]
     assert values[0] == values[2] != values[1] and values[3] == plain
     assert unedited(first).edits == () and capture(tiny_loaded, text, target=WORD).target_value == plain
@@ -145,9 +148,18 @@ def test_noise_and_other_lengths_can_be_carried_over(
     for source, align in ((noised, "tokens"), (longer, "words")):
         found = patch(tiny_loaded, source, text, WORD, align=align)
         for position in (2, 3):
-            put = carried(tiny_loaded, source, text, "state", 1, position=position, align=align)
+            put = make_patch(tiny_loaded, source, text, "state", 1, position=position, align=align)
             value = capture(edited(tiny_loaded, [put]), text, target=WORD).target_value
             assert_near(value, found.values[1, position])
+
+
+def test_head_values_are_those_of_the_edited_model(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
+    """With the source's state at a depth put in, the values from that layer on are the source's."""
+    source, text = texts
+    model = edited(tiny_loaded, [make_patch(tiny_loaded, source, text, "state", 1)])
+    values, own, other = (head_values(*given) for given in ((model, text), (tiny_loaded, text), (tiny_loaded, source)))
+    assert_near(values[0], own[0])
+    assert_near(values[1], other[1])
 
 
 def test_what_cannot_be_is_refused(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
@@ -163,15 +175,15 @@ def test_what_cannot_be_is_refused(tiny_loaded: LoadedModel, texts: tuple[Encodi
     ):
         what, layer, more = given
         with pytest.raises(Refused, match=says):
-            carried(tiny_loaded, source, text, what, layer, **more)
+            make_patch(tiny_loaded, source, text, what, layer, **more)
     with pytest.raises(Refused, match="the source has 5 tokens and the text 8"):
-        carried(tiny_loaded, tiny_loaded.tokenizer.encode("the cat [MASK]"), text, "state", 1)
-    model = edited(tiny_loaded, [carried(tiny_loaded, source, text, "state", 1, position=2)])
+        make_patch(tiny_loaded, tiny_loaded.tokenizer.encode("the cat [MASK]"), text, "state", 1)
+    model = edited(tiny_loaded, [make_patch(tiny_loaded, source, text, "state", 1, position=2)])
     for ask in (
         lambda: patch(model, source, text, WORD),
         lambda: ablate_heads(model, text),
         lambda: walk(model, text, 0),
-        lambda: carried(model, source, text, "state", 1),
+        lambda: make_patch(model, source, text, "state", 1),
     ):
         with pytest.raises(Refused, match=r"a part of another text is put in, and .* needs all parts to be its own"):
             ask()

@@ -303,7 +303,7 @@ def test_an_edited_model_says_what_it_then_would(loaded: LoadedModel, encoding: 
     assert_near(capture(changed, encoding).replaced, 1 / (1 + np.exp(-_all_logits(changed, encoding))), TOLERANCE)
     assert np.abs(_all_logits(changed, encoding) - _all_logits(loaded, encoding)).max() > 1e-4
     source = loaded.tokenizer.encode(SOURCE, PAIR)
-    put = bert_core.carried(loaded, source, encoding, "state", 0, position=AT)
+    put = bert_core.make_patch(loaded, source, encoding, "state", 0, position=AT)
     put_in = bert_core.edited(loaded, [put])
     assert_near(_all_logits(put_in, encoding), _all_logits(loaded, source), TOLERANCE)
     assert np.array_equal(_all_logits(bert_core.edited(put_in, []), encoding), _all_logits(put_in, encoding))

@@ -24,7 +24,7 @@ from bert_core import (
 )  # fmt: skip
 from bert_core.edits import OF_HEADS, PATCHES
 from bert_core.run.inputs import embedded
-from bert_core.run.readings import traced
+from bert_core.run.stack import layers_of, trace
 from tests.near import assert_near
 
 WORD = Target("mlm", 3, 70)
@@ -103,8 +103,8 @@ def test_a_mean_is_over_all_tokens_of_its_texts(tiny_loaded: LoadedModel) -> Non
     """What is put in is the average of every token of every text; of one text of one word over and over, its own."""
     text, *texts = read(tiny_loaded, "the cat [MASK] on the mat", "a dog ran", "she opened the old door")
     found = patch(tiny_loaded, MeanOf(tuple(texts)), text, WORD, what="feed_forward", layers=[1], positions=[3])
-    fed = torch.cat([traced(tiny_loaded, embedded(tiny_loaded, one), None).layers[1].fed[0] for one in texts])
-    own = traced(tiny_loaded, embedded(tiny_loaded, text), None).layers[1]
+    traces = [trace(layers_of(tiny_loaded), embedded(tiny_loaded, one)).layers[1] for one in (text, *texts)]
+    own, fed = traces[0], torch.cat([layer.fed[0] for layer in traces[1:]])
     layer = tiny_loaded.model.bert.encoder.layer[1]
     left = layer.output.LayerNorm(fed.mean(0) + own.normed[0, 3])
     expected = tiny_loaded.model.cls.predictions(left).log_softmax(-1)[70]

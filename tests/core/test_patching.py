@@ -30,7 +30,7 @@ from bert_core import (
 )  # fmt: skip
 from bert_core.edits import OF_HEADS, OF_TOKENS, PATCHES
 from bert_core.run.inputs import embedded
-from bert_core.run.readings import traced
+from bert_core.run.stack import layers_of, trace
 from tests.core.test_edits import with_distances
 from tests.near import assert_near
 
@@ -65,7 +65,7 @@ def patched_by_hand(
     model = copy.deepcopy(loaded.model.bert)
     size = loaded.config.hidden_size // loaded.config.num_attention_heads
     opened = model.get_head_mask(torch.tensor(gates), 1)
-    given = traced(loaded, embedded(loaded, source), opened).layers
+    given = trace(layers_of(loaded), embedded(loaded, source), gates=opened).layers
     layer, *rest = place
     states = embedded(loaded, text)
     for number, module in enumerate(model.encoder.layer):
@@ -104,7 +104,7 @@ def patched_by_hand(
             fed = put(fed, own.fed, rest[0])
         states = module.output.LayerNorm(fed + normed)
     if what == "state" and layer == len(model.encoder.layer):
-        states = put(states, traced(loaded, embedded(loaded, source), opened).last, rest[0])
+        states = put(states, trace(layers_of(loaded), embedded(loaded, source), gates=opened).last, rest[0])
     return states
 
 
@@ -224,7 +224,7 @@ def test_identities_hold_to_ten_digits(tiny_loaded: LoadedModel, texts: tuple[En
     """In float64: our pass in parts is the model's; the states of the source at a depth are the source's from there."""
     loaded = in_float64(tiny_loaded)
     source, text = (embedded(loaded, one) for one in texts)
-    own, other = traced(loaded, text, None), traced(loaded, source, None)
+    own, other = trace(layers_of(loaded), text), trace(layers_of(loaded), source)
     states = text
     for number, layer in enumerate(loaded.model.bert.encoder.layer):
         assert_near(own.layers[number].entering, states, 1e-10)

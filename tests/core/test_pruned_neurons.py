@@ -269,13 +269,13 @@ def test_what_is_carried_over_finds_its_neuron(four_layers: LoadedModel, encodin
     source = four_layers.tokenizer.encode("the [MASK] ran in the house", "it was big")
     target = target_of(four_layers, encoding)
     for what, layer, more in (("neuron", 0, {"neuron": 9}), ("state", 2, {}), ("state", 4, {}), ("attention", 3, {})):
-        put = bert_core.carried(smaller, source, encoding, what, layer, position=1, **more)
+        put = bert_core.make_patch(smaller, source, encoding, what, layer, position=1, **more)
         value = bert_core.capture(bert_core.edited(smaller, [put]), encoding, target=target).target_value
         patched = bert_core.patch(smaller, source, encoding, target, what=what, positions=[1]).values[layer, 1]
         assert_near(value, patched[9] if what == "neuron" else patched)
     for neuron in (2, 7):
         with pytest.raises(Refused, match=f"neuron {neuron} of layer 0 was pruned: this layer still has 62 of 64"):
-            bert_core.carried(smaller, source, encoding, "neuron", 0, position=1, neuron=neuron)
+            bert_core.make_patch(smaller, source, encoding, "neuron", 0, position=1, neuron=neuron)
 
 
 @pytest.mark.parametrize("engine", ["torch", "numpy"])

@@ -30,7 +30,7 @@ other = loaded.tokenizer.mask_words(other, {masked!r})
 """
 _NOISED = "source = bert_core.Noised(encoding, {size!r}, {positions!r}, {seed!r})\n"
 _CARRIED = """\
-put = bert_core.carried(
+put = bert_core.make_patch(
     loaded, source, encoding, {what!r}, {layer!r}, position={position!r}, head={head!r}, neuron={neuron!r},
     align={align!r}, head_mask=head_mask,
 )

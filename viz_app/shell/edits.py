@@ -12,7 +12,7 @@ from bert_core.edits import Cut, Edit, Put, Scaled
 from bert_core.loading import LoadedModel
 from bert_core.records import Noised
 from bert_core.refused import Refused
-from bert_core.run.carrying import carried
+from bert_core.run.carrying import make_patch
 from bert_core.run.inputs import check_edits, head_mask_without
 from bert_core.tokenizer import Encoding
 from viz_app.notation import (
@@ -86,7 +86,7 @@ def _put(
     align = "tokens" if len(source) == len(encoding) else "words"
     made: Put = kept(
         ("put", loaded.identity, put, source, encoding, off),
-        lambda: carried(
+        lambda: make_patch(
             loaded, source, encoding, put.what, put.layer, position=put.position, head=put.head, align=align,
             head_mask=head_mask_without(loaded.config, off),
         ),

@@ -355,7 +355,7 @@ def _keep(both: Sides, place: tuple[int, int]) -> None:
     """Whether the chosen part stays in on all pages about the text; where it cannot, why."""
     state = st.session_state
     if state.origin == "mean":
-        st.caption("The mean of other texts can be kept in from Python (`carried`), not from here: it has no link.")
+        st.caption("The mean of other texts can be kept in from Python (`make_patch`), not from here: it has no link.")
         return
     if state.way == "out":
         st.caption("Here parts of the text go into the source. To keep one in, choose *Source into text*.")

@@ -71,7 +71,7 @@ def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) ->
 
 @torch.no_grad()
 def _norms(loaded: LoadedCaptioner, states: Tensor) -> np.ndarray:
-    """How long the vectors are that the decoder's heads bring from each patch, (layer, head, patch).
+    """Norms of the patches' value vectors through the output maps of the decoder's heads, (layer, head, patch).
 
     states: (1, patch, width), of the picture.
     """

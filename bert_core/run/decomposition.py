@@ -1,4 +1,4 @@
-"""What each token brings to each position, by taking the model's own sums apart instead of its attention alone.
+"""What each token adds to each position, by taking the model's own sums apart instead of its attention alone.
 
 A layer adds up one vector for every token (and head); these are the vectors, or their sizes. All functions here are
 safe to call from many threads on one model: nothing is written to it.
@@ -30,7 +30,7 @@ from bert_core.tokenizer import Encoding
 @checked
 @torch.no_grad()
 def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
-    """How long the vector is that a head, or all heads of a layer together, bring from a key to a query.
+    """The norm of the value-weighted vector that a head, or all heads of a layer together, add from a key to a query.
 
     head_mask: as for `capture`.
     heads: attention times the length of the key's value vector through the head's output map, |a f(x)|; 0 for a head
@@ -85,7 +85,7 @@ def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | 
 @checked
 @torch.no_grad()
 def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
-    """How much nearer each token's vector brings a position to what attention, residual and layer norm give there.
+    """How much nearer each token's vector takes a position to what attention, residual and layer norm give there.
 
     Nearness is in L1 lengths: |y| - |y - its vector|, at least 0. Rows sum to 1. Roll the maps out as they are for the
     whole model. A few queries are done at a time, so that no tensor is query x key x hidden.

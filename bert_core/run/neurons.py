@@ -45,7 +45,7 @@ def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np
     Source: a feed-forward network as neurons with a key and a value each: Geva 2021 (arXiv:2012.14913).
     """
     activations, lengths, width = [], [], loaded.config.intermediate_size
-    for traced in trace_text(loaded, encoding, head_mask):
+    for traced in trace_text(loaded, encoding, head_mask, keep=("probs", "activated")):
         activations.append(_spread(traced.layer, width, traced.activated))
         lengths.append(_spread(traced.layer, width, traced.layer.output.dense.weight.norm(dim=0)))
     return NeuronRun(encoding, np.stack(activations), np.stack(lengths))

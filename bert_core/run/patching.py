@@ -79,7 +79,7 @@ def patch(
         rightly this is denoising; the other way round, noising.
     target: the number to follow, of the text.
     what: "state", the residual stream at a depth, 0 for the embeddings; "attention" or "feed_forward", what a layer
-        adds to it; "head", what a head brings; "pattern", "query", "key" or "value" of a head, all else its own;
+        adds to it; "head", the output of a head; "pattern", "query", "key" or "value" of a head, all else its own;
         "neuron", one activation of a feed-forward network.
     apart: whether each position is patched by itself, or all at once. None: each, but heads as a whole.
     layers: those to patch, of states the depths; None: all. positions: where to patch, if each by itself; None: all.
@@ -478,7 +478,7 @@ def asked_patches(
     if what == "pattern" and (isinstance(source, MeanOf) or partners != tuple(range(len(text)))):
         raise Refused(
             "a pattern says which token looks at which, so it can only come from a text of as many tokens, each at the "
-            "place of its own: patch what the head brings, or its queries, keys or values"
+            "place of its own: patch the head's output, or its queries, keys or values"
         )
     if apart is None:
         apart = what not in OF_HEADS

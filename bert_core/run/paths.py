@@ -47,9 +47,9 @@ def patch_path(
     batch_tokens: int | None = None,
     report: Progress = silent,
 ) -> Paths:
-    """Read a text while some heads hear, of one sender, what it brings in a source; for each sender by itself.
+    """Read a text while some heads hear, of one sender, its output in a source; for each sender by itself.
 
-    What the sender brings is put into the residual stream and carried up to the receivers with every other head and
+    The sender's output is put into the residual stream and carried up to the receivers with every other head and
     every feed-forward network between held at the text's own, and every LayerNorm computed anew. What the receivers
     then make of it takes the place of their own, all receivers at once, and everything after is computed as usual.
     senders: heads, (layer, head). None: all that are below a receiver. receivers: None: the answer itself, which reads

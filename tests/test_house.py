@@ -159,6 +159,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.glossary", "viz_app.classroom",
         "viz_app.export", "viz_app.export.bertviz",
     },
+    "viz_app.finetuning": {
+        "bert_core.refused", "bert_core.checkpoint", "bert_core.studies", "bert_core.training", "viz_app.door",
+        "viz_app.shell",
+    },
     "viz_app.pages": {
         "viz_app.pages.predict", "viz_app.pages.attention", "viz_app.pages.compare", "viz_app.pages.why",
         "viz_app.pages.layers", "viz_app.pages.heads", "viz_app.pages.roles", "viz_app.pages.prune",
@@ -226,9 +230,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.training", "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.finetune": {
-        "numpy", "streamlit", "bert_core.progress", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint",
+        "numpy", "streamlit", "bert_core.progress", "bert_core.refused", "bert_core.tokenizer",
         "bert_core.loading", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies",
-        "bert_core.training", "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
+        "viz_app.figures", "viz_app.components", "viz_app.finetuning", "viz_app.shell",
     },
     "viz_app.pages.score": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer", "bert_core.records",

@@ -611,7 +611,9 @@ def test_a_longer_run_goes_on_where_the_shorter_one_ended(
     code, out, _ = headlight(*common, "--folder", tmp_path / "two", "--held-out", text_file)
     assert code == 0
     assert "held out: 128 tokens" in out
-    code, out, _ = headlight(*common, "--folder", tmp_path / "two", "--steps", 6)
+    code, _, err = headlight(*common, "--folder", tmp_path / "two", "--steps", 6)
+    assert code == 2 and "holds a run with other settings (held-out text)" in err
+    code, out, _ = headlight(*common, "--folder", tmp_path / "two", "--steps", 6, "--held-out", text_file)
     assert code == 0
     assert "resuming at step 4 of 6" in out
     assert headlight(*common, "--folder", tmp_path / "one", "--steps", 6)[0] == 0

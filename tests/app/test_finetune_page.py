@@ -22,11 +22,11 @@ from bert_core.run.lens import lens_change
 from tests.core.test_finetune import sentences
 from tests.visit import key_of, settled, visited, words
 from viz_app.figures.tuning import alike_depths, tuning_lines
-from viz_app.pages.finetune import runs as processes
+from viz_app.finetuning import runs as processes
+from viz_app.finetuning.material import KINDS, FinetuneRequest, columns_of, kind_of, labels_of, material_of
+from viz_app.finetuning.runs import TuningRun, arguments_of, new_run, runs
 from viz_app.pages.finetune.changes import Changes, Step, zipped
 from viz_app.pages.finetune.examples import example_file
-from viz_app.pages.finetune.material import KINDS, Asked, columns_of, kind_of, labels_of, material_of
-from viz_app.pages.finetune.runs import TuningRun, arguments_of, new_run, runs
 from viz_app.pages.finetune.words import _story
 from viz_app.shell.controls import Upload
 from viz_app.shell.models import added_models, loaded_model
@@ -90,7 +90,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     choose(app, tuning_batch=1, tuning_epochs=1, tuning_keep=4, tuning_length=24)
     settled(app.button(key="start_tuning").click().run(), "stop_here")
     assert not app.exception and not app.error, words(app)
-    run = TuningRun(processes.place_of("rooms"))
+    run = TuningRun(processes.folder_of("rooms"))
     assert app.session_state.tuned == "rooms" and run.is_running
     until(lambda: run.log.step > 30, "the first steps")
     process = processes._processes[run.folder.resolve()]
@@ -104,13 +104,13 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     app.button(key="stop_tuning").click().run()
     process.send_signal(signal.SIGCONT)
     until(lambda: not run.is_running, "the stop")
-    assert run.said == "stopped" and not run.is_done and (run.folder / "state.pt").is_file()
+    assert run.last_line == "stopped" and not run.is_done and (run.folder / "state.pt").is_file()
     at = run.log.step
     settled(app.run(), "stop_here")
     assert f"It was stopped at step {at} of 361" in words(app) and not app.error, words(app)
 
     app.button(key="go_on_tuning").click().run()
-    until(lambda: run.is_done and not run.is_running, f"the end: {run.said}")
+    until(lambda: run.is_done and not run.is_running, f"the end: {run.last_line}")
     assert "resuming at step" in (run.folder / "said.txt").read_text(encoding="utf-8")
     assert run.log.step == 361 and list(run.steps) == [0, 128, 256, 361]
 
@@ -168,8 +168,8 @@ def test_tags_and_answers_are_learned_too(
     choose(app, tuning_epochs=1, tuning_keep=2, tuning_length=32, tuning_room=48)
     settled(app.button(key="start_tuning").click().run(), "stop_here")
     assert not app.exception and not app.error, words(app)
-    run = TuningRun(processes.place_of(Path(name).stem))
-    until(lambda: run.is_done and not run.is_running, f"the end: {run.said}")
+    run = TuningRun(processes.folder_of(Path(name).stem))
+    until(lambda: run.is_done and not run.is_running, f"the end: {run.last_line}")
     settled(app.run(), "stop_here")
     assert not app.exception and not app.error, words(app)
     figures = run.log.held_out[-1][1]
@@ -187,9 +187,11 @@ def zip_of(run: TuningRun) -> str:
 
 def test_a_step_that_was_let_go_of_is_another(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a run thins its steps while the page looks at one, the page goes on with the nearest that is kept."""
-    run = new_run("short", Asked(str(tiny_model_folder), "rooms.csv", "text", "class", epochs=1, keep=4), TABLE)
-    run.go_on()
-    until(lambda: run.is_done and not run.is_running, f"the end: {run.said}")
+    run = new_run(
+        "short", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", epochs=1, keep=4), TABLE
+    )
+    run.start()
+    until(lambda: run.is_done and not run.is_running, f"the end: {run.last_line}")
     first, *_, before, last = run.steps
     step_of, gone = Changes.compared, run.steps[before]
 
@@ -211,9 +213,11 @@ def test_a_run_that_is_made_again_under_its_name_opens_with_its_own_weights(tiny
     opened = []
     for classes in names:
         table = table_of([(text, classes[names[0].index(label)]) for text, label in ROWS[:60]])
-        run = new_run("same", Asked(str(tiny_model_folder), "rooms.csv", "text", "class", epochs=1, keep=2), table)
-        run.go_on()
-        until(lambda run=run: run.is_done and not run.is_running, f"the end: {run.said}")
+        run = new_run(
+            "same", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", epochs=1, keep=2), table
+        )
+        run.start()
+        until(lambda run=run: run.is_done and not run.is_running, f"the end: {run.last_line}")
         app = page(tiny_model_folder, tuned="same")
         app.button(key="open_tuned").click().run()
         app = settled(visited("predict", text="the cat sat", model=str(run.folder)))
@@ -242,7 +246,7 @@ def test_an_empty_page_offers_examples(tiny_model_folder: Path, kind: str, many:
     settled(app.run(), "stop_here")
     assert many in words(app) and not app.error and not app.exception
     name = KINDS[kind].example
-    asked = Asked("x", name, **(learned or {"text": "text", "label": "class"} if kind != "answers" else {}))
+    asked = FinetuneRequest("x", name, **(learned or {"text": "text", "label": "class"} if kind != "answers" else {}))
     found = material_of(Upload(name, example_file(kind)), asked)
     assert len(found.texts) == 200 and set(found.labels) == ({"good", "bad"} if kind == "classes" else set())
 
@@ -278,8 +282,8 @@ def test_a_name_that_cannot_be(tiny_model_folder: Path, name: str) -> None:
 
 def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
     """The last words of the process stand on the page, which offers to go on."""
-    run = new_run("wrong", Asked(str(tiny_model_folder / "nothing"), "rooms.csv", "text", "class"), TABLE)
-    run.go_on()
+    run = new_run("wrong", FinetuneRequest(str(tiny_model_folder / "nothing"), "rooms.csv", "text", "class"), TABLE)
+    run.start()
     until(lambda: not run.is_running, "the end")
     app = page(tiny_model_folder, tuned="wrong")
     assert run.failed and any("nothing" in one.value for one in app.error), words(app)
@@ -289,25 +293,25 @@ def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
 @pytest.mark.slow
 def test_one_run_at_a_time(tiny_model_folder: Path) -> None:
     """While one goes on no other begins, and that is said."""
-    asked = Asked(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5)
+    asked = FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5)
     first, second = new_run("first", asked, TABLE), new_run("second", asked, TABLE)
-    first.go_on()
+    first.start()
     with pytest.raises(Refused, match="the run 'first' goes on now"):
-        second.go_on()
+        second.start()
     first.stop()
     until(lambda: not first.is_running, "the stop")
 
 
 def test_others_see_no_such_page(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a server that others reach the page is not there, and nothing can be begun or written."""
-    run = new_run("mine", Asked(str(tiny_model_folder), "rooms.csv", "text", "class"), TABLE)
+    run = new_run("mine", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class"), TABLE)
     monkeypatch.setenv("HEADLIGHT_SHARED", "1")
     app = visited("finetune", text="the cat sat on the mat")
     assert "What changes while it learns?" not in words(app)
     with pytest.raises(Refused, match="this machine alone"):
-        run.go_on()
+        run.start()
     with pytest.raises(Refused, match="this machine alone"):
-        new_run("other", run.asked, TABLE)
+        new_run("other", run.request, TABLE)
     with pytest.raises(Refused, match="this machine alone"):
         run.delete()
 
@@ -315,8 +319,10 @@ def test_others_see_no_such_page(tiny_model_folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_only_a_run_of_the_page_is_deleted(tiny_model_folder: Path, tmp_path: Path) -> None:
     """Not one that goes on, not a folder elsewhere, not what a link leads to, and not a folder that is no run."""
-    run = new_run("one", Asked(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5), TABLE)
-    run.go_on()
+    run = new_run(
+        "one", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5), TABLE
+    )
+    run.start()
     with pytest.raises(Refused, match="goes on now"):
         run.delete()
     run.stop()
@@ -341,15 +347,15 @@ def test_only_a_run_of_the_page_is_deleted(tiny_model_folder: Path, tmp_path: Pa
 
 def test_a_run_is_the_command(tiny_model_folder: Path) -> None:
     """What a process is called with says all that was asked, each in one word, so that a column may be called -x."""
-    asked = Asked("start", "t.csv", "-x", "y", "--pair", keep=5, held_out=0.2)
+    asked = FinetuneRequest("start", "t.csv", "-x", "y", "--pair", keep=5, held_out=0.2)
     said = arguments_of(Path("runs/one"), asked)
     assert said[:2] == ["finetune", "runs/one/table.csv"]
     assert {"--text=-x", "--pair=--pair", "--keep=5", "--held-out=0.2", "--device=cpu"} <= set(said)
     run = new_run("one", asked, table_of([("a", "b", "p"), ("c", "d", "q")] * 4, ("-x", "--pair", "y")))
-    assert run.asked == asked and runs() == [run]
+    assert run.request == asked and runs() == [run]
     (run.folder / "run.json").write_text('{"other": 1}', encoding="utf-8")
     with pytest.raises(Refused, match="is not what this page writes"):
-        _ = run.asked
+        _ = run.request
 
 
 def test_the_ending_of_a_file_says_what_is_learned(tiny_model_folder: Path) -> None:
@@ -357,12 +363,12 @@ def test_the_ending_of_a_file_says_what_is_learned(tiny_model_folder: Path) -> N
     assert [kind_of(name).what for name in ("A.CSV", "b.json", "c.conllu", "d.txt")] == [
         KINDS[name].what for name in ("classes", "answers", "tags", "tags")
     ]
-    names = Asked(str(tiny_model_folder), "names.CONLL", label="2", word=1)
+    names = FinetuneRequest(str(tiny_model_folder), "names.CONLL", label="2", word=1)
     run = new_run("names", names, example_file("tags"))
-    assert run.table.name == "table.conll" and run.asked == names and run.table.read_bytes() == example_file("tags")
+    assert run.table.name == "table.conll" and run.request == names and run.table.read_bytes() == example_file("tags")
     said = arguments_of(run.folder, names)
     assert {"--label=2", "--word=1"} <= set(said) and not any(one.startswith(("--text", "--skip")) for one in said)
-    asked = Asked(str(tiny_model_folder), "q.json", skip_broken=True)
+    asked = FinetuneRequest(str(tiny_model_folder), "q.json", skip_broken=True)
     assert arguments_of(run.folder, asked)[-1] == "--skip-broken"
 
 

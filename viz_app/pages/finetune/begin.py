@@ -8,10 +8,10 @@ from typing import Any
 import streamlit as st
 
 from bert_core.studies.words import LAST
+from viz_app.finetuning.material import KINDS, FinetuneRequest, columns_of, kind_of, labels_of, material_of
+from viz_app.finetuning.runs import LARGEST_TABLE, cores, folder_of, new_run
 from viz_app.pages.finetune.changes import tokens_of
 from viz_app.pages.finetune.examples import take_example
-from viz_app.pages.finetune.material import KINDS, Asked, columns_of, kind_of, labels_of, material_of
-from viz_app.pages.finetune.runs import LARGEST_TABLE, cores, new_run, place_of
 from viz_app.shell import screen
 from viz_app.shell.controls import Upload, control, file_control
 from viz_app.shell.markdown import as_written, helped
@@ -64,13 +64,13 @@ def begin(current: Question) -> None:
             st.number_input, "Kept steps", "tuning_keep", first=8, min_value=2, max_value=50, step=1, width=130,
             help="Of so many steps, evenly over the run, the weights are kept on this machine, 4 GiB at most.",
         )  # fmt: skip
-    asked = Asked(
+    request = FinetuneRequest(
         current.loaded.name, upload.name, **what, epochs=epochs, learning_rate=rate, batch=batch, max_length=length,
         keep=keep,
     )  # fmt: skip
     many, tokens = kept(
-        ("tuning table", upload.name, upload.data, *what.values(), asked.start, length),
-        lambda: _measured(current, asked, upload),
+        ("tuning table", upload.name, upload.data, *what.values(), request.start, length),
+        lambda: _measured(current, request, upload),
     )
     # A text costs a pass there and back on all cores but one; a step moves every weight.
     seconds = seconds_of(current.loaded, tokens, 3.5 * many * epochs) * cores() / max(1, cores() - 1)
@@ -78,13 +78,13 @@ def begin(current: Question) -> None:
     if st.button(
         f"Start, about {as_time(seconds)} or less", icon=":material/play_arrow:", type="primary", key="start_tuning"
     ):
-        run = new_run(name, asked, upload.data)
-        run.go_on()
+        run = new_run(name, request, upload.data)
+        run.start()
         st.session_state.tuned = run.name
         st.rerun()
     screen.note(
-        f"{many:,} {kind.many}, {kind.held_out} held out. {as_written(shown_name(asked.start))} stays as it is: a copy "
-        f"learns, in the folder {as_written(str(place_of(name)))}, in a process of its own that "
+        f"{many:,} {kind.many}, {kind.held_out} held out. {as_written(shown_name(request.start))} stays as it is: a "
+        f"copy learns, in the folder {as_written(str(folder_of(name)))}, in a process of its own that "
         "leaves a core to the pages and goes on when you leave this one."
     )
 
@@ -104,7 +104,7 @@ def _offer_examples() -> None:
 
 
 def _what(upload: Upload) -> dict[str, Any]:
-    """What of the file is learned: its controls, and what is asked by them as `Asked` has it."""
+    """What of the file is learned: its controls, and what is asked by them as `FinetuneRequest` has it."""
     if kind_of(upload.name) is KINDS["answers"]:
         broken = control(
             st.toggle, "Skip broken questions", "tuning_broken", first=False,
@@ -142,7 +142,7 @@ def _likely(columns: list[str], kind: int, otherwise: str) -> str:
     return next((column for column in columns if column.lower() in _LIKELY[kind]), otherwise)
 
 
-def _measured(current: Question, asked: Asked, upload: Upload) -> tuple[int, int]:
+def _measured(current: Question, request: FinetuneRequest, upload: Upload) -> tuple[int, int]:
     """How many examples a file has, and tokens of a typical one. Raises Refused for a file that cannot be used."""
-    texts = material_of(upload, asked).texts
-    return len(texts), tokens_of(current.loaded, texts[:ASKED_TOKENS], asked.max_length)
+    texts = material_of(upload, request).texts
+    return len(texts), tokens_of(current.loaded, texts[:ASKED_TOKENS], request.max_length)

@@ -18,8 +18,8 @@ from bert_core.run.lens import lens_change
 from bert_core.run.memory import capture_bytes, words_bytes
 from bert_core.studies.compare import compare_models
 from bert_core.tokenizer import Encoding
-from viz_app.pages.finetune.material import Material
-from viz_app.pages.finetune.runs import TuningRun
+from viz_app.finetuning.material import Material
+from viz_app.finetuning.runs import TuningRun
 from viz_app.shell.models import loaded_model
 from viz_app.shell.question import TOP
 from viz_app.shell.work import Work, kept, need, seconds_of
@@ -72,12 +72,12 @@ class Changes:
     @property
     def many(self) -> str:
         """How many these are, in words."""
-        return f"{len(self.texts.texts)} {self.run.asked.kind.many}"
+        return f"{len(self.texts.texts)} {self.run.request.kind.many}"
 
     def compared(self) -> Work[ModelComparison]:
         """Their states and heads on the first texts; of a run that learns no classes, hidden words are asked."""
         before, after, some = self.start.model(), self.step.model(), self.texts
-        longest = min(self.run.asked.max_length, before.config.max_position_embeddings)
+        longest = min(self.run.request.max_length, before.config.max_position_embeddings)
         return Work(
             ("tuned changes", self.start.key, self.step.key),
             f"Step {self.step.number} is compared with the start",
@@ -101,7 +101,7 @@ class Changes:
     def same_words(self) -> Work[np.ndarray]:
         """Of the typed tokens of the first texts, the share at which both read the same word first, (depth,)."""
         before, after, texts = self.start.model(), self.step.model(), self.texts.texts
-        longest = min(self.run.asked.max_length, before.config.max_position_embeddings)
+        longest = min(self.run.request.max_length, before.config.max_position_embeddings)
         tokens, depths = tokens_of(before, texts, longest), before.config.num_hidden_layers + 1
 
         def share(report: Progress) -> np.ndarray:

@@ -7,7 +7,7 @@ import random
 
 import streamlit as st
 
-from viz_app.pages.finetune.material import KINDS
+from viz_app.finetuning.material import KINDS
 from viz_app.shell.controls import Upload
 
 MANY = 200  # rows, sentences or contexts

@@ -15,11 +15,11 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.lens import short_names
 from viz_app.figures.tuning import alike_depths, tuning_lines
+from viz_app.finetuning.material import KINDS
+from viz_app.finetuning.runs import TuningRun, runs
 from viz_app.pages.finetune import COLOURED_BY
 from viz_app.pages.finetune.begin import begin
 from viz_app.pages.finetune.changes import FIGURES, Changes, Step, titles_of, zipped
-from viz_app.pages.finetune.material import KINDS
-from viz_app.pages.finetune.runs import TuningRun, runs
 from viz_app.pages.finetune.words import draw_words
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import CHOSEN, publish
@@ -91,7 +91,7 @@ def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int)
     if running:
         share = log.step / log.steps if log.steps else 0.0
         # The command parts what it says by two spaces.
-        st.progress(min(share, 1.0), text=as_written(run.said.replace("  ", " · ") or "Starting"))
+        st.progress(min(share, 1.0), text=as_written(run.last_line.replace("  ", " · ") or "Starting"))
         st.button("Stop", key="stop_tuning", icon=":material/stop:", on_click=run.stop)
     elif not run.is_done:
         if run.failed:
@@ -100,7 +100,7 @@ def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int)
             where = f"at step {log.step:,} of {log.steps:,}" if log.steps else "before it began"
             st.info(helped(f"It was stopped {where}. It goes on from there, to the weights of a run without a stop."))
         if st.button("Go on", key="go_on_tuning", icon=":material/play_arrow:", type="primary"):
-            run.go_on()
+            run.start()
             st.rerun()
     if log.losses:
         _curves(current, run)
@@ -108,7 +108,7 @@ def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int)
 
 
 def _curves(current: Question, run: TuningRun) -> None:
-    log, kind = run.log, run.asked.kind
+    log, kind = run.log, run.request.kind
     looks = {
         name: ([step for step, _ in log.held_out], [float(figures[name]) for _, figures in log.held_out])
         for name in ("loss", *kind.scores)
@@ -209,7 +209,7 @@ def _heads(current: Question, run: TuningRun, found: ModelComparison, by: str, c
             key="tuned_cka", grows=False, config={"displayModeBar": False},
             alt=f"CKA of the depths of the start and this step, {found.cka[-1, -1]:.2f} at the last",
         )  # fmt: skip
-    kind = run.asked.kind
+    kind = run.request.kind
     rests = (
         "that of the loss of these rows' classes, whose output is random at the start"
         if kind is KINDS["classes"]
@@ -253,7 +253,7 @@ def _result(run: TuningRun) -> None:
         return
     log = run.log
     best = log.kept[-1] if log.kept else log.step
-    figures, kind = dict(log.held_out).get(best, {}), run.asked.kind
+    figures, kind = dict(log.held_out).get(best, {}), run.request.kind
     screen.heading("What came out")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.button(

@@ -26,7 +26,7 @@ from bert_core.studies.runner import is_locked, read_json
 from bert_core.training.runs import TuningLog, kept_steps, read_log
 from bert_core.training.tuning import UNFINISHED_FILE
 from viz_app.door import is_own, leaving
-from viz_app.pages.finetune.material import KINDS, Asked, Material, material_of
+from viz_app.finetuning.material import KINDS, FinetuneRequest, Material, material_of
 from viz_app.shell.controls import Upload
 
 RUNS = Path("runs")  # where the server was started
@@ -49,23 +49,23 @@ class TuningRun:
         return self.folder.name
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> FinetuneRequest:
         """What it was begun with. Raises Refused for a folder that says something else."""
         try:
-            return Asked(**read_json(self.folder / ABOUT_FILE))
+            return FinetuneRequest(**read_json(self.folder / ABOUT_FILE))
         except TypeError as error:
             raise Refused(f"{self.folder / ABOUT_FILE} is not what this page writes: choose another run") from error
 
     @property
     def table(self) -> Path:
         """The file that it learns from, and is asked on."""
-        return table_in(self.folder, self.asked)
+        return table_in(self.folder, self.request)
 
     @property
     def material(self) -> Material:
         """What that file holds."""
-        asked = self.asked
-        return asked.kind.read(self.table, asked)
+        request = self.request
+        return request.kind.read(self.table, request)
 
     @property
     def log(self) -> TuningLog:
@@ -91,7 +91,7 @@ class TuningRun:
         return (self.folder / checkpoint.CONFIG_FILE).is_file() and not (self.folder / UNFINISHED_FILE).is_file()
 
     @property
-    def said(self) -> str:
+    def last_line(self) -> str:
         """The last line that it printed; empty if there is none."""
         with suppress(OSError):
             lines = (self.folder / SAID_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -103,24 +103,24 @@ class TuningRun:
         """Why it ended before its end, in its own words; empty where it did not, or was stopped."""
         process = _processes.get(self.folder.resolve())
         code = None if process is None else process.poll()
-        return "" if code in (None, 0, 130, -signal.SIGINT) or self.is_done else self.said
+        return "" if code in (None, 0, 130, -signal.SIGINT) or self.is_done else self.last_line
 
-    def go_on(self) -> None:
+    def start(self) -> None:
         """Begin, or go on where it was stopped.
 
         Raises Refused for a server that others reach, and while any run goes on.
         """
         if not is_own():
             raise Refused("only a page that this machine alone can open may train a model")
-        asked = self.asked
+        request = self.request
         with _begins:
             busy = next((place for place, other in _processes.items() if other.poll() is None), None)
             if busy is not None or self.is_running:
                 name = self.name if busy is None else busy.name
                 raise Refused(f"the run {name!r} goes on now: one at a time, so stop it first")
             if not _processes:
-                threading.Thread(target=_leave_too, name="headlight-runs-leave", daemon=True).start()
-            _processes[self.folder.resolve()] = _started(self.folder, asked)
+                threading.Thread(target=_stop_with_server, name="headlight-runs-leave", daemon=True).start()
+            _processes[self.folder.resolve()] = _start_process(self.folder, request)
 
     def stop(self) -> None:
         """Ask it to stop: it notes where it is, and then ends."""
@@ -138,7 +138,7 @@ class TuningRun:
         with _begins:
             if self.folder.is_symlink() or self not in runs():
                 raise Refused(f"{self.folder} is no run of this page: it stays as it is")
-            _ = self.asked  # a folder that says something else is not ours
+            _ = self.request  # a folder that says something else is not ours
             if self.is_running or is_locked(self.folder):
                 raise Refused(f"the run {self.name!r} goes on now: stop it before it is deleted")
             _processes.pop(self.folder.resolve(), None)
@@ -151,12 +151,12 @@ def runs() -> list[TuningRun]:
     return [TuningRun(path.parent) for path in sorted(about, key=lambda path: -path.stat().st_mtime)]
 
 
-def place_of(name: str) -> Path:
+def folder_of(name: str) -> Path:
     """The folder of a run."""
     return RUNS.absolute() / name.strip()
 
 
-def new_run(name: str, asked: Asked, table: bytes) -> TuningRun:
+def new_run(name: str, request: FinetuneRequest, table: bytes) -> TuningRun:
     """A run in a folder of its own, ready to begin.
 
     Raises Refused for a server that others reach, a name that is taken or none, and a table that cannot be used.
@@ -168,19 +168,19 @@ def new_run(name: str, asked: Asked, table: bytes) -> TuningRun:
         raise Refused(
             f"the name is {name[:80]!r}: 60 letters, digits, spaces, points and dashes at most, a letter or digit first"
         )
-    folder = place_of(name)
+    folder = folder_of(name)
     if folder.exists():
         raise Refused(f"there is a folder {str(folder)!r} already: choose another name")
-    material_of(Upload(asked.table, table), asked)
+    material_of(Upload(request.table, table), request)
     folder.mkdir(parents=True)
-    checkpoint.write_whole(table_in(folder, asked), table)
-    checkpoint.write_whole(folder / ABOUT_FILE, json.dumps(asdict(asked), indent=1) + "\n")
+    checkpoint.write_whole(table_in(folder, request), table)
+    checkpoint.write_whole(folder / ABOUT_FILE, json.dumps(asdict(request), indent=1) + "\n")
     return TuningRun(folder)
 
 
-def table_in(folder: Path, asked: Asked) -> Path:
+def table_in(folder: Path, request: FinetuneRequest) -> Path:
     """Where a run keeps the file that it learns from."""
-    return folder / f"{TABLE}{Path(asked.table).suffix.lower()}"
+    return folder / f"{TABLE}{Path(request.table).suffix.lower()}"
 
 
 # ---------------------------------------------------------------------------- processes
@@ -194,8 +194,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _started(folder: Path, asked: Asked) -> subprocess.Popen[bytes]:
-    here = str(Path(__file__).parents[3])
+def _start_process(folder: Path, request: FinetuneRequest) -> subprocess.Popen[bytes]:
+    here = str(Path(__file__).parents[2])
     settings = {
         "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
         "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(max(1, cores() - 1)),
@@ -203,7 +203,7 @@ def _started(folder: Path, asked: Asked) -> subprocess.Popen[bytes]:
     with (folder / SAID_FILE).open("ab", buffering=0) as said:
         said.write(b"starting\n")
         process = subprocess.Popen(
-            [sys.executable, "-m", "viz_app.cli", *arguments_of(folder, asked)],
+            [sys.executable, "-m", "viz_app.cli", *arguments_of(folder, request)],
             stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, env={**os.environ, **settings},
         )  # fmt: skip
     if hasattr(os, "setpriority"):
@@ -212,18 +212,18 @@ def _started(folder: Path, asked: Asked) -> subprocess.Popen[bytes]:
     return process
 
 
-def arguments_of(folder: Path, asked: Asked) -> list[str]:
+def arguments_of(folder: Path, request: FinetuneRequest) -> list[str]:
     """What `headlight` is called with for a run."""
-    of_words = {"--word": asked.word} if asked.kind is KINDS["tags"] else {}
+    of_words = {"--word": request.word} if request.kind is KINDS["tags"] else {}
     settings = {
-        "--text": asked.text, "--label": asked.label, "--pair": asked.pair, **of_words, "--folder": folder,
-        "--init": asked.start, "--held-out": asked.held_out, "--epochs": asked.epochs,
-        "--learning-rate": asked.learning_rate, "--batch": asked.batch, "--max-length": asked.max_length,
-        "--seed": asked.seed, "--keep": asked.keep, "--device": os.environ.get("HEADLIGHT_DEVICE"),
+        "--text": request.text, "--label": request.label, "--pair": request.pair, **of_words, "--folder": folder,
+        "--init": request.start, "--held-out": request.held_out, "--epochs": request.epochs,
+        "--learning-rate": request.learning_rate, "--batch": request.batch, "--max-length": request.max_length,
+        "--seed": request.seed, "--keep": request.keep, "--device": os.environ.get("HEADLIGHT_DEVICE"),
     }  # fmt: skip
     # Written as one word each: a column may be called -x.
     given = [f"{name}={value}" for name, value in settings.items() if value is not None]
-    return ["finetune", str(table_in(folder, asked)), *given, *["--skip-broken"] * asked.skip_broken]
+    return ["finetune", str(table_in(folder, request)), *given, *["--skip-broken"] * request.skip_broken]
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
@@ -243,7 +243,7 @@ def stop_all() -> None:
             process.wait(PATIENCE)
 
 
-def _leave_too() -> None:
+def _stop_with_server() -> None:
     """Stop the runs as soon as the server is asked to stop: a signal may end it before it comes to `atexit`."""
     leaving.wait()
     stop_all()

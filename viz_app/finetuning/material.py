@@ -20,8 +20,8 @@ TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")  # extensions of texts with their
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a run is asked to do.
+class FinetuneRequest:
+    """What a run is to do.
 
     start: the model that it begins from. table: the name of the file, whose ending says what is learned. text, label,
     pair: columns of a table; label and word: of words with their tags, as `read_labelled_words` takes them.
@@ -75,7 +75,7 @@ class Kind:
     what: str
     many: str
     held_out: str
-    read: Callable[[Path, Asked], Material]
+    read: Callable[[Path, FinetuneRequest], Material]
     length: int
     longer: str
     scores: Mapping[str, str]
@@ -88,10 +88,10 @@ def kind_of(name: str) -> Kind:
     return KINDS["classes" if ending in TABLES else "answers" if ending == ".json" else "tags"]
 
 
-def material_of(upload: Upload, asked: Asked) -> Material:
+def material_of(upload: Upload, request: FinetuneRequest) -> Material:
     """What a file holds, if it can be learned from. Raises Refused as `headlight finetune` does."""
     with upload.on_disk() as path:
-        return kind_of(upload.name).read(path, asked)
+        return kind_of(upload.name).read(path, request)
 
 
 def columns_of(upload: Upload) -> list[str]:
@@ -122,26 +122,26 @@ def labels_of(upload: Upload) -> list[str]:
 # ---------------------------------------------------------------------------- the three kinds
 
 
-def _read_classes(path: Path, asked: Asked) -> Material:
-    examples = read_labelled(path, asked.text or "", asked.label or "", asked.pair)
-    classes_of(examples, asked.label or "")
-    split_off(examples, asked.held_out, asked.seed)
+def _read_classes(path: Path, request: FinetuneRequest) -> Material:
+    examples = read_labelled(path, request.text or "", request.label or "", request.pair)
+    classes_of(examples, request.label or "")
+    split_off(examples, request.held_out, request.seed)
     return Material(
         tuple(one.text if one.pair is None else (one.text, one.pair) for one in examples),
         tuple(one.label for one in examples),
     )
 
 
-def _read_tags(path: Path, asked: Asked) -> Material:
-    sentences = read_labelled_words(path, asked.label or LAST, word=asked.word)
+def _read_tags(path: Path, request: FinetuneRequest) -> Material:
+    sentences = read_labelled_words(path, request.label or LAST, word=request.word)
     tags_of(sentences, path)
-    split_sentences(sentences, asked.held_out, asked.seed)
+    split_sentences(sentences, request.held_out, request.seed)
     return Material(tuple(sentence.text for sentence in sentences))
 
 
-def _read_answers(path: Path, asked: Asked) -> Material:
-    questions, _ = read_squad(path, skip_broken=asked.skip_broken)
-    split_contexts(questions, asked.held_out, asked.seed)
+def _read_answers(path: Path, request: FinetuneRequest) -> Material:
+    questions, _ = read_squad(path, skip_broken=request.skip_broken)
+    split_contexts(questions, request.held_out, request.seed)
     return Material(tuple((one.question, one.context) for one in questions))
 
 

@@ -114,13 +114,13 @@ def read_state(path: Path) -> dict[str, Any]:
             file.seek(0)
             state = None if broken else torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # both raise many kinds for a file that is cut off or holds something else
+            if isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch raises a RuntimeError
+                raise
             raise _damaged(path) from error
     if not isinstance(state, dict):
         raise _damaged(path)
     if "format" not in state and {"model", "optimizer"} <= state.keys():
-        raise Refused(
-            f"{path} was written by version 0.2, whose unfinished runs cannot be continued: delete it to begin anew"
-        )
+        raise Refused(f"{path} was written by version 0.2, whose runs cannot be continued: delete it to begin anew")
     if state.get("format") != STATE_FORMAT or not state.keys() >= STATE_KEYS or not isinstance(state["identity"], dict):
         raise _damaged(path)
     return state

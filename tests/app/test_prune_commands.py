@@ -189,7 +189,6 @@ def test_an_order_is_kept_for_what_it_was_found_on(
     (tmp_path / "c.csv.settings.json").unlink()
     code, _, err = headlight(*given, *SMALL[:3], 32, *SMALL[4:])
     assert code == 2 and "was found on 6 examples of 16 tokens of" in err and "choose another name for the table" in err
-    (tmp_path / "c.csv.settings.json").unlink()
     assert headlight(*given, *SMALL)[0] == 0
 
 

@@ -6,13 +6,12 @@ one piece of the usual uncased vocabulary, and so the texts of a frame stand tok
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 from typing import TypeVar
 
+from bert_core import csv_cells
 from bert_core.tokenizer import MASK
 
 _Choice = TypeVar("_Choice")
@@ -85,11 +84,7 @@ def conditions() -> tuple[str, ...]:
 
 def as_csv() -> str:
     """The set as a CSV file with the fields of `Agreement` as columns."""
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(field.name for field in fields(Agreement))
-    rows.writerows(astuple(item) for item in sentences())
-    return file.getvalue()
+    return csv_cells.as_csv([[field.name for field in fields(Agreement)], *map(astuple, sentences())])
 
 
 def as_words() -> str:
@@ -98,14 +93,12 @@ def as_words() -> str:
     subject: of every word but the subject, the number of the subject, which its form does not tell; the verb is hidden.
     number: of every noun, its own, which its form tells.
     """
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(("sentence", "word", "subject", "number"))
+    rows: list[tuple[int | str, ...]] = [("sentence", "word", "subject", "number")]
     numbers = {form: number for forms in _SUBJECTS for form, number in zip(forms, NUMBERS, strict=True)}
     for sentence, item in enumerate(sentences()):
         for place, word in enumerate(item.text.rstrip(".").split()):
-            rows.writerow((sentence, word, "" if place == 1 else item.subject, numbers.get(word, "")))
-    return file.getvalue()
+            rows.append((sentence, word, "" if place == 1 else item.subject, numbers.get(word, "")))
+    return csv_cells.as_csv(rows)
 
 
 def _sentences() -> Iterator[Agreement]:

@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "bert_core.checkpoint", "bert_core.loading", "bert_core.fingerprint",
     },
     "bert_core.scenes": {"numpy"},
-    "bert_core.agreement": {"bert_core.tokenizer"},
+    "bert_core.agreement": {"bert_core.csv_cells", "bert_core.tokenizer"},
     "bert_core.vision": {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
@@ -239,6 +239,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.images": {
+        "bert_core.csv_cells",
         "numpy", "PIL", "streamlit", "bert_core.refused", "bert_core.tokenizer", "bert_core.scenes", "bert_core.vision",
         "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.components",
         "viz_app.maps", "viz_app.export", "viz_app.shell",

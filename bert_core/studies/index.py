@@ -30,6 +30,7 @@ from bert_core.studies.files import Format
 from bert_core.studies.lines import LONGEST_LINE, Line, Shard
 from bert_core.studies.rows import Columns
 from bert_core.studies.runner import Place, ShardRun, ShardStudy, SourceFile, as_json_values, check_same, read_json
+from bert_core.studies.tables import write_columns
 from bert_core.studies.texts import check_texts, text_shards, trees_from
 from bert_core.studies.treebank import TreeSentence
 from bert_core.tokenizer import Encoding
@@ -41,6 +42,7 @@ CONTENTS, OF_SHARD = "index.json", "shard.json"
 ARRAYS = ("states", "state_scales", "heads", "head_scales", "keys", "weights")
 TREE_COLUMNS = ("upos", "relation", "governor", "distance", "features")
 LARGEST = 127  # of int8
+_WHOLE_NUMBERS = {"line", "sentence", "text", "position", "start", "end", "first", "distance"}  # columns
 
 
 @dataclass(frozen=True)
@@ -447,7 +449,9 @@ def _write_shard(folder: Path, packed: Packed, document: str) -> None:
         checkpoint.write_whole(folder / f"{name}.npy", _saves(array))
     tokens = {"document": [document] * packed.counts["tokens"], **packed.tokens}
     for name, columns in (("tokens", tokens), ("texts", packed.texts)):
-        checkpoint.write_whole(folder / f"{name}.parquet", _saves_table(columns))
+        types = {column: "int32" if column in _WHOLE_NUMBERS else "string" for column in columns}
+        types |= {"text": "string"} if name == "texts" else {}  # there the text itself, and not its row
+        write_columns(columns, folder / f"{name}.parquet", types, compression="zstd")
     kept: dict[str, Any] = {"tokens": packed.counts["tokens"], "sizes": {}, "digests": {}}
     for file in sorted(folder.iterdir()):
         if file.suffix in (".npy", ".parquet"):
@@ -470,17 +474,3 @@ def _saves(array: np.ndarray) -> Any:
             np.save(file, array, allow_pickle=False)
 
     return save
-
-
-def _saves_table(columns: Mapping[str, list[Any]]) -> Any:
-    import pyarrow
-    from pyarrow import parquet
-
-    whole_numbers = {"line", "sentence", "text", "position", "start", "end", "first", "distance"}
-
-    def kind(name: str) -> Any:
-        is_text = name not in whole_numbers or (name == "text" and "first" in columns)
-        return pyarrow.string() if is_text else pyarrow.int32()
-
-    rows = pyarrow.table({name: pyarrow.array(values, kind(name)) for name, values in columns.items()})
-    return lambda temporary: parquet.write_table(rows, temporary, compression="zstd")

@@ -26,11 +26,17 @@ def check_kind(path: Path) -> None:
         )
 
 
-def write_columns(columns: Mapping[str, Sequence[Any]], path: Path, types: Mapping[str, str] | None = None) -> None:
+def write_columns(
+    columns: Mapping[str, Sequence[Any]],
+    path: Path,
+    types: Mapping[str, str] | None = None,
+    compression: str = "snappy",
+) -> None:
     """Write a table by the names of its columns, whole or not at all.
 
     In `.csv` numbers are in full precision, None is empty, and texts are safe in spreadsheets.
-    types: names of Arrow types of columns, for `.parquet`, where they must not depend on the values.
+    types: names of Arrow types of columns, for `.parquet`, where they must not depend on the values. compression: of
+    `.parquet`.
     Raises Refused for another kind of file.
     """
     check_kind(path)
@@ -45,7 +51,7 @@ def write_columns(columns: Mapping[str, Sequence[Any]], path: Path, types: Mappi
         name: pyarrow.array(values, pyarrow.type_for_alias(wanted[name]) if name in wanted else None)
         for name, values in columns.items()
     })  # fmt: skip
-    checkpoint.write_whole(path, lambda temporary: parquet.write_table(rows, temporary))
+    checkpoint.write_whole(path, lambda temporary: parquet.write_table(rows, temporary, compression=compression))
 
 
 def put_together(parts: Sequence[Path], path: Path) -> None:

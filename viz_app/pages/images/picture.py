@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import os
@@ -17,6 +16,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bert_core import scenes
 from bert_core.analysis import pointing
+from bert_core.csv_cells import as_csv
 from bert_core.records import DecoderRun
 from bert_core.refused import Refused
 from bert_core.run.decoding import describe
@@ -142,21 +142,17 @@ class Looked:
 
     def numbers(self) -> str:
         """Every number of the run as CSV: one row for each word, layer, head and patch."""
-        out = io.StringIO()
-        table = csv.writer(out, lineterminator="\n")
         maps = ("attention", "gradient", "brought")
-        table.writerow(["position", "word", "probability", "layer", "head", "row", "column", *maps])
+        rows: list[list[object]] = [["position", "word", "probability", "layer", "head", "row", "column", *maps]]
         attention, gradient, brought = map(self.run.shown, maps)
         columns = self.run.grid[1]
         for word, layer, head, patch in itertools.product(*map(range, attention.shape)):
-            table.writerow(
-                [
-                    word, self.run.words[word], f"{self.run.probabilities[word]:.9g}", layer, head,
-                    *divmod(patch, columns),
-                    *(f"{values[word, layer, head, patch]:.9g}" for values in (attention, gradient, brought)),
-                ]
-            )  # fmt: skip
-        return out.getvalue()
+            rows.append([
+                word, self.run.words[word], float(f"{self.run.probabilities[word]:.9g}"), layer, head,
+                *divmod(patch, columns),
+                *(float(f"{values[word, layer, head, patch]:.9g}") for values in (attention, gradient, brought)),
+            ])  # fmt: skip
+        return as_csv(rows)
 
     def png(self) -> bytes:
         """The picture, as the model sees it, as a file."""

@@ -372,8 +372,8 @@ class Words(TaskHead):
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
         mask, token_of = run.encoding.special_tokens.mask, loaded.tokenizer.token_of
         return [
-            Readout(f"{mask} at {one.position}", tuple((token_of(token), share) for token, share in one.top[:most]))
-            for one in run.predictions
+            Readout(f"{mask} at {guess.position}", tuple((token_of(token), share) for token, share in guess.top[:most]))
+            for guess in run.predictions
         ]
 
     def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
@@ -563,8 +563,8 @@ class Spans(TaskHead):
         if run.spans is None:
             return []
         rows = (
-            (" ".join(one.text.split()) if one.last else f"({NO_ANSWER})", one.probability)
-            for one in ranked_spans(run.encoding, run.spans, most)
+            (" ".join(span.text.split()) if span.last else f"({NO_ANSWER})", span.probability)
+            for span in ranked_spans(run.encoding, run.spans, most)
         )
         return [Readout("answer", tuple(rows))]
 
@@ -603,7 +603,7 @@ class Spans(TaskHead):
     def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
         spans = [] if run.spans is None else ranked_spans(run.encoding, run.spans, OFFERED_ANSWERS)
         chosen = [linked.rows] if linked is not None and linked.kind == "span" else []
-        ends = dict.fromkeys((*((one.first, one.last) for one in spans), *chosen))
+        ends = dict.fromkeys((*((span.first, span.last) for span in spans), *chosen))
         return [Target("span", first, last=last) for first, last in ends]
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
@@ -614,7 +614,7 @@ class Spans(TaskHead):
             spans = text.run().spans
             assert spans is not None  # the model has a reader, and the text a second part
             best = best_spans(encoding, spans, 1)
-            return [NamedTarget(Target("span", one.first, last=one.last), one.text) for one in best]
+            return [NamedTarget(Target("span", span.first, last=span.last), span.text) for span in best]
         if not text.marks:
             return [NamedTarget(Target("span", 0, last=0), NO_ANSWER)]
         ((start, end, answer),) = text.marks
@@ -655,7 +655,7 @@ class Tags(TaskHead):
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
         words = [] if run.tags is None else tagged_words(run)
-        return [Readout(one.text, ((one.label, one.probability),)) for one in words]
+        return [Readout(word.text, ((word.label, word.probability),)) for word in words]
 
     def names(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
         """The whole word where the target is at its first piece, as tags are; else the piece."""
@@ -686,7 +686,7 @@ class Tags(TaskHead):
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         if text.marks is None:
-            tagged = [(one.position, one.label, one.text) for one in tagged_words(text.run())]
+            tagged = [(word.position, word.label, word.text) for word in tagged_words(text.run())]
         else:
             pieces = pieces_of_words(text.encoding, [(start, end) for start, end, _ in text.marks])
             marks = zip(pieces, text.marks, strict=True)
@@ -855,7 +855,7 @@ def typed_by(scores: np.ndarray, encoding: Encoding) -> list[int]:
 
 def ranked_spans(encoding: Encoding, spans: SpanPrediction, most: int) -> list[Span]:
     """The best answers, and that there is none, in the order of their scores."""
-    return sorted((*best_spans(encoding, spans, most), span_at(encoding, spans, 0, 0)), key=lambda one: -one.score)
+    return sorted((*best_spans(encoding, spans, most), span_at(encoding, spans, 0, 0)), key=lambda span: -span.score)
 
 
 # What the name of an architecture says about a tensor called `classifier.weight`; published files also use others'.

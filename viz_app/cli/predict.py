@@ -42,7 +42,7 @@ def predict(
     heads = _chosen(loaded, head or ())
     cannot_guess = bool(encoding.mask_positions) and not head and not loaded.has_head("words")
     run = bert_core.capture(with_cuts(loaded, cut), encoding, top_k=top_k)
-    readouts = {one.name: one.readouts(loaded, run, top_k) for one in heads}
+    readouts = {task_head.name: task_head.readouts(loaded, run, top_k) for task_head in heads}
     silent = [name for name, of_head in readouts.items() if not of_head]
     if cannot_guess and len(silent) == len(heads):
         loaded.require_head("words", "it cannot guess words")
@@ -53,12 +53,12 @@ def predict(
     if cannot_guess:
         note(f"{loaded.name} {TASK_HEADS['words'].lack(loaded)}: it cannot guess words")
     if as_json:
-        given = {name: [one._asdict() for one in of_head] for name, of_head in readouts.items() if of_head}
+        given = {name: [readout._asdict() for readout in of_head] for name, of_head in readouts.items() if of_head}
         typer.echo(json.dumps(given, ensure_ascii=False))
         return
-    for one in heads:
-        if one.name not in silent:
-            typer.echo("\n".join(_lines(one, loaded, run, top_k)))
+    for task_head in heads:
+        if task_head.name not in silent:
+            typer.echo("\n".join(_lines(task_head, loaded, run, top_k)))
 
 
 def nsp(

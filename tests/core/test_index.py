@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -343,3 +344,20 @@ def test_another_model_is_refused(corpus: Path, tiny_model_folder: Path, tmp_pat
         Refused, match="has other weights: search it with the model that it was made with, or make it again"
     ):
         search(open_index(out), loaded, loaded.tokenizer.encode(SENTENCE), [3], depth=1)
+
+
+def test_an_index_of_version_0_2_goes_on(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """It knew a file by the time of its last change: that file is there still, and one that was written is another."""
+    out, model = tmp_path / "index", str(tiny_model_folder)
+    made(corpus, out, tiny_model_folder)
+    contents = json.loads((out / "index.json").read_text(encoding="utf-8"))
+    (document,) = contents["documents"]
+    del document["content"]
+    document["changed"] = corpus.stat().st_mtime_ns
+    (out / "index.json").write_text(json.dumps(contents), encoding="utf-8")
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.npy")}
+    assert list(iter_index(corpus, out, model, device="cpu")) == [(Counter(document["counts"]), 1.0)]
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.npy")} == before
+    os.utime(corpus, (1, 1))
+    with pytest.raises(Refused, match="holds another file"):
+        list(iter_index(corpus, out, model, device="cpu"))

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from threading import RLock
+from types import MappingProxyType
 from typing import TypeVar
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,11 @@ class Table(Mapping[str, Row]):
     def __init__(self, rows: dict[str, Row]) -> None:
         """rows: not copied, so that its owner can add some."""
         self._rows = rows
+
+    @property
+    def present(self) -> Mapping[str, Row]:
+        """The rows that are there now: installed packages are not asked to add theirs, which would import them."""
+        return MappingProxyType(self._rows)
 
     def __getitem__(self, name: str) -> Row:
         add_installed_rows()

@@ -40,8 +40,8 @@ class TargetKind:
     alone does not determine one. mean: whether the value is the mean over the pieces of the target, not their sum.
     offer: its name in a list of targets. question: what is asked. speaks_for: what a positive contribution supports.
     says: how confident the model is. `offer`, `question` and `speaks_for` are formatted with the names that
-    `target_names` returns (word, other, label, text, first, last, count), `question` also with verdict, and `says` with
-    value, probability and loss.
+    `TaskHead.names` returns (word, other, label, text, first, last, count), `question` also with verdict, and `says`
+    with value, probability and loss.
     Raises Refused for a value, a function or a name in a sentence that does not exist.
     """
 
@@ -150,10 +150,9 @@ _KINDS: dict[str, TargetKind] = {
 TARGET_KINDS = Table(_KINDS)
 
 
-def form_of(kind: str) -> str | None:
+def form_of(name: str, kind: TargetKind) -> str | None:
     """How targets of a kind are written, as in "tag:POSITION:LABEL"; None where a value cannot be written."""
-    row = TARGET_KINDS[kind]
-    return ":".join([kind, *map(WRITTEN_VALUES.__getitem__, row.needs)]) if row.is_written else None
+    return ":".join([name, *map(WRITTEN_VALUES.__getitem__, kind.needs)]) if kind.is_written else None
 
 
 # ---------------------------------------------------------------------------- questions about a file

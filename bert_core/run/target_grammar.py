@@ -22,7 +22,7 @@ from bert_core.records import Target, hidden_pieces, word_target
 from bert_core.refused import Refused, checked, shown
 from bert_core.run.similarity import read_sentence, similarity_target
 from bert_core.target_kinds import TARGET_KINDS, form_of
-from bert_core.task_heads import TASK_HEADS, head_of
+from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding, joined
 
 AGAINST = " rather than "
@@ -40,7 +40,7 @@ def target_forms(loaded: LoadedModel | None = None) -> list[str]:
     """How each kind of target is written, of all kinds or of those of the trained heads of a model."""
     heads = [name for name, head in TASK_HEADS.items() if loaded is None or head.is_trained(loaded)]
     forms = ["POSITION:WORD"] * ("words" in heads)
-    forms += [form for name, kind in TARGET_KINDS.items() if kind.head in heads and (form := form_of(name))]
+    forms += [form for name, kind in TARGET_KINDS.items() if kind.head in heads and (form := form_of(name, kind))]
     return [*forms, "like:TEXT"]
 
 
@@ -71,7 +71,7 @@ def parse_target(
         return TextTarget(similarity_target(loaded, *both), both[0])
     if name == "loss" and not colon and original is not None and (pieces := hidden_pieces(encoding, original)):
         return TextTarget(Target("loss", pieces=pieces), encoding)
-    if name in TARGET_KINDS and form_of(name):
+    if name in TARGET_KINDS and TARGET_KINDS[name].is_written:
         head = TASK_HEADS[TARGET_KINDS[name].head]
         # A name alone may also be a word that fits the gap.
         is_word = not colon and encoding.mask_positions and loaded.tokenizer.has(name) and loaded.has_head("words")
@@ -93,7 +93,7 @@ def _of_kind(loaded: LoadedModel, name: str, values: str, written: str, what: st
         elif _is_number(value):
             given[need] = int(value)
     if len(given) < len(needs) or (values and not needs):
-        raise Refused(f"{what} is {shown(written)}: write {form_of(name)}")
+        raise Refused(f"{what} is {shown(written)}: write {form_of(name, TARGET_KINDS[name])}")
     return Target(name, **given)  # type: ignore[arg-type]
 
 
@@ -132,18 +132,13 @@ def format_target(loaded: LoadedModel, target: Target) -> str:
     """The text from which `parse_target` makes a target again: a word with its position, labels as numbers."""
     if target.other is not None:
         return f"like:{target.other.text}"
-    if form_of(target.kind):
+    if target.asks.is_written:
         return ":".join([target.kind, *(str(getattr(target, need)) for need in target.asks.needs)])
     if target.kind == "loss":
         return target.kind
     token_of = loaded.tokenizer.token_of
     word = f"{target.rows[0]}:{joined(token_of(token) for _, token in target.asked)}"
     return word if target.against is None else f"{word}{AGAINST}{token_of(target.against)}"
-
-
-def target_names(loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
-    """The names that the sentences of a target's kind are formatted with."""
-    return head_of(target).names(loaded, encoding, target)
 
 
 def read_apart(loaded: LoadedModel, encoding: Encoding, original: Encoding, side: str) -> Encoding:

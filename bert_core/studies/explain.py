@@ -30,6 +30,7 @@ from bert_core.studies.runner import (
     exclusive_lock,
     is_complete,
     read_json,
+    run_to_end,
     settings_beside,
     write_settings,
 )
@@ -196,13 +197,8 @@ def explain_file(
     the model changes meanwhile, and where another run writes there now.
     """
     was_complete = out.exists() and not _parts_of(out).exists() and not overwrite
-    counts = Counter[str]()
-    for counts, share in iter_explanations(
-        path, out, model, settings, engine=engine, device=device, overwrite=overwrite
-    ):
-        if on_progress is not None:
-            on_progress(counts, share)
-    return Explained(counts, was_complete)
+    steps = iter_explanations(path, out, model, settings, engine=engine, device=device, overwrite=overwrite)
+    return Explained(run_to_end(steps, on_progress, Counter[str]()), was_complete)
 
 
 @checked

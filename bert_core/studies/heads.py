@@ -46,6 +46,7 @@ from bert_core.studies.runner import (
     StateFile,
     exclusive_lock,
     is_complete,
+    run_to_end,
     write_settings,
 )
 from bert_core.studies.tables import check_kind
@@ -348,11 +349,8 @@ def heads_over(
 
     on_progress: called after each shard with the sums so far and the share of the file. Raises Refused as `iter_heads`.
     """
-    total = HeadSums({})
-    for total, share in iter_heads(path, model, settings, state=state, engine=engine, device=device):
-        if on_progress is not None:
-            on_progress(total, share)
-    return total
+    steps = iter_heads(path, model, settings, state=state, engine=engine, device=device)
+    return run_to_end(steps, on_progress, HeadSums({}))
 
 
 @checked

@@ -29,7 +29,16 @@ from bert_core.studies.documents import split_sentences
 from bert_core.studies.files import Format
 from bert_core.studies.lines import LONGEST_LINE, Line, Shard
 from bert_core.studies.rows import Columns
-from bert_core.studies.runner import Place, ShardRun, ShardStudy, SourceFile, as_json_values, check_same, read_json
+from bert_core.studies.runner import (
+    Place,
+    ShardRun,
+    ShardStudy,
+    SourceFile,
+    as_json_values,
+    check_same,
+    read_json,
+    run_to_end,
+)
 from bert_core.studies.tables import write_columns
 from bert_core.studies.texts import check_texts, text_shards, trees_from
 from bert_core.studies.treebank import TreeSentence
@@ -253,13 +262,8 @@ def index_file(
     Raises Refused for a folder that holds something else, an index of other settings or other weights, a file of the
     same name with another content, an unknown engine, Ray missing, and where the file or the model changes meanwhile.
     """
-    counts = Counter[str]()
-    for counts, share in iter_index(
-        path, out, model, settings, engine=engine, device=device, column=column, characters=characters
-    ):
-        if on_progress is not None:
-            on_progress(counts, share)
-    return counts
+    steps = iter_index(path, out, model, settings, engine=engine, device=device, column=column, characters=characters)
+    return run_to_end(steps, on_progress, Counter[str]())
 
 
 @checked

@@ -33,6 +33,7 @@ STATE_VERSION = 1  # version 0.2 wrote none
 HASHED_AT_ONCE = 1 << 20  # bytes
 Settings = TypeVar("Settings")
 Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 # ---------------------------------------------------------------------------- identity
 
@@ -202,6 +203,20 @@ class ShardRun(Generic[Settings, Part]):
             self.source.check_unchanged()
             yield shard, part
         self.source.check_unchanged()
+
+
+def run_to_end(
+    steps: Iterator[tuple[Result, float]], on_progress: Callable[[Result, float], None] | None, nothing: Result
+) -> Result:
+    """The result after the last step of a lazy study; of no step `nothing`.
+
+    steps: results so far, and the share of the file. on_progress: called with both after each step.
+    """
+    result = nothing
+    for result, share in steps:
+        if on_progress is not None:
+            on_progress(result, share)
+    return result
 
 
 @lru_cache(maxsize=1)

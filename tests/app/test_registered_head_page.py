@@ -9,7 +9,8 @@ import pytest
 
 import bert_core
 from bert_core import LoadedModel, capture
-from bert_core.run.target_grammar import format_target, target_names
+from bert_core.run.target_grammar import format_target
+from bert_core.task_heads import head_of
 from tests.core.test_registered_head import KINDS, NAME, OFFERED, TEXT, PairScore, registered, save_pair_model
 from tests.visit import settled, visited, words
 
@@ -32,7 +33,7 @@ def test_its_targets_are_offered_and_the_page_why_explains_one(registered: PairS
     app = settled(visited("why", model=str(folder), text=TEXT))
     assert not app.exception and not app.error
     options = [option for box in app.selectbox if box.label == "Explain" for option in box.options]
-    said = [KINDS["pair"].offer.format(**target_names(loaded, encoding, target)) for target in offered]
+    said = [KINDS["pair"].offer.format(**head_of(target).names(loaded, encoding, target)) for target in offered]
     assert len(said) == OFFERED
     assert [option for option in options if option in {f"Explain {offer}" for offer in said}] == [
         f"Explain {offer}" for offer in said

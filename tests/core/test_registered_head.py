@@ -49,7 +49,7 @@ from bert_core import (
 )
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.fingerprint import fingerprint
-from bert_core.run.target_grammar import format_target, parse_target, target_forms, target_names
+from bert_core.run.target_grammar import format_target, parse_target, target_forms
 from bert_core.studies.faithfulness import StudySettings, questions
 from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, FileQuestion, TargetKind
 from bert_core.task_heads import (
@@ -58,6 +58,7 @@ from bert_core.task_heads import (
     Readout,
     TaskHead,
     as_own_array,
+    head_of,
     register_head,
     trained_heads,
     unregister_head,
@@ -368,7 +369,7 @@ def test_targets_are_written_and_read(registered: PairScore, loaded: LoadedModel
     for one in offered:
         assert parse_target(loaded, encoding, format_target(loaded, one)).target == one
         assert capture(loaded, encoding, target=one).target_value is not None
-    assert target_names(loaded, encoding, target) == {
+    assert head_of(target).names(loaded, encoding, target) == {
         "first": 3, "last": 7, "count": 0, "word": encoding.labels[3], "other": encoding.labels[7]
     }  # fmt: skip
     with pytest.raises(Refused, match="the target is 'pair:3': write pair:POSITION:LAST"):

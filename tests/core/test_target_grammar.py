@@ -9,8 +9,9 @@ import pytest
 
 from bert_core import Encoding, LoadedModel, Refused, Target, capture, load, loss_target, save, similar
 from bert_core.run.similarity import similarity_target
-from bert_core.run.target_grammar import format_target, parse_target, read_apart, target_forms, target_names
+from bert_core.run.target_grammar import format_target, parse_target, read_apart, target_forms
 from bert_core.target_kinds import TARGET_KINDS
+from bert_core.task_heads import head_of
 from tests.conftest import VOCABULARY
 from tests.families import save_family
 from tests.near import assert_near
@@ -155,7 +156,7 @@ def test_likeness_to_another_text(tiny_loaded: LoadedModel) -> None:
         found = parse_target(tiny_loaded, encoding, f"like:{other}")
         assert found == (similarity_target(tiny_loaded, encoding, tiny_loaded.tokenizer.encode(other)), encoding)
         assert parse_target(tiny_loaded, encoding, format_target(tiny_loaded, found.target)) == found
-    assert target_names(tiny_loaded, encoding, found.target)["text"] == "a dog"
+    assert head_of(found.target).names(tiny_loaded, encoding, found.target)["text"] == "a dog"
 
 
 def test_likeness_of_the_two_texts_of_a_pair(tiny_loaded: LoadedModel) -> None:

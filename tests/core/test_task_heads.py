@@ -21,7 +21,7 @@ from bert_core import Encoding, LoadedModel, ModelRun, Refused, Target, capture,
 from bert_core.pooling import Pooling
 from bert_core.registry import ENTRY_POINTS
 from bert_core.run.similarity import similarity_target
-from bert_core.run.target_grammar import format_target, parse_target, target_names
+from bert_core.run.target_grammar import format_target, parse_target
 from bert_core.run.targets import rows_of_probability, target_probabilities, target_values
 from bert_core.studies.faithfulness import StudySettings, question_kinds
 from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, FileQuestion, TargetKind
@@ -205,7 +205,7 @@ def test_offered_targets_can_be_computed_written_and_read(head: str, folder_of: 
         assert run.target_value is not None and np.isfinite(run.target_value)
         again = parse_target(loaded, encoding, format_target(loaded, target), original=original)
         assert again == (target, encoding)
-        names, kind = target_names(loaded, encoding, target), TARGET_KINDS[target.kind]
+        names, kind = head_of(target).names(loaded, encoding, target), TARGET_KINDS[target.kind]
         for sentence in (kind.offer, kind.question, kind.speaks_for):
             assert "{" not in sentence.format(**names, verdict="accept")
         assert kind.said(run.target_value, "{:.3g}".format)
@@ -516,3 +516,16 @@ def test_heads_of_installed_packages_are_registered(first: str, tmp_path: Path) 
         ["WARNING", f"the entry point {value} added no task head"]
         for value in ("headlight_length:fail", "headlight_length:gone", "no_such_module:add")
     ]
+
+
+def test_the_commands_start_without_installed_packages(tmp_path: Path) -> None:
+    """Their help is made of the rows that are there: a package may import torch, which takes seconds."""
+    (tmp_path / "headlight_length.py").write_text("raise SystemExit(9)", encoding="utf-8")
+    distribution = tmp_path / "headlight_length-1.0.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: headlight-length\nVersion: 1.0\n")
+    (distribution / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\nlength = headlight_length:add\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    code = "import sys, viz_app.cli.command\nprint('headlight_length' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "False False\n"), done.stderr

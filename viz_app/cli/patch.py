@@ -197,10 +197,10 @@ def _check_sides(found: Patches) -> None:
 
 def _answers(loaded: LoadedModel, found: Patches) -> str:
     """What is followed, and what both texts answer."""
-    from bert_core.run.target_grammar import target_names
+    from bert_core.task_heads import head_of
 
     target = found.target
-    names = target_names(loaded, found.read, target)
+    names = head_of(target).names(loaded, found.read, target)
     what = target.asks.speaks_for.format(**names)
     if target.against is not None:
         what += f" rather than “{names['other']}”"

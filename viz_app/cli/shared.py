@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,14 +58,17 @@ Ask = Annotated[
         metavar="KIND",
         help="Ask another head of the model: "
         + "; ".join(
-            ": ".join([name, *(title.lower() for title in FILE_QUESTIONS[name].judged.values())])
-            for name in questions_of_targets()
+            ": ".join([name, *(title.lower() for title in question.judged.values())])
+            for name, question in FILE_QUESTIONS.present.items()
+            if question.of_target
         ),
     ),
 ]
 PairColumn = Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="The column of second texts.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a result of other settings or another file.")]
-TARGET_FORMS = ", ".join(filter(None, ("POSITION:WORD", *map(form_of, TARGET_KINDS), "like:TEXT, alike:A or alike:B")))
+TARGET_FORMS = ", ".join(
+    filter(None, ("POSITION:WORD", *starmap(form_of, TARGET_KINDS.present.items()), "like:TEXT, alike:A or alike:B"))
+)
 SECONDS_BETWEEN_LINES = 5.0
 
 

@@ -11,7 +11,7 @@ from bert_core.edits import Scaled
 from bert_core.records import Target, word_target
 from bert_core.refused import Refused
 from bert_core.run.similarity import similarity_target
-from bert_core.run.target_grammar import format_target, parse_target, read_apart, target_names
+from bert_core.run.target_grammar import format_target, parse_target, read_apart
 from bert_core.run.targets import check_target
 from bert_core.task_heads import TASK_HEADS, head_of, trained_heads
 from viz_app.shell import examples, screen
@@ -112,7 +112,7 @@ def explain(target: Target, current: Question) -> None:
 
 def names_in(current: Question, target: Target) -> dict[str, str | int]:
     """What the sentences of a target's kind name, for a place that reads Markdown."""
-    names = target_names(current.loaded, current.encoding, target)
+    names = head_of(target).names(current.loaded, current.encoding, target)
     return {name: as_written(value) if isinstance(value, str) else value for name, value in names.items()}
 
 
@@ -125,10 +125,11 @@ def _targets(current: Question, linked: Target | None) -> tuple[dict[str, Target
     loaded, encoding = current.loaded, current.encoding
     options: dict[str, Target | None] = {}
     labels: dict[str, str] = {}
-    for head in TASK_HEADS.values():
-        if head.gives_predictions and head.applies(loaded, encoding):
-            for target in head.offered(loaded, current.run(), current.original, linked):
-                _offer(current, target, options, labels)
+    heads = [head for head in TASK_HEADS.values() if head.gives_predictions and head.applies(loaded, encoding)]
+    run = current.run() if heads else None
+    if run is not None:
+        for target in (target for head in heads for target in head.offered(loaded, run, current.original, linked)):
+            _offer(current, target, options, labels)
     # What is cut or put in belongs to the tokens of both texts together.
     if encoding.pair is not None and all(isinstance(edit, Scaled) for edit in loaded.edits):
         if not options and loaded.pooling is None:
@@ -142,7 +143,7 @@ def _targets(current: Question, linked: Target | None) -> tuple[dict[str, Target
 def _offer(current: Question, target: Target, options: dict[str, Target | None], labels: dict[str, str]) -> str:
     """Add a target to the list, and return its key."""
     key = format_target(current.loaded, target)
-    names = target_names(current.loaded, current.encoding, target)
+    names = head_of(target).names(current.loaded, current.encoding, target)
     options[key], labels[key] = target, spoken(head_of(target).offer(target)).format(**names)
     return key
 
@@ -157,7 +158,7 @@ def _parsed(current: Question, written: str) -> tuple[Target | None, str]:
         encoding, needs = current.encoding, target.asks.needs
         if target.kind == "mlm" and target.position not in encoding.mask_positions:
             # The library explains a word at any position; a page only at a mask, and this says so.
-            word = str(target_names(current.loaded, encoding, target)["word"])
+            word = str(head_of(target).names(current.loaded, encoding, target)["word"])
             target = word_target(current.loaded.tokenizer, encoding, word, position=target.position)
         if "position" in needs and "last" not in needs and encoding.special[target.rows[0]] and not target.asked:
             raise Refused(
@@ -196,7 +197,7 @@ def _target_typed() -> None:
 def _against(current: Question, target: Target, place: DeltaGenerator) -> Target:
     """Draw the control of the other word; the target against it, if there is one."""
     state, position = st.session_state, target.rows[0]
-    word = str(target_names(current.loaded, current.encoding, target)["word"])
+    word = str(head_of(target).names(current.loaded, current.encoding, target)["word"])
     prediction = current.run().prediction_at(position)
     likely = [] if prediction is None else [current.word(token) for token, _ in prediction.top[:4]]
     offered = ["", *(other for other in likely if other != word)]

@@ -33,7 +33,7 @@ test-all: test
 
 # The inner loop: nothing with a browser or a server. What failed last goes first, and the first failure ends it.
 check: lint
-	$(CORE_TESTS) -x --ff -m "not slow" tests/test_house.py tests/test_javascript.py
+	$(CORE_TESTS) -x --ff -m "not slow" tests/test_architecture.py tests/test_javascript.py
 
 lint: $(DEV_INSTALLED) $(NPM_INSTALLED)
 	$(BIN)/ruff check .
@@ -46,10 +46,10 @@ lint: $(DEV_INSTALLED) $(NPM_INSTALLED)
 test-lowest: $(BIN)/python
 	$(BIN)/python tests/under_lowest.py $(ARGS)
 
-# How many statements of each room the tests of the library and of the pages run; no browser, no server of its own.
+# How many statements of each package the tests of the library and of the pages run; no browser, no server of its own.
 coverage: $(DEV_INSTALLED)
-	$(CORE_TESTS) --cov --cov-report= tests/app tests/test_house.py
-	PYTHONPATH=. $(BIN)/python tests/coverage_of_rooms.py
+	$(CORE_TESTS) --cov --cov-report= tests/app tests/test_architecture.py
+	PYTHONPATH=. $(BIN)/python tests/coverage_of_packages.py
 
 docs: $(DEV_INSTALLED)
 	$(BIN)/python docs/build.py

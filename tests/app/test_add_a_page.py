@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import test_house
+from tests import test_architecture
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "add_a_page.md").read_text(encoding="utf-8")
@@ -68,16 +68,15 @@ def test_the_page_of_the_guide_opens_and_its_choice_is_in_the_address(copy: Path
 
 
 def test_the_rows_of_the_guide_let_the_page_import_what_it_imports(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file of the page is a stranger under the row for the test, and the row for readers says the same."""
-    rows = {name: text for name, _, text in STEPS if name in ("docs/architecture.md", "tests/test_house.py")}
-    (room, allowed), *others = eval(f"{{{rows['tests/test_house.py']}}}").items()
-    assert not others
-    monkeypatch.setitem(test_house.MAY_IMPORT, room, allowed)
-    monkeypatch.setattr(test_house, "ROOT", copy)
+    """Each file of the page imports only what the row of the test lists, and the row of the document is the same."""
+    rows = {name: text for name, _, text in STEPS if name in ("docs/architecture.md", "tests/test_architecture.py")}
+    ((package, allowed),) = eval(f"{{{rows['tests/test_architecture.py']}}}").items()
+    monkeypatch.setitem(test_architecture.MAY_IMPORT, package, allowed)
+    monkeypatch.setattr(test_architecture, "ROOT", copy)
     for file in (copy / "viz_app" / "pages" / "reach").glob("*.py"):
         module = ".".join(file.relative_to(copy).with_suffix("").parts).removesuffix(".__init__")
-        assert test_house.strangers(module, file.read_text(encoding="utf-8")) == set(), file.name
-    assert test_house.rows_of(rows["docs/architecture.md"]) == {room: allowed}
+        assert test_architecture.disallowed_imports(module, file.read_text(encoding="utf-8")) == set(), file.name
+    assert test_architecture.parse_table(rows["docs/architecture.md"]) == {package: allowed}
 
 
 def test_the_guide_adds_every_kind_of_file() -> None:
@@ -85,5 +84,5 @@ def test_the_guide_adds_every_kind_of_file() -> None:
     assert [name for name, _, _ in STEPS] == [
         "viz_app/pages/reach/__init__.py", "viz_app/pages/__init__.py", "viz_app/pages/__init__.py",
         "viz_app/pages/reach/distances.py", "viz_app/pages/reach/page.py", "docs/architecture.md",
-        "tests/test_house.py",
+        "tests/test_architecture.py",
     ]  # fmt: skip

@@ -22,8 +22,8 @@ PRONOUNS_AND_DETERMINERS = """
 """
 ADVERBS = """
     abreast again ahead alike alone already also always anew apart aside away elsewhere else ever everywhere far here
-    how instead likely likeliest likewise meanwhile mostly near never now often once only otherwise so somewhere still then
-    there therefore thus together too twice when whence where why yet
+    how instead likely likeliest likewise meanwhile mostly near never now often once only otherwise so somewhere still
+    then there therefore thus together too twice when whence where why yet
 """
 PREPOSITIONS = """
     about above across against along alongside among amongst around at behind below beneath beside besides between

@@ -449,13 +449,15 @@ def test_modules_have_no_import_cycles() -> None:
 def test_few_names_in_bert_core_are_rejected() -> None:
     """Hardly any name of the library is a pronoun, a participle or another word that does not state what it holds."""
     rejected = list(naming.rejected_names(ROOT / "bert_core"))
-    assert len(rejected) < LIMIT_OF_BERT_CORE, naming.summary(rejected)
+    count = len(rejected)
+    assert count < LIMIT_OF_BERT_CORE, naming.summary(rejected)
 
 
 def test_few_names_in_viz_app_are_rejected() -> None:
     """The same for the app."""
     rejected = list(naming.rejected_names(ROOT / "viz_app"))
-    assert len(rejected) < LIMIT_OF_VIZ_APP, naming.summary(rejected)
+    count = len(rejected)
+    assert count < LIMIT_OF_VIZ_APP, naming.summary(rejected)
 
 
 def test_every_kind_of_binding_is_counted() -> None:

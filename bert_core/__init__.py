@@ -123,10 +123,10 @@ _NAMES = {
     "studies.head_tables": "read_table write_table",
     "studies.curve": "pruning_curve read_curve",
     "studies.explain": "ExplainSettings explain_file iter_explanations",
-    "studies.dossier": "Dossier Dossiers NeuronDossier TokenDossier read_dossiers write_dossiers",
-    "studies.head_dossiers": "head_dossiers",
-    "studies.neuron_dossiers": "neuron_dossiers",
-    "studies.token_dossiers": "token_dossiers",
+    "studies.profiles": "HeadProfile Profiles NeuronProfile TokenProfile read_profiles write_profiles",
+    "studies.head_profiles": "head_profiles",
+    "studies.neuron_profiles": "neuron_profiles",
+    "studies.token_profiles": "token_profiles",
     "studies.explained": "WordTotal explained_rows read_totals word_totals",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
     "studies.probes": "ProbeSettings label_erasers probe_file probe_points probes_csv read_probes",
@@ -374,12 +374,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.compare import compare_models as compare_models
     from bert_core.studies.curve import pruning_curve as pruning_curve
     from bert_core.studies.curve import read_curve as read_curve
-    from bert_core.studies.dossier import Dossier as Dossier
-    from bert_core.studies.dossier import Dossiers as Dossiers
-    from bert_core.studies.dossier import NeuronDossier as NeuronDossier
-    from bert_core.studies.dossier import TokenDossier as TokenDossier
-    from bert_core.studies.dossier import read_dossiers as read_dossiers
-    from bert_core.studies.dossier import write_dossiers as write_dossiers
     from bert_core.studies.explain import ExplainSettings as ExplainSettings
     from bert_core.studies.explain import explain_file as explain_file
     from bert_core.studies.explain import iter_explanations as iter_explanations
@@ -393,7 +387,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.faithfulness import judge_file as judge_file
     from bert_core.studies.faithfulness import read_judgements as read_judgements
     from bert_core.studies.faithfulness import standings as standings
-    from bert_core.studies.head_dossiers import head_dossiers as head_dossiers
+    from bert_core.studies.head_profiles import head_profiles as head_profiles
     from bert_core.studies.head_tables import read_table as read_table
     from bert_core.studies.head_tables import write_table as write_table
     from bert_core.studies.heads import CorpusSettings as CorpusSettings
@@ -406,7 +400,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.index import remove_from_index as remove_from_index
     from bert_core.studies.indexed import Index as Index
     from bert_core.studies.indexed import open_index as open_index
-    from bert_core.studies.neuron_dossiers import neuron_dossiers as neuron_dossiers
+    from bert_core.studies.neuron_profiles import neuron_profiles as neuron_profiles
     from bert_core.studies.neurons import Firing as Firing
     from bert_core.studies.neurons import NeuronSettings as NeuronSettings
     from bert_core.studies.neurons import neurons_over as neurons_over
@@ -419,13 +413,19 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.probes import probe_points as probe_points
     from bert_core.studies.probes import probes_csv as probes_csv
     from bert_core.studies.probes import read_probes as read_probes
+    from bert_core.studies.profiles import HeadProfile as HeadProfile
+    from bert_core.studies.profiles import NeuronProfile as NeuronProfile
+    from bert_core.studies.profiles import Profiles as Profiles
+    from bert_core.studies.profiles import TokenProfile as TokenProfile
+    from bert_core.studies.profiles import read_profiles as read_profiles
+    from bert_core.studies.profiles import write_profiles as write_profiles
     from bert_core.studies.relations import relations_csv as relations_csv
     from bert_core.studies.relations import track_relations as track_relations
     from bert_core.studies.rows import Columns as Columns
     from bert_core.studies.search import Match as Match
     from bert_core.studies.search import Matches as Matches
     from bert_core.studies.search import search as search
-    from bert_core.studies.token_dossiers import token_dossiers as token_dossiers
+    from bert_core.studies.token_profiles import token_profiles as token_profiles
     from bert_core.studies.treebank import TreeSentence as TreeSentence
     from bert_core.studies.treebank import read_treebank as read_treebank
     from bert_core.studies.words import LabelledSentence as LabelledSentence

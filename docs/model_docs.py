@@ -361,16 +361,16 @@ def examples_of(work: Work) -> None:
     print(f"{write_examples(load(MODEL, device='cpu'), ASSETS / MODEL)} examples are right")
 
 
-def dossiers_of(work: Work) -> None:
-    """The dossiers over a treebank, with what the removal of each head costs over the same text, into its folder."""
+def profiles_of(work: Work) -> None:
+    """The profiles over a treebank, with what the removal of each head costs over the same text, into its folder."""
     treebank, text, table = work.texts / "en_ewt-ud-dev.conllu", work.folder / "ewt.txt", work.folder / "heads-ewt.csv"
     trees = read_treebank(treebank.read_text(encoding="utf-8").splitlines(), treebank.name)
     text.write_text("".join(f"{tree.text}\n" for tree in trees), encoding="utf-8")
     work.once("heads-ewt", "heads", text, "--importance", "--ablation", "--out", table)
     work.once("index", "index", treebank, "--out", work.folder / "index")
-    out, whose = work.folder / "dossier.json.gz", "Universal Dependencies English EWT (dev)"
+    out, whose = work.folder / "profiles.json.gz", "Universal Dependencies English EWT (dev)"
     work.once(
-        "dossier", "dossier", work.folder / "index", "--frequent", "500", "--drawn", "32", "--table", table,
+        "profile", "profile", work.folder / "index", "--frequent", "500", "--drawn", "32", "--table", table,
         "--table-source", whose, "--source", f"{whose}, CC BY-SA 4.0", "--out", out,
     )  # fmt: skip
     shutil.copyfile(out, ASSETS / MODEL / out.name)
@@ -397,7 +397,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "subject-head": ("agreement.md", lambda work: head_table(agreement_of(work), "subject")),
     "removal": ("agreement.md", lambda work: removal_table(agreement_of(work))),
     "lens": ("", lens_of),
-    "dossiers": ("", dossiers_of),
+    "profiles": ("", profiles_of),
 }
 """Name -> its document ("" for files in the model's folder) and what makes its figures."""
 

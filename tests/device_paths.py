@@ -560,9 +560,9 @@ def index_and_search(side: Side) -> object:
 
 
 @path
-def neuron_dossiers(side: Side) -> object:
-    dossiers = bert_core.neuron_dossiers(side.index, side.tiny, [(0, 3), (1, 4)])
-    return [(dossier.mean, dossier.spread, dossier.deciles) for dossier in dossiers]
+def neuron_profiles(side: Side) -> object:
+    profiles = bert_core.neuron_profiles(side.index, side.tiny, [(0, 3), (1, 4)])
+    return [(profile.mean, profile.spread, profile.deciles) for profile in profiles]
 
 
 @path

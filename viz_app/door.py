@@ -6,6 +6,7 @@ it may load any folder and the hub, and write files. A shared server answers all
 and nobody has these rights there.
 
 No page of another site may show the app in a frame of its own, but those that were named when the server started.
+Addresses of pages whose path has changed are redirected.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from urllib.parse import urlsplit
 from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import get_option
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from bert_core.refused import Refused
+from viz_app.moved import MOVED
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 # What a proxy adds to what it passes on.
@@ -56,7 +58,8 @@ def is_local(url: str) -> bool:
 
 def middleware() -> list[Middleware]:
     """What stands before every route of the server."""
-    return [Middleware(Guard, framed_by=parse_origins(os.environ.get(EMBED_IN, "").split()))]
+    framed_by = parse_origins(os.environ.get(EMBED_IN, "").split())
+    return [Middleware(Guard, framed_by=framed_by), Middleware(MovedPages)]
 
 
 def parse_origins(given: Iterable[str]) -> tuple[str, ...]:
@@ -115,6 +118,34 @@ class Guard:
             await send(message)
 
         return sends
+
+
+class MovedPages:
+    """Redirects the address of a page whose path has changed to its new path, with its query.
+
+    The redirect is relative, so that it also holds behind a proxy that removes a prefix from the path.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with 307 where the path is an old one; pass any other request on."""
+        new_path = _new_path(scope["path"]) if scope["type"] == "http" else None
+        if new_path is None:
+            await self.app(scope, receive, send)
+            return
+        query = scope.get("query_string", b"").decode("latin-1")
+        await RedirectResponse(f"{new_path}?{query}" if query else new_path, 307)(scope, receive, send)
+
+
+def _new_path(path: str) -> str | None:
+    """The path, relative to this one, at which a page now is; None for a path that has not changed."""
+    base = get_option("server.baseUrlPath").strip("/")
+    old = path.strip("/").removeprefix(f"{base}/" if base else "")
+    if old not in MOVED or path.strip("/") == base:
+        return None
+    return ("../" if path.endswith("/") else "") + MOVED[old]
 
 
 def refusal(headers: Headers) -> str | None:

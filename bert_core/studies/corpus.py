@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from bert_core.records.base import compared_by_value
-from bert_core.studies.dossier import TENTHS, Bar, Joined, Seen
 from bert_core.studies.indexed import Index, IndexedShard
+from bert_core.studies.profiles import TENTHS, Bar, Joined, Seen
 
 FARTHEST = 8  # tokens: what is farther off is one bar to each side
 AT_ONCE = 2**21  # pairs of tokens that are counted at once

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from urllib.parse import urljoin
 
 import pytest
 from starlette.datastructures import Headers
@@ -20,6 +21,7 @@ from viz_app.door import (
     LONGEST_TEXT,
     MOST_BYTES,
     Guard,
+    MovedPages,
     bounded,
     is_own,
     parse_origins,
@@ -45,8 +47,14 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Options:
         hosts: tuple[str, ...] = (),
         origins: tuple[str, ...] = (),
         shared: bool = False,
+        base: str = "",
     ) -> None:
-        said = {"server.address": address, "server.allowedHosts": hosts, "server.corsAllowedOrigins": origins}
+        said = {
+            "server.baseUrlPath": base,
+            "server.address": address,
+            "server.allowedHosts": hosts,
+            "server.corsAllowedOrigins": origins,
+        }
         monkeypatch.setattr(door, "get_option", said.__getitem__)
         monkeypatch.setenv("HEADLIGHT_SHARED", "1" if shared else "")
 
@@ -244,10 +252,49 @@ def test_every_answer_says_who_may_frame_it(options: Options) -> None:
         assert named == [b"frame-ancestors 'self' https://moodle.example.org https://*.example.com:8443"]
 
 
+def redirected(path: str, query: str = "") -> str | None:
+    """Where a request for a path is sent, as a browser resolves it; None where it is passed on."""
+
+    async def app(scope: object, receive: object, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "path": path, "query_string": query.encode(), "method": "GET", "headers": []}
+    in_a_loop(MovedPages(app)(scope, receive, send))
+    if sent[0]["status"] == 200:
+        return None
+    assert sent[0]["status"] == 307
+    return urljoin(f"http://localhost{path}", dict(sent[0]["headers"])[b"location"].decode())
+
+
+def test_the_address_of_a_moved_page_is_redirected_with_its_query(options: Options) -> None:
+    """Below a base path too, with or without a stroke at the end; no other address is, and no base path of that name.
+
+    The query arrives as it was written, percent signs and plus signs too.
+    """
+    query = "about=token&piece=%23%23ing&text=a+b%26c"
+    for base in ("", "tools/headlight", "dossier"):
+        options(base=base)
+        before = f"/{base}" if base else ""
+        for end in ("", "/"):
+            new = f"http://localhost{before}/profiles"
+            assert redirected(f"{before}/dossier{end}") == new
+            assert redirected(f"{before}/dossier{end}", query) == f"{new}?{query}"
+            for path in ("", "/profiles", "/dossiers", "/dossier/static/index.js", "/_stcore/health"):
+                assert redirected(f"{before}{path}{end}", query) is None
+
+
 def test_the_sites_of_a_server_are_read_when_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its environment, in which `headlight app` puts them."""
     monkeypatch.setenv(EMBED_IN, "https://a.example https://b.example/")
-    (guard,) = door.middleware()
+    guard, _ = door.middleware()
     assert guard.kwargs["framed_by"] == ("https://a.example", "https://b.example")
     monkeypatch.setenv(EMBED_IN, "*")
     with pytest.raises(Refused):

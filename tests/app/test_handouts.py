@@ -15,11 +15,11 @@ from bert_core import Refused
 from tests.app.test_cli import Run, headlight
 from tests.lessons import ANSWERS, bundled, record, said
 from tests.visit import settled, visited, words
-from viz_app.export.dossier import marked
+from viz_app.export.profiles import marked
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import FOLDER, lesson_of
-from viz_app.shell.dossiers import dossiers_of, looks_to_guess
 from viz_app.shell.handouts import handout_of, handout_work
+from viz_app.shell.profiles import looks_to_guess, profiles_of
 
 __all__ = ["headlight"]  # a fixture
 
@@ -53,9 +53,9 @@ def test_each_answer_is_told_what_the_panel_would_tell_it() -> None:
 def test_a_guess_from_looks_has_them_in_the_file() -> None:
     """The ten that the page shows, as it writes them, and not the text, which the page does not show."""
     page = html.unescape(handout_of(lesson_of("ten_looks"), bundled(), "en"))
-    found = dossiers_of(bundled())
+    found = profiles_of(bundled())
     assert found is not None
-    app = settled(visited("dossier", **lesson_of("ten_looks").predict.view.address))
+    app = settled(visited("profiles", **lesson_of("ten_looks").predict.view.address))
     shown = re.sub(r"\\(.)", r"\1", words(app))
     for number, look in enumerate(looks_to_guess(found.of(1, 7)), 1):
         assert f"{number}. {marked(look)}" in page

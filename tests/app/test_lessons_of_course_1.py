@@ -12,7 +12,7 @@ from bert_core.analysis.roles import THRESHOLDS
 from bert_core.loading import ASSETS
 from bert_core.progress import silent
 from bert_core.records import CurvePoint
-from bert_core.studies.dossier import read_dossiers
+from bert_core.studies.profiles import read_profiles
 from tests.lessons import asked_of, bundled, said
 from tests.near import assert_near
 from viz_app.lessons import Option
@@ -20,7 +20,7 @@ from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import first_course as of
 from viz_app.lessons.checks.first_course import JOBS, Brought, FirstLook, Guesses, Jobs, Looks, Losses, WordDrops
 from viz_app.lessons.reading import lesson_of
-from viz_app.shell import dossiers, findings
+from viz_app.shell import findings, profiles
 from viz_app.shell.findings.asked import Asked, of_lesson
 
 
@@ -99,7 +99,7 @@ def test_enough_heads_are_off_at_a_loss_that_hardly_rose() -> None:
     assert not of.few_missed(Losses(2.0, 2.0, 11)).right and not of.few_missed(Losses(2.0, 2.04, 12)).right
 
 
-ENDS = ("first", "end")  # as dossiers name [CLS] and [SEP]
+ENDS = ("first", "end")  # as profiles name [CLS] and [SEP]
 
 
 def jobs(*heads: dict[str, float]) -> Jobs:
@@ -109,7 +109,7 @@ def jobs(*heads: dict[str, float]) -> Jobs:
     return Jobs(shares, {name: by_chance.copy() for name in JOBS}, rests, 0.05, (0, 0))
 
 
-def test_a_head_does_what_is_farthest_above_chance_in_its_dossier() -> None:
+def test_a_head_does_what_is_farthest_above_chance_in_its_profile() -> None:
     """The answer is the number of a job; each has its share, and what chance gives; without a clear one it is void."""
     found = jobs({"governor": 0.4, "next": 0.3})
     right, wrong = (of.job_of_head(found, Option(number, number, "mine")) for number in (4, 1))
@@ -124,13 +124,13 @@ def test_a_head_does_what_is_farthest_above_chance_in_its_dossier() -> None:
 
 
 def test_another_head_with_the_job_is_found() -> None:
-    """Not the lesson's own, none with another job, and none that hardly does it; one without a dossier is refused."""
+    """Not the lesson's own, none with another job, and none that hardly does it; one without a profile is refused."""
     found = jobs({"governor": 0.4}, {"governor": 0.3}, {"next": 0.9}, {"governor": 0.12}, {"next": np.nan})
     assert of.same_job(found, (0, 1)).right and of.same_job(found, (0, 1)).figures["share"] == 0.3
     for head in ((0, 0), (0, 2), (0, 3)):
         assert not of.same_job(found, head).right, head
     assert of.same_job(found, (0, 0)).figures["job"] not in JOBS.values(), "which would tell the answer"
-    with pytest.raises(Refused, match="there is no dossier of L0 H4"):
+    with pytest.raises(Refused, match="there is no profile of L0 H4"):
         of.same_job(found, (0, 4))
 
 
@@ -144,9 +144,9 @@ def test_the_first_word_looks_at_one() -> None:
             of.first_word_looks_at(found, word)
 
 
-def test_what_a_head_does_is_what_its_dossier_says() -> None:
-    """Every share and every chance of the lesson are those of the dossier that comes along, where it is active."""
-    found = read_dossiers(ASSETS / "headlight-mini" / dossiers.FILE)
+def test_what_a_head_does_is_what_its_profile_says() -> None:
+    """Every share and every chance of the lesson are those of the profile that comes along, where it is active."""
+    found = read_profiles(ASSETS / "headlight-mini" / profiles.FILE)
     asked = of_lesson(bundled(), lesson_of("ten_looks").predict.view)
     counted = findings.work_for("jobs", asked).do(silent)
     for one in found.heads:
@@ -164,12 +164,12 @@ def test_what_a_head_does_is_what_its_dossier_says() -> None:
     assert (job == "governor") == any(bar.name == "its governor" for _, bar in found.of(1, 7).standing_out)
 
 
-def test_dossiers_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that has a file of dossiers but other weights than they speak of is refused like one without."""
-    other = dossiers.dossiers_of(bundled())
+def test_profiles_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that has a file of profiles but other weights than they speak of is refused like one without."""
+    other = profiles.profiles_of(bundled())
     assert other is not None
-    monkeypatch.setattr(dossiers, "kept_of_model", lambda key, make: make())
-    monkeypatch.setattr(dossiers, "read_dossiers", lambda path: replace(other, weights="0" * 16))
+    monkeypatch.setattr(profiles, "kept_of_model", lambda key, make: make())
+    monkeypatch.setattr(profiles, "read_profiles", lambda path: replace(other, weights="0" * 16))
     work = findings.work_for("jobs", of_lesson(bundled(), lesson_of("ten_looks").predict.view))
     with pytest.raises(Refused, match="nobody has counted what the heads of this model do"):
         work.do(silent)

@@ -10,6 +10,7 @@ import pytest
 
 from bert_core import Refused
 from tests.visit import settled, visited, words
+from viz_app.moved import MOVED
 from viz_app.pages import PAGES
 from viz_app.shell.frame import choices_of
 
@@ -38,7 +39,7 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
     The target and its contrast are left out where the address names none: a page then takes the model's prediction, or
     those of its example.
     """
-    app = settled(visited(page, **address))
+    app = settled(visited(MOVED.get(page, page), **address))
     assert not app.exception, (page, address)
     assert "The link says" not in words(app), (page, address, words(app))
     query: dict[str, str | list[str]] = dict(app.query_params)
@@ -48,8 +49,9 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 
 
 def test_every_page_and_parameter_of_version_0_2_is_recorded_and_read() -> None:
-    """No page is gone, no parameter has another name, and no value that was possible is refused."""
-    assert OF_PAGES.keys() == {page.path for page in PAGES}
+    """No page is gone, a moved one has a redirect, no parameter has another name, and no value is refused."""
+    assert {MOVED.get(page, page) for page in OF_PAGES} == {page.path for page in PAGES}
+    assert MOVED.keys() <= OF_PAGES.keys()
     table = choices_of(PAGES)
     assert {name for _, address, _ in LINKS for name in address} == table.keys() - {"tuned"}  # the name of a run
     for _, address, written in LINKS:

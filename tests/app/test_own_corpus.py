@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bert_core import LoadedModel, head_dossiers, load, neuron_dossiers, search, token_dossiers
+from bert_core import LoadedModel, head_profiles, load, neuron_profiles, search, token_profiles
 from bert_core.refused import Refused
 from bert_core.studies.index import IndexSettings
 from bert_core.studies.index_cost import IndexCost, bytes_a_token
 from bert_core.studies.treebank import read_treebank
 from tests.visit import at, settled, visited, words
-from viz_app.export.dossier import in_words, neuron_in_words, token_in_words
+from viz_app.export.profiles import in_words, neuron_in_words, token_in_words
 from viz_app.shell import own_corpus
 from viz_app.shell.controls import Upload
 from viz_app.shell.examples import TREES
@@ -181,13 +181,13 @@ def test_any_name_is_that_of_a_file(name: str) -> None:
     assert not folder.exists()
 
 
-def test_dossiers_are_counted_over_it(there: Path) -> None:
+def test_profiles_are_counted_over_it(there: Path) -> None:
     """Of heads, tokens and any neuron, as the library counts them; all that was counted is one file."""
     loaded = load("headlight-mini", device="cpu")
     upload = Upload(TREES.name, TREES.read_bytes())
 
     def asked(about: str, **address: str) -> AppTest:
-        app = visited("dossier", counted="corpus", about=about, **address)
+        app = visited("profiles", counted="corpus", about=about, **address)
         app.session_state[own_corpus.UPLOAD] = upload
         app = settled(app.run(), "stop_here")
         while go := [one for one in app.button if one.label.startswith(("Count ", "Read "))]:
@@ -195,19 +195,19 @@ def test_dossiers_are_counted_over_it(there: Path) -> None:
         assert not app.exception and not app.error
         return app
 
-    app = settled(visited("dossier", counted="corpus"))
+    app = settled(visited("profiles", counted="corpus"))
     assert "No corpus yet." in words(app) and not app.exception
     own = made(loaded, upload)
     app = asked("head", head="3.8")
-    (found,) = head_dossiers(own.index, [(3, 8)]).heads
+    (found,) = head_profiles(own.index, [(3, 8)]).heads
     assert in_words(found) in words(app) and f"Corpus: trees.conllu, {found.tokens:,} tokens." in words(app)
     (file,) = (one for one in app.get("download_button") if "JSON" in one.proto.label)
     assert file.proto.label == f"All {len(own.index.every_head)} (JSON)"
     app = asked("token", piece="the")
-    (token,) = token_dossiers(own.index, ["the"])
+    (token,) = token_profiles(own.index, ["the"])
     assert token_in_words(token) in words(app)
     app = asked("neuron", firing="2.77")
-    (neuron,) = neuron_dossiers(own.index, loaded, [(2, 77)])
+    (neuron,) = neuron_profiles(own.index, loaded, [(2, 77)])
     assert neuron_in_words(neuron) in words(app)
     (listed,) = (one for one in app.selectbox if one.label == "Neuron")
     assert len(listed.options) == 33 and all(one.startswith("L2 neuron ") for one in listed.options)

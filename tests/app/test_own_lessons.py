@@ -11,6 +11,7 @@ from tests.visit import settled, visited, words
 from viz_app.cli import main
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import FOLDER, NAME, OWN_LESSONS, faulty, judged, lessons, line_of
+from viz_app.moved import MOVED
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "write_a_lesson.md").read_text("utf-8")
 
@@ -86,6 +87,19 @@ def test_lines_are_found_in_tables_and_lists_of_them() -> None:
     text = "a = 1\n[do]\nb = 1\n[[free]]\nc = 1\n[[free]]\nc = 2\n[predict]\naddress = { text = 'x' }\n"
     keys = ("a", "do.b", "do.x", "free[0].c", "free[1].c", "free[1].x", "predict.address.text", "z")
     assert [line_of(text, key) for key in keys] == [1, 3, 2, 5, 7, 6, 9, 0]
+
+
+def test_a_lesson_that_names_the_old_path_of_a_page_opens_the_page(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For every page that moved: the lesson has no fault, and leads to the new path."""
+    for old, new in MOVED.items():
+        (folder / "mine.toml").unlink()
+        assert said(capsys, "lessons", "new", "mine")[0] == 0
+        file = changed(folder, ('page = "layers"', f'page = "{old}"'))
+        assert said(capsys, "lessons", "check", str(file))[0] == 0
+        (lesson,) = (lesson for lesson in lessons() if lesson.name == "mine")
+        assert [way.view.page for way in lesson.free][:1] == [new]
 
 
 @pytest.mark.parametrize(

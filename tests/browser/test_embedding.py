@@ -89,7 +89,7 @@ def test_no_other_site_shows_it(app: str, page: Page) -> None:
 
 
 @pytest.mark.parametrize("embed", ["1", "true"])
-@pytest.mark.parametrize("path", ["", "why", "images", "dossier"])
+@pytest.mark.parametrize("path", ["", "why", "images", "profiles"])
 def test_the_frame_stays_away_after_a_reload(app: str, page: Page, path: str, embed: str) -> None:
     """By Streamlit's own word and by ours; in a small window the link is seen, and nothing reaches out of it."""
     page.set_viewport_size({"width": 480, "height": 360})

@@ -17,7 +17,7 @@ from tests.browser.test_app import PAIR, TEXT
 PAGES = {
     "": "Predict", "start": "Start", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers",
     "causes": "Causes", "neurons": "Neurons", "heads": "Heads", "roles": "Roles", "probes": "Probes", "prune": "Prune",
-    "finetune": "Fine-tune", "dossier": "Dossier", "score": "Score",
+    "finetune": "Fine-tune", "profiles": "Profiles", "score": "Score",
     "images": "Pictures", "inside": "Step by step", "learn": "Learn", "glossary": "Glossary",
 }  # fmt: skip
 # Every control of a page by its kind and name, with what it shows; and which of them can be changed.

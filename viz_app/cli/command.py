@@ -26,7 +26,6 @@ from viz_app.cli import (
     answer,
     choose,
     compare,
-    dossier,
     draw,
     explain,
     heads,
@@ -35,6 +34,7 @@ from viz_app.cli import (
     patch,
     predict,
     probe,
+    profiles,
     prune,
     score,
     search,
@@ -71,7 +71,8 @@ app.command()(patch.patch)
 app.command()(probe.probe)
 app.command()(neurons.neurons)
 app.command()(compare.compare_models)
-app.command()(dossier.dossier)
+app.command()(profiles.profile)
+app.command("dossier", hidden=True)(profiles.dossier)
 app.command()(similarity.similarity)
 app.command()(explain.explain)
 app.command()(search.index)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from bert_core.refused import Refused
 from viz_app.lessons import ANSWERS, ENGLISH, LANGUAGES, Lesson, Option, Reveal, Task, View, Way
 from viz_app.lessons.checks import CHECKS
+from viz_app.moved import MOVED
 
 FOLDER = Path(__file__).parent
 COURSES = (1, 2, 3)
@@ -346,7 +347,8 @@ class _Table:
         return parts
 
     def view(self) -> View:
-        return View(self.text("page"), self.texts("address"))
+        page = self.text("page")
+        return View(MOVED.get(page, page), self.texts("address"))
 
     def nothing_else(self) -> None:
         """Note each key that nobody asked for, here or below."""

@@ -12,26 +12,26 @@ from bert_core.progress import Progress, silent
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
-from viz_app.export.dossier import guessed
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
 from viz_app.export.pictures import bars_picture, maps_picture
+from viz_app.export.profiles import guessed
 from viz_app.figures.lessons import MARKS, number_written
 from viz_app.lessons import Lesson, Option, Task, View, paragraphs_of
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.maps import MapView
 from viz_app.shell import findings
-from viz_app.shell.dossiers import dossiers_of, looks_to_guess
 from viz_app.shell.findings.asked import Asked, of_lesson
 from viz_app.shell.language import spoken
 from viz_app.shell.models import shown_name
+from viz_app.shell.profiles import looks_to_guess, profiles_of
 from viz_app.shell.trial import MOST_ANSWERS, answers
 from viz_app.shell.work import Work
 
 SHOWN_WORDS = 10  # of a gap
 MAPS = ("attention", "roles")  # pages whose picture is of the maps of a text
-DOSSIER = "dossier"  # the page that shows looks in a corpus, and none of the text
+PROFILES = "profiles"  # the page that shows looks in a corpus, and none of the text
 PACKING = 2.0  # seconds for pictures and text, more or less
 
 
@@ -87,7 +87,7 @@ def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = si
     return handout_page(Handout(
         language=tag, title=one.title, question=one.question,
         says=[*paragraphs_of(task.says), *_looks(asked, task.view)],
-        hint=task.hint, texts=[] if task.view.page == DOSSIER else _texts(asked),
+        hint=task.hint, texts=[] if task.view.page == PROFILES else _texts(asked),
         pictures=list(_pictures(loaded, task.view, tag)), answer=task.answer, choices=choices,
         bounds=(int(task.least), int(task.most)), outcomes=outcomes, told=reveal.title,
         true_pictures=[] if reveal.view == task.view else list(_pictures(loaded, reveal.view, tag)),
@@ -134,8 +134,8 @@ def _texts(asked: Asked) -> list[list[tuple[str, bool]]]:
 
 
 def _looks(asked: Asked, view: View) -> list[str]:
-    """What the page Dossier shows of the head to whoever guesses first; nothing of another page."""
-    found = dossiers_of(asked.loaded) if view.page == DOSSIER else None
+    """What the page Profiles shows of the head to whoever guesses first; nothing of another page."""
+    found = profiles_of(asked.loaded) if view.page == PROFILES else None
     looks = [] if found is None else looks_to_guess(found.of(*asked.head))
     return [f"{number}. {guessed(look)}" for number, look in enumerate(looks, 1)]
 

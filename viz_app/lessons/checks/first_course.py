@@ -86,10 +86,10 @@ class Losses:
 
 @dataclass(frozen=True)
 class Jobs:
-    """What the heads look at from the tokens of a corpus where they are most active, as their dossiers count it.
+    """What the heads look at from the tokens of a corpus where they are most active, as their profiles count it.
 
     shares, chances: by the names in `JOBS`, (layer, head), of how many tokens, and of how many by chance; NaN for a
-    head without a dossier. rests: the share of all tokens from which a head looks at an added one. clear: by how much a
+    head without a profile. rests: the share of all tokens from which a head looks at an added one. clear: by how much a
     share must be above chance to stand out. asked: the head of the lesson.
     """
 
@@ -100,10 +100,10 @@ class Jobs:
     asked: Head
 
     def job_of(self, head: Head) -> str:
-        """The job whose share is farthest above chance. Raises Refused for a head without a dossier."""
+        """The job whose share is farthest above chance. Raises Refused for a head without a profile."""
         above = {name: float(self.shares[name][head] - self.chances[name][head]) for name in JOBS}
         if np.isnan(list(above.values())).any():
-            raise Refused(f"there is no dossier of {written(head)}: choose another head")
+            raise Refused(f"there is no profile of {written(head)}: choose another head")
         return max(above, key=above.__getitem__)
 
     def stands_out(self, head: Head, job: str) -> bool:

@@ -20,10 +20,10 @@ from viz_app.pages.neurons import EXAMPLE, NEURON, RANKED
 from viz_app.pages.neurons.fired import DRAWS, fired, said, scores, strongest, without
 from viz_app.shell import frame, question, screen
 from viz_app.shell.controls import choose_neuron, control
-from viz_app.shell.dossiers import dossiers_of
 from viz_app.shell.edits import add_scaled
 from viz_app.shell.lenses import has_translators
 from viz_app.shell.markdown import as_written, foreign, helped, sentence
+from viz_app.shell.profiles import profiles_of
 from viz_app.shell.question import Question
 from viz_app.shell.target import names_in, say_no_target
 from viz_app.shell.work import look, offered, ready
@@ -182,7 +182,7 @@ def _one(current: Question, layer: int, neuron: int) -> None:
     screen.heading(f"L{layer} neuron {neuron}")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         choose_neuron("neuron", (layer, neuron), current.loaded)
-        _offer_dossier(current, layer, neuron)
+        _offer_profile(current, layer, neuron)
     left, right = st.columns([1, 1], gap="medium")
     shown = window(len(encoding), at)
     with left:
@@ -216,14 +216,14 @@ def _said(current: Question, words: NeuronWords) -> None:
     screen.note(f"likelier: {raised} (at most {up} nats a unit)  \nunlikelier: {lowered} (at most {down})")
 
 
-def _offer_dossier(current: Question, layer: int, neuron: int) -> None:
+def _offer_profile(current: Question, layer: int, neuron: int) -> None:
     """A button to what the neuron does over a corpus: one that comes with the model, or another."""
     state = st.session_state
     if st.button("Over a whole corpus", icon=":material/fingerprint:", help="What this neuron fires at, counted"):
-        come = dossiers_of(current.plain)
+        come = profiles_of(current.plain)
         known = come is not None and any((one.layer, one.neuron) == (layer, neuron) for one in come.neurons)
         state.about, state.firing, state.counted = "neuron", (layer, neuron), "model" if known else "corpus"
-        frame.go_to("dossier")
+        frame.go_to("profiles")
 
 
 def _change(layer: int, neuron: int) -> None:

@@ -18,17 +18,17 @@ from bert_core.run.decomposition import attention_norms
 from bert_core.run.inputs import head_mask_without
 from bert_core.run.losses import examples_of
 from bert_core.run.plans import propose_plan
-from bert_core.studies.dossier import LEAST_CLEAR
+from bert_core.studies.profiles import LEAST_CLEAR
 from viz_app.lessons.checks.first_course import Brought, FirstLook, Guesses, Jobs, Looks, Losses, WordDrops
-from viz_app.shell.dossiers import dossiers_of, has_dossiers
 from viz_app.shell.findings.asked import Asked, has_words, hidden_word, work_of
 from viz_app.shell.language import spoken
+from viz_app.shell.profiles import has_profiles, profiles_of
 from viz_app.shell.work import Work
 
 CURVE_STEPS = 12  # points of a curve after the first, as many as the page Prune draws
 ORDERS = ("importance", "ablation")
-# What dossiers call the jobs of a lesson: of each, the question and its answers.
-IN_DOSSIERS = {
+# What profiles call the jobs of a lesson: of each, the question and its answers.
+IN_PROFILES = {
     "previous": ("offset", ("-1",)), "next": ("offset", ("+1",)), "self": ("kind", ("itself",)),
     "ends": ("kind", ("first", "end")), "governor": ("relation", ("its governor",)),
     "dependent": ("relation", ("its dependent",)),
@@ -133,25 +133,25 @@ def _losses(asked: Asked) -> Work[Losses]:
 def _jobs(asked: Asked) -> Work[Jobs]:
     loaded = asked.loaded
     none = spoken("nobody has counted what the heads of this model do over a corpus: choose the bundled model")
-    if not has_dossiers(loaded):
+    if not has_profiles(loaded):
         raise Refused(none)
 
     def do(_: object) -> Jobs:
-        found = dossiers_of(loaded)
+        found = profiles_of(loaded)
         if found is None:
             raise Refused(none)
         size = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
-        shares, chances = ({name: np.full(size, np.nan) for name in IN_DOSSIERS} for _ in range(2))
+        shares, chances = ({name: np.full(size, np.nan) for name in IN_PROFILES} for _ in range(2))
         rests = np.full(size, np.nan)
         for one in found.heads:
             rests[one.layer, one.head] = one.sinks
-            for name, (question, answers) in IN_DOSSIERS.items():
+            for name, (question, answers) in IN_PROFILES.items():
                 bars = [bar for bar in one.active.get(question, ()) if bar.name in answers]
                 shares[name][one.layer, one.head] = sum(bar.share for bar in bars)
                 chances[name][one.layer, one.head] = sum(bar.chance for bar in bars)
         return Jobs(shares, chances, rests, LEAST_CLEAR, asked.first)
 
-    return work_of(asked, "jobs", "opens its dossiers", do, 1, asked.first)
+    return work_of(asked, "jobs", "opens its profiles", do, 1, asked.first)
 
 
 def _first_look(asked: Asked) -> Work[FirstLook]:

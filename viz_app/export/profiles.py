@@ -1,4 +1,4 @@
-"""A dossier in words, of a head, a token or a neuron, and as one HTML file that opens from disk."""
+"""A profile in words, of a head, a token or a neuron, and as one HTML file that opens from disk."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bert_core.studies.dossier import (
+from bert_core.studies.profiles import (
     TENTHS,
     Bar,
-    Dossier,
-    Dossiers,
+    HeadProfile,
     Joined,
     Look,
-    NeuronDossier,
+    NeuronProfile,
+    Profiles,
     Seen,
-    TokenDossier,
+    TokenProfile,
 )
 from viz_app.export.page import variables
 from viz_app.export.policy import hash_source
@@ -45,7 +45,7 @@ READING = (
     "is where a token drawn from the same sentence would end. Many heads rest on [CLS] or [SEP] wherever they have "
     "nothing to do, so *most active* counts only the tenth of the tokens to which the head brings most. "
     "**How it can mislead:** the strongest key is not all of the attention; what a head looks at need not be what it "
-    "is for, which only its removal says; and another corpus gives another dossier."
+    "is for, which only its removal says; and another corpus gives another profile."
 )
 
 
@@ -55,17 +55,17 @@ OF_A_TOKEN = (
     "tokens: where it falls towards the line, the token is what its sentence makes of it. The tenths go from the uses "
     "whose state is least like the others' to the most usual ones. "
     "**How it can mislead:** a rare meaning among many uses of a common one looks like an outlier, not like a meaning; "
-    "cosines are high for all tokens where states share a direction; and another corpus gives another dossier."
+    "cosines are high for all tokens where states share a direction; and another corpus gives another profile."
 )
 OF_A_NEURON = (
     "**How to read this:** the tenth of all tokens at which the neuron fires most. A bar is their share, a line across "
     "it that of all tokens. A neuron that fires at one thing has one long bar; most have none. "
     "**How it can mislead:** the strongest tokens look like a meaning that the other nine tenths do not have; what a "
-    "neuron fires at need not be what it is for; and another corpus gives another dossier."
+    "neuron fires at need not be what it is for; and another corpus gives another profile."
 )
 
 
-def token_in_words(one: TokenDossier) -> str:
+def token_in_words(one: TokenProfile) -> str:
     """How often it stands there, and where its states are least alike."""
     depth, own, chance = min(one.likeness, key=lambda at: at[1] - at[2])
     return (
@@ -80,7 +80,7 @@ def depth_name(depth: int) -> str:
     return "behind the embeddings" if not depth else f"behind layer {depth - 1}"
 
 
-def likeness_bars(one: TokenDossier) -> tuple[Bar, ...]:
+def likeness_bars(one: TokenProfile) -> tuple[Bar, ...]:
     """Of every depth how alike its states are, beside any two tokens'."""
     return tuple(
         Bar("embeddings" if not depth else f"layer {depth - 1}", own, chance) for depth, own, chance in one.likeness
@@ -92,7 +92,7 @@ def neuron_name(layer: int, neuron: int) -> str:
     return f"L{layer} neuron {neuron}"
 
 
-def neuron_in_words(one: NeuronDossier) -> str:
+def neuron_in_words(one: NeuronProfile) -> str:
     """How often it fires, and what stands out where it fires most."""
     says = (
         f"Its activation is above 0 at {one.active:.0%} of {one.tokens:,} tokens, with a mean of {one.mean:z.2f} "
@@ -108,7 +108,7 @@ def neuron_in_words(one: NeuronDossier) -> str:
     return f"{says} Where it fires most there is more than chance gives of {', '.join(clear[:MOST_SAID])}."
 
 
-def in_words(one: Dossier) -> str:
+def in_words(one: HeadProfile) -> str:
     """What stands out most where the head is active, and how often it rests."""
     clear = [(name, bar) for name, bar in one.standing_out if name != "upos"]
     says = f"From {one.sinks:.0%} of {one.tokens:,} tokens it looks most at [CLS] or [SEP]."
@@ -121,7 +121,7 @@ def in_words(one: Dossier) -> str:
     return f"{says} Where it is most active it looks at {', and at '.join(parts)}."
 
 
-def figures_in_words(found: Dossiers, one: Dossier) -> str:
+def figures_in_words(found: Profiles, one: HeadProfile) -> str:
     """How spread its attention is, and what its removal costs; empty where it was not measured."""
     figures, said = one.figures, []
     if "entropy" in figures:
@@ -176,25 +176,25 @@ def tenth_names(first: str = "weakest", last: str = "strongest") -> list[str]:
     return [first, *map(str, range(2, TENTHS)), last]
 
 
-def file_name(found: Dossiers, one: Dossier | TokenDossier | NeuronDossier) -> str:
+def file_name(found: Profiles, one: HeadProfile | TokenProfile | NeuronProfile) -> str:
     """What a file of one is called, without its ending; tokens have numbers: a piece may hold what no name may."""
-    if isinstance(one, Dossier):
-        return f"dossier.L{one.layer}.H{one.head}"
-    if isinstance(one, NeuronDossier):
-        return f"dossier.L{one.layer}.N{one.neuron}"
-    return f"dossier.token.{[token.piece for token in found.tokens].index(one.piece)}"
+    if isinstance(one, HeadProfile):
+        return f"profile.L{one.layer}.H{one.head}"
+    if isinstance(one, NeuronProfile):
+        return f"profile.L{one.layer}.N{one.neuron}"
+    return f"profile.token.{[token.piece for token in found.tokens].index(one.piece)}"
 
 
-def dossier_page(found: Dossiers, one: Dossier | TokenDossier | NeuronDossier) -> str:
-    """The file: what the page Dossier shows of one head, token or neuron, all of it at once, without a script.
+def profile_page(found: Profiles, one: HeadProfile | TokenProfile | NeuronProfile) -> str:
+    """The file: what the page Profiles shows of one head, token or neuron, all of it at once, without a script.
 
     Every word of the corpus is written as it is.
     """
     several = len(found.documents) > 1  # so that the line alone does not say where a sentence stands
-    if isinstance(one, Dossier):
+    if isinstance(one, HeadProfile):
         name, says, reading = f"L{one.layer} H{one.head}", f"{in_words(one)} {figures_in_words(found, one)}", READING
         parts = "".join(_of_head(one, several=several))
-    elif isinstance(one, TokenDossier):
+    elif isinstance(one, TokenProfile):
         name, says, reading = f"“{one.piece}”", token_in_words(one), OF_A_TOKEN
         parts = "".join(_of_token(one, several=several))
     else:
@@ -203,7 +203,7 @@ def dossier_page(found: Dossiers, one: Dossier | TokenDossier | NeuronDossier) -
     bars = {dark: f":root {{--bar: {SEQUENTIAL.on(dark)[7]};}}" for dark in (False, True)}
     style = "\n".join([
         variables(None), bars[False], f"@media (prefers-color-scheme: dark) {{{bars[True]}}}",
-        (_FOLDER / "dossier.css").read_text("utf-8"),
+        (_FOLDER / "profiles.css").read_text("utf-8"),
     ])  # fmt: skip
     filling = {
         "style-hash": hash_source(style),
@@ -215,11 +215,11 @@ def dossier_page(found: Dossiers, one: Dossier | TokenDossier | NeuronDossier) -
         "parts": parts,
     }
     # In one go, so that nothing that was filled in is read as a place to fill.
-    template = (_FOLDER / "dossier.html").read_text("utf-8")
+    template = (_FOLDER / "profiles.html").read_text("utf-8")
     return re.sub(r"\{\{([\w-]+)\}\}", lambda place: filling[place[1]], template)
 
 
-def _of_head(one: Dossier, *, several: bool) -> Iterable[str]:
+def _of_head(one: HeadProfile, *, several: bool) -> Iterable[str]:
     for asked in ASKED:
         if asked in one.bars:
             yield _charts(asked, {"where it is most active": one.active[asked], "of all tokens": one.bars[asked]})
@@ -238,7 +238,7 @@ def _of_head(one: Dossier, *, several: bool) -> Iterable[str]:
         ])  # fmt: skip
 
 
-def _of_token(one: TokenDossier, *, several: bool) -> Iterable[str]:
+def _of_token(one: TokenProfile, *, several: bool) -> Iterable[str]:
     yield _charts("likeness", {"": likeness_bars(one)}, ".2f")
     for asked, bars in one.bars.items():
         yield _charts(asked, {"": bars})
@@ -253,12 +253,12 @@ def _of_token(one: TokenDossier, *, several: bool) -> Iterable[str]:
     )
 
 
-def _of_neuron(one: NeuronDossier, *, several: bool) -> Iterable[str]:
+def _of_neuron(one: NeuronProfile, *, several: bool) -> Iterable[str]:
     for asked, bars in one.bars.items():
         yield _charts(asked, {"": bars})
     yield f"<h2>Words it fires at</h2>{_joined_table(one.words)}<h2>Words before them</h2>{_joined_table(one.before)}"
     alike = ", ".join(f"{neuron_name(layer, neuron)} ({value:.2f})" for layer, neuron, value in one.alike)
-    yield f"<h2>Neurons that fire likest, of those with a dossier</h2><p>{html.escape(alike)}</p>"
+    yield f"<h2>Neurons that fire likest, of those with a profile</h2><p>{html.escape(alike)}</p>"
     yield "<h2>In sentences, from every tenth of its activation</h2>"
     tenths = [*one.tenths[:-1], (*one.strongest, *one.tenths[-1])]
     order = reversed(range(TENTHS))

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_core import Index, Refused, neuron_activations, neuron_dossiers, pruned
+from bert_core import Index, Refused, neuron_activations, neuron_profiles, pruned
 from bert_core.loading import LoadedModel, load
-from bert_core.studies.neuron_dossiers import ALIKE
-from tests.core.test_dossier import of_a_text, of_a_treebank, rows_of
+from bert_core.studies.neuron_profiles import ALIKE
+from tests.core.test_profiles import of_a_text, of_a_treebank, rows_of
 from tests.near import assert_near
 
 __all__ = ["of_a_text", "of_a_treebank"]  # fixtures
@@ -36,7 +36,7 @@ def test_figures_and_bars_are_counted_again(of_a_treebank: Index, model: LoadedM
     """Mean, spread and share above 0; of the tenth where it fires most, what these are beside all typed tokens."""
     rows = rows_of(of_a_treebank)
     typed = [row for row in rows if row["word"] is not None]
-    found = neuron_dossiers(of_a_treebank, model, ASKED)
+    found = neuron_profiles(of_a_treebank, model, ASKED)
     assert [(one.layer, one.neuron) for one in found] == sorted(ASKED)
     for one in found:
         every = activations_of(of_a_treebank, model, one.layer, one.neuron)
@@ -67,8 +67,8 @@ def test_examples_words_and_likes_are_its_own(of_a_text: Index, model: LoadedMod
     rows = rows_of(of_a_text)
     typed = [row for row in rows if row["word"] is not None]
     every = {pair: activations_of(of_a_text, model, *pair) for pair in ASKED}
-    found = neuron_dossiers(of_a_text, model, [*ASKED, ASKED[0]], examples=2, seed=1)
-    assert found == neuron_dossiers(of_a_text, model, ASKED, examples=2, seed=1)
+    found = neuron_profiles(of_a_text, model, [*ASKED, ASKED[0]], examples=2, seed=1)
+    assert found == neuron_profiles(of_a_text, model, ASKED, examples=2, seed=1)
     words = 0
     for one in found:
         own = every[one.layer, one.neuron]
@@ -96,14 +96,14 @@ def test_examples_words_and_likes_are_its_own(of_a_text: Index, model: LoadedMod
 
 
 def test_what_cannot_be_is_refused(of_a_text: Index, model: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A neuron that is not there, another model, more than fits; a pruned neuron has no dossier."""
+    """A neuron that is not there, another model, more than fits; a pruned neuron has no profile."""
     with pytest.raises(Refused, match="layer 9 does not exist"):
-        neuron_dossiers(of_a_text, model, [(9, 0)])
+        neuron_profiles(of_a_text, model, [(9, 0)])
     with pytest.raises(Refused, match="neuron 999 does not exist in layer 0"):
-        neuron_dossiers(of_a_text, model, [(0, 999)])
-    assert neuron_dossiers(of_a_text, model, []) == ()
+        neuron_profiles(of_a_text, model, [(0, 999)])
+    assert neuron_profiles(of_a_text, model, []) == ()
     with pytest.raises(Refused, match="has other weights"):
-        neuron_dossiers(of_a_text, pruned(model, neurons=[(0, 3)]), [(0, 3), (0, 4)])
-    monkeypatch.setattr("bert_core.studies.neuron_dossiers.LARGEST", 500)
+        neuron_profiles(of_a_text, pruned(model, neurons=[(0, 3)]), [(0, 3), (0, 4)])
+    monkeypatch.setattr("bert_core.studies.neuron_profiles.LARGEST", 500)
     with pytest.raises(Refused, match="do not fit in memory: ask for"):
-        neuron_dossiers(of_a_text, model, ASKED)
+        neuron_profiles(of_a_text, model, ASKED)

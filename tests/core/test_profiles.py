@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_core import HeadTable, Index, Refused, head_dossiers, iter_index, open_index, read_dossiers, write_dossiers
-from bert_core.studies import corpus, dossier
+from bert_core import HeadTable, Index, Refused, head_profiles, iter_index, open_index, read_profiles, write_profiles
+from bert_core.studies import corpus, profiles
 from bert_core.studies.corpus import telling
-from bert_core.studies.dossier import Bar
-from bert_core.studies.head_dossiers import ALIKE
+from bert_core.studies.head_profiles import ALIKE
+from bert_core.studies.profiles import Bar
 from tests.core.test_treebank import SENTENCES
 from tests.near import assert_near
+
+DOSSIERS = Path(__file__).parents[1] / "data" / "dossiers.json"  # written before they were called profiles
 
 
 def indexed(path: Path, out: Path, model: Path) -> Index:
@@ -78,7 +80,7 @@ def as_shares(bars: tuple[Bar, ...]) -> tuple[dict[str, float], dict[str, float]
 def test_bars_are_counted_and_chance_is_a_key_of_the_sentence(of_a_text: Index) -> None:
     """Offsets and kinds, each with its chance, of all tokens and of the tenth with most activity."""
     rows = rows_of(of_a_text)
-    found = head_dossiers(of_a_text, [(0, 1), (1, 0)])
+    found = head_profiles(of_a_text, [(0, 1), (1, 0)])
     for one in found.heads:
         keys = strongest(of_a_text, one.layer, one.head, rows)
         assert one.tokens == len(keys)
@@ -112,7 +114,7 @@ def test_bars_are_counted_and_chance_is_a_key_of_the_sentence(of_a_text: Index) 
 def test_relations_are_those_of_the_trees(of_a_treebank: Index) -> None:
     """A key is the governor of its token, a dependent of it, in the same word, added, or not tied to it."""
     rows = rows_of(of_a_treebank)
-    ((one,),) = (head_dossiers(of_a_treebank, [(1, 1)]).heads,)
+    ((one,),) = (head_profiles(of_a_treebank, [(1, 1)]).heads,)
     keys = strongest(of_a_treebank, 1, 1, rows)
     # Number the words: in these sentences no word stands beside an equal one.
     number, last = {}, (None, None)
@@ -151,9 +153,9 @@ def test_relations_are_those_of_the_trees(of_a_treebank: Index) -> None:
 def test_words_and_pairs_stand_beside_what_chance_gives(of_a_text: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted again pair by pair, in one go or in many: the most telling first, and none that is not above chance."""
     rows = rows_of(of_a_text)
-    whole = head_dossiers(of_a_text)
+    whole = head_profiles(of_a_text)
     monkeypatch.setattr(corpus, "AT_ONCE", 50)
-    in_parts = head_dossiers(of_a_text)
+    in_parts = head_profiles(of_a_text)
     compared = 0
     for one, other in zip(whole.heads, in_parts.heads, strict=True):
         keys = strongest(of_a_text, one.layer, one.head, rows)
@@ -179,8 +181,8 @@ def test_words_and_pairs_stand_beside_what_chance_gives(of_a_text: Index, monkey
 def test_looks_are_of_their_tenth_and_heads_alike_look_alike(of_a_text: Index) -> None:
     """Each look is from its tenth of the activity, points into its sentence, and a seed draws it again."""
     rows = rows_of(of_a_text)
-    found = head_dossiers(of_a_text, examples=2, seed=3)
-    assert found == head_dossiers(of_a_text, examples=2, seed=3) != head_dossiers(of_a_text, examples=2, seed=4)
+    found = head_profiles(of_a_text, examples=2, seed=3)
+    assert found == head_profiles(of_a_text, examples=2, seed=3) != head_profiles(of_a_text, examples=2, seed=4)
     for one in found.heads:
         for tenth, looks in enumerate(one.tenths):
             for look in looks:
@@ -220,7 +222,7 @@ def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: 
     values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
     gone = np.where(values == 3, np.nan, values)
     table = HeadTable(found_in, 7, 90, {"entropy": values, "loss_change": gone, "previous": values}, 4.25)
-    found = head_dossiers(of_a_text, table=table, table_source="somebody's")
+    found = head_profiles(of_a_text, table=table, table_source="somebody's")
     for one in found.heads:
         number = one.layer * of_a_text.heads + one.head
         assert one.figures == {"entropy": number, **({} if number == 3 else {"loss_change": number})}
@@ -228,81 +230,91 @@ def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: 
         "7 texts of somebody's, where the loss with all heads is 4.250 nats a hidden piece, a head's output replaced "
         "by zero"
     )
-    write_dossiers(found, tmp_path / "dossier.json")
-    assert read_dossiers(tmp_path / "dossier.json") == found
-    columns = dossier.dossier_columns(found.every)
+    write_profiles(found, tmp_path / "profiles.json")
+    assert read_profiles(tmp_path / "profiles.json") == found
+    columns = profiles.profile_columns(found.every)
     rows = [row for row in zip(*columns.values(), strict=True) if row[5] == "figure"]
     assert len(rows) == 2 * values.size - 1
     last = found.heads[-1]
     assert rows[-1] == (
         "head", last.layer, last.head, None, None, "figure", "all", "loss_change", *[None] * 5, values.max()
     )  # fmt: skip
-    plain = head_dossiers(of_a_text)
+    plain = head_profiles(of_a_text)
     assert plain.measured == "" and all(one.figures == {} for one in plain.heads)
     own = dataclasses.replace(table, weights=of_a_text.weights)
-    assert head_dossiers(of_a_text, table=own, table_source="somebody's") == found
+    assert head_profiles(of_a_text, table=own, table_source="somebody's") == found
     with pytest.raises(Refused, match=rf"fingerprint {'1' * 16}, .* index .* has fingerprint {of_a_text.weights}: "):
-        head_dossiers(of_a_text, table=dataclasses.replace(table, weights="1" * 16))
+        head_profiles(of_a_text, table=dataclasses.replace(table, weights="1" * 16))
     for other in (dataclasses.replace(table, model="another"),
                   HeadTable(found_in, 7, 90, {"entropy": values[:, :1]})):  # fmt: skip
         with pytest.raises(Refused, match="both are of one model"):
-            head_dossiers(of_a_text, table=other)
+            head_profiles(of_a_text, table=other)
 
 
 def test_a_file_gives_them_back(of_a_treebank: Index, tmp_path: Path) -> None:
     """What was written is what is read; a file that is broken, or another one, is refused in a sentence."""
-    found, path = head_dossiers(of_a_treebank, source="somebody's, CC0"), tmp_path / "dossier.json"
-    write_dossiers(found, path)
-    assert read_dossiers(path) == found and found.of(1, 0).head == 0
+    found, path = head_profiles(of_a_treebank, source="somebody's, CC0"), tmp_path / "profiles.json"
+    write_profiles(found, path)
+    assert read_profiles(path) == found and found.of(1, 0).head == 0
     whole = json.loads(path.read_text())
     for broken in ({}, whole | {"format": 9}, whole | {"heads": [{}]}, whole | {"heads": 3}, [1]):
         path.write_text(json.dumps(broken))
-        with pytest.raises(Refused, match=r"dossier\.json holds no dossiers"):
-            read_dossiers(path)
+        with pytest.raises(Refused, match=r"profiles\.json holds no profiles"):
+            read_profiles(path)
     with pytest.raises(Refused, match="there is no file"):
-        read_dossiers(tmp_path / "none.json")
+        read_profiles(tmp_path / "none.json")
+
+
+def test_a_file_that_was_written_as_dossiers_opens(tmp_path: Path) -> None:
+    """All of it is read, and what is written now of the same profiles has the same content."""
+    kept = DOSSIERS.read_text(encoding="utf-8")
+    assert "profile" not in kept
+    read = read_profiles(DOSSIERS)
+    assert (read.of(1, 2).tokens, read.of_token("the").times, read.of_neuron(0, 3).tokens) == (72, 18, 72)
+    write_profiles(read, tmp_path / "profiles.json")
+    assert json.loads((tmp_path / "profiles.json").read_text(encoding="utf-8")) == json.loads(kept)
 
 
 def test_a_compressed_file_gives_them_back(
     of_a_treebank: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal dossiers make equal files, and a file is read by its content; a cut one and too much text are refused."""
-    found = head_dossiers(of_a_treebank, source="somebody's, CC0")
+    """Equal profiles make equal files, and a file is read by its content; a cut one and too much text are refused."""
+    found = head_profiles(of_a_treebank, source="somebody's, CC0")
     plain, compressed, again = (tmp_path / name for name in ("a.json", "b.json.gz", "c.JSON.GZ"))
     for path in (plain, compressed, again):
-        write_dossiers(found, path)
+        write_profiles(found, path)
     assert gzip.decompress(compressed.read_bytes()) == plain.read_bytes()
     assert compressed.read_bytes() == again.read_bytes() and compressed.stat().st_size < plain.stat().st_size / 3
     renamed = tmp_path / "d.json"
     renamed.write_bytes(compressed.read_bytes())
-    assert read_dossiers(compressed) == read_dossiers(renamed) == found
+    assert read_profiles(compressed) == read_profiles(renamed) == found
     with pytest.raises(Refused, match=r"does not end in \.json or \.json\.gz"):
-        write_dossiers(found, tmp_path / "a.gz")
+        write_profiles(found, tmp_path / "a.gz")
     for cut in (compressed.read_bytes()[:-20], compressed.read_bytes()[:5], b"\x1f\x8bno archive at all"):
         renamed.write_bytes(cut)
         with pytest.raises(Refused, match=r"d\.json is not a whole \.gz file"):
-            read_dossiers(renamed)
-    monkeypatch.setattr(dossier, "LARGEST_FILE", plain.stat().st_size)
-    assert read_dossiers(plain) == read_dossiers(compressed) == found
-    monkeypatch.setattr(dossier, "LARGEST_FILE", plain.stat().st_size - 1)
+            read_profiles(renamed)
+    monkeypatch.setattr(profiles, "LARGEST_FILE", plain.stat().st_size)
+    assert read_profiles(plain) == read_profiles(compressed) == found
+    monkeypatch.setattr(profiles, "LARGEST_FILE", plain.stat().st_size - 1)
     for path in (plain, compressed):
         with pytest.raises(Refused, match="holds more than"):
-            read_dossiers(path)
+            read_profiles(path)
 
 
 def test_what_cannot_be_is_refused(of_a_text: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that is not there, more than fits, a shard that is broken, an empty index."""
     with pytest.raises(Refused, match="has no heads of layer 7"):
-        head_dossiers(of_a_text, [(7, 0)])
+        head_profiles(of_a_text, [(7, 0)])
     with pytest.raises(Refused, match="head"):
-        head_dossiers(of_a_text, [(0, 99)])
-    with pytest.raises(Refused, match="there is no dossier of L9 H9"):
-        head_dossiers(of_a_text, [(0, 0)]).of(9, 9)
+        head_profiles(of_a_text, [(0, 99)])
+    with pytest.raises(Refused, match="there is no profile of L9 H9"):
+        head_profiles(of_a_text, [(0, 0)]).of(9, 9)
     with pytest.raises(Refused, match="no typed token"):
-        head_dossiers(dataclasses.replace(of_a_text, shards=()))
-    monkeypatch.setattr("bert_core.studies.head_dossiers.LARGEST", 500)
+        head_profiles(dataclasses.replace(of_a_text, shards=()))
+    monkeypatch.setattr("bert_core.studies.head_profiles.LARGEST", 500)
     with pytest.raises(Refused, match="do not fit in memory: ask for"):
-        head_dossiers(of_a_text)
+        head_profiles(of_a_text)
     (of_a_text.folder / "0000.000000" / "keys.npy").write_bytes(b"broken")
     with pytest.raises(Refused, match="is broken"):
-        head_dossiers(open_index(of_a_text.folder), [(0, 0)])
+        head_profiles(open_index(of_a_text.folder), [(0, 0)])

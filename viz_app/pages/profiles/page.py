@@ -8,23 +8,23 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.dossier import Dossiers, dossier_columns, dossiers_json, read_dossiers
-from viz_app.export.dossier import OF_A_NEURON, OF_A_TOKEN, READING, dossier_page, file_name
+from bert_core.studies.profiles import Profiles, profile_columns, profiles_json, read_profiles
+from viz_app.export.profiles import OF_A_NEURON, OF_A_TOKEN, READING, file_name, profile_page
 from viz_app.export.tables import labelled_csv
-from viz_app.pages.dossier import COUNTED, DOSSIERS, of_head, of_neuron, of_token
-from viz_app.pages.dossier.counted import counted
+from viz_app.pages.profiles import COUNTED, PROFILES, of_head, of_neuron, of_token
+from viz_app.pages.profiles.counted import counted
 from viz_app.shell import frame, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import Upload, control, file_control
-from viz_app.shell.dossiers import are_of, dossiers_of
 from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.models import chosen_model, shown_name
+from viz_app.shell.profiles import are_of, profiles_of
 from viz_app.shell.work import Work, look
 
 LARGEST_UPLOAD = 64  # megabytes
-KINDS = dict(zip(DOSSIERS, (of_head, of_token, of_neuron), strict=True))
+KINDS = dict(zip(PROFILES, (of_head, of_token, of_neuron), strict=True))
 CORPORA = dict(zip(COUNTED, ("With the model", "From a file", "Over a corpus"), strict=True))
-READINGS = dict(zip(DOSSIERS, (READING, OF_A_TOKEN, OF_A_NEURON), strict=True))
+READINGS = dict(zip(PROFILES, (READING, OF_A_TOKEN, OF_A_NEURON), strict=True))
 
 
 def draw() -> None:
@@ -39,7 +39,7 @@ def draw() -> None:
     _controls()
     place = screen.picture()
     try:
-        found = _DOSSIERS[st.session_state.counted](loaded)
+        found = _PROFILES[st.session_state.counted](loaded)
         if found is None:
             end_run()
         left, right = screen.picture().columns([2, 3], gap="large")
@@ -58,17 +58,17 @@ def draw() -> None:
     with st.container(horizontal=True, gap="small"):
         name = file_name(found, one)
         st.download_button(
-            "This dossier (CSV)", lambda: labelled_csv(dossier_columns([one])), f"{name}.csv", "text/csv",
-            on_click="ignore", icon=":material/table:", key="dossier_csv",
+            "This profile (CSV)", lambda: labelled_csv(profile_columns([one])), f"{name}.csv", "text/csv",
+            on_click="ignore", icon=":material/table:", key="profile_csv",
         )  # fmt: skip
         st.download_button(
-            "This dossier (HTML)", lambda: dossier_page(found, one), f"{name}.html", "text/html",
-            on_click="ignore", icon=":material/html:", key="dossier_html",
+            "This profile (HTML)", lambda: profile_page(found, one), f"{name}.html", "text/html",
+            on_click="ignore", icon=":material/html:", key="profile_html",
         )  # fmt: skip
         if st.session_state.counted == "corpus":
             st.download_button(
-                f"All {len(found.every):,} (JSON)", lambda: dossiers_json(found), "dossier.json",
-                "application/json", on_click="ignore", icon=":material/save:", key="dossier_json",
+                f"All {len(found.every):,} (JSON)", lambda: profiles_json(found), "profiles.json",
+                "application/json", on_click="ignore", icon=":material/save:", key="profile_json",
                 help="All that was counted; it opens here again, *From a file*",
             )  # fmt: skip
         kind.draw_way(one, loaded)
@@ -78,7 +78,7 @@ def _controls() -> None:
     """What is shown, and over which corpus it was counted."""
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(
-            st.segmented_control, "Of a", "about", options=DOSSIERS, required=True, label_visibility="collapsed",
+            st.segmented_control, "Of a", "about", options=PROFILES, required=True, label_visibility="collapsed",
             format_func=str.capitalize,
         )  # fmt: skip
         control(
@@ -92,29 +92,29 @@ def _controls() -> None:
             )  # fmt: skip
 
 
-def _of_model(loaded: LoadedModel) -> Dossiers | None:
+def _of_model(loaded: LoadedModel) -> Profiles | None:
     """Those that come with a bundled model; None, and what to do, where none do."""
-    found = dossiers_of(loaded)
+    found = profiles_of(loaded)
     if found is None:
         name = as_written(shown_name(loaded.name))
         st.info(
-            helped(f"No dossiers come with {name}: count some over a corpus, or open a file of them."),
+            helped(f"No profiles come with {name}: count some over a corpus, or open a file of them."),
             icon=":material/info:",
         )
     return found
 
 
-def _of_file(loaded: LoadedModel) -> Dossiers | None:
+def _of_file(loaded: LoadedModel) -> Profiles | None:
     """Those of a file that was given; None until it is there, and where they are another model's."""
     with screen.picture():
         upload = file_control(
-            st, "Dossiers of this model (.json, .json.gz)", "own_dossiers",
+            st, "Profiles of this model (.json, .json.gz)", "own_profiles",
             types=["json", "gz"], megabytes=LARGEST_UPLOAD,
         )  # fmt: skip
         if upload is None:
             screen.note(
                 "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight "
-                "dossier runs/index --out dossier.json` counts every head over it, with `--frequent 300` also the "
+                "profile runs/index --out profiles.json` counts every head over it, with `--frequent 300` also the "
                 "commonest tokens, with `--drawn 32` neurons. The file opens here."
             )
             return None
@@ -124,9 +124,9 @@ def _of_file(loaded: LoadedModel) -> Dossiers | None:
         if not are_of(found, loaded):
             st.info(
                 helped(
-                    f"These dossiers are of {as_written(found.model)}, and "
-                    f"{as_written(shown_name(loaded.name))} has other weights: choose that model, or other dossiers. "
-                    "Where an earlier version of Headlight wrote them, `headlight index` and `headlight dossier` make "
+                    f"These profiles are of {as_written(found.model)}, and "
+                    f"{as_written(shown_name(loaded.name))} has other weights: choose that model, or other profiles. "
+                    "Where an earlier version of Headlight wrote them, `headlight index` and `headlight profile` make "
                     "them again."
                 ),
                 icon=":material/info:",
@@ -135,14 +135,14 @@ def _of_file(loaded: LoadedModel) -> Dossiers | None:
         return found
 
 
-_DOSSIERS = dict(zip(COUNTED, (_of_model, _of_file, counted), strict=True))
+_PROFILES = dict(zip(COUNTED, (_of_model, _of_file, counted), strict=True))
 
 
-def _read(upload: Upload) -> Dossiers | None:
+def _read(upload: Upload) -> Profiles | None:
     """An uploaded file; None while it is read. Raises Refused for any other file."""
 
-    def read(report: object) -> Dossiers:
+    def read(report: object) -> Profiles:
         with upload.on_disk() as path:
-            return read_dossiers(path)
+            return read_profiles(path)
 
-    return look(Work(("dossiers", sha256(upload.data).digest()), f"Reading {upload.name}", read)).value
+    return look(Work(("profiles", sha256(upload.data).digest()), f"Reading {upload.name}", read)).value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,17 +14,18 @@ from viz_app.cli.shared import Device, Notes, check_place, note, parse_heads, pa
 
 if TYPE_CHECKING:
     from bert_core.loading import LoadedModel
-    from bert_core.studies.dossier import Dossier
     from bert_core.studies.indexed import Index
+    from bert_core.studies.profiles import HeadProfile
 
 ENDINGS = (".json", ".json.gz", ".csv", ".parquet")
 SHOWN = 8  # heads
 
 
-def dossier(
+def profile(
     index: Annotated[Path, typer.Argument(help="A folder that `headlight index` made.")],
     out: Annotated[
-        Path, typer.Option(dir_okay=False, help="A .json or .json.gz, which the page Dossier opens; or .csv, .parquet.")
+        Path,
+        typer.Option(dir_okay=False, help="A .json or .json.gz, which the page Profiles opens; or .csv, .parquet."),
     ],
     heads: Annotated[str, typer.Option(help="layer.head with commas, as in 3.8,4.*; all, or none.")] = "all",
     tokens: Annotated[
@@ -50,14 +52,14 @@ def dossier(
     Of tokens, where they stand and how alike their states are; of neurons, at what they fire.
     """
     from bert_core import checkpoint, load
-    from bert_core.studies.dossier import dossier_columns, write_dossiers
-    from bert_core.studies.head_dossiers import head_dossiers
+    from bert_core.studies.head_profiles import head_profiles
     from bert_core.studies.head_tables import read_table
     from bert_core.studies.indexed import open_index
-    from bert_core.studies.neuron_dossiers import neuron_dossiers
+    from bert_core.studies.neuron_profiles import neuron_profiles
+    from bert_core.studies.profiles import profile_columns, write_profiles
     from bert_core.studies.tables import write_columns
-    from bert_core.studies.token_dossiers import token_dossiers
-    from viz_app.export.dossier import dossier_page, file_name
+    from bert_core.studies.token_profiles import token_profiles
+    from viz_app.export.profiles import file_name, profile_page
 
     if not out.name.lower().endswith(ENDINGS):
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
@@ -68,37 +70,44 @@ def dossier(
     given: dict[str, Any] = {"examples": each, "seed": seed, "report": Notes()}
     pairs = _parse_heads(heads, there)
     measured = None if table is None else read_table(table.read_bytes(), table.name)
-    found = head_dossiers(there, pairs, **given, source=source, table=measured, table_source=table_source)
+    found = head_profiles(there, pairs, **given, source=source, table=measured, table_source=table_source)
     if table is not None and measured is not None and not measured.weights:
         note(
             f"{table.name} does not say of which weights it is, as tables of version 0.2: its name and the number of "
             "heads fit the index"
         )
     if frequent:
-        found = replace(found, tokens=token_dossiers(there, most=frequent, **given))
+        found = replace(found, tokens=token_profiles(there, most=frequent, **given))
     known = {one.piece for one in found.tokens}
     if pieces := [piece for piece in tokens.split() if piece not in known]:
-        found = replace(found, tokens=(*found.tokens, *token_dossiers(there, pieces, **given)))
+        found = replace(found, tokens=(*found.tokens, *token_profiles(there, pieces, **given)))
     if neurons or drawn:
         loaded = load(there.model, device=device)
         named = parse_neurons(neurons, loaded.config.intermediate_size) if neurons else []
         wanted = [*named, *_drawn(loaded, drawn, seed)]
-        found = replace(found, neurons=neuron_dossiers(there, loaded, wanted, **given))
+        found = replace(found, neurons=neuron_profiles(there, loaded, wanted, **given))
     if not found.every:
         raise Refused("nothing was asked for: name --heads, --tokens, --frequent, --neurons or --drawn")
     if out.suffix.lower() in (".json", ".gz"):
-        write_dossiers(found, out)
+        write_profiles(found, out)
     else:
-        write_columns(dossier_columns(found.every), out)
+        write_columns(profile_columns(found.every), out)
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
         for one in found.every:
-            checkpoint.write_whole(pages / f"{file_name(found, one)}.html", dossier_page(found, one))
+            checkpoint.write_whole(pages / f"{file_name(found, one)}.html", profile_page(found, one))
     for head in found.heads[:SHOWN]:
         typer.echo(_line(head))
     counts = {"heads": found.heads, "tokens": found.tokens, "neurons": found.neurons}
     said = ", ".join(f"{len(of)} {name}" for name, of in counts.items() if of)
     typer.echo(f"{out}: {said} over {found.every[0].tokens:,} tokens")
+
+
+@functools.wraps(profile)
+def dossier(**arguments: Any) -> None:
+    """Run `headlight profile` under its old name, with a note on stderr."""
+    note("`headlight dossier` is deprecated: use `headlight profile`")
+    profile(**arguments)
 
 
 def _parse_heads(written: str, index: Index) -> list[tuple[int, int]] | None:
@@ -120,7 +129,7 @@ def _drawn(loaded: LoadedModel, count: int, seed: int) -> list[tuple[int, int]]:
     return found
 
 
-def _line(one: Dossier) -> str:
+def _line(one: HeadProfile) -> str:
     """Where a head rests, and what stands out most where it is active."""
     best = [f"{asked} {bar.name} {bar.share:.0%} (chance {bar.chance:.0%})" for asked, bar in one.standing_out[:3]]
     rests = f"L{one.layer} H{one.head}: at [CLS] or [SEP] from {one.sinks:.0%}"

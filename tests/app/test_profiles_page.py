@@ -1,4 +1,4 @@
-"""What a head does over a corpus: the page Dossier, what comes with it, an uploaded file, and the command."""
+"""What a head does over a corpus: the page Profiles, what comes with it, an uploaded file, and the command."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from bert_core import read_dossiers
+from bert_core import read_profiles
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
-from bert_core.studies.dossier import Dossiers, Look, NeuronDossier, TokenDossier, standing_out
+from bert_core.studies.profiles import Look, NeuronProfile, Profiles, TokenProfile, standing_out
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
-from viz_app.export.dossier import (
+from viz_app.export.policy import hash_source
+from viz_app.export.profiles import (
     AROUND,
     OF_A_TOKEN,
-    dossier_page,
     figures_in_words,
     in_words,
     largest,
     marked,
     neuron_in_words,
+    profile_page,
     token_in_words,
 )
-from viz_app.export.policy import hash_source
-from viz_app.figures.dossier import share_bars
-from viz_app.pages.dossier import FIRST_HEAD
-from viz_app.shell import dossiers
-from viz_app.shell.dossiers import FILE
+from viz_app.figures.profiles import share_bars
+from viz_app.pages.profiles import FIRST_HEAD
+from viz_app.shell import profiles
+from viz_app.shell.profiles import FILE
 
 __all__ = ["headlight"]  # a fixture
 BUNDLED = ASSETS / "headlight-mini" / FILE
@@ -52,7 +52,7 @@ def bundled_json() -> dict[str, Any]:
 
 def start(**address: str) -> AppTest:
     """The page as someone sees it who follows a link."""
-    return settled(visited("dossier", **address))
+    return settled(visited("profiles", **address))
 
 
 def drawn(app: AppTest) -> dict[str, tuple[float, float]]:
@@ -61,9 +61,9 @@ def drawn(app: AppTest) -> dict[str, tuple[float, float]]:
     return {of[0]: (share, of[1]) for of, share in zip(chart[0]["customdata"], chart[0]["x"], strict=True)}
 
 
-def test_the_bundled_dossiers_are_of_the_bundled_model() -> None:
+def test_the_bundled_profiles_are_of_the_bundled_model() -> None:
     """They fit its weights, name their source and licence, have every head, and are no larger than 2 MB."""
-    found = read_dossiers(BUNDLED)
+    found = read_profiles(BUNDLED)
     loaded = bert_core.load("headlight-mini", device="cpu")
     assert found.weights == fingerprint(loaded)
     assert len(found.heads) == loaded.config.num_hidden_layers * loaded.config.num_attention_heads
@@ -72,9 +72,9 @@ def test_the_bundled_dossiers_are_of_the_bundled_model() -> None:
     assert all(look.text for one in found.heads for tenth in one.tenths for look in tenth)
 
 
-def test_the_guide_says_what_the_bundled_dossiers_say() -> None:
+def test_the_guide_says_what_the_bundled_profiles_say() -> None:
     """Every figure of docs/search.md about them is counted again."""
-    found, guide = read_dossiers(BUNDLED), (ASSETS.parents[1] / "docs" / "search.md").read_text(encoding="utf-8")
+    found, guide = read_profiles(BUNDLED), (ASSETS.parents[1] / "docs" / "search.md").read_text(encoding="utf-8")
     like = {depth: (own, chance) for depth, own, chance in found.of_token("like").likeness}
     beyond = [max(bar.share - bar.chance for bars in one.bars.values() for bar in bars) for one in found.neurons]
     clear = sum(by >= 0.05 for by in beyond)
@@ -89,7 +89,7 @@ def test_the_guide_says_what_the_bundled_dossiers_say() -> None:
 
 def test_a_head_is_shown_beside_chance() -> None:
     """The bars are those of the file; what is asked and of which tokens are choices; another head has another."""
-    found = read_dossiers(BUNDLED).of(*FIRST_HEAD)
+    found = read_profiles(BUNDLED).of(*FIRST_HEAD)
     app = start()
     assert not app.exception and f"L{FIRST_HEAD[0]} H{FIRST_HEAD[1]}" in words(app)
     for whole, bars in ((False, found.active), (True, found.bars)):
@@ -105,7 +105,7 @@ def test_a_head_is_shown_beside_chance() -> None:
     said = words(app).replace("\\", "")
     assert f"by {abs(change):.4f} nats" in said and "2,001 texts of" in said
     other = start(head="0.3", asked_of="upos", tenth="1")
-    shown = read_dossiers(BUNDLED).of(0, 3)
+    shown = read_profiles(BUNDLED).of(0, 3)
     expected = {bar.name: (bar.share, bar.chance) for bar in shown.active["upos"]}
     assert drawn(other)["NOUN"] == pytest.approx(expected["NOUN"])
     assert list(other.dataframe[3].value["sentence"]) == [marked(look) for look in shown.tenths[0]]
@@ -113,7 +113,7 @@ def test_a_head_is_shown_beside_chance() -> None:
 
 def test_a_token_is_shown_beside_any_token() -> None:
     """Its likeness by depth, its labels and words, its sentences from the least usual on; a link names it."""
-    found = read_dossiers(BUNDLED)
+    found = read_profiles(BUNDLED)
     app = start(about="token", piece="like", tenth="1")
     one = found.of_token("like")
     said = words(app).replace("\\", "")
@@ -130,13 +130,13 @@ def test_a_token_is_shown_beside_any_token() -> None:
         next((bar.share, bar.chance) for bar in one.bars["upos"] if bar.name == "ADP")
     )
     app = start(about="token", piece="zebra")
-    assert "There is no dossier of zebra here" in words(app) and not app.exception
+    assert "There is no profile of zebra here" in words(app) and not app.exception
     assert f"“{found.tokens[0].piece}”".replace(".", "\\.") in words(app) or found.tokens[0].piece in words(app)
 
 
 def test_a_neuron_is_shown_beside_any_token() -> None:
     """What it fires at most; the list begins with those that are farthest above chance; words and sentences."""
-    found = read_dossiers(BUNDLED)
+    found = read_profiles(BUNDLED)
     app = start(about="neuron")
     far = {
         (one.layer, one.neuron): max(bar.share - bar.chance for bars in one.bars.values() for bar in bars)
@@ -160,18 +160,18 @@ def test_a_neuron_is_shown_beside_any_token() -> None:
     assert list(tables[0]["neuron"]) == [f"L{layer} neuron {neuron}" for layer, neuron, _ in other.alike]
     assert list(tables[-1]["sentence"]) == [marked(seen) for seen in (*other.strongest, *other.tenths[-1])]
     app = start(about="neuron", firing="0.9999")
-    assert "There is no dossier of L0 neuron 9999 here" in words(app) and not app.exception
+    assert "There is no profile of L0 neuron 9999 here" in words(app) and not app.exception
 
 
-def test_the_file_is_read_once_and_only_by_a_page_that_shows_dossiers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_read_once_and_only_by_a_page_that_shows_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading the model and predicting do not read it; two visits of the page read it once."""
     read = []
 
-    def counted(path: Path) -> Dossiers:
+    def counted(path: Path) -> Profiles:
         read.append(path)
-        return read_dossiers(path)
+        return read_profiles(path)
 
-    monkeypatch.setattr(dossiers, "read_dossiers", counted)
+    monkeypatch.setattr(profiles, "read_profiles", counted)
     st.cache_data.clear()
     st.cache_resource.clear()
     settled(visited("predict"))
@@ -181,12 +181,12 @@ def test_the_file_is_read_once_and_only_by_a_page_that_shows_dossiers(monkeypatc
     assert read == [BUNDLED]
 
 
-def test_dossiers_without_tokens_say_how_to_make_them() -> None:
+def test_profiles_without_tokens_say_how_to_make_them() -> None:
     """An uploaded file of heads alone: one sentence with the option of the command, and the heads stay."""
     kept = bundled_json()
     kept["tokens"], kept["neurons"] = [], []
     app = start(counted="file")
-    app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
+    app.file_uploader(key="own_profiles#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
     app = settled(app)
     for about, option in (("Token", "--frequent"), ("Neuron", "--neurons")):
         app.segmented_control(key=key_of(app, "about")).set_value(about.lower()).run()
@@ -201,35 +201,35 @@ def test_one_guesses_before_one_sees() -> None:
     app = start(hidden="1")
     (looks,) = (one.value.splitlines() for one in app.markdown if one.value.startswith("1. "))
     assert not app.get("plotly_chart") and not app.dataframe and len(looks) == 10
-    one = read_dossiers(BUNDLED).of(*FIRST_HEAD)
+    one = read_profiles(BUNDLED).of(*FIRST_HEAD)
     expected = [*one.tenths[-1], *(tenth[0] for tenth in reversed(one.tenths[:-1]))][:10]
     assert [look.replace("\\", "") for look in looks] == [
         f"{number}. {marked(look)}{'' if look.key else f' → {look.piece}'}" for number, look in enumerate(expected, 1)
     ]
     assert {look.key is None for look in expected} == {True, False}
     assert "by chance" not in words(app) and "CC BY-SA" in words(app)
-    next(button for button in app.button if button.label == "Show its dossier").click().run()
+    next(button for button in app.button if button.label == "Show its profile").click().run()
     assert app.get("plotly_chart") and len(app.dataframe) == 4
 
 
 def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
     """One that is none, and one of other weights; an uploaded one is shown."""
     app = start(counted="file")
-    upload = app.file_uploader(key="own_dossiers#file")
+    upload = app.file_uploader(key="own_profiles#file")
     upload.upload("![mine](x).json", b"[]", "application/json").run()
-    assert "![mine](x).json holds no dossiers" in words(app) and not app.exception
+    assert "![mine](x).json holds no profiles" in words(app) and not app.exception
     assert not any("![mine]" in info.value for info in app.info)  # as it is written, no picture
     kept = bundled_json()
     kept["weights"] = "0123456789abcdef"
-    app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
+    app.file_uploader(key="own_profiles#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
     assert "has other weights" in words(settled(app)) and not app.exception
     kept = bundled_json()
     kept["source"] = "<script>alert(1)</script>"
     kept["heads"] = [one for one in kept["heads"] if one["layer"] == 1]
     compressed = gzip.compress(json.dumps(kept).encode())
-    app.file_uploader(key="own_dossiers#file").upload("mine.json.gz", compressed, "application/gzip").run()
+    app.file_uploader(key="own_profiles#file").upload("mine.json.gz", compressed, "application/gzip").run()
     app = settled(app)
-    assert "There is no dossier of L3 H8" in words(app)
+    assert "There is no profile of L3 H8" in words(app)
     app.session_state.head = (1, 0)
     settled(app.run())
     (corpus,) = [caption.value for caption in app.caption if "Corpus" in caption.value]
@@ -238,7 +238,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
 
 def test_what_removal_costs_is_said_with_its_doubt() -> None:
     """The change with its error, which way it goes, and whether it may be chance; nothing where none was measured."""
-    found = read_dossiers(BUNDLED)
+    found = read_profiles(BUNDLED)
     one = found.of(*FIRST_HEAD)
     assert figures_in_words(found, replace(one, figures={})) == ""
     for change, error, says in (
@@ -270,14 +270,14 @@ def test_looks_are_marked_in_their_sentences() -> None:
     )
 
 
-def test_the_file_holds_the_dossier_and_nothing_runs_in_it() -> None:
+def test_the_file_holds_the_profile_and_nothing_runs_in_it() -> None:
     """Every question, word and tenth as the page has them, all that a corpus wrote escaped, no script, no address."""
-    found = read_dossiers(BUNDLED)
+    found = read_profiles(BUNDLED)
     one = found.of(*FIRST_HEAD)
     evil = "<script>alert(1)</script>{{style}}"
     joined, looks = replace(one.words[0], key=evil), (replace(one.tenths[0][0], text=evil, query=(0, 8), key=None),)
     one = replace(one, words=(joined, *one.words[1:]), tenths=(looks, *one.tenths[1:]))
-    written = dossier_page(replace(found, source=evil), one)
+    written = profile_page(replace(found, source=evil), one)
     assert "<script" not in written and not re.search(r"<[^>]*(src|href)=", written)
     assert written.count(html.escape(evil)) == 2 and written.count("{{style}}") == 3
     text = html.unescape(re.sub(r"<[^>]*>", " ", written))
@@ -294,8 +294,8 @@ def test_the_file_holds_the_dossier_and_nothing_runs_in_it() -> None:
 @pytest.mark.parametrize("what", ["token", "neuron"])
 def test_the_file_of_a_token_or_a_neuron_holds_it_all(what: str) -> None:
     """Its words, bars, likes and all sentences, everything that a corpus wrote escaped, no script, no address."""
-    found, evil = read_dossiers(BUNDLED), "<script>alert(1)</script>{{style}}"
-    one: TokenDossier | NeuronDossier
+    found, evil = read_profiles(BUNDLED), "<script>alert(1)</script>{{style}}"
+    one: TokenProfile | NeuronProfile
     if what == "token":
         one = replace(found.of_token("like"), piece=evil)
         says, likes = token_in_words(one), [piece for piece, _ in one.alike]
@@ -304,7 +304,7 @@ def test_the_file_of_a_token_or_a_neuron_holds_it_all(what: str) -> None:
         says, likes = neuron_in_words(one), [f"L{layer} neuron {neuron}" for layer, neuron, _ in one.alike]
     seen = replace(one.tenths[0][0], text=evil, at=(0, 8))
     one = replace(one, before=(replace(one.before[0], key=evil),), tenths=((seen,), *one.tenths[1:]))
-    written = dossier_page(found, one)
+    written = profile_page(found, one)
     assert "<script" not in written and not re.search(r"<[^>]*(src|href)=", written)
     text = html.unescape(re.sub(r"<[^>]*>", " ", written))
     assert says in text and all(like in text for like in likes) and evil in text
@@ -324,46 +324,46 @@ def test_bars_are_plain_text_and_of_one_length() -> None:
 
 
 def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:
-    """An index, then its dossiers as JSON and as a table; and how it says no."""
+    """An index, then its profiles as JSON and as a table; and how it says no."""
     corpus, index = tmp_path / "corpus.txt", tmp_path / "index"
     corpus.write_text("the cat sat on the mat\na dog ran to the door\n" * 10)
     code, _, err = headlight("index", corpus, "--model", tiny_model_folder, "--out", index)
     assert code == 0, err
-    code, printed, err = headlight("dossier", index, "--out", tmp_path / "d.json", "--source", "mine, CC0")
+    code, printed, err = headlight("profile", index, "--out", tmp_path / "d.json", "--source", "mine, CC0")
     assert code == 0 and "heads over" in printed, err
-    found = read_dossiers(tmp_path / "d.json")
+    found = read_profiles(tmp_path / "d.json")
     assert found.source == "mine, CC0" and found.documents == ("corpus.txt",)
     code, _, err = headlight("heads", corpus, "--ablation", "--model", tiny_model_folder, "--out", tmp_path / "h.csv")
     assert code == 0, err
     code, printed, err = headlight(
-        "dossier", index, "--heads", "1.2,0.1", "--table", tmp_path / "h.csv", "--table-source", "mine",
+        "profile", index, "--heads", "1.2,0.1", "--table", tmp_path / "h.csv", "--table-source", "mine",
         "--out", tmp_path / "d.csv",
     )  # fmt: skip
     assert code == 0 and "2 heads" in printed, err
     code, _, err = headlight(
-        "dossier", index, "--heads", "1.2", "--out", tmp_path / "d.json", "--pages", tmp_path / "p"
+        "profile", index, "--heads", "1.2", "--out", tmp_path / "d.json", "--pages", tmp_path / "p"
     )
     assert code == 0, err
-    assert [path.name for path in (tmp_path / "p").iterdir()] == ["dossier.L1.H2.html"]
-    assert "L1 H2 of " in (tmp_path / "p" / "dossier.L1.H2.html").read_text(encoding="utf-8")
-    code, _, err = headlight("dossier", index, "--out", tmp_path / "n.json", "--pages", index)
+    assert [path.name for path in (tmp_path / "p").iterdir()] == ["profile.L1.H2.html"]
+    assert "L1 H2 of " in (tmp_path / "p" / "profile.L1.H2.html").read_text(encoding="utf-8")
+    code, _, err = headlight("profile", index, "--out", tmp_path / "n.json", "--pages", index)
     assert code == 2 and "--pages is the index" in err
     code, _, err = headlight("heads", corpus, "--model", tiny_model_folder, "--ablation", "--out", tmp_path / "h.csv")
     assert code == 0, err
-    code, _, err = headlight("dossier", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "t.json")
-    measured = read_dossiers(tmp_path / "t.json")
+    code, _, err = headlight("profile", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "t.json")
+    measured = read_profiles(tmp_path / "t.json")
     assert code == 0 and "entropy" in measured.of(1, 2).figures and measured.measured.startswith("20 texts, "), err
     table = (tmp_path / "h.csv").read_text(encoding="utf-8")
     assert found.weights in table
     (tmp_path / "h.csv").write_text(table.replace(found.weights, "0" * 16), encoding="utf-8")
-    code, _, err = headlight("dossier", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "o.json")
+    code, _, err = headlight("profile", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "o.json")
     assert code == 2 and found.weights in err and "0" * 16 in err and not (tmp_path / "o.json").exists()
     old = [[cell for cell, name in zip(row, table.split("\n")[0].split(","), strict=True) if name != "weights"]
            for row in csv.reader(table.splitlines())]  # fmt: skip
     (tmp_path / "old.csv").write_text("".join(",".join(row) + "\n" for row in old), encoding="utf-8")
-    code, _, err = headlight("dossier", index, "--table", tmp_path / "old.csv", "--out", tmp_path / "o.json")
+    code, _, err = headlight("profile", index, "--table", tmp_path / "old.csv", "--out", tmp_path / "o.json")
     assert code == 0 and "old.csv does not say of which weights it is" in err
-    assert read_dossiers(tmp_path / "o.json") == measured
+    assert read_profiles(tmp_path / "o.json") == measured
     rows = list(csv.DictReader((tmp_path / "d.csv").read_text().splitlines()))
     own = found.of(1, 2)
     shares = {(row["asked"], row["tokens"], row["name"]): row["share"] for row in rows if row["layer"] == "1"}
@@ -372,14 +372,14 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     values = {(row["layer"], row["head"]): float(row["value"]) for row in rows if row["name"] == "loss_change"}
     assert values == {pair: float(heads[pair]["loss_change"]) for pair in (("1", "2"), ("0", "1"))}
     code, printed, err = headlight(
-        "dossier", index, "--heads", "none", "--tokens", "the cat", "--frequent", "1", "--neurons", "0.3,1.5",
+        "profile", index, "--heads", "none", "--tokens", "the cat", "--frequent", "1", "--neurons", "0.3,1.5",
         "--drawn", "2", "--pages", tmp_path / "p", "--out", tmp_path / "t.json",
     )  # fmt: skip
     assert code == 0 and "2 tokens, " in printed, err
-    both = read_dossiers(tmp_path / "t.json")
+    both = read_profiles(tmp_path / "t.json")
     assert [one.piece for one in both.tokens] == ["the", "cat"] and not both.heads
     assert {(0, 3), (1, 5)} <= {(one.layer, one.neuron) for one in both.neurons} and 4 <= len(both.neurons) <= 6
-    assert (tmp_path / "p" / "dossier.token.1.html").is_file() and (tmp_path / "p" / "dossier.L1.N5.html").is_file()
+    assert (tmp_path / "p" / "profile.token.1.html").is_file() and (tmp_path / "p" / "profile.L1.N5.html").is_file()
     for given, says in (
         (("--heads", "none"), "nothing was asked for: name --heads"),
         (("--heads", "none", "--neurons", "3"), "--neurons is '3': write layer.neuron"),
@@ -388,9 +388,23 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
         (("--heads", "7.1"), "has no heads of layer 7"),
         (("--table", corpus), "corpus.txt"),
     ):
-        code, _, err = headlight("dossier", index, "--out", tmp_path / "n.json", *given)
+        code, _, err = headlight("profile", index, "--out", tmp_path / "n.json", *given)
         assert code == 2 and says in err
-    code, _, err = headlight("dossier", index, "--out", tmp_path / "n.txt")
+    code, _, err = headlight("profile", index, "--out", tmp_path / "n.txt")
     assert code == 2 and "its ending must be one of" in err
-    code, _, err = headlight("dossier", tmp_path, "--out", tmp_path / "n.json")
+    code, _, err = headlight("profile", tmp_path, "--out", tmp_path / "n.json")
     assert code == 2 and "is no index" in err
+
+
+def test_the_old_name_of_the_command_still_works(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """`headlight dossier` writes the same file and says on stderr, in one line more, what it is called now."""
+    corpus, index = tmp_path / "corpus.txt", tmp_path / "index"
+    corpus.write_text("the cat sat on the mat\na dog ran to the door\n" * 10)
+    assert headlight("index", corpus, "--model", tiny_model_folder, "--out", index)[0] == 0
+    arguments = (index, "--heads", "1.2", "--tokens", "the", "--out")
+    code, printed, err = headlight("profile", *arguments, tmp_path / "a.json")
+    assert code == 0 and "dossier" not in headlight("--help")[1]
+    old_code, old_printed, old_err = headlight("dossier", *arguments, tmp_path / "b.json")
+    assert (old_code, old_printed) == (0, printed.replace("a.json", "b.json"))
+    assert old_err == "`headlight dossier` is deprecated: use `headlight profile`\n" + err
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()

@@ -1,6 +1,6 @@
-"""Dossiers, what a head, a token or a neuron does over a whole corpus, each figure beside what chance would give.
+"""Profiles, what a head, a token or a neuron does over a whole corpus, each figure beside what chance would give.
 
-`head_dossiers`, `token_dossiers` and `neuron_dossiers` make them from an index; here is what they are, and their file.
+`head_profiles`, `token_profiles` and `neuron_profiles` make them from an index; here is what they are, and their file.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Dossier:
+class HeadProfile:
     """What one head does over a corpus.
 
     tokens: that were typed, from each of which it looks. share: the mean attention that the strongest key has.
@@ -127,7 +127,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class TokenDossier:
+class TokenProfile:
     """What becomes of one piece of the vocabulary over a corpus.
 
     times: how often it was typed. tokens: that were typed in all.
@@ -159,7 +159,7 @@ class TokenDossier:
 
 
 @dataclass(frozen=True)
-class NeuronDossier:
+class NeuronProfile:
     """At what one neuron of a feed-forward network fires over a corpus.
 
     tokens: that were typed. mean, spread: of its activation at these; active: the share above 0; added_mean: the mean
@@ -194,8 +194,8 @@ class NeuronDossier:
 
 
 @dataclass(frozen=True)
-class Dossiers:
-    """The dossiers of a model's heads, and of tokens and neurons, over a corpus.
+class Profiles:
+    """The profiles of a model's heads, and of tokens and neurons, over a corpus.
 
     weights: the fingerprint of the model. documents: their names. source: whose text it is, and under what licence.
     measured: over which texts the figures are means, what the loss is of, and how a head is taken out; empty without.
@@ -204,14 +204,14 @@ class Dossiers:
     model: str
     weights: str
     documents: tuple[str, ...]
-    heads: tuple[Dossier, ...]
+    heads: tuple[HeadProfile, ...]
     source: str = ""
     measured: str = ""
-    tokens: tuple[TokenDossier, ...] = ()
-    neurons: tuple[NeuronDossier, ...] = ()
+    tokens: tuple[TokenProfile, ...] = ()
+    neurons: tuple[NeuronProfile, ...] = ()
 
     @property
-    def every(self) -> tuple[Dossier | TokenDossier | NeuronDossier, ...]:
+    def every(self) -> tuple[HeadProfile | TokenProfile | NeuronProfile, ...]:
         """All of them: heads, tokens, neurons."""
         return *self.heads, *self.tokens, *self.neurons
 
@@ -220,15 +220,15 @@ class Dossiers:
         """What the corpus is called: whose text it is, or else by its documents."""
         return self.source or ", ".join(self.documents)
 
-    def of(self, layer: int, head: int) -> Dossier:
+    def of(self, layer: int, head: int) -> HeadProfile:
         """That of a head. Raises Refused for one that has none."""
         return _found(f"L{layer} H{head}", "heads", self.heads, lambda one: (one.layer, one.head) == (layer, head))
 
-    def of_token(self, piece: str) -> TokenDossier:
+    def of_token(self, piece: str) -> TokenProfile:
         """That of a piece of the vocabulary. Raises Refused for one that has none."""
         return _found(piece, "tokens", self.tokens, lambda one: one.piece == piece)
 
-    def of_neuron(self, layer: int, neuron: int) -> NeuronDossier:
+    def of_neuron(self, layer: int, neuron: int) -> NeuronProfile:
         """That of a neuron. Raises Refused for one that has none."""
         return _found(
             f"L{layer} neuron {neuron}", "neurons", self.neurons, lambda one: (one.layer, one.neuron) == (layer, neuron)
@@ -238,7 +238,7 @@ class Dossiers:
 def _found(name: str, what: str, among: Sequence[Of], fits: Callable[[Of], bool]) -> Of:
     found = next((one for one in among if fits(one)), None)
     if found is None:
-        raise Refused(f"there is no dossier of {name}: there are {len(among)} of other {what}")
+        raise Refused(f"there is no profile of {name}: there are {len(among)} of other {what}")
     return found
 
 
@@ -251,7 +251,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def dossier_columns(dossiers: Iterable[Dossier | TokenDossier | NeuronDossier]) -> dict[str, list[Any]]:
+def profile_columns(profiles: Iterable[HeadProfile | TokenProfile | NeuronProfile]) -> dict[str, list[Any]]:
     """All figures as a table, by the names of `COLUMNS`; what a row has none of is None.
 
     of: "head", "token" or "neuron", which layer, head, neuron and piece say. asked: one of the
@@ -260,17 +260,17 @@ def dossier_columns(dossiers: Iterable[Dossier | TokenDossier | NeuronDossier]) 
     of the heads by which a token is watched; value is of figures, and of what is alike. Of likeness, the cosine is the
     value, and chance that of two of any tokens.
     """
-    rows = [row for one in dossiers for row in _rows_of(one)]
+    rows = [row for one in profiles for row in _rows_of(one)]
     return {name: [row.get(name) for row in rows] for name in COLUMNS}
 
 
-def _rows_of(one: Dossier | TokenDossier | NeuronDossier) -> Iterator[dict[str, Any]]:
-    if isinstance(one, Dossier):
+def _rows_of(one: HeadProfile | TokenProfile | NeuronProfile) -> Iterator[dict[str, Any]]:
+    if isinstance(one, HeadProfile):
         return _rows_of_head(one)
-    return _rows_of_token(one) if isinstance(one, TokenDossier) else _rows_of_neuron(one)
+    return _rows_of_token(one) if isinstance(one, TokenProfile) else _rows_of_neuron(one)
 
 
-def _rows_of_head(one: Dossier) -> Iterator[dict[str, Any]]:
+def _rows_of_head(one: HeadProfile) -> Iterator[dict[str, Any]]:
     own = {"of": "head", "layer": one.layer, "head": one.head}
     yield from _bar_rows(own, one.bars)
     yield from _bar_rows(own, one.active, "active")
@@ -279,7 +279,7 @@ def _rows_of_head(one: Dossier) -> Iterator[dict[str, Any]]:
     yield from _figure_rows(own, one.figures)
 
 
-def _rows_of_token(one: TokenDossier) -> Iterator[dict[str, Any]]:
+def _rows_of_token(one: TokenProfile) -> Iterator[dict[str, Any]]:
     own = {"of": "token", "piece": one.piece}
     yield from _figure_rows(own, {"times": one.times})
     yield from _bar_rows(own, one.bars)
@@ -293,7 +293,7 @@ def _rows_of_token(one: TokenDossier) -> Iterator[dict[str, Any]]:
         yield own | {"asked": "alike", "tokens": "all", "name": piece, "value": value}
 
 
-def _rows_of_neuron(one: NeuronDossier) -> Iterator[dict[str, Any]]:
+def _rows_of_neuron(one: NeuronProfile) -> Iterator[dict[str, Any]]:
     own = {"of": "neuron", "layer": one.layer, "neuron": one.neuron}
     yield from _figure_rows(own, {name: getattr(one, name) for name in ("mean", "spread", "active", "added_mean")})
     yield from _bar_rows(own, one.bars, "active")
@@ -329,23 +329,23 @@ def _figure_rows(own: Mapping[str, Any], figures: Mapping[str, float]) -> Iterat
 
 
 @checked
-def write_dossiers(found: Dossiers, path: Path) -> None:
-    """Write dossiers as JSON, compressed where the name ends in .json.gz; `read_dossiers` reads both.
+def write_profiles(found: Profiles, path: Path) -> None:
+    """Write profiles as JSON, compressed where the name ends in .json.gz; `read_profiles` reads both.
 
     The file is there whole, or not at all. Raises Refused for a name with another ending.
     """
-    text = dossiers_json(found)
+    text = profiles_json(found)
     if path.name.lower().endswith(".json.gz"):
-        # Without the time, so that equal dossiers are equal files.
+        # Without the time, so that equal profiles are equal files.
         checkpoint.write_whole(path, gzip.compress(text.encode(), mtime=0))
     elif path.suffix.lower() == ".json":
         checkpoint.write_whole(path, text)
     else:
-        raise Refused(f"{path.name or path} does not end in .json or .json.gz, as dossiers do")
+        raise Refused(f"{path.name or path} does not end in .json or .json.gz, as profiles do")
 
 
-def dossiers_json(found: Dossiers) -> str:
-    """What `write_dossiers` writes."""
+def profiles_json(found: Profiles) -> str:
+    """What `write_profiles` writes."""
     sentences: dict[tuple[str, int, str], int] = {}
     kept = _numbered(dataclasses.asdict(found), sentences)
     return json.dumps({"format": FORMAT, **kept, "sentences": list(sentences)}) + "\n"
@@ -363,24 +363,24 @@ def _numbered(kept: Any, sentences: dict[tuple[str, int, str], int]) -> Any:
 
 
 @checked
-def read_dossiers(path: Path) -> Dossiers:
-    """Raises Refused for a file that `write_dossiers` did not write."""
+def read_profiles(path: Path) -> Profiles:
+    """Raises Refused for a file that `write_profiles` did not write."""
     if not path.is_file():
-        raise Refused(f"there is no file {path.name}: `headlight dossier` writes one")
+        raise Refused(f"there is no file {path.name}: `headlight profile` writes one")
     kept = _read_json(path)
     if isinstance(kept, dict) and kept.get("format") == 1:
-        raise Refused(f"the file {path.name} is of an older form: make it again with `headlight dossier`")
+        raise Refused(f"the file {path.name} is of an older form: make it again with `headlight profile`")
     try:
         if kept["format"] != FORMAT:
             raise ValueError
         reader = _Reader([(str(document), int(line), str(text)) for document, line, text in kept["sentences"]])
-        return Dossiers(
+        return Profiles(
             str(kept["model"]), str(kept["weights"]), tuple(map(str, kept["documents"])),
             tuple(map(reader.head, kept["heads"])), str(kept["source"]), str(kept["measured"]),
             tuple(map(reader.token, kept["tokens"])), tuple(map(reader.neuron, kept["neurons"])),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
-        raise Refused(f"the file {path.name} holds no dossiers: `headlight dossier` writes them") from error
+        raise Refused(f"the file {path.name} holds no profiles: `headlight profile` writes them") from error
 
 
 def _read_json(path: Path) -> Any:
@@ -388,13 +388,13 @@ def _read_json(path: Path) -> Any:
     with open(path, "rb") as file:
         compressed = file.read(len(_GZIP)) == _GZIP
     try:
-        # A small compressed file can be gigabytes of text: no more is read than dossiers may have.
+        # A small compressed file can be gigabytes of text: no more is read than profiles may have.
         with gzip.open(path) if compressed else open(path, "rb") as file:
             content = file.read(LARGEST_FILE + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Refused(f"the file {path.name} is not a whole .gz file: {error}") from error
     if len(content) > LARGEST_FILE:
-        raise Refused(f"the file {path.name} holds more than {LARGEST_FILE:,} bytes, the most that dossiers have")
+        raise Refused(f"the file {path.name} holds more than {LARGEST_FILE:,} bytes, the most that profiles have")
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -403,12 +403,12 @@ def _read_json(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Makes dossiers of what a file has of them. Raises KeyError, TypeError, ValueError or the like for else."""
+    """Makes profiles of what a file has of them. Raises KeyError, TypeError, ValueError or the like for else."""
 
     sentences: Sequence[tuple[str, int, str]]
 
-    def head(self, kept: Mapping[str, Any]) -> Dossier:
-        return Dossier(
+    def head(self, kept: Mapping[str, Any]) -> HeadProfile:
+        return HeadProfile(
             int(kept["layer"]), int(kept["head"]), int(kept["tokens"]), float(kept["share"]),
             _read_bars(kept["bars"]), _read_bars(kept["active"]), _read_joined(kept["words"]),
             _read_joined(kept["pairs"]), _read_deciles(kept["deciles"]), self.tenths(self.look, kept["tenths"]),
@@ -416,8 +416,8 @@ class _Reader:
             {name: float(kept["figures"][name]) for name in FIGURES if name in kept["figures"]},
         )  # fmt: skip
 
-    def token(self, kept: Mapping[str, Any]) -> TokenDossier:
-        return TokenDossier(
+    def token(self, kept: Mapping[str, Any]) -> TokenProfile:
+        return TokenProfile(
             str(kept["piece"]), int(kept["times"]), int(kept["tokens"]), int(kept["depth"]),
             tuple((int(depth), float(own), float(chance)) for depth, own, chance in kept["likeness"]),
             _read_bars(kept["bars"]), _read_joined(kept["before"]), _read_joined(kept["after"]),
@@ -428,8 +428,8 @@ class _Reader:
             tuple((str(piece), float(cosine)) for piece, cosine in kept["alike"]),
         )  # fmt: skip
 
-    def neuron(self, kept: Mapping[str, Any]) -> NeuronDossier:
-        return NeuronDossier(
+    def neuron(self, kept: Mapping[str, Any]) -> NeuronProfile:
+        return NeuronProfile(
             int(kept["layer"]), int(kept["neuron"]), int(kept["tokens"]),
             float(kept["mean"]), float(kept["spread"]), float(kept["active"]), float(kept["added_mean"]),
             _read_bars(kept["bars"]), _read_joined(kept["words"]), _read_joined(kept["before"]),

@@ -1,6 +1,8 @@
-"""Dossiers counted over a corpus of one's own, as a person walks it: from a neuron of a text to its heads."""
+"""Profiles counted over a corpus of one's own, as a person walks it: from a neuron of a text to its heads."""
 
 from __future__ import annotations
+
+from urllib.parse import urlsplit
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -18,7 +20,7 @@ def asks(page: Page, offer: Locator, answer: Locator) -> None:
 
 
 def test_a_neuron_is_counted_over_a_corpus_and_back_takes_it_back(app: str, page: Page) -> None:
-    """From Neurons to its dossier, the corpus asked for on the way; another neuron, a head that is alike, and Back."""
+    """From Neurons to its profile, the corpus asked for on the way; another neuron, a head that is alike, and Back."""
     opened(page, app, "neurons", text="She gave the book to her brother.", masked="5", neuron="3.146")
     page.get_by_role("button", name="Over a whole corpus").click()
     page.get_by_role("button", name="Take sixty example sentences").click()
@@ -36,12 +38,26 @@ def test_a_neuron_is_counted_over_a_corpus_and_back_takes_it_back(app: str, page
     expect(stands).to_be_visible()  # it was counted, and is not counted again
     settled(page)
     page.get_by_role("radio", name="Head", exact=True).click()
-    counts, grid = page.get_by_role("button", name="Count "), page.get_by_text("Click a head for its dossier.")
+    counts, grid = page.get_by_role("button", name="Count "), page.get_by_text("Click a head for its profile.")
     asks(page, counts, grid)
     before = address_of(page).get("head")
-    listed = page.locator("[class*=st-key-dossier_alike]")
+    listed = page.locator("[class*=st-key-profile_alike]")
     first = listed.locator("canvas[data-testid=data-grid-canvas] tbody tr").first.inner_text()
     listed.locator(".dvn-scroller").click(position={"x": 16, "y": 54})  # the box before the first line
     assert reaches_address(page, lambda address: address.get("head") != before)
     assert f"L{address_of(page)['head'].replace('.', ' H')}" in first
     assert [problem for problem in page.problems if "404" not in problem] == []
+
+
+def test_the_old_address_of_the_page_opens_the_same_view(app: str, page: Page) -> None:
+    """`/dossier` leads to `/profiles` with what it asks for, and adds no entry to the history of the browser."""
+    opened(page, app, "glossary")
+    opened(page, app, "dossier", about="token", piece="like", tenth="1")
+    settled(page)
+    assert urlsplit(page.url).path == "/profiles"
+    assert {"about": "token", "piece": "like", "tenth": "1"}.items() <= address_of(page).items()
+    expect(page.get_by_role("heading", name="“like”")).to_be_visible()
+    page.go_back()  # the page had written more into its address: the same again
+    settled(page)
+    page.go_back()
+    assert reaches_address(page, lambda _: urlsplit(page.url).path == "/glossary")

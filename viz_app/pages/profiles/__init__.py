@@ -1,12 +1,12 @@
-"""The page Dossier: what each head, token or neuron does over a whole corpus, beside what chance would give."""
+"""The page Profiles: what each head, token or neuron does over a whole corpus, beside what chance would give."""
 
 from __future__ import annotations
 
 from bert_core.refused import Refused
-from bert_core.studies.dossier import TENTHS
+from bert_core.studies.profiles import TENTHS
 from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_two, parse_whole, write_two
 
-DOSSIERS = ("head", "token", "neuron")
+PROFILES = ("head", "token", "neuron")
 COUNTED = ("model", "file", "corpus")  # over which corpus: the one that comes with the model, or another
 QUESTIONS = ("offset", "kind", "likeness", "sort", "place", "relation", "upos")
 FIRST_HEAD = (3, 8)  # that is shown before one is chosen: where it is active it looks at what depends on the word
@@ -20,13 +20,13 @@ def parse_tenth(value: str) -> int:
 
 
 PAGE = Page(
-    "dossier",
-    "Dossier",
+    "profiles",
+    "Profiles",
     ":material/fingerprint:",
     group="Study",
     asks="What does a head, a token or a neuron do over a whole corpus?",
     choices={
-        "about": choice_of(*DOSSIERS, step=True),
+        "about": choice_of(*PROFILES, step=True),
         "counted": choice_of(*COUNTED, step=True),
         "piece": Choice("", step=True),
         "firing": Choice(None, parse_two, write_two, step=True),  # layer and neuron

@@ -1,4 +1,4 @@
-"""Dossiers that are counted while one waits, over the index of a corpus: this server's, or the visitor's own."""
+"""Profiles that are counted while one waits, over the index of a corpus: this server's, or the visitor's own."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.run.memory import passes_bytes, tokens_at_once
-from bert_core.studies.dossier import Dossiers
-from bert_core.studies.head_dossiers import head_dossiers
+from bert_core.studies.head_profiles import head_profiles
 from bert_core.studies.indexed import Index
-from bert_core.studies.neuron_dossiers import neuron_dossiers
-from bert_core.studies.token_dossiers import token_dossiers
-from viz_app.export.dossier import neuron_name
-from viz_app.pages.dossier import DOSSIERS
-from viz_app.pages.dossier.of_neuron import choose_any
+from bert_core.studies.neuron_profiles import neuron_profiles
+from bert_core.studies.profiles import Profiles
+from bert_core.studies.token_profiles import token_profiles
+from viz_app.export.profiles import neuron_name
+from viz_app.pages.profiles import PROFILES
+from viz_app.pages.profiles.of_neuron import choose_any
 from viz_app.shell import own_corpus, screen
 from viz_app.shell.corpus import index_of, say_index_problem
 from viz_app.shell.work import Work, look, offered, ready, seconds_of
@@ -33,7 +33,7 @@ SENTENCE = 32  # tokens, about
 BYTES = 24  # of a token, for every head
 
 
-def counted(loaded: LoadedModel) -> Dossiers | None:
+def counted(loaded: LoadedModel) -> Profiles | None:
     """Those of the kind that is asked for, over the index of this model; None, and what makes it, until it is there.
 
     Raises Refused for what cannot be counted.
@@ -49,7 +49,7 @@ def counted(loaded: LoadedModel) -> Dossiers | None:
         return _found(index, loaded)
 
 
-def _found(index: Index, loaded: LoadedModel) -> Dossiers | None:
+def _found(index: Index, loaded: LoadedModel) -> Profiles | None:
     """Those that were counted; where they were not, what begins it, and once they are, the page is drawn again."""
     about: str = st.session_state.about
     try:
@@ -61,29 +61,29 @@ def _found(index: Index, loaded: LoadedModel) -> Dossiers | None:
         raise
     if about == "neuron":
         choose_any(loaded)
-    if offered("dossier", work.key, work.label, work.seconds) and look(work, asked="dossier").value is not None:
+    if offered("profile", work.key, work.label, work.seconds) and look(work, asked="profile").value is not None:
         st.rerun()
     return None
 
 
-def _of_heads(index: Index, _: LoadedModel) -> Work[Dossiers]:
+def _of_heads(index: Index, _: LoadedModel) -> Work[Profiles]:
     heads = len(index.every_head)
     return _work(
         index, ("head",), f"Count {heads} heads over {index.tokens:,} tokens",
-        lambda report: head_dossiers(index, report=report),
+        lambda report: head_profiles(index, report=report),
         seconds=OF_A_HEAD * heads * index.tokens / 1e6, memory=BYTES * heads * index.tokens,
     )  # fmt: skip
 
 
-def _of_tokens(index: Index, loaded: LoadedModel) -> Work[Dossiers]:
+def _of_tokens(index: Index, loaded: LoadedModel) -> Work[Profiles]:
     return _work(
         index, ("token",), f"Count the commonest of {index.tokens:,} tokens",
-        lambda report: replace(_none(index), tokens=token_dossiers(index, most=TOKENS, report=report)),
+        lambda report: replace(_none(index), tokens=token_profiles(index, most=TOKENS, report=report)),
         seconds=OF_A_TOKEN * TOKENS * index.tokens / 1e6, memory=BYTES * loaded.config.hidden_size * index.tokens // 4,
     )  # fmt: skip
 
 
-def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Dossiers]:
+def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Profiles]:
     layer, neuron = st.session_state.firing or (0, None)
     there = loaded.config.neurons_of(layer) if layer < loaded.config.num_hidden_layers else ()
     if neuron is not None and neuron not in there:
@@ -93,7 +93,7 @@ def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Dossiers]:
     asked = [(layer, one) for one in (*others, *drawn)]
     return _work(
         index, ("neuron", layer, *others), f"Read {index.tokens:,} tokens for {len(asked)} neurons of L{layer}",
-        lambda report: replace(_none(index), neurons=neuron_dossiers(index, loaded, asked, report=report)),
+        lambda report: replace(_none(index), neurons=neuron_profiles(index, loaded, asked, report=report)),
         # The layers above are not read.
         seconds=seconds_of(loaded, SENTENCE, index.tokens / SENTENCE) * (layer + 1) / loaded.config.num_hidden_layers
         + OF_A_NEURON * len(asked) * index.tokens / 1e6,
@@ -101,16 +101,16 @@ def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Dossiers]:
     )  # fmt: skip
 
 
-_WORK = dict(zip(DOSSIERS, (_of_heads, _of_tokens, _of_neurons), strict=True))
+_WORK = dict(zip(PROFILES, (_of_heads, _of_tokens, _of_neurons), strict=True))
 
 
-def _none(index: Index) -> Dossiers:
-    return Dossiers(Path(index.model).name, index.weights, tuple(index.documents), ())
+def _none(index: Index) -> Profiles:
+    return Profiles(Path(index.model).name, index.weights, tuple(index.documents), ())
 
 
 def _work(
-    index: Index, of: tuple[Hashable, ...], label: str, count: Callable[[Progress], Dossiers], *, seconds: float,
+    index: Index, of: tuple[Hashable, ...], label: str, count: Callable[[Progress], Profiles], *, seconds: float,
     memory: int,
-) -> Work[Dossiers]:  # fmt: skip
+) -> Work[Profiles]:  # fmt: skip
     seconds += A_MILLION * index.tokens / 1e6
     return Work(("counted", index.weights, str(index.folder), *of), label, count, seconds, memory=memory)

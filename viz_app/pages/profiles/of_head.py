@@ -1,4 +1,4 @@
-"""The dossier of a head on the page Dossier."""
+"""The profile of a head on the page Profiles."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.dossier import TENTHS, Dossier, Dossiers, Look
+from bert_core.studies.profiles import TENTHS, HeadProfile, Look, Profiles
 from viz_app.components.head_grid.view import head_grid
-from viz_app.export.dossier import figures_in_words, guessed, in_words, marked
-from viz_app.pages.dossier import FIRST_HEAD
-from viz_app.pages.dossier.parts import choose_question, choose_tenth, draw_alike, draw_bars, draw_words
+from viz_app.export.profiles import figures_in_words, guessed, in_words, marked
+from viz_app.pages.profiles import FIRST_HEAD
+from viz_app.pages.profiles.parts import choose_question, choose_tenth, draw_alike, draw_bars, draw_words
 from viz_app.shell import frame, screen
 from viz_app.shell.address import CHOSEN
 from viz_app.shell.controls import control, put
-from viz_app.shell.dossiers import looks_to_guess
 from viz_app.shell.heads import choose_head, existing_heads, take_head
 from viz_app.shell.markdown import as_written
+from viz_app.shell.profiles import looks_to_guess
 
 
-def choose(found: Dossiers, loaded: LoadedModel) -> Dossier:
-    """The grid of all heads, and the dossier of the selected one. Raises Refused for one that has none."""
+def choose(found: Profiles, loaded: LoadedModel) -> HeadProfile:
+    """The grid of all heads, and the profile of the selected one. Raises Refused for one that has none."""
     state = st.session_state
     existing_heads(loaded)
     if not state.get(CHOSEN) and state.head == (0, 0) and loaded.name == "headlight-mini":
@@ -43,7 +43,7 @@ def choose(found: Dossiers, loaded: LoadedModel) -> Dossier:
     return one
 
 
-def draw(found: Dossiers, one: Dossier) -> None:
+def draw(found: Profiles, one: HeadProfile) -> None:
     """What stands beside the grid."""
     screen.heading(f"L{one.layer} H{one.head}")
     if st.session_state.hidden:
@@ -52,7 +52,7 @@ def draw(found: Dossiers, one: Dossier) -> None:
         _bars(found, one)
 
 
-def draw_below(one: Dossier) -> None:
+def draw_below(one: HeadProfile) -> None:
     """Words and sentences."""
     if st.session_state.hidden:
         return
@@ -64,7 +64,7 @@ def draw_below(one: Dossier) -> None:
     _tenths(one)
 
 
-def _grid(found: Dossiers, loaded: LoadedModel) -> None:
+def _grid(found: Profiles, loaded: LoadedModel) -> None:
     """All heads, by how seldom they rest on [CLS] or [SEP]; a click chooses one."""
     layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
     values = np.full((layers, heads), np.nan)
@@ -74,7 +74,7 @@ def _grid(found: Dossiers, loaded: LoadedModel) -> None:
     hidden = bool(st.session_state.hidden)
     head_grid(
         layers=layers, heads=heads, values=None if hidden else values, selected=st.session_state.head,
-        unit="share of tokens from which it looks at a typed token", key="dossier_grid",
+        unit="share of tokens from which it looks at a typed token", key="profile_grid",
         titles=[
             [
                 f"L{layer} H{head}{'' if hidden or np.isnan(value) else f': {value:.0%}'}"
@@ -85,10 +85,10 @@ def _grid(found: Dossiers, loaded: LoadedModel) -> None:
         on_click=choose_head,
     )  # fmt: skip
     rests = "" if hidden else " Those without colour look at [CLS] or [SEP] from almost every token."
-    screen.note(f"Click a head for its dossier.{rests}")
+    screen.note(f"Click a head for its profile.{rests}")
 
 
-def _bars(found: Dossiers, one: Dossier) -> None:
+def _bars(found: Profiles, one: HeadProfile) -> None:
     state = st.session_state
     screen.say(in_words(one))
     if says := figures_in_words(found, one):
@@ -102,7 +102,7 @@ def _bars(found: Dossiers, one: Dossier) -> None:
     draw_bars(asked, bars, f"L{one.layer} H{one.head}", of="this head", title="share of looks")
 
 
-def _tenths(one: Dossier) -> None:
+def _tenths(one: HeadProfile) -> None:
     screen.heading("In sentences, from every tenth of its activity")
     tenth = choose_tenth()
     low, high = one.deciles[tenth], one.deciles[tenth + 1]
@@ -123,7 +123,7 @@ def _sentences(looks: Sequence[Look]) -> None:
             }
             for one in looks
         ],
-        hide_index=True, key="dossier_tenth",
+        hide_index=True, key="profile_tenth",
         column_config={
             "share": st.column_config.NumberColumn(format="percent"),
             "activity": st.column_config.NumberColumn(format="%.2f", help="1 is its mean over the corpus"),
@@ -132,17 +132,17 @@ def _sentences(looks: Sequence[Look]) -> None:
     )  # fmt: skip
 
 
-def _guess(one: Dossier) -> None:
+def _guess(one: HeadProfile) -> None:
     """Ten looks and nothing else, until somebody wants to see."""
     screen.say("What does this head do? From ‹this› token it looks most at «that», or at what stands behind the arrow.")
     # A list and no table: a narrow column wraps it, and would cut a cell before what is marked in it.
     st.markdown(
         "\n".join(f"{number}. {as_written(guessed(look))}" for number, look in enumerate(looks_to_guess(one), 1))
     )
-    st.button("Show its dossier", on_click=put, args=("hidden", False), type="primary")
+    st.button("Show its profile", on_click=put, args=("hidden", False), type="primary")
 
 
-def draw_way(one: Dossier, _: LoadedModel) -> None:
+def draw_way(one: HeadProfile, _: LoadedModel) -> None:
     """The way on, to the head in a text."""
     st.page_link(
         frame.way_to("attention"), label=f"See L{one.layer} H{one.head} in a text of yours", icon=":material/grid_view:"

@@ -1,4 +1,4 @@
-"""The dossiers of tokens: where a piece of the vocabulary stands in a corpus, and how alike its states are.
+"""The profiles of tokens: where a piece of the vocabulary stands in a corpus, and how alike its states are.
 
 Chance is any typed token of the corpus.
 """
@@ -12,8 +12,8 @@ import numpy as np
 from bert_core.progress import Progress, counted, silent
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.studies.corpus import Corpus, in_tenths, most_telling, read_corpus
-from bert_core.studies.dossier import TENTHS, TokenDossier
 from bert_core.studies.indexed import Index
+from bert_core.studies.profiles import TENTHS, TokenProfile
 
 LEAST_TIMES = TENTHS  # so that each tenth of its states has one
 SHOWN = 12  # words beside it
@@ -22,7 +22,7 @@ ALIKE = 8  # pieces
 
 
 @checked
-def token_dossiers(
+def token_profiles(
     index: Index,
     pieces: Sequence[str] | None = None,
     *,
@@ -31,8 +31,8 @@ def token_dossiers(
     examples: int = 3,
     seed: int = 0,
     report: Progress = silent,
-) -> tuple[TokenDossier, ...]:
-    """The dossiers of some pieces of the vocabulary over all that an index holds.
+) -> tuple[TokenProfile, ...]:
+    """The profiles of some pieces of the vocabulary over all that an index holds.
 
     pieces: as the tokenizer writes them, "bank" or "##ing"; None: the `most` that are typed most often, of those that
     can have one. depth: of the states that are compared, 0 for the embeddings; None: the deepest that is kept.
@@ -71,7 +71,7 @@ def token_dossiers(
         deciles, tenths = in_tenths(values, examples, draw)
         bars = corpus.bars(own)
         del bars["sort"]  # all of its tokens are of one
-        found.append(TokenDossier(
+        found.append(TokenProfile(
             corpus.pieces[piece], len(own), len(corpus.typed), depth, likeness[number], bars,
             corpus.most_telling_words(own, before, SHOWN, -1), corpus.most_telling_words(own, after, SHOWN, 1),
             watched(piece), tuple(deciles.tolist()), tuple(corpus.seen(own, values, tenth) for tenth in tenths),
@@ -96,7 +96,7 @@ def _asked(
         there = 0 if number is None else int(times[number])
         if number is None or there < LEAST_TIMES:
             raise Refused(
-                f"{shown(piece)} is typed {there} times in {index.folder}: a token's dossier takes {LEAST_TIMES}"
+                f"{shown(piece)} is typed {there} times in {index.folder}: a token's profile takes {LEAST_TIMES}"
             )
         asked.append(number)
     return np.array(list(dict.fromkeys(asked)), np.int64)
@@ -163,7 +163,7 @@ def _near(index: Index, corpus: Corpus, sums: np.ndarray, depth: int) -> np.ndar
 def _alike(
     corpus: Corpus, times: np.ndarray, sums: np.ndarray, asked: np.ndarray
 ) -> list[tuple[tuple[str, float], ...]]:  # fmt: skip
-    """Of each that is asked the pieces whose mean state is likest, of those that can have a dossier."""
+    """Of each that is asked the pieces whose mean state is likest, of those that can have a profile."""
     among = np.flatnonzero(times >= LEAST_TIMES)
     means = sums[among] / times[among, None] - sums.sum(0) / times.sum()
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)

@@ -1,4 +1,4 @@
-"""The dossier of a neuron on the page Dossier."""
+"""The profile of a neuron on the page Profiles."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.dossier import TENTHS, Dossiers, NeuronDossier
-from viz_app.export.dossier import ALSO, neuron_in_words, neuron_name
-from viz_app.pages.dossier.parts import (
+from bert_core.studies.profiles import TENTHS, NeuronProfile, Profiles
+from viz_app.export.profiles import ALSO, neuron_in_words, neuron_name
+from viz_app.pages.profiles.parts import (
     ask_anew,
     choose_from,
     choose_question,
@@ -22,13 +22,13 @@ from viz_app.shell import frame, screen
 from viz_app.shell.controls import choose_neuron
 
 
-def choose(found: Dossiers, loaded: LoadedModel) -> NeuronDossier:
-    """The list of the neurons that have a dossier, the most telling first, and that of the chosen one.
+def choose(found: Profiles, loaded: LoadedModel) -> NeuronProfile:
+    """The list of the neurons that have a profile, the most telling first, and that of the chosen one.
 
     Raises Refused where there are none.
     """
     if not found.neurons:
-        raise Refused("these dossiers have none of neurons: make them with `headlight dossier INDEX --neurons 3.120`")
+        raise Refused("these profiles have none of neurons: make them with `headlight profile INDEX --neurons 3.120`")
     over_a_corpus = st.session_state.counted == "corpus"
     there = {(one.layer, one.neuron): _named(one) for one in sorted(found.neurons, key=_far)}
     one = found.of_neuron(*choose_from("Neuron", "firing", there, on_change=ask_anew))
@@ -40,7 +40,7 @@ def choose(found: Dossiers, loaded: LoadedModel) -> NeuronDossier:
         choose_any(loaded)
     draw_alike(
         neuron_name(one.layer, one.neuron), "Neurons that fire like it",
-        "By the correlation of their activations, of those with a dossier.", ("neuron", "correlation"),
+        "By the correlation of their activations, of those with a profile.", ("neuron", "correlation"),
         [(neuron_name(layer, neuron), value, (layer, neuron)) for layer, neuron, value in one.alike], _take,
     )  # fmt: skip
     return one
@@ -57,7 +57,7 @@ def choose_any(loaded: LoadedModel) -> None:
         choose_neuron("firing", st.session_state.firing or (0, 0), loaded, on_change=ask_anew)
 
 
-def _named(one: NeuronDossier) -> str:
+def _named(one: NeuronProfile) -> str:
     clear = one.standing_out
     if not clear:
         return neuron_name(one.layer, one.neuron)
@@ -65,13 +65,13 @@ def _named(one: NeuronDossier) -> str:
     return f"{neuron_name(one.layer, one.neuron)}: {ALSO.get(bar.name, bar.name)} {bar.share:.0%} ({bar.chance:.0%})"
 
 
-def _far(one: NeuronDossier) -> float:
+def _far(one: NeuronProfile) -> float:
     """How far what stands out most is above chance, less than 0."""
     clear = one.standing_out
     return clear[0][1].chance - clear[0][1].share if clear else 0.0
 
 
-def draw(_: Dossiers, one: NeuronDossier) -> None:
+def draw(_: Profiles, one: NeuronProfile) -> None:
     """What stands beside the list."""
     name = neuron_name(one.layer, one.neuron)
     screen.heading(name)
@@ -81,7 +81,7 @@ def draw(_: Dossiers, one: NeuronDossier) -> None:
     draw_bars(asked, one.bars[asked], name, of="where it fires most", title="share of tokens")
 
 
-def draw_below(one: NeuronDossier) -> None:
+def draw_below(one: NeuronProfile) -> None:
     """Words and sentences."""
     left, right = st.columns(2, gap="large")
     with left:
@@ -94,7 +94,7 @@ def draw_below(one: NeuronDossier) -> None:
     draw_seen([*one.strongest, *one.tenths[-1]] if tenth == TENTHS - 1 else one.tenths[tenth], "activation")
 
 
-def draw_way(one: NeuronDossier, _: LoadedModel) -> None:
+def draw_way(one: NeuronProfile, _: LoadedModel) -> None:
     """The way on, to the neuron in a text."""
     name = neuron_name(one.layer, one.neuron)
     if st.button(f"See {name} in a text of yours", icon=":material/grid_view:"):

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_core import Index, Refused, head_dossiers, neuron_dossiers, read_dossiers, token_dossiers, write_dossiers
+from bert_core import Index, Refused, head_profiles, neuron_profiles, read_profiles, token_profiles, write_profiles
 from bert_core.loading import LoadedModel, load
-from bert_core.studies.dossier import COLUMNS, dossier_columns
-from bert_core.studies.token_dossiers import ALIKE, LEAST_TIMES, WATCHERS
-from tests.core.test_dossier import indexed, of_a_text, of_a_treebank, rows_of, strongest
+from bert_core.studies.profiles import COLUMNS, profile_columns
+from bert_core.studies.token_profiles import ALIKE, LEAST_TIMES, WATCHERS
+from tests.core.test_profiles import indexed, of_a_text, of_a_treebank, rows_of, strongest
 from tests.near import assert_near
 
 __all__ = ["of_a_text", "of_a_treebank"]  # fixtures
@@ -35,7 +35,7 @@ def test_places_and_neighbouring_words_are_counted(of_a_text: Index) -> None:
     """Where it stands and what is beside it, each beside what is beside any token."""
     rows = rows_of(of_a_text)
     typed = [row for row in rows if row["word"] is not None]
-    (one,) = token_dossiers(of_a_text, ["cat"])
+    (one,) = token_profiles(of_a_text, ["cat"])
     own = [row for row in typed if row["piece"] == "cat"]
     assert (one.times, one.tokens) == (len(own), len(typed)) and len(own) >= LEAST_TIMES
     for name, share, chance in ((bar.name, bar.share, bar.chance) for bar in one.bars["place"]):
@@ -74,7 +74,7 @@ def test_states_are_compared_pair_by_pair(of_a_text: Index) -> None:
     rows = rows_of(of_a_text)
     typed = np.array([row["row"] for row in rows if row["word"] is not None])
     own = np.array([row["row"] for row in rows if row["piece"] == "cat"])
-    (one,) = token_dossiers(of_a_text, ["cat"], examples=2)
+    (one,) = token_profiles(of_a_text, ["cat"], examples=2)
     assert [depth for depth, _, _ in one.likeness] == list(of_a_text.depths)
     for depth, value, chance in one.likeness:
         states = states_of(of_a_text, depth)
@@ -114,7 +114,7 @@ def test_heads_watch_it_more_than_any_token(of_a_text: Index) -> None:
     """How often it is a head's strongest key, from other tokens, beside what any typed token is to that head."""
     rows = rows_of(of_a_text)
     watched = 0
-    for one in token_dossiers(of_a_text, most=5):
+    for one in token_profiles(of_a_text, most=5):
         assert len(one.watched) <= WATCHERS
         for layer, head, times, expected in one.watched:
             looks = [key for query, key in strongest(of_a_text, layer, head, rows).items() if key != query]
@@ -132,7 +132,7 @@ def test_of_a_treebank_its_parts_of_speech_are_said(tiny_model_folder: Path, tmp
     (tmp_path / "trees.conllu").write_text(("\n".join(SENTENCES) + "\n\n") * LEAST_TIMES)
     index = indexed(tmp_path / "trees.conllu", tmp_path / "index", tiny_model_folder)
     typed = [row for row in rows_of(index) if row["word"] is not None]
-    (one,) = token_dossiers(index, most=1)
+    (one,) = token_profiles(index, most=1)
     own = [row for row in typed if row["piece"] == one.piece]
     assert set(one.bars) == {"place", "upos", "relation"}
     for asked in ("upos", "relation"):
@@ -146,34 +146,34 @@ def test_of_a_treebank_its_parts_of_speech_are_said(tiny_model_folder: Path, tmp
 def test_those_typed_most_come_unasked(of_a_text: Index) -> None:
     """As many as are asked for, the commonest first, and none that is too rare; a seed draws the same again."""
     counts = Counter(row["piece"] for row in rows_of(of_a_text) if row["word"] is not None)
-    found = token_dossiers(of_a_text, most=3, seed=2)
+    found = token_profiles(of_a_text, most=3, seed=2)
     assert [one.times for one in found] == [times for _, times in counts.most_common(3)]
-    every = token_dossiers(of_a_text, most=10_000)
+    every = token_profiles(of_a_text, most=10_000)
     assert {one.piece for one in every} == {piece for piece, times in counts.items() if times >= LEAST_TIMES}
-    assert found == token_dossiers(of_a_text, [one.piece for one in found], seed=2)
-    assert found != token_dossiers(of_a_text, [one.piece for one in found], seed=3)
-    assert token_dossiers(of_a_text, most=0) == token_dossiers(of_a_text, []) == ()
+    assert found == token_profiles(of_a_text, [one.piece for one in found], seed=2)
+    assert found != token_profiles(of_a_text, [one.piece for one in found], seed=3)
+    assert token_profiles(of_a_text, most=0) == token_profiles(of_a_text, []) == ()
 
 
 def test_a_file_gives_all_three_back(of_a_text: Index, tiny_model_folder: Path, tmp_path: Path) -> None:
     """Heads, tokens and neurons as they were written, each sentence once in the file; and as one table."""
     loaded: LoadedModel = load(str(tiny_model_folder), device="cpu")
     found = dataclasses.replace(
-        head_dossiers(of_a_text, [(1, 1)]), tokens=token_dossiers(of_a_text, most=2),
-        neurons=neuron_dossiers(of_a_text, loaded, [(0, 3), (1, 5)]),
+        head_profiles(of_a_text, [(1, 1)]), tokens=token_profiles(of_a_text, most=2),
+        neurons=neuron_profiles(of_a_text, loaded, [(0, 3), (1, 5)]),
     )  # fmt: skip
-    path = tmp_path / "dossier.json"
-    write_dossiers(found, path)
-    assert read_dossiers(path) == found
+    path = tmp_path / "profiles.json"
+    write_profiles(found, path)
+    assert read_profiles(path) == found
     kept = json.loads(path.read_text())
     sentences = [tuple(one) for one in kept["sentences"]]
     assert len(set(sentences)) == len(sentences) <= 60 and path.read_text().count(sentences[0][2]) == 1
     assert found.of_token(found.tokens[1].piece) == found.tokens[1] and found.of_neuron(1, 5) == found.neurons[1]
-    with pytest.raises(Refused, match="there is no dossier of zebra: there are 2 of other tokens"):
+    with pytest.raises(Refused, match="there is no profile of zebra: there are 2 of other tokens"):
         found.of_token("zebra")
-    with pytest.raises(Refused, match="there is no dossier of L0 neuron 4: there are 2 of other neurons"):
+    with pytest.raises(Refused, match="there is no profile of L0 neuron 4: there are 2 of other neurons"):
         found.of_neuron(0, 4)
-    columns = dossier_columns(found.every)
+    columns = profile_columns(found.every)
     assert tuple(columns) == COLUMNS and Counter(columns["of"]).keys() == {"head", "token", "neuron"}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     of_token = [row for row in rows if row["piece"] == found.tokens[0].piece]
@@ -187,24 +187,24 @@ def test_a_file_gives_all_three_back(of_a_text: Index, tiny_model_folder: Path, 
         kept | {"tokens": [kept["tokens"][0] | {"deciles": [0.0]}]},
     ):  # fmt: skip
         path.write_text(json.dumps(broken))
-        with pytest.raises(Refused, match="holds no dossiers"):
-            read_dossiers(path)
+        with pytest.raises(Refused, match="holds no profiles"):
+            read_profiles(path)
     path.write_text(json.dumps(kept | {"format": 1}))
     with pytest.raises(Refused, match="of an older form: make it again"):
-        read_dossiers(path)
+        read_profiles(path)
 
 
 def test_what_cannot_be_is_refused(of_a_text: Index) -> None:
     """A piece that is not there, or too rare, or no text; a depth that is not kept; a broken shard."""
-    with pytest.raises(Refused, match=r"'zebra' is typed 0 times in .*: a token's dossier takes 10"):
-        token_dossiers(of_a_text, ["zebra"])
+    with pytest.raises(Refused, match=r"'zebra' is typed 0 times in .*: a token's profile takes 10"):
+        token_profiles(of_a_text, ["zebra"])
     with pytest.raises(Refused, match=r"'\[CLS\]' is typed 0 times"):
-        token_dossiers(of_a_text, ["[CLS]"])
+        token_profiles(of_a_text, ["[CLS]"])
     with pytest.raises(Refused, match="must be text"):
-        token_dossiers(of_a_text, [3])  # type: ignore[list-item]
+        token_profiles(of_a_text, [3])  # type: ignore[list-item]
     with pytest.raises(Refused, match=r"depth is 9: .* has states at 0, 1, 2"):
-        token_dossiers(of_a_text, ["cat"], depth=9)
+        token_profiles(of_a_text, ["cat"], depth=9)
     path = of_a_text.folder / "0000.000000" / "states.npy"
     path.write_bytes(b"broken")
     with pytest.raises(Refused, match="is broken"):
-        token_dossiers(dataclasses.replace(of_a_text), ["cat"])
+        token_profiles(dataclasses.replace(of_a_text), ["cat"])

@@ -1,4 +1,4 @@
-"""The dossier of a token on the page Dossier."""
+"""The profile of a token on the page Profiles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.dossier import Dossiers, TokenDossier
-from viz_app.export.dossier import USUAL, depth_name, likeness_bars, token_in_words
-from viz_app.pages.dossier.parts import (
+from bert_core.studies.profiles import Profiles, TokenProfile
+from viz_app.export.profiles import USUAL, depth_name, likeness_bars, token_in_words
+from viz_app.pages.profiles.parts import (
     choose_from,
     choose_question,
     choose_tenth,
@@ -27,11 +27,11 @@ from viz_app.shell.markdown import as_written
 from viz_app.shell.question import take_example
 
 
-def choose(found: Dossiers, _: object) -> TokenDossier:
-    """The list of the tokens that have a dossier, and that of the chosen one. Raises Refused where there are none."""
+def choose(found: Profiles, _: object) -> TokenProfile:
+    """The list of the tokens that have a profile, and that of the chosen one. Raises Refused where there are none."""
     if not found.tokens:
         raise Refused(
-            "these dossiers have none of tokens: `headlight dossier INDEX --frequent 300` makes them, of those that "
+            "these profiles have none of tokens: `headlight profile INDEX --frequent 300` makes them, of those that "
             "stand there ten times or more"
         )
     piece = choose_from("Token", "piece", {one.piece: f"{one.piece} ({one.times:,} times)" for one in found.tokens})
@@ -45,7 +45,7 @@ def choose(found: Dossiers, _: object) -> TokenDossier:
     return one
 
 
-def draw(_: Dossiers, one: TokenDossier) -> None:
+def draw(_: Profiles, one: TokenProfile) -> None:
     """What stands beside the list."""
     screen.heading(f"“{as_written(one.piece)}”")
     screen.say(token_in_words(one))
@@ -56,7 +56,7 @@ def draw(_: Dossiers, one: TokenDossier) -> None:
         draw_bars(asked, every[asked], one.piece, of="this token", title="share of its places")
 
 
-def draw_below(one: TokenDossier) -> None:
+def draw_below(one: TokenProfile) -> None:
     """Words, heads and sentences."""
     left, middle, right = st.columns(3, gap="large")
     with left:
@@ -80,7 +80,7 @@ def draw_below(one: TokenDossier) -> None:
     draw_seen(one.tenths[tenth], "cosine")
 
 
-def draw_way(one: TokenDossier, loaded: LoadedModel) -> None:
+def draw_way(one: TokenProfile, loaded: LoadedModel) -> None:
     """The way on, to the first of the sentences that are shown, as the text, and to what is in such a state."""
     state = st.session_state
     shown = one.tenths[state.tenth - 1]

@@ -1,4 +1,4 @@
-"""What dossiers of heads, tokens and neurons are drawn with alike."""
+"""What profiles of heads, tokens and neurons are drawn with alike."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import streamlit as st
 
-from bert_core.studies.dossier import TENTHS, Bar, Joined, Seen
-from viz_app.export.dossier import ASKED, IN_ORDER, NAMES, largest, marked, neuron_name, tenth_names
-from viz_app.figures.dossier import share_bars
-from viz_app.pages.dossier import QUESTIONS
+from bert_core.studies.profiles import TENTHS, Bar, Joined, Seen
+from viz_app.export.profiles import ASKED, IN_ORDER, NAMES, largest, marked, neuron_name, tenth_names
+from viz_app.figures.profiles import share_bars
+from viz_app.pages.profiles import QUESTIONS
 from viz_app.shell import frame, screen
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import as_written, helped
 
 
 def choose_question(bars: Mapping[str, Sequence[Bar]], first: str | None = None) -> str:
-    """The control of what is asked, of those that the dossier answers; the one that is shown.
+    """The control of what is asked, of those that the profile answers; the one that is shown.
 
     first: before one was asked; the first of all where it is None.
     """
     there, state = [name for name in QUESTIONS if name in bars], st.session_state
-    if state.asked_of not in there:  # asked of another dossier
+    if state.asked_of not in there:  # asked of another profile
         state.asked_of = first or there[0]
     asked: str = control(
         st.segmented_control, "Ask", "asked_of", options=there, format_func=ASKED.__getitem__, required=True,
@@ -46,7 +46,7 @@ def draw_bars(asked: str, bars: Sequence[Bar], name: str, *, of: str, title: str
             [bar.chance for bar in shown], of=of, title=title, form=form,
             dark=frame.is_dark(), lecture=st.session_state.lecture,
         ),
-        key="dossier_bars", grows=False, config={"displayModeBar": False},
+        key="profile_bars", grows=False, config={"displayModeBar": False},
         alt=f"{title} of {name}, beside chance: "
         + ", ".join(f"{NAMES.get(bar.name, bar.name)} {bar.share:{form}}, {bar.chance:{form}}" for bar in shown),
     )  # fmt: skip
@@ -71,7 +71,7 @@ def draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
         screen.note("None is clearly above chance.")
         return
     st.dataframe(
-        rows, hide_index=True, key=f"dossier_{key}",
+        rows, hide_index=True, key=f"profile_{key}",
         column_config={"by chance": st.column_config.NumberColumn(format="%.1f")},
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def draw_alike(
     """
     screen.heading(title)
     screen.note(says)
-    key = f"dossier_alike_{of}"  # a line of another table is another line
+    key = f"profile_alike_{of}"  # a line of another table is another line
     st.dataframe(
         [dict(zip(names, row[:2], strict=True)) for row in rows], hide_index=True, key=key,
         on_select=partial(_take_line, key, [row[2] for row in rows], take), selection_mode="single-row",
@@ -113,7 +113,7 @@ def choose_tenth(*ends: str) -> int:
 def choose_from(
     label: str, name: str, there: Mapping[Any, str], *, on_change: Callable[[], None] | None = None
 ) -> Any:  # fmt: skip
-    """The control of one of those that have a dossier; there: how each is written, by what the address has of it.
+    """The control of one of those that have a profile; there: how each is written, by what the address has of it.
 
     Says so where a link asks for one that has none, and takes the first. on_change: called when another was chosen.
     """
@@ -125,7 +125,7 @@ def choose_from(
     if wanted and wanted not in there:
         written = wanted if isinstance(wanted, str) else neuron_name(*wanted)
         st.info(
-            helped(f"There is no dossier of {as_written(written)} here; {len(there)} others are in the list."),
+            helped(f"There is no profile of {as_written(written)} here; {len(there)} others are in the list."),
             icon=":material/info:",
         )
     return chosen
@@ -136,7 +136,7 @@ def draw_seen(seen: Sequence[Seen], value: str) -> None:
     st.dataframe(
         [{"token": one.text[slice(*one.at)], value: one.value, "sentence": marked(one), "line": one.line}
          for one in seen],
-        hide_index=True, key="dossier_tenth",
+        hide_index=True, key="profile_tenth",
         column_config={
             value: st.column_config.NumberColumn(format="%.2f"),
             "sentence": st.column_config.TextColumn(width="large"),

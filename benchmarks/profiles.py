@@ -1,8 +1,8 @@
-"""What it costs to count the dossiers of heads, tokens and neurons over an index that is there.
+"""What it costs to count the profiles of heads, tokens and neurons over an index that is there.
 
-    python benchmarks/dossiers.py            print the table
-    python benchmarks/dossiers.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/dossiers.py --quick    the smallest size, to check that it works
+    python benchmarks/profiles.py            print the table
+    python benchmarks/profiles.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/profiles.py --quick    the smallest size, to check that it works
 
 headlight-mini over the text or treebank that HEADLIGHT_TEXT names, or over the guides in docs/. Beside each stands a
 pass of the model over the same sentences, some at a time: what whoever has no index pays before anything is counted.
@@ -61,16 +61,16 @@ def measure(threads: int) -> dict[str, object]:
                 pass
 
         rows: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-            f"{len(index.every_head)} heads": (partial(bert_core.head_dossiers, index), see),
-            f"{len(bert_core.token_dossiers(index, most=TOKENS))} tokens": (
-                partial(bert_core.token_dossiers, index, most=TOKENS), see
+            f"{len(index.every_head)} heads": (partial(bert_core.head_profiles, index), see),
+            f"{len(bert_core.token_profiles(index, most=TOKENS))} tokens": (
+                partial(bert_core.token_profiles, index, most=TOKENS), see
             ),
         }  # fmt: skip
         for layer in (0, config.num_hidden_layers - 1):
             drawn = np.random.default_rng(SEED).choice(config.intermediate_size, NEURONS, replace=False)
             asked = [(layer, neuron) for neuron in drawn.tolist()]
             rows[f"{NEURONS} neurons of layer {layer}"] = (
-                partial(bert_core.neuron_dossiers, index, loaded, asked), partial(fire, layer)
+                partial(bert_core.neuron_profiles, index, loaded, asked), partial(fire, layer)
             )  # fmt: skip
         found = {name: median_ms(pair, REPEATS) for name, pair in rows.items()}
         return {"rows": found, "tokens": index.tokens, "sentences": len(encodings), "text": path.name}
@@ -85,7 +85,7 @@ def table() -> str:
         f"NumPy {version('numpy')}; {first['text']}, {first['sentences']:,} sentences, {first['tokens']:,} tokens; "
         f"medians of {REPEATS} runs a side.",
         "",
-        "| | threads | dossiers, ms | a pass, ms | ratio |",
+        "| | threads | profiles, ms | a pass, ms | ratio |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for name in first["rows"]:
@@ -96,4 +96,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "What dossiers cost.", table, measure)
+    command(__file__, "What profiles cost.", table, measure)

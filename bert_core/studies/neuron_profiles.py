@@ -1,4 +1,4 @@
-"""The dossiers of neurons: at which tokens of a corpus some of them fire, beside what any typed token is.
+"""The profiles of neurons: at which tokens of a corpus some of them fire, beside what any typed token is.
 
 An index keeps no activations: its sentences are read again by the model that it was made with.
 """
@@ -15,8 +15,8 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.refused import Refused, checked, whole
 from bert_core.run.states import activations
 from bert_core.studies.corpus import in_tenths, read_corpus
-from bert_core.studies.dossier import NeuronDossier
 from bert_core.studies.indexed import Index
+from bert_core.studies.profiles import NeuronProfile
 
 SHOWN = 12  # words
 ALIKE = 5  # neurons
@@ -24,7 +24,7 @@ LARGEST = 2**27  # activations, of all neurons together: 4 bytes each
 
 
 @checked
-def neuron_dossiers(
+def neuron_profiles(
     index: Index,
     loaded: LoadedModel,
     neurons: Sequence[tuple[int, int]],
@@ -32,12 +32,12 @@ def neuron_dossiers(
     examples: int = 3,
     seed: int = 0,
     report: Progress = silent,
-) -> tuple[NeuronDossier, ...]:
-    """The dossiers of some neurons over all that an index holds.
+) -> tuple[NeuronProfile, ...]:
+    """The profiles of some neurons over all that an index holds.
 
     loaded: the model that the index was made with. neurons: (layer, neuron) each. examples: tokens from every tenth of
     the activations, and twice as many of the strongest. seed: of what is drawn. report: told how far the reading is.
-    A neuron that was pruned has no dossier.
+    A neuron that was pruned has no profile.
     Raises Refused for a neuron that the model does not have, another model, an index without a typed token, more than
     fits, or a broken shard.
     """
@@ -66,7 +66,7 @@ def neuron_dossiers(
         deciles, tenths = in_tenths(values, examples, np.random.default_rng([seed, *pair]))
         top = corpus.typed[values >= deciles[-2]]
         strongest = np.argsort(-values, kind="stable")[: 2 * examples].tolist()
-        found.append(NeuronDossier(
+        found.append(NeuronProfile(
             *pair, len(values), float(values.mean(dtype=np.float64)), float(spread[number]), float((values > 0).mean()),
             float(fired[number, corpus.added].mean()) if corpus.added.any() else 0.0,
             corpus.bars(top), corpus.most_telling_words(top, of_words, SHOWN),

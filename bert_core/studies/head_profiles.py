@@ -1,4 +1,4 @@
-"""The dossiers of heads: every strongest key of an index is counted, beside a key drawn from the same sentence.
+"""The profiles of heads: every strongest key of an index is counted, beside a key drawn from the same sentence.
 
 A head is known by the strongest key of every typed token. Chance is a key drawn from the token's own sentence: heads
 look at what is frequent, near or at the end of a sentence because most of a sentence is.
@@ -16,9 +16,9 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadTable
 from bert_core.refused import Refused, checked, whole
 from bert_core.studies.corpus import LEAST, Corpus, in_tenths, most_telling, read_corpus
-from bert_core.studies.dossier import FIGURES, Bar, Dossier, Dossiers, Joined, Look
 from bert_core.studies.head_tables import check_weights
 from bert_core.studies.indexed import Index
+from bert_core.studies.profiles import FIGURES, Bar, HeadProfile, Joined, Look, Profiles
 
 SHOWN = 12  # words, and pairs of words
 CANDIDATES = 200  # pairs of words of a head whose chance is counted
@@ -27,7 +27,7 @@ ALIKE = 5  # heads
 
 
 @checked
-def head_dossiers(
+def head_profiles(
     index: Index,
     heads: Sequence[tuple[int, int]] | None = None,
     *,
@@ -37,14 +37,14 @@ def head_dossiers(
     table: HeadTable | None = None,
     table_source: str = "",
     report: Progress = silent,
-) -> Dossiers:
-    """The dossiers of some heads over all that an index holds.
+) -> Profiles:
+    """The profiles of some heads over all that an index holds.
 
     heads: (layer, head) each; None: all whose layers are kept. examples: looks from every tenth of the activity.
     seed: of what is drawn. source: whose text it is, and under what licence, to be shown beside it.
     table: what `heads_over` measured of every head, also over another file. One of version 0.2 has no fingerprint, and
         is taken by its name and the number of its heads. table_source: whose text that was.
-    report: told how many heads are done. A head that was pruned has no dossier.
+    report: told how many heads are done. A head that was pruned has no profile.
     Raises Refused for a head that is not kept, an index without a typed token, a broken shard, more than fits, or a
     table of another model, or of other weights.
     """
@@ -69,13 +69,13 @@ def head_dossiers(
     chance, of_words = _by_chance(corpus, corpus.typed), _words_by_chance(corpus)
     looks = {pair: found for pair in asked if (found := _looks(index, corpus, *pair)) is not None}
     expected = _expected(corpus, {pair: _most_joined(corpus, keys) for pair, (keys, _, _) in looks.items()})
-    dossiers = []
+    profiles = []
     for number, (pair, (keys, shares, activity)) in enumerate(looks.items()):
         deciles, drawn = in_tenths(activity, examples, np.random.default_rng([seed, *pair]))
         strongest = np.argsort(-activity, kind="stable")[: 2 * examples]
         top = np.flatnonzero(activity >= deciles[-2])
         active = corpus.typed[top]
-        dossiers.append(Dossier(
+        profiles.append(HeadProfile(
             *pair, len(keys), float(shares.mean()), _bars(corpus, corpus.typed, keys, chance),
             _bars(corpus, active, keys[top], _by_chance(corpus, active)), _words(corpus, keys, of_words),
             expected[pair], tuple(deciles.tolist()),
@@ -85,7 +85,7 @@ def head_dossiers(
         ))  # fmt: skip
         counted(report, number + 1, len(looks), "heads")
     measured = "" if table is None else _measured(table, table_source)
-    return Dossiers(model, index.weights, tuple(index.documents), tuple(dossiers), source, measured)
+    return Profiles(model, index.weights, tuple(index.documents), tuple(profiles), source, measured)
 
 
 def _measured(table: HeadTable, source: str) -> str:

@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core": set(),
     "bert_core.refused": {"numpy"},
     "bert_core.progress": set(),
+    "bert_core.deprecation": set(),
     "bert_core.heap": set(),
     "bert_core.unknown": set(),
     "bert_core.registry": set(),

@@ -54,7 +54,7 @@ _NAMES = {
     "records.similarity": "Similarity",
     "target_kinds": "FileQuestion TargetKind",
     "records.targets": "Target loss_target word_target",
-    "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
+    "records.tokens": "Attribution PairRow PairScore SentenceScore TokenMaps",
     "methods": "METHODS Method faithfulness layer_scores token_scores",
     "run.ablation": "ablate_heads",
     "run.capture": "capture captures",
@@ -106,7 +106,7 @@ _NAMES = {
         "strongest_examples"
     ),
     "analysis.sinks": "Pull Sinks effective_rank pull_of sinks",
-    "analysis.scoring": "PairRow pair_columns pairs_csv read_pairs",
+    "analysis.scoring": "pair_columns",
     "analysis.similarity": "cosine_parts",
     "analysis.spans": "best_spans",
     "analysis.tags": "TagSpan TaggedWord tag_spans tagged_spans tagged_words",
@@ -131,6 +131,7 @@ _NAMES = {
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
     "studies.probes": "ProbeSettings label_erasers probe_file probe_points probes_csv read_probes",
     "studies.others": "judge_scores",
+    "studies.pairs": "pairs_csv read_pairs",
     "studies.treebank": "TreeSentence read_treebank",
     "studies.words": "LabelledSentence label_names read_labelled_words",
 }
@@ -210,10 +211,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.roles import role_scores as role_scores
     from bert_core.analysis.roles import roles_of_heads as roles_of_heads
     from bert_core.analysis.roles import strongest_examples as strongest_examples
-    from bert_core.analysis.scoring import PairRow as PairRow
     from bert_core.analysis.scoring import pair_columns as pair_columns
-    from bert_core.analysis.scoring import pairs_csv as pairs_csv
-    from bert_core.analysis.scoring import read_pairs as read_pairs
     from bert_core.analysis.similarity import cosine_parts as cosine_parts
     from bert_core.analysis.sinks import Pull as Pull
     from bert_core.analysis.sinks import Sinks as Sinks
@@ -319,6 +317,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.targets import loss_target as loss_target
     from bert_core.records.targets import word_target as word_target
     from bert_core.records.tokens import Attribution as Attribution
+    from bert_core.records.tokens import PairRow as PairRow
     from bert_core.records.tokens import PairScore as PairScore
     from bert_core.records.tokens import SentenceScore as SentenceScore
     from bert_core.records.tokens import TokenMaps as TokenMaps
@@ -413,6 +412,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.neurons import write_examples as write_examples
     from bert_core.studies.neurons import write_firing as write_firing
     from bert_core.studies.others import judge_scores as judge_scores
+    from bert_core.studies.pairs import pairs_csv as pairs_csv
+    from bert_core.studies.pairs import read_pairs as read_pairs
     from bert_core.studies.probes import ProbeSettings as ProbeSettings
     from bert_core.studies.probes import label_erasers as label_erasers
     from bert_core.studies.probes import probe_file as probe_file

@@ -99,7 +99,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.editing", "bert_core.unknown", "bert_core.task_heads",
     },
     "bert_core.analysis": {
-        "bert_core.csv_cells",
         "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
     },
     "bert_core.methods": {
@@ -236,7 +235,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages.score": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer", "bert_core.records",
-        "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.export", "viz_app.shell",
+        "bert_core.run", "bert_core.analysis", "bert_core.studies", "viz_app.figures", "viz_app.export",
+        "viz_app.shell",
     },
     "viz_app.pages.images": {
         "bert_core.csv_cells",

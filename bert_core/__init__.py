@@ -81,10 +81,7 @@ _NAMES = {
     "run.walk": "walk",
     "run.vectors": "head_vectors",
     # Analysis: arrays to answers.
-    "analysis.attribution": (
-        "effective_attention gradient_attention gradient_relevance norm_rollout rank_agreement scores_of_units "
-        "word_units"
-    ),
+    "analysis.attribution": ("effective_attention gradient_attention gradient_relevance norm_rollout rank_agreement"),
     "analysis.causes": "Missed Partners patches_missed word_partners",
     "analysis.cautions": "Cautions cautions",
     "analysis.cka": "linear_cka",
@@ -110,6 +107,7 @@ _NAMES = {
     "analysis.similarity": "cosine_parts",
     "analysis.spans": "best_spans",
     "analysis.tags": "TagSpan TaggedWord tag_spans tagged_spans tagged_words",
+    "analysis.units": "scores_of_units word_units",
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
     "studies.heads": "CorpusSettings heads_file heads_over iter_heads",
@@ -144,8 +142,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.attribution import gradient_relevance as gradient_relevance
     from bert_core.analysis.attribution import norm_rollout as norm_rollout
     from bert_core.analysis.attribution import rank_agreement as rank_agreement
-    from bert_core.analysis.attribution import scores_of_units as scores_of_units
-    from bert_core.analysis.attribution import word_units as word_units
     from bert_core.analysis.causes import Missed as Missed
     from bert_core.analysis.causes import Partners as Partners
     from bert_core.analysis.causes import patches_missed as patches_missed
@@ -224,6 +220,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.tags import tag_spans as tag_spans
     from bert_core.analysis.tags import tagged_spans as tagged_spans
     from bert_core.analysis.tags import tagged_words as tagged_words
+    from bert_core.analysis.units import scores_of_units as scores_of_units
+    from bert_core.analysis.units import word_units as word_units
     from bert_core.analysis.walks import Difference as Difference
     from bert_core.analysis.walks import differences as differences
     from bert_core.analysis.walks import likeliest as likeliest

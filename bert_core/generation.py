@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from bert_core.modeling import BertLMHeadModel, LayerCache, States, over_states
-from bert_core.refused import Refused, checked, each, shown, whole
+from bert_core.refused import LARGEST_SEED, Refused, checked, each, shown, whole
 
-LARGEST_SEED = 2**63 - 1  # that torch takes
 TEMPERATURES = (1e-6, 1e6)  # scores over a smaller one are infinite
 LARGEST_PENALTY = 10.0  # of the length: a power of it must stay a number
 # Tokens after which a device is asked whether all rows have ended: the host, which runs ahead of it, waits each time.

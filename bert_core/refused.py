@@ -22,6 +22,7 @@ Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 Record = TypeVar("Record")
 
+LARGEST_SEED = 2**63 - 1  # that torch.Generator takes
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
 

@@ -1,9 +1,9 @@
 """Task heads: one declaration for each thing that a model can be trained to predict.
 
 Everything that depends on the kind of a head asks its declaration: loading, capture, targets, losses, studies of files,
-the command line and the pages iterate over `TASK_HEADS`. A new built-in head has its module in `modeling.py`, its
-declaration here, and its texts in `target_kinds.py`; a program adds its own with `register_head`, and an
-installed package with an entry point (`registry`).
+the command line and the pages iterate over `TASK_HEADS`. A new built-in head has its module in `modeling/models.py`,
+its declaration here, and its texts in `target_kinds.py`; a program adds its own with `register_head`, and an installed
+package with an entry point (`registry`).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ A folder named after the command takes the place of docs/api.
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import sys
@@ -41,7 +42,7 @@ td, th {{ border: 1px solid #ccc; padding: .3rem .6rem }}
 
 def build(folder: Path = DOCS / "api") -> Path:
     """Write the pages; what an earlier call wrote there goes. Returns the folder."""
-    modules = sorted({f"bert_core.{home}" for home in bert_core._HOME.values()})
+    modules = sorted(public_names())
     for name in bert_core.__all__:  # pdoc takes only what a module holds
         setattr(bert_core, name, getattr(bert_core, name))
     if folder.exists():
@@ -75,13 +76,21 @@ def contents(titles: dict[str, str]) -> str:
     ]
     lines += [f'<li><a href="guides/{stem}.html">{escape(title)}</a></li>' for stem, title in titles.items()]
     lines += ["</ul>", '<h2>Public names</h2><p>All of them on <a href="bert_core.html">one page</a>.</p>']
-    for home, names in bert_core._NAMES.items():
-        module = f"bert_core.{home}"
+    for module, names in public_names().items():
         about = (import_module(module).__doc__ or "").strip().partition("\n")[0]
         lines.append(f'<h3><a href="{module.replace(".", "/")}.html">{module}</a></h3><p>{escape(about)}</p><ul>')
-        lines += [f'<li><a href="bert_core.html#{name}"><code>{name}</code></a></li>' for name in sorted(names.split())]
+        lines += [f'<li><a href="bert_core.html#{name}"><code>{name}</code></a></li>' for name in sorted(names)]
         lines.append("</ul>")
     return "\n".join(lines)
+
+
+def public_names() -> dict[str, list[str]]:
+    """Module -> the public names that it defines, as `bert_core/__init__.pyi` lists them."""
+    modules: dict[str, list[str]] = {}
+    for node in ast.parse(Path(bert_core.__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            modules.setdefault(f"bert_core.{node.module}", []).extend(alias.name for alias in node.names)
+    return modules
 
 
 def in_lines(text: str) -> str:

@@ -368,7 +368,7 @@ def patch_path(side: Side) -> object:
 def make_patch(side: Side) -> object:
     parts = [
         bert_core.make_patch(side.tiny, side.source, side.text, "state", 1, position=2),
-        bert_core.carried(side.tiny, side.source, side.text, "pattern", 1, head=2),
+        bert_core.make_patch(side.tiny, side.source, side.text, "pattern", 1, head=2),
     ]
     return bert_core.capture(bert_core.edited(side.tiny, parts), side.text)
 

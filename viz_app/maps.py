@@ -8,7 +8,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from bert_core.analysis.attribution import word_units
 from bert_core.analysis.flow import check_rows
 from bert_core.analysis.patterns import (
     WAYS,
@@ -19,6 +18,7 @@ from bert_core.analysis.patterns import (
     renormalised,
     word_as_read,
 )
+from bert_core.analysis.units import word_units
 from bert_core.edits import Cut
 from bert_core.records import ModelRun
 from bert_core.records.base import compared_by_value

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_core.analysis.attribution import scores_of_units, word_units
+from bert_core.analysis.units import scores_of_units, word_units
 from bert_core.records import Target
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, shown

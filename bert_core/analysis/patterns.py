@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.analysis.attribution import map_of_units, scores_of_units, units_of
 from bert_core.analysis.flow import check_rows
+from bert_core.analysis.units import map_of_units, scores_of_units, units_of
 from bert_core.records import MAPS
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, several, shaped, shown

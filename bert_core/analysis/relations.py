@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.analysis.attribution import map_of_units
+from bert_core.analysis.units import map_of_units
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.analysis.attribution import map_of_units, word_units
 from bert_core.analysis.flow import check_rows
 from bert_core.analysis.patterns import attention_entropy, mean_distance, mean_entropy, word_as_read
+from bert_core.analysis.units import map_of_units, word_units
 from bert_core.progress import Progress, counted, silent
 from bert_core.refused import Refused, check_finite, real_array, several, shaped, shown, whole
 from bert_core.tokenizer import Encoding

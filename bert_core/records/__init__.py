@@ -39,6 +39,7 @@ from bert_core.records.targets import loss_target as loss_target
 from bert_core.records.targets import pieces_of as pieces_of
 from bert_core.records.targets import word_target as word_target
 from bert_core.records.tokens import Attribution as Attribution
+from bert_core.records.tokens import PairRow as PairRow
 from bert_core.records.tokens import PairScore as PairScore
 from bert_core.records.tokens import SentenceScore as SentenceScore
 from bert_core.records.tokens import TokenMaps as TokenMaps

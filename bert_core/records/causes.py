@@ -8,10 +8,9 @@ import numpy as np
 
 from bert_core.records.base import compared_by_value, read_only
 from bert_core.records.targets import Target
-from bert_core.refused import Refused, real_number, several, shown, whole
+from bert_core.refused import LARGEST_SEED, Refused, real_number, several, shown, whole
 from bert_core.tokenizer import Encoding
 
-LARGEST_SEED = 2**63 - 1
 SAME = 1e-6  # of the larger answer: two answers that differ by no more are one, up to rounding
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -92,6 +93,15 @@ class SentenceScore:
     def perplexity(self) -> float:
         """The pseudo-perplexity, exp(-mean): 1 for a text whose every piece is certain."""
         return float(np.exp(-np.nanmean(self.log_probabilities, dtype=np.float64)))
+
+
+class PairRow(NamedTuple):
+    """One row of a table as it was given: its number from 1, its two sentences, and what is wrong with it, if it is."""
+
+    row: int
+    first: str
+    second: str
+    problem: str | None = None
 
 
 @dataclass(frozen=True)

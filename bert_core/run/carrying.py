@@ -75,6 +75,3 @@ def make_patch(
     rows = part if position is None else part[[position]]
     kept = {"head": head if what in OF_HEADS else None, "neuron": neuron if what == NEURON else None}
     return Put(what, layer, as_array(rows), tokens, position, **kept, source=source)
-
-
-carried = make_patch  # as it was called before

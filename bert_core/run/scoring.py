@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from bert_core.analysis.scoring import PairRow
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
-from bert_core.records import PairScore, SentenceScore
+from bert_core.records import PairRow, PairScore, SentenceScore
 from bert_core.refused import Refused, checked, several, shown
 from bert_core.run.perturbation import pseudo_log_likelihood
 from bert_core.tokenizer import Encoding

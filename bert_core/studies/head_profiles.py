@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadTable
-from bert_core.refused import Refused, checked, whole
+from bert_core.refused import LARGEST_SEED, Refused, checked, whole
 from bert_core.studies.corpus import LEAST, Corpus, in_tenths, most_telling, read_corpus
 from bert_core.studies.head_tables import check_weights
 from bert_core.studies.indexed import Index
@@ -48,7 +48,7 @@ def head_profiles(
     Raises Refused for a head that is not kept, an index without a typed token, a broken shard, more than fits, or a
     table of another model, or of other weights.
     """
-    examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, 2**63 - 1)
+    examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, LARGEST_SEED)
     asked = index.every_head if heads is None else list(dict.fromkeys(index.known_heads(heads)))
     model = Path(index.model).name
     if table is not None and (table.model, table.shape[1]) != (model, index.heads):

@@ -12,7 +12,7 @@ import numpy as np
 from bert_core.config import check_part, head_pairs
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
-from bert_core.refused import Refused, checked, whole
+from bert_core.refused import LARGEST_SEED, Refused, checked, whole
 from bert_core.run.states import activations
 from bert_core.studies.corpus import in_tenths, read_corpus
 from bert_core.studies.indexed import Index
@@ -41,7 +41,7 @@ def neuron_profiles(
     Raises Refused for a neuron that the model does not have, another model, an index without a typed token, more than
     fits, or a broken shard.
     """
-    examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, 2**63 - 1)
+    examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, LARGEST_SEED)
     asked = _asked(loaded, neurons)
     index.check_model(loaded)
     corpus = read_corpus(index)

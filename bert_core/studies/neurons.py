@@ -25,7 +25,7 @@ from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, silent
 from bert_core.records.base import compared_by_value, read_only
-from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.refused import LARGEST_SEED, Refused, checked, several, shown, whole
 from bert_core.run.states import activations
 from bert_core.studies.asked import check_length
 from bert_core.studies.lines import Line, Shard
@@ -80,7 +80,7 @@ class NeuronSettings:
         whole("max_length", self.max_length, 3, 2**_OF_LINES)
         whole("examples", self.examples, 1, STRONGEST // 2)
         whole("window", self.window, 0, 1000)
-        whole("seed", self.seed, 0, 2**63 - 1)
+        whole("seed", self.seed, 0, LARGEST_SEED)
         if self.columns is not None and not isinstance(self.columns, Columns):
             raise Refused(f"columns are {shown(self.columns)}: they must be of type Columns, or None")
         if self.columns is not None and self.columns.answer is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bert_core.progress import Progress, counted, silent
-from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.refused import LARGEST_SEED, Refused, checked, several, shown, whole
 from bert_core.studies.corpus import Corpus, in_tenths, most_telling, read_corpus
 from bert_core.studies.indexed import Index
 from bert_core.studies.profiles import TENTHS, TokenProfile
@@ -44,7 +44,7 @@ def token_profiles(
     most, examples, seed = (
         whole("most", most, 0),
         whole("examples", examples, 1, 100),
-        whole("seed", seed, 0, 2**63 - 1),
+        whole("seed", seed, 0, LARGEST_SEED),
     )
     depth = index.depths[-1] if depth is None else whole("depth", depth, 0)
     if depth not in index.depths:

@@ -1062,7 +1062,7 @@ def test_long_work_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_score_reads_a_file_of_pairs(headlight: Run, tiny_model_folder: Path, tiny_loaded: LoadedModel) -> None:
     """The table on stdout is the library's, a bad line with its reason included; what it comes to is on stderr."""
-    from bert_core.analysis.scoring import pairs_csv, read_pairs
+    from bert_core.studies.pairs import pairs_csv, read_pairs
 
     text = "good,bad\nThe cat sat.,The cat sit.\nalone\n"
     with tempfile.TemporaryDirectory() as folder:

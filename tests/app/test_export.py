@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 import bert_core
 from bert_core import LoadedModel, ModelRun, Target
-from bert_core.analysis.attribution import word_units
+from bert_core.analysis.units import word_units
 from bert_core.records import HeadVectors
 from tests.hostile import HOSTILE, run_of
 from tests.near import assert_near

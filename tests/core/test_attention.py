@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core import BertConfig, BertForPreTraining, BertSelfAttention
-from bert_core.modeling import MASKED_SCORE
+from bert_core.attention import MASKED_SCORE
 from bert_core.recording import record
 from tests.near import assert_near
 

@@ -11,16 +11,14 @@ from bert_core.analysis.attribution import (
     effective_attention,
     gradient_attention,
     gradient_relevance,
-    map_of_units,
     norm_rollout,
     rank_agreement,
     rows_of_one,
     scaled_rows,
-    scores_of_units,
     side_totals,
-    word_units,
 )
 from bert_core.analysis.flow import attention_rollout
+from bert_core.analysis.units import map_of_units, scores_of_units, word_units
 from tests.near import assert_near
 
 

@@ -1,4 +1,4 @@
-"""bert_core/modeling.py: the models around attention, and what they refuse."""
+"""bert_core/modeling: the models around attention, and what they refuse."""
 
 from __future__ import annotations
 

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import bert_core
-from bert_core import BertConfig, BertForPreTraining, checkpoint, modeling, numpy_bert
+from bert_core import BertConfig, BertForPreTraining, checkpoint, numpy_bert
 from bert_core.config import ACTIVATIONS
+from bert_core.modeling.layers import _activation
 from bert_core.numpy_bert import (
     BertForPretraining,
     BertModel,
@@ -224,7 +225,7 @@ def test_every_named_activation_is_torchs(activation: str) -> None:
     """All names that a configuration may hold give what torch gives, at values large and small, in both types."""
     for dtype, tolerance in ((np.float64, 1e-14), (np.float32, 1e-6)):
         x = np.concatenate([np.linspace(-9, 9, 20_011), [1e-8, -1e-8, 0, 40, -40]]).astype(dtype)
-        expected = modeling._activation(activation)(torch.from_numpy(x)).numpy()
+        expected = _activation(activation)(torch.from_numpy(x)).numpy()
         found = numpy_bert.ACTIVATION[activation](x)
         assert found.dtype == dtype and np.abs(found - expected).max() <= tolerance
 

@@ -455,7 +455,6 @@ DOORS: dict[str, Door] = {
     "make_patch neuron": lambda a, v: bert_core.make_patch(a.loaded, a.encoding, a.encoding, "neuron", 0, neuron=v),
     "make_patch align": lambda a, v: bert_core.make_patch(a.loaded, a.encoding, a.encoding, "state", 1, align=v),
     "make_patch head mask": lambda a, v: bert_core.make_patch(a.loaded, a.encoding, a.encoding, head_mask=v),
-    "carried": lambda a, v: bert_core.carried(a.loaded, v, a.encoding),
     "put": lambda a, v: bert_core.edited(a.loaded, [bert_core.Put("state", 1, v, len(a.encoding))]),
     "put what": lambda a, v: bert_core.Put(v, 1, np.zeros((1, 3)), 1),
     "put layer": lambda a, v: bert_core.Put("state", v, np.zeros((1, 3)), 1),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bert_core.analysis.attribution import word_units
 from bert_core.analysis.patterns import (
     attention_entropy,
     combined,
@@ -21,6 +20,7 @@ from bert_core.analysis.patterns import (
     share_to,
     word_as_read,
 )
+from bert_core.analysis.units import word_units
 from bert_core.loading import LoadedModel
 from tests.near import assert_near
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bert_core import LoadedModel
-from bert_core.analysis.attribution import map_of_units
 from bert_core.analysis.relations import DIRECTIONS, RelationTally, pieces_of_words
+from bert_core.analysis.units import map_of_units
 from bert_core.run.losses import attention_maps
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.treebank import TreeSentence, read_treebank

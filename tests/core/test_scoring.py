@@ -1,4 +1,4 @@
-"""bert_core/analysis/scoring.py and run/scoring.py: two sentences side by side, and tables of them."""
+"""analysis/scoring.py, run/scoring.py and studies/pairs.py: two sentences side by side, and tables of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from bert_core import LoadedModel, pseudo_log_likelihood, score_pairs
-from bert_core.analysis.scoring import MOST_PAIRS, PAIR_COLUMNS, PairRow, aligned, pair_columns, pairs_csv, read_pairs
+from bert_core.analysis.scoring import aligned, pair_columns
+from bert_core.records import PairRow
+from bert_core.studies.pairs import MOST_PAIRS, PAIR_COLUMNS, pairs_csv, read_pairs
 from tests.near import assert_near
 
 TOKENS = some.lists(some.sampled_from("abc"), max_size=12)

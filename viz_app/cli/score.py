@@ -12,7 +12,7 @@ from bert_core.unknown import current_count
 from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, encode, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
-    from bert_core.analysis.scoring import PairRow
+    from bert_core.records import PairRow
 
 
 def score(
@@ -59,8 +59,8 @@ def score(
 
 def _read_pairs(path: Path, text: str | None, pair: str | None) -> list[PairRow]:
     """Two sentences a line of plain text or a .csv or .tsv without a header, or a row of any table by its columns."""
-    from bert_core.analysis.scoring import pair_rows, read_pairs
     from bert_core.studies.files import Format, identify
+    from bert_core.studies.pairs import pair_rows, read_pairs
     from bert_core.studies.rows import LARGEST_JSON, rows_of
     from bert_core.studies.texts import unnamed_columns
 
@@ -76,8 +76,9 @@ def _read_pairs(path: Path, text: str | None, pair: str | None) -> list[PairRow]
 
 def _score_pairs(model: str, device: str, pairs: list[PairRow], variant: str) -> None:
     """The table to stdout, and what it comes to to stderr."""
-    from bert_core.analysis.scoring import mostly_unknown, pairs_csv
+    from bert_core.analysis.scoring import mostly_unknown
     from bert_core.run.scoring import score_pairs
+    from bert_core.studies.pairs import pairs_csv
 
     loaded = load(model, device)
     found = score_pairs(loaded, pairs, variant=variant, report=Notes())

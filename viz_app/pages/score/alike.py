@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.attribution import scores_of_units, word_units
 from bert_core.analysis.patterns import word_as_read
+from bert_core.analysis.units import scores_of_units, word_units
 from bert_core.loading import LoadedModel
 from bert_core.records import Similarity
 from bert_core.run.similarity import UNRELATED, read_sentence, similar, unrelated_cosines

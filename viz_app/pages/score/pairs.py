@@ -9,20 +9,13 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.scoring import (
-    PAIR_COLUMNS,
-    PairColumns,
-    PairRow,
-    mostly_unknown,
-    pair_values,
-    pairs_csv,
-    read_pairs,
-)
+from bert_core.analysis.scoring import PairColumns, mostly_unknown
 from bert_core.loading import LoadedModel
-from bert_core.records import PairScore
+from bert_core.records import PairRow, PairScore
 from bert_core.refused import Refused
 from bert_core.run.memory import passes_bytes
 from bert_core.run.scoring import score_pairs
+from bert_core.studies.pairs import PAIR_COLUMNS, pair_values, pairs_csv, read_pairs
 from bert_core.tokenizer import Encoding
 from viz_app.pages.score import EXAMPLE, VARIANTS
 from viz_app.shell import screen

@@ -13,9 +13,10 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.attribution import rank_agreement, scaled_rows, scores_of_units, side_totals, word_units
+from bert_core.analysis.attribution import rank_agreement, scaled_rows, side_totals
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP_SHARES, Faithfulness, removable_units
 from bert_core.analysis.patterns import word_as_read
+from bert_core.analysis.units import scores_of_units, word_units
 from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, score_bytes, token_scores
 from bert_core.progress import Progress
 from bert_core.records import ModelRun, Target

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.analysis.attribution import map_of_units, rows_of_one
+from bert_core.analysis.attribution import rows_of_one
 from bert_core.analysis.roles import role_scores
+from bert_core.analysis.units import map_of_units
 from bert_core.records import CurvePoint
 from bert_core.refused import Refused
 from bert_core.run.capture import capture, captures

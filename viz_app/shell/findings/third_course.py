@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.analysis.attribution import map_of_units
 from bert_core.analysis.relations import DIRECTIONS, RelationRow, RelationTally
+from bert_core.analysis.units import map_of_units
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused

@@ -24,7 +24,7 @@ from torch import Tensor
 from bert_core.config import BertConfig
 from bert_core.loading import best_device
 from bert_core.modeling import BertForPreTraining
-from bert_core.run.ablation import without_each
+from bert_core.run.ablation import iter_head_ablations
 
 TARGETS = {16: 6.0, 32: 5.0, 128: 2.5}  # tokens -> how many times faster than one masked forward a head
 BF16_TARGETS = {128: 6.0}
@@ -37,7 +37,7 @@ def in_batches(model: BertForPreTraining, ids: Tensor, autocast: bool) -> np.nda
     middle = torch.tensor([[ids.shape[1] // 2]], device=ids.device)
     found = []
     with torch.no_grad(), torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
-        _, without = without_each(list(bert.encoder.layer), bert.embeddings(ids), middle)
+        _, without = iter_head_ablations(list(bert.encoder.layer), bert.embeddings(ids), middle)
         for _, states in without:
             found.append(model.cls.predictions(states[:, 0, 0]).float().log_softmax(-1)[:, TOKEN])
     return torch.cat(found).reshape(config.num_hidden_layers, config.num_attention_heads).cpu().numpy()

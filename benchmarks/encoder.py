@@ -34,7 +34,7 @@ from bert_core.modeling import BertForPreTraining
 from bert_core.recording import record
 from bert_core.records import Target
 from bert_core.run.capture import capture
-from bert_core.run.pace import synchronize
+from bert_core.run.timing import synchronize
 from bert_core.tokenizer import Encoding, Tokenizer
 
 REPEATS = {16: 1} if QUICK else {16: 11, 128: 7, 512: 3}  # tokens -> how often each side runs

@@ -91,7 +91,9 @@ def main() -> None:
                 json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                 for _ in range(asked.rounds)
             ]
-            parameters = sum(tensor.numel() for tensor in bert_core.load(folder, device="cpu").trained.values())
+            parameters = sum(
+                tensor.numel() for tensor in bert_core.load(folder, device="cpu").trained_parameters.values()
+            )
             size = (folder / "model.safetensors").stat().st_size
             cells = [f"{statistics.median(one[key] for one in rounds):,.1f}" for key, *_ in ROWS]
             lines.append(f"| {name} | {parameters / 1e6:,.1f} M | {size / 1e6:,.0f} MB | {' | '.join(cells)} |")

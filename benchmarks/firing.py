@@ -27,7 +27,7 @@ from torch import Tensor
 
 import bert_core
 from bert_core import Encoding, LoadedModel, NeuronSettings
-from bert_core.run.states import activations
+from bert_core.run.states import iter_activations
 
 SENTENCES, ROUNDS = (64, 1) if QUICK else (768, 3)
 MODEL = "headlight-mini"
@@ -40,7 +40,7 @@ def plain(loaded: LoadedModel, shards: Sequence[Sequence[Encoding]]) -> None:
     """The texts through all layers, as many together as the study takes."""
     last = [loaded.config.num_hidden_layers - 1]
     for texts in shards:
-        for _ in activations(loaded, texts, last):
+        for _ in iter_activations(loaded, texts, last):
             pass
 
 
@@ -48,7 +48,7 @@ def study(path: Path, asked: tuple[tuple[int, int | None], ...] | None) -> float
     """The whole study, with loading the model; the seconds that it took after its file was read."""
     told: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        bert_core.neurons_over(
+        bert_core.measure_neurons(
             path, MODEL, NeuronSettings(asked), state=Path(folder, "state"), device="cpu",
             report=lambda done, what="": told.append(time.perf_counter()),
         )  # fmt: skip
@@ -70,10 +70,10 @@ def measure(count: int, repeats: int) -> dict[str, object]:
         some = [
             values[~np.concatenate([texts[first + n].special for n in numbers])]
             for first in (0, 32)
-            for numbers, _, values in activations(loaded, texts[first : first + 32], [5])
+            for numbers, _, values in iter_activations(loaded, texts[first : first + 32], [5])
         ]
         expected = np.quantile(np.concatenate(some), np.linspace(0, 1, 11), axis=0).T
-        found = bert_core.neurons_over(short, MODEL, NeuronSettings(((5, None),)), device="cpu")
+        found = bert_core.measure_neurons(short, MODEL, NeuronSettings(((5, None),)), device="cpu")
         check("deciles", expected, found.deciles)
         ends: dict[str, list[float]] = {name: [] for name in ASKED}
 

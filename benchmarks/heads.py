@@ -31,7 +31,7 @@ from bert_core.loading import LoadedModel, best_device
 from bert_core.modeling import BertForPreTraining
 from bert_core.records import Target
 from bert_core.run.capture import capture
-from bert_core.run.losses import AskedText, gate_gradients, hide_pieces
+from bert_core.run.losses import TextExample, gate_gradients, mask_pieces
 from bert_core.tokenizer import Encoding
 
 REPEATS = {16: 1} if QUICK else {16: 5, 128: 3}  # tokens -> how often each side runs
@@ -63,20 +63,20 @@ def gate_by_gate(model: BertForPreTraining, ids: Tensor) -> np.ndarray:
     return np.array(found, np.float32).reshape(shape)
 
 
-def corpus(loaded: LoadedModel, count: int) -> list[AskedText]:
+def corpus(loaded: LoadedModel, count: int) -> list[TextExample]:
     """Sentences of 8 to 40 words drawn from a seed, some pieces hidden."""
     rng = np.random.default_rng(SEED)
     texts = [" ".join(rng.choice(WORDS, rng.integers(8, 41))) for _ in range(count)]
-    return [hide_pieces(loaded.tokenizer, loaded.tokenizer.encode(text), rng) for text in texts]
+    return [mask_pieces(loaded.tokenizer, loaded.tokenizer.encode(text), rng) for text in texts]
 
 
-def ours_over(loaded: LoadedModel, texts: Sequence[AskedText]) -> np.ndarray:
+def ours_over(loaded: LoadedModel, texts: Sequence[TextExample]) -> np.ndarray:
     """Mean size of the slopes, (layer, head)."""
     found: np.ndarray = np.abs(gate_gradients(loaded, texts)[1]).mean(0)
     return found
 
 
-def theirs_over(model: transformers.BertForPreTraining, texts: Sequence[AskedText]) -> np.ndarray:
+def theirs_over(model: transformers.BertForPreTraining, texts: Sequence[TextExample]) -> np.ndarray:
     """The same from transformers' own attentions, one sentence after another."""
     total = np.zeros((model.config.num_hidden_layers, model.config.num_attention_heads))
     for text in texts:

@@ -27,7 +27,7 @@ from tables import QUICK, command, in_own_process
 from torch import Tensor
 
 import bert_core
-from bert_core import Cut, Encoding, LoadedModel, Target
+from bert_core import AttentionKnockout, Encoding, LoadedModel, Target
 from bert_core.run.targets import target_values
 
 TOKENS, HEAD, REPEATS = 8, 3, 1 if QUICK else 3
@@ -40,7 +40,7 @@ def one_by_one(loaded: LoadedModel, text: Encoding, target: Target, layer: int) 
     ids, asked = (torch.tensor([numbers], device=loaded.device) for numbers in (text.input_ids, target.rows))
     found = np.empty((len(text), len(text)))
     for query, key in np.ndindex(found.shape):
-        without = bert_core.edited(loaded, [Cut((query,), (key,), (layer,), (HEAD,))])
+        without = bert_core.edited(loaded, [AttentionKnockout((query,), (key,), (layer,), (HEAD,))])
         states = without.model.bert(ids, positions=asked).last_hidden_state
         found[query, key] = target_values(without, target, states).item()
     return found
@@ -74,7 +74,7 @@ def measure(layer: int, repeats: int) -> dict[str, object]:
     text, target = text_of(loaded, TOKENS, 0), Target("mlm", TOKENS // 2, TOKEN)
     ids = torch.tensor([text.input_ids], device=loaded.device)
     sides: dict[str, Callable[[Tensor], np.ndarray]] = {
-        "ours": lambda _: bert_core.cut_each(loaded, text, target, layer, HEAD),
+        "ours": lambda _: bert_core.knock_out_edges(loaded, text, target, layer, HEAD),
         "ours, one edited pass an arrow": lambda _: one_by_one(loaded, text, target, layer),
         "transformers, one hooked pass an arrow": lambda _: hooked(theirs, text, target, layer),
     }

@@ -40,8 +40,8 @@ WITHIN = 1e-5
 def paths(tokens: int) -> dict[str, Callable[[], object]]:
     """Name -> what is timed, for a text of so many tokens with a gap in its middle."""
     import bert_core
-    from bert_core.run.losses import AskedText
-    from bert_core.run.states import hidden_words_by_depth
+    from bert_core.run.losses import TextExample
+    from bert_core.run.states import masked_losses_by_depth
 
     loaded = bert_core.load(MODEL, device="cpu")
     words = [WORDS[number % len(WORDS)] for number in range(tokens - 2)]
@@ -52,20 +52,20 @@ def paths(tokens: int) -> dict[str, Callable[[], object]]:
     )
     target = bert_core.Target("mlm", text.mask_positions[0], loaded.tokenizer.id_of("door"))
     shorter = loaded.tokenizer.encode("the old man opened the [MASK]")
-    asked = AskedText(text, text.mask_positions, (target.token_id,))
+    asked = TextExample(text, text.mask_positions, (target.token_id,))
     given = (loaded, source, text, target)
     return {
         "`capture`, with a target": lambda: bert_core.capture(loaded, text, target=target, norms=True),
         "`captures`, two texts": lambda: bert_core.captures(loaded, [text, shorter], norms=True),
         "`ablate_heads`": lambda: bert_core.ablate_heads(loaded, text, target=target),
         "`patch`, states": lambda: bert_core.patch(*given),
-        "`patch`, heads": lambda: bert_core.patch(*given, what="head"),
-        "`estimate_patches`, heads": lambda: bert_core.estimate_patches(*given, what="head"),
-        "`cut_each`, layer 2": lambda: bert_core.cut_each(loaded, shorter, target_of(shorter, target), 2, 3),
+        "`patch`, heads": lambda: bert_core.patch(*given, part_kind="head"),
+        "`estimate_patches`, heads": lambda: bert_core.estimate_patches(*given, part_kind="head"),
+        "`cut_each`, layer 2": lambda: bert_core.knock_out_edges(loaded, shorter, target_of(shorter, target), 2, 3),
         "`patch_path`, two receivers": lambda: bert_core.patch_path(*given, receivers=[(3, 1), (4, 2)]),
         "`neuron_activations`": lambda: bert_core.neuron_activations(loaded, text),
         "`neuron_gradients`, 5 steps": lambda: bert_core.neuron_gradients(loaded, text, target, steps=5),
-        "`hidden_words_by_depth`": lambda: hidden_words_by_depth(loaded, [asked]),
+        "`hidden_words_by_depth`": lambda: masked_losses_by_depth(loaded, [asked]),
     }
 
 

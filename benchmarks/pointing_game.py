@@ -17,8 +17,8 @@ import torch
 from tables import QUICK, parse_arguments, write_table
 
 from bert_core import scenes
-from bert_core.analysis.pointing import chance_of, heat, owner_of, patches_in, points_into, share_in
-from bert_core.run.decoding import describe
+from bert_core.analysis.pointing import chance_level, heat, patches_in, points_into, shape_of_word, share_in
+from bert_core.run.captioning import describe
 from bert_core.scenes import COLOURS, SHAPE_KINDS
 from bert_core.training.captioner import fresh_scenes
 from bert_core.vision import LoadedCaptioner, load_captioner
@@ -52,10 +52,10 @@ def words_of(loaded: LoadedCaptioner, shown: Sequence[scenes.Scene]) -> Iterator
     left_out = 0
     for number, scene in enumerate(shown):
         run = describe(loaded, scenes.draw(scene, loaded.config.image_size))
-        named = scenes.judge(run.sentence, scene).named
+        named = scenes.check_caption(run.sentence, scene).named
         for position, word in enumerate(run.words):
             kind = next((kind for kind, words in WORDS_OF_KIND.items() if word in words), None)
-            owner = owner_of(run.words, position)
+            owner = shape_of_word(run.words, position)
             if kind is None or owner is None:
                 continue
             shape = named[owner] if owner < len(named) else None
@@ -103,7 +103,7 @@ def by_chance(word: Word) -> tuple[float, float, float]:
     elsewhere = np.zeros(word.grid, bool)
     for box in word.others:
         elsewhere |= patches_in(box, word.grid)
-    chance = chance_of(word.box, word.grid)
+    chance = chance_level(word.box, word.grid)
     return chance, float(elsewhere.mean()), chance
 
 

@@ -28,7 +28,7 @@ from tables import QUICK, command, in_own_process
 import bert_core
 from bert_core import open_index
 from bert_core.run.losses import attention_maps
-from bert_core.run.states import activations
+from bert_core.run.states import iter_activations
 
 SENTENCES, REPEATS, NEURONS, TOKENS = (20, 1, 2, 10) if QUICK else (2_000, 5, 32, 500)
 THREADS = (1,) if QUICK else (1, 2)
@@ -53,7 +53,7 @@ def measure(threads: int) -> dict[str, object]:
         ]
 
         def fire(layer: int) -> None:
-            for _ in activations(loaded, encodings, [layer]):
+            for _ in iter_activations(loaded, encodings, [layer]):
                 pass
 
         def see() -> None:
@@ -61,7 +61,7 @@ def measure(threads: int) -> dict[str, object]:
                 pass
 
         rows: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-            f"{len(index.every_head)} heads": (partial(bert_core.head_profiles, index), see),
+            f"{len(index.all_heads)} heads": (partial(bert_core.head_profiles, index), see),
             f"{len(bert_core.token_profiles(index, most=TOKENS))} tokens": (
                 partial(bert_core.token_profiles, index, most=TOKENS), see
             ),

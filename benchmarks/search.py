@@ -36,9 +36,9 @@ from tables import QUICK, command, in_own_process
 
 import bert_core
 from bert_core import IndexSettings
-from bert_core.run.losses import attention_maps, together
+from bert_core.run.losses import attention_maps, batch_by_length
 from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
-from bert_core.run.stack import PaddedTexts, layers_of, trace
+from bert_core.run.stack import PaddedTexts, encoder_layers, trace
 from bert_core.run.states import token_states
 from bert_core.studies import index as study
 from bert_core.studies.documents import read_documents, split_sentences
@@ -98,9 +98,11 @@ def written_whole(loaded: bert_core.LoadedModel, encodings: Sequence[Encoding], 
     with (folder / "states").open("wb") as states, (folder / "contexts").open("wb") as contexts, (
         folder / "maps"
     ).open("wb") as maps:  # fmt: skip
-        for some in together(encodings, at_once):
-            batch = PaddedTexts.of(loaded, [encodings[number] for number in some])
-            traced = trace(layers_of(loaded), batch.entering, mask=batch.additive_mask, keep=("context", "probs"))
+        for some in batch_by_length(encodings, at_once):
+            batch = PaddedTexts.from_encodings(loaded, [encodings[number] for number in some])
+            traced = trace(
+                encoder_layers(loaded), batch.embeddings, mask=batch.additive_mask, keep=("context", "probs")
+            )
             for row, number in enumerate(some):
                 length = len(encodings[number])
                 torch.stack([state[row, :length] for state in traced.states]).numpy().tofile(states)
@@ -128,11 +130,11 @@ def measure_making(count: int, repeats: int) -> dict[str, object]:
                 pass
 
         def passes() -> None:
-            for _ in token_states(loaded, encodings, layers, study.KEYS):
+            for _ in token_states(loaded, encodings, layers, study.TOP_KEYS):
                 pass
 
         def packed() -> None:
-            study.pack(loaded, encodings, IndexSettings())
+            study.pack_sentences(loaded, encodings, IndexSettings())
 
         def exbert() -> None:
             Path(folder, "exbert").mkdir(exist_ok=True)
@@ -158,7 +160,7 @@ def measure_recall(count: int, questions: int) -> dict[str, object]:
     asked = rng.choice(int(typed.sum()), questions, replace=False)
     firsts = np.cumsum([0, *map(len, encodings)])
     values: dict[tuple[int, ...], np.ndarray] = {}
-    for one in token_states(loaded, encodings, layers, study.KEYS):
+    for one in token_states(loaded, encodings, layers, study.TOP_KEYS):
         rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in one.texts])
         places = {(one.depth,): one.states}
         if one.head_output is not None:
@@ -169,7 +171,7 @@ def measure_recall(count: int, questions: int) -> dict[str, object]:
     for place, whole in values.items():
         exact = whole[typed].astype(np.float32)
         exact /= np.linalg.norm(exact, axis=1, keepdims=True)
-        small, (_, lengths) = study.rounded(whole[typed])
+        small, (_, lengths) = study.quantise_rows(whole[typed])
         shares = []
         for question in asked.tolist():
             right = np.argpartition(-(exact @ exact[question]), BEST)[:BEST]

@@ -20,10 +20,10 @@ import torch
 from encoder import KEPT, SEED, busy_and_own
 from tables import QUICK, command, in_own_process
 
-from bert_core.editing import gated
+from bert_core.editing import with_neuron_gates
 from bert_core.loading import load
-from bert_core.pruning import without
-from bert_core.run.losses import parts_there
+from bert_core.pruning import prune_parts
+from bert_core.run.losses import existing_parts
 
 SHARES = {"heads": (0.5, 1.0), "neurons": (0.25, 0.5, 0.75, 0.9), "layers": (1 / 6, 1 / 3, 1 / 2)}
 TOKENS, BATCHES, REPEATS = 64, (1, 8), 1 if QUICK else 21
@@ -33,12 +33,12 @@ TOKENS, BATCHES, REPEATS = 64, (1, 8), 1 if QUICK else 21
 def measure(what: str, share: float) -> dict[str, object]:
     """Parameters, median seconds of a pass of both at each batch size, and the processor time that others took."""
     loaded = load("headlight-mini")
-    there = parts_there(loaded, what)
+    there = existing_parts(loaded, what)
     drawn = np.random.default_rng(SEED).permutation(there.size)[: round(share * there.size)]
     gone = [tuple(map(int, np.unravel_index(number, there.shape))) for number in drawn]
     encoding = loaded.tokenizer.encode("word " * TOKENS, max_length=TOKENS)
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
-    found = without(loaded, what, gone).model.bert(ids).last_hidden_state
+    found = prune_parts(loaded, what, gone).model.bert(ids).last_hidden_state
     if what == "layers":
         bert = loaded.model.bert
         expected = bert.embeddings(ids)
@@ -52,10 +52,10 @@ def measure(what: str, share: float) -> dict[str, object]:
         if what == "heads":
             expected = loaded.model.bert(ids, head_mask=gates).last_hidden_state
         else:
-            expected = gated(loaded, list(gates[:, None, None])).model.bert(ids).last_hidden_state
+            expected = with_neuron_gates(loaded, list(gates[:, None, None])).model.bert(ids).last_hidden_state
     if (difference := float((found - expected).abs().max())) > 1e-5 * float(expected.abs().max()):
         raise SystemExit(f"the smaller model differs by {difference}")
-    sides = {"whole": loaded, "left": without(loaded, what, gone)}
+    sides = {"whole": loaded, "left": prune_parts(loaded, what, gone)}
     times: dict[str, dict[int, list[float]]] = {side: {size: [] for size in BATCHES} for side in sides}
     before = busy_and_own()
     for size in BATCHES:

@@ -5,18 +5,18 @@ from .analysis.attribution import gradient_attention as gradient_attention
 from .analysis.attribution import gradient_relevance as gradient_relevance
 from .analysis.attribution import norm_rollout as norm_rollout
 from .analysis.attribution import rank_agreement as rank_agreement
-from .analysis.causes import Missed as Missed
 from .analysis.causes import Partners as Partners
-from .analysis.causes import patches_missed as patches_missed
+from .analysis.causes import PatchEstimateQuality as PatchEstimateQuality
+from .analysis.causes import patch_estimate_quality as patch_estimate_quality
 from .analysis.causes import word_partners as word_partners
 from .analysis.cautions import Cautions as Cautions
 from .analysis.cautions import cautions as cautions
 from .analysis.cka import linear_cka as linear_cka
 from .analysis.compare import Alignment as Alignment
 from .analysis.compare import Change as Change
-from .analysis.compare import aligned as aligned
+from .analysis.compare import align_tokens as align_tokens
+from .analysis.compare import aligned_maps as aligned_maps
 from .analysis.compare import attention_divergence as attention_divergence
-from .analysis.compare import change as change
 from .analysis.compare import largest_changes as largest_changes
 from .analysis.erasure import Eraser as Eraser
 from .analysis.erasure import leace as leace
@@ -38,11 +38,11 @@ from .analysis.lens import mean_similarity as mean_similarity
 from .analysis.lens import neighbours_in_plane as neighbours_in_plane
 from .analysis.lens import settled_depth as settled_depth
 from .analysis.lens import states_in_plane as states_in_plane
-from .analysis.neurons import Strongest as Strongest
+from .analysis.neurons import StrongestNeurons as StrongestNeurons
 from .analysis.neurons import strongest_neurons as strongest_neurons
 from .analysis.patterns import RoleFigures as RoleFigures
 from .analysis.patterns import attention_entropy as attention_entropy
-from .analysis.patterns import combined as combined
+from .analysis.patterns import combine_heads as combine_heads
 from .analysis.patterns import map_between_words as map_between_words
 from .analysis.patterns import mean_distance as mean_distance
 from .analysis.patterns import role_figures as role_figures
@@ -57,9 +57,9 @@ from .analysis.probes import code_lengths as code_lengths
 from .analysis.probes import control_labels as control_labels
 from .analysis.probes import fit_probe as fit_probe
 from .analysis.probes import probe_depths as probe_depths
-from .analysis.pruning import curve_of as curve_of
-from .analysis.pruning import hardly_missed as hardly_missed
+from .analysis.pruning import curve_values as curve_values
 from .analysis.pruning import random_band as random_band
+from .analysis.pruning import removable_head_count as removable_head_count
 from .analysis.relations import RelationRow as RelationRow
 from .analysis.relations import RelationTally as RelationTally
 from .analysis.roles import Role as Role
@@ -72,10 +72,10 @@ from .analysis.roles import roles_of_heads as roles_of_heads
 from .analysis.roles import strongest_examples as strongest_examples
 from .analysis.scoring import pair_columns as pair_columns
 from .analysis.similarity import cosine_parts as cosine_parts
-from .analysis.sinks import Pull as Pull
+from .analysis.sinks import SinkContribution as SinkContribution
 from .analysis.sinks import Sinks as Sinks
 from .analysis.sinks import effective_rank as effective_rank
-from .analysis.sinks import pull_of as pull_of
+from .analysis.sinks import sink_contribution as sink_contribution
 from .analysis.sinks import sinks as sinks
 from .analysis.spans import best_spans as best_spans
 from .analysis.tags import TaggedWord as TaggedWord
@@ -87,7 +87,7 @@ from .analysis.units import scores_of_units as scores_of_units
 from .analysis.units import word_units as word_units
 from .analysis.walks import Difference as Difference
 from .analysis.walks import differences as differences
-from .analysis.walks import likeliest as likeliest
+from .analysis.walks import most_likely_tokens as most_likely_tokens
 from .analysis.walks import step_angles as step_angles
 from .analysis.walks import weighted_values as weighted_values
 from .attention import BertAttention as BertAttention
@@ -98,9 +98,9 @@ from .checkpoint import LoadReport as LoadReport
 from .config import BertConfig as BertConfig
 from .editing import edited as edited
 from .editing import unedited as unedited
-from .edits import Cut as Cut
-from .edits import Put as Put
-from .edits import Scaled as Scaled
+from .edits import ActivationPatch as ActivationPatch
+from .edits import AttentionKnockout as AttentionKnockout
+from .edits import ScaledNeuron as ScaledNeuron
 from .generation import generate as generate
 from .loading import LoadedDecoder as LoadedDecoder
 from .loading import LoadedModel as LoadedModel
@@ -185,13 +185,11 @@ from .records.tokens import TokenMaps as TokenMaps
 from .refused import Refused as Refused
 from .run.ablation import ablate_heads as ablate_heads
 from .run.answers import Answer as Answer
+from .run.captioning import describe as describe
 from .run.capture import capture as capture
 from .run.capture import captures as captures
-from .run.carrying import make_patch as make_patch
-from .run.choosing import choose as choose
 from .run.costs import curve_points as curve_points
 from .run.costs import pruning_costs as pruning_costs
-from .run.decoding import describe as describe
 from .run.decomposition import alti as alti
 from .run.decomposition import attention_norms as attention_norms
 from .run.decomposition import decompx as decompx
@@ -199,17 +197,19 @@ from .run.decomposition import globenc as globenc
 from .run.decomposition import head_values as head_values
 from .run.decomposition import residual_norms as residual_norms
 from .run.inputs import head_mask_without as head_mask_without
-from .run.knockouts import cut_each as cut_each
+from .run.knockouts import knock_out_edges as knock_out_edges
 from .run.lens import layer_states as layer_states
 from .run.lens import logit_lens as logit_lens
+from .run.multiple_choice import choose as choose
 from .run.neurons import neuron_activations as neuron_activations
 from .run.neurons import neuron_gradients as neuron_gradients
 from .run.neurons import neuron_words as neuron_words
 from .run.neurons import suppress_neurons as suppress_neurons
-from .run.patching import answer_with as answer_with
+from .run.patch_edits import make_patch as make_patch
 from .run.patching import estimate_patches as estimate_patches
 from .run.patching import patch as patch
 from .run.patching import patch_band as patch_band
+from .run.patching import predict_with_patch as predict_with_patch
 from .run.paths import patch_path as patch_path
 from .run.perturbation import input_x_gradient as input_x_gradient
 from .run.perturbation import integrated_gradients as integrated_gradients
@@ -221,11 +221,11 @@ from .run.perturbation import values_without as values_without
 from .run.plans import propose_plan as propose_plan
 from .run.scoring import score_pairs as score_pairs
 from .run.similarity import read_sentence as read_sentence
+from .run.similarity import sentence_similarity as sentence_similarity
 from .run.similarity import sentence_vector as sentence_vector
-from .run.similarity import similar as similar
 from .run.similarity import similarity_target as similarity_target
 from .run.similarity import unrelated_cosines as unrelated_cosines
-from .run.states import answers_erased as answers_erased
+from .run.states import predict_with_erasers as predict_with_erasers
 from .run.target_grammar import format_target as format_target
 from .run.target_grammar import parse_target as parse_target
 from .run.vectors import head_vectors as head_vectors
@@ -236,36 +236,36 @@ from .studies.curve import read_curve as read_curve
 from .studies.explain import ExplainSettings as ExplainSettings
 from .studies.explain import explain_file as explain_file
 from .studies.explain import iter_explanations as iter_explanations
-from .studies.explained import WordTotal as WordTotal
-from .studies.explained import explained_rows as explained_rows
-from .studies.explained import read_totals as read_totals
-from .studies.explained import word_totals as word_totals
+from .studies.explanation_tables import WordTotal as WordTotal
+from .studies.explanation_tables import explained_rows as explained_rows
+from .studies.explanation_tables import read_totals as read_totals
+from .studies.explanation_tables import word_totals as word_totals
+from .studies.external_scores import judge_scores as judge_scores
 from .studies.faithfulness import Judgement as Judgement
-from .studies.faithfulness import Standing as Standing
+from .studies.faithfulness import MethodSummary as MethodSummary
 from .studies.faithfulness import StudySettings as StudySettings
 from .studies.faithfulness import judge_file as judge_file
 from .studies.faithfulness import read_judgements as read_judgements
-from .studies.faithfulness import standings as standings
+from .studies.faithfulness import summarise_methods as summarise_methods
 from .studies.head_profiles import head_profiles as head_profiles
 from .studies.head_tables import read_table as read_table
 from .studies.head_tables import write_table as write_table
 from .studies.heads import CorpusSettings as CorpusSettings
 from .studies.heads import heads_file as heads_file
-from .studies.heads import heads_over as heads_over
 from .studies.heads import iter_heads as iter_heads
+from .studies.heads import measure_heads as measure_heads
 from .studies.index import IndexSettings as IndexSettings
 from .studies.index import index_file as index_file
 from .studies.index import iter_index as iter_index
 from .studies.index import remove_from_index as remove_from_index
-from .studies.indexed import Index as Index
-from .studies.indexed import open_index as open_index
+from .studies.index_reader import Index as Index
+from .studies.index_reader import open_index as open_index
 from .studies.neuron_profiles import neuron_profiles as neuron_profiles
-from .studies.neurons import Firing as Firing
 from .studies.neurons import NeuronSettings as NeuronSettings
-from .studies.neurons import neurons_over as neurons_over
+from .studies.neurons import NeuronStats as NeuronStats
+from .studies.neurons import measure_neurons as measure_neurons
 from .studies.neurons import write_examples as write_examples
-from .studies.neurons import write_firing as write_firing
-from .studies.others import judge_scores as judge_scores
+from .studies.neurons import write_neuron_table as write_neuron_table
 from .studies.pairs import pairs_csv as pairs_csv
 from .studies.pairs import read_pairs as read_pairs
 from .studies.probes import ProbeSettings as ProbeSettings
@@ -309,14 +309,37 @@ from .vision import load_captioner as load_captioner
 __version__: str
 
 # Deprecated names, as in `_RENAMED` of `__init__.py`.
-
+aligned = align_tokens
+answer_with = predict_with_patch
+answers_erased = predict_with_erasers
 carried = make_patch
+change = aligned_maps
+combined = combine_heads
+curve_of = curve_values
+Cut = AttentionKnockout
+cut_each = knock_out_edges
 Dossier = HeadProfile
 Dossiers = Profiles
-NeuronDossier = NeuronProfile
-TokenDossier = TokenProfile
+Firing = NeuronStats
+hardly_missed = removable_head_count
 head_dossiers = head_profiles
+heads_over = measure_heads
+likeliest = most_likely_tokens
+Missed = PatchEstimateQuality
 neuron_dossiers = neuron_profiles
+NeuronDossier = NeuronProfile
+neurons_over = measure_neurons
+patches_missed = patch_estimate_quality
+Pull = SinkContribution
+pull_of = sink_contribution
+Put = ActivationPatch
 read_dossiers = read_profiles
+Scaled = ScaledNeuron
+similar = sentence_similarity
+Standing = MethodSummary
+standings = summarise_methods
+Strongest = StrongestNeurons
 token_dossiers = token_profiles
+TokenDossier = TokenProfile
 write_dossiers = write_profiles
+write_firing = write_neuron_table

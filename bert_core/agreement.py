@@ -20,7 +20,7 @@ STRUCTURES = ("alone", "adverb", "phrase", "clause")
 """What stands between the subject and its verb: nothing, an adverb, a prepositional phrase, a relative clause."""
 
 NUMBERS = ("singular", "plural")
-FRAMES = {"alone": 180, "adverb": 180, "phrase": 240, "clause": 240}
+FRAME_COUNTS = {"alone": 180, "adverb": 180, "phrase": 240, "clause": 240}
 
 _SUBJECTS = tuple(
     (word, f"{word}s") for word in (
@@ -87,7 +87,7 @@ def as_csv() -> str:
     return csv_cells.as_csv([[field.name for field in fields(Agreement)], *map(astuple, sentences())])
 
 
-def as_words() -> str:
+def as_word_csv() -> str:
     """The set as a CSV file for probes: a row a word, and its labels.
 
     subject: of every word but the subject, the number of the subject, which its form does not tell; the verb is hidden.
@@ -103,7 +103,7 @@ def as_words() -> str:
 
 def _sentences() -> Iterator[Agreement]:
     frame = 0
-    for structure, frames in FRAMES.items():
+    for structure, frames in FRAME_COUNTS.items():
         for number in range(frames):
             subject = _turn(_SUBJECTS, number)
             # 40 nouns and a step of 7 a round: no subject stands twice beside the same other noun.

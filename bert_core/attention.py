@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
-from bert_core.edits import Cut, Put, arrows_cut
+from bert_core.edits import ActivationPatch, AttentionKnockout, blocked_edges
 from bert_core.positions import POSITION_SCHEMES, Heads
-from bert_core.recording import Watcher, hand_over, watcher_of
+from bert_core.recording import Watcher, find_watcher, save_map
 from bert_core.refused import Refused
 
 # What a module keeps of the keys and values of the tokens so far: two tensors (batch, head, key, head size).
@@ -69,8 +69,8 @@ class BertSelfAttention(nn.Module):
                 config.max_position_embeddings, config.num_attention_heads, config.attention_head_size
             )
             self.add_module(self.distances.table, nn.Embedding(*shape))
-        self.cuts: tuple[Cut, ...] = ()
-        self.put: tuple[Put, ...] = ()
+        self.knockouts: tuple[AttentionKnockout, ...] = ()
+        self.pattern_patches: tuple[ActivationPatch, ...] = ()
         self.save_attention = False
         self._attention_map: Tensor | None = None
         self._attn_gradients: Tensor | None = None
@@ -122,12 +122,12 @@ class BertSelfAttention(nn.Module):
         positions: (batch, some), where the context is wanted; None wants it everywhere. The map stays whole.
         Raises ValueError for encoder states that are missing, or of another width.
         """
-        watcher = watcher_of(self)
-        needs_map = bool(self.put) or any(not cut.renormalised for cut in self.cuts)
+        watcher = find_watcher(self)
+        needs_map = bool(self.pattern_patches) or any(not cut.renormalised for cut in self.knockouts)
         explicit = watcher is not None or output_attentions or needs_map
         if not self.heads:
             return self._without_heads(hidden_states, encoder_hidden_states, past_key_value, positions, watcher)
-        asked = hidden_states if explicit or positions is None else rows_at(hidden_states, positions)
+        asked = hidden_states if explicit or positions is None else gather_positions(hidden_states, positions)
         query_layer = self.transpose_for_scores(self.query(asked))
         if self.is_cross_attention:
             attention_mask = encoder_attention_mask
@@ -139,12 +139,12 @@ class BertSelfAttention(nn.Module):
                 value_layer = torch.cat([past_key_value[1], value_layer], dim=2)
         bias = attention_mask
         queries, keys = hidden_states.shape[1], key_layer.shape[2]
-        unseen = self.arrows_cut(queries, keys, renormalised=True)
+        unseen = self.blocked_edges(queries, keys, renormalised=True)
         if unseen is not None:
             lowered = unseen.to(query_layer.dtype) * MASKED_SCORE
             bias = lowered if bias is None else bias + lowered
         if positions is not None and not explicit and bias is not None and bias.shape[-2] > 1:
-            bias = rows_at(bias.expand(max(len(bias), len(positions)), -1, -1, -1), positions)
+            bias = gather_positions(bias.expand(max(len(bias), len(positions)), -1, -1, -1), positions)
         if self.distances is not None:
             places = None if explicit else positions
             added = self.position_scores(query_layer, key_layer, queries, places, self.heads)
@@ -167,14 +167,14 @@ class BertSelfAttention(nn.Module):
             # In place where no gradient needs the scores: at 512 tokens the memory of a second map is dear.
             in_place = not attention_scores.requires_grad and attention_scores.dtype == torch.float32
             attention_probs = torch.softmax(attention_scores, dim=-1, out=attention_scores if in_place else None)
-            removed = self.arrows_cut(queries, keys, renormalised=False)
+            removed = self.blocked_edges(queries, keys, renormalised=False)
             if removed is not None:
                 attention_probs = attention_probs.masked_fill(removed, 0)
-            for one in self.put:
+            for one in self.pattern_patches:
                 attention_probs = self._with_pattern(attention_probs, one)
             if watcher is not None:
-                hand_over(watcher, attention_probs)
-            mixing = attention_probs if positions is None else rows_at(attention_probs, positions)
+                save_map(watcher, attention_probs)
+            mixing = attention_probs if positions is None else gather_positions(attention_probs, positions)
             context_layer = self.dropout(mixing).to(value_layer.dtype) @ value_layer
 
         if head_mask is not None:
@@ -185,20 +185,20 @@ class BertSelfAttention(nn.Module):
         context_layer = context_layer.transpose(1, 2).flatten(2)  # (batch, query, heads * head size)
         return AttentionOutput(context_layer, attention_probs if output_attentions else None, (key_layer, value_layer))
 
-    def _with_pattern(self, probs: Tensor, put: Put) -> Tensor:
+    def _with_pattern(self, probs: Tensor, put: ActivationPatch) -> Tensor:
         """A map (batch, head, query, key) in which a head looks as it did in another reading."""
         made, place = probs.clone(), [head == put.head for head in self.heads].index(True)
         made[:, place, put.rows] = 0  # padding, too
         made[:, place, put.rows, : put.tokens] = probs.new_tensor(put.values)
         return made
 
-    def arrows_cut(self, queries: int, keys: int, *, renormalised: bool) -> Tensor | None:
+    def blocked_edges(self, queries: int, keys: int, *, renormalised: bool) -> Tensor | None:
         """Which arrows of the heads that are left are cut in one way, boolean (1, head, query, key); None if none are.
 
         queries: length of the sequence that the queries are from; its last position is that of the last key.
-        Raises Refused as `edits.arrows_cut`.
+        Raises Refused as `edits.blocked_edges`.
         """
-        arrows = arrows_cut(self.cuts, self.heads, keys, renormalised=renormalised)
+        arrows = blocked_edges(self.knockouts, self.heads, keys, renormalised=renormalised)
         if arrows is None:
             return None
         return torch.from_numpy(arrows[None, :, keys - queries :]).to(self.key.weight.device)
@@ -219,7 +219,7 @@ class BertSelfAttention(nn.Module):
         cache = hidden_states.new_empty(batch, 0, keys, self.attention_head_size)
         attention_probs = hidden_states.new_empty(batch, 0, queries, keys)
         if watcher is not None:
-            hand_over(watcher, attention_probs)
+            save_map(watcher, attention_probs)
         asked = queries if positions is None else positions.shape[1]
         return AttentionOutput(hidden_states.new_empty(batch, asked, 0), attention_probs, (cache, cache))
 
@@ -265,7 +265,7 @@ class BertSelfAttention(nn.Module):
         return scores / math.sqrt(self.attention_head_size) if scheme.divided else scores
 
 
-def rows_at(x: Tensor, positions: Tensor) -> Tensor:
+def gather_positions(x: Tensor, positions: Tensor) -> Tensor:
     """The rows of x (batch, ..., seq, width) at positions (batch, some): (batch, ..., some, width)."""
     between = x.dim() - 3
     index = positions.reshape(len(positions), *[1] * between, -1, 1).expand(len(x), *x.shape[1:-2], -1, x.shape[-1])
@@ -357,7 +357,7 @@ class BertAttention(nn.Module):
         self.pruned_heads |= found
 
     @property
-    def output_maps(self) -> Tensor:
+    def head_projections(self) -> Tensor:
         """The part of the output projection that each head has, (hidden, head, head size): a view of its weight."""
         weight = self.output.dense.weight
         return weight.view(len(weight), len(self.self.heads), self.self.attention_head_size)
@@ -367,7 +367,7 @@ class BertAttention(nn.Module):
 
         Returns (..., head, key, hidden); the bias of the projection belongs to no head and is not added.
         """
-        return values @ self.output_maps.permute(1, 2, 0)
+        return values @ self.head_projections.permute(1, 2, 0)
 
     def forward(
         self,
@@ -391,5 +391,5 @@ class BertAttention(nn.Module):
             output_attentions,
             positions,
         )
-        residual = hidden_states if positions is None else rows_at(hidden_states, positions)
+        residual = hidden_states if positions is None else gather_positions(hidden_states, positions)
         return AttentionOutput(self.output(mixed.context, residual), mixed.attention_probs, mixed.past_key_value)

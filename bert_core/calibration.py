@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.checkpoint import CheckpointError, write_whole
+from bert_core.checkpoint import CheckpointError, write_atomically
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
@@ -15,7 +15,7 @@ from bert_core.refused import Refused
 FILE = "calibration.json"
 
 
-def temperature_of(loaded: LoadedModel) -> float | None:
+def read_temperature(loaded: LoadedModel) -> float | None:
     """What to divide the scores of this model's words by, so that it is right as often as it is sure; None if unknown.
 
     It is fitted for one set of weights: for others, pruned ones too, there is none, and `check_temperature` says why.
@@ -54,10 +54,10 @@ def _stored(loaded: LoadedModel) -> tuple[float, object] | None:
 def write_temperature(loaded: LoadedModel, temperature: float, folder: Path) -> None:
     """Keep a temperature in a folder, for the weights of this model."""
     text = json.dumps({"temperature": round(temperature, 3), "weights": fingerprint(loaded)}) + "\n"
-    write_whole(folder / FILE, text)
+    write_atomically(folder / FILE, text)
 
 
-def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+def apply_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
     """Probabilities as if the scores had been divided by a temperature, (..., vocab); each row sums to 1.
 
     Above 1 they are more alike, and the order stays. Raises Refused for a temperature that is not above 0.

@@ -7,10 +7,10 @@ import binascii
 
 import numpy as np
 
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, short_repr
 
-MOST_UNITS = 1 << 19  # ten times those of the published tables
-LONGEST_REPLACEMENT = 128  # bytes for one character; Unicode's longest, of NFKC, has 33
+MAX_UNITS = 1 << 19  # ten times those of the published tables
+MAX_REPLACEMENT_BYTES = 128  # bytes for one character; Unicode's longest, of NFKC, has 33
 _LABEL, _LEAF = 1 << 31 | 0xFF, 1 << 8
 
 
@@ -22,16 +22,16 @@ def check_charsmap(table: object) -> None:
     Source of the form: darts-clone, as SentencePiece writes it (`precompiled_charsmap`).
     """
     if not isinstance(table, str):
-        raise Refused(f"its precompiled_charsmap is {shown(table)}: it must be a text in base64")
+        raise Refused(f"its precompiled_charsmap is {short_repr(table)}: it must be a text in base64")
     try:
         data = base64.b64decode(table, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Refused(f"its precompiled_charsmap is {shown(table)}: it must be a text in base64") from error
+        raise Refused(f"its precompiled_charsmap is {short_repr(table)}: it must be a text in base64") from error
     size = int.from_bytes(data[:4], "little")
-    if len(data) < 8 or not 4 <= size <= min(len(data) - 4, 4 * MOST_UNITS) or size % 4:
+    if len(data) < 8 or not 4 <= size <= min(len(data) - 4, 4 * MAX_UNITS) or size % 4:
         raise Refused(
             f"its precompiled_charsmap is of {len(data):,} bytes and says that its trie has {size:,}: it must be a "
-            f"whole table with a trie of at most {MOST_UNITS:,} units"
+            f"whole table with a trie of at most {MAX_UNITS:,} units"
         )
     units = np.frombuffer(data, "<u4", size // 4, 4).astype(np.int64)
     replacements = np.frombuffer(data, np.uint8, offset=4 + size)
@@ -46,10 +46,10 @@ def check_charsmap(table: object) -> None:
         raise Refused(f"its precompiled_charsmap names byte {begins.max():,} of {len(replacements):,} as a replacement")
     longest = (ends[np.searchsorted(ends, begins)] - begins).max(initial=0)
     inside = begins[begins < len(replacements)]
-    if longest > LONGEST_REPLACEMENT or (replacements[inside] & 0xC0 == 0x80).any():
+    if longest > MAX_REPLACEMENT_BYTES or (replacements[inside] & 0xC0 == 0x80).any():
         raise Refused(
             "its precompiled_charsmap has a replacement that begins within a character, or is longer than "
-            f"{LONGEST_REPLACEMENT} bytes"
+            f"{MAX_REPLACEMENT_BYTES} bytes"
         )
 
 

@@ -21,15 +21,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from bert_core.config import BertConfig, json_object
-from bert_core.naming import FAMILIES, REFUSED_TYPES, rename, renumbered
-from bert_core.refused import Refused, shown
+from bert_core.config import BertConfig, read_json_object
+from bert_core.naming import FAMILIES, UNSUPPORTED_TYPES, renumber_layers, to_current_names
+from bert_core.refused import Refused, short_repr
 
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
-SHARDS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")  # of weights that stand in several files
+SHARD_PATTERNS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")  # of weights that stand in several files
 CONFIG_FILE = "config.json"
-OF_SAFETENSORS = ".tmp" + 6 * "[0-9A-Za-z]"  # the names, as a pattern, under which safetensors writes a file at first
+SAFETENSORS_TEMPORARY_PATTERN = (
+    ".tmp" + 6 * "[0-9A-Za-z]"
+)  # the names, as a pattern, under which safetensors writes a file at first
 CAPTIONER_FILE = "captioner.json"  # not config.json: a folder with that file is a BERT for texts
 # Captioners whose text decoder is a BERT (Li 2022, arXiv:2201.12086), and the sizes that their files may leave out.
 BLIP_TYPES = ("blip", "blip_text_model")
@@ -38,27 +40,27 @@ BLIP_DEFAULTS: Mapping[str, Any] = {
     "label_smoothing": 0.0,
 }  # fmt: skip
 # Patterns of keys that published files have too many: a table of numbers from 0 on, which we count ourselves.
-NO_NEWS = (r"position_ids$",)
-KINDS_NAMED, LONGEST_NAME = 3, 80  # of unused tensors, in one sentence
-WORD_TABLE = "bert.embeddings.word_embeddings.weight"
-WORD_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
+IGNORED_KEYS = (r"position_ids$",)
+MAX_LISTED_KINDS, MAX_NAME_CHARACTERS = 3, 80  # of unused tensors, in one sentence
+WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+PREDICTION_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 DECODER_WEIGHT = "cls.predictions.decoder.weight"
-PROJECTION = "bert.embeddings.embeddings_project.weight"
-PLACE_TABLE = "bert.embeddings.position_embeddings.weight"
-MOST_LAYERS = 1000  # twenty times the deepest published BERT
-SPARE_NUMBERS = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
-PART = 2**14  # numbers: torch converts so few on one core, and their copies stay in its cache
+EMBEDDING_PROJECTION = "bert.embeddings.embeddings_project.weight"
+POSITION_EMBEDDINGS = "bert.embeddings.position_embeddings.weight"
+MAX_LAYERS = 1000  # twenty times the deepest published BERT
+MISSING_NUMBERS_ALLOWED = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
+CHUNK_NUMBERS = 2**14  # numbers: torch converts so few on one core, and their copies stay in its cache
 HALF_PRECISION = (torch.float16, torch.bfloat16)
-NUMBER_TYPES = (torch.float32, *HALF_PRECISION, torch.float64)
+WEIGHT_DTYPES = (torch.float32, *HALF_PRECISION, torch.float64)
 # What the pickle of a checkpoint names, beside the storages of torch: of tensors, and of those that are then refused.
-IN_PICKLES = re.compile(
+ALLOWED_PICKLE_NAMES = re.compile(
     r"collections OrderedDict|torch\.nn\.parameter Parameter|torch(\.storage)? \w+Storage|torch Size|torch device|"
     r"torch\._utils _rebuild_(tensor|tensor_v2|tensor_v3|parameter|parameter_with_state|qtensor|sparse_tensor|"
     r"meta_tensor_no_storage)|"
     r"torch\._tensor _rebuild_from_type_v2|torch\.serialization _get_layout|torch [a-z]\w*"
 )
-LARGEST_PICKLE = 16_000_000  # bytes of names and shapes
-LARGEST_TUPLE = 1000  # parts, and their parts: a tensor's is of some twenty
+MAX_PICKLE_BYTES = 16_000_000  # bytes of names and shapes
+MAX_TUPLE_PARTS = 1000  # parts, and their parts: a tensor's is of some twenty
 
 
 class CheckpointError(Refused):
@@ -79,24 +81,24 @@ class LoadReport:
     unexpected: tuple[str, ...]
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict, repr=False, compare=False)
 
-    def joined(self, other: LoadReport) -> LoadReport:
+    def merge(self, other: LoadReport) -> LoadReport:
         """The report of two models that were filled from one file: what either misses, and what neither has taken."""
         missing = dict.fromkeys((*self.missing, *other.missing))
         unexpected = tuple(name for name in self.unexpected if name in other.unexpected)
         return LoadReport(self.source, tuple(missing), unexpected, {**self.dtypes, **other.dtypes})
 
     @property
-    def unused(self) -> str | None:
+    def unused_note(self) -> str | None:
         """One sentence on the entries of the file that are not used; None where all are."""
         if not self.unexpected:
             return None
         kinds = Counter(re.sub(r"(?<=\.)\d+(?=\.)", "*", name) for name in self.unexpected)
         listed = [f"{kind} ({count:,})" if count > 1 else kind for kind, count in kinds.items()]
-        more = [f"{len(listed) - KINDS_NAMED:,} more names"] * (len(listed) > KINDS_NAMED)
+        more = [f"{len(listed) - MAX_LISTED_KINDS:,} more names"] * (len(listed) > MAX_LISTED_KINDS)
         count = len(self.unexpected)
         return (
             f"{count:,} {'tensor' if count == 1 else 'tensors'} of its file {'is' if count == 1 else 'are'} not used: "
-            f"{', '.join([name[:LONGEST_NAME] for name in listed[:KINDS_NAMED]] + more)}"
+            f"{', '.join([name[:MAX_NAME_CHARACTERS] for name in listed[:MAX_LISTED_KINDS]] + more)}"
         )
 
     def lacks(self, part: str) -> bool:
@@ -112,32 +114,32 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     them here, and every other size in `fill`.
     """
     config, weights = read_config(folder), read_weights(folder)
-    if PLACE_TABLE in weights and weights[PLACE_TABLE].dim():
-        weights[PLACE_TABLE] = weights[PLACE_TABLE][config.first_position - config.padding_rows :]
-    if WORD_TABLE not in weights:
-        raise CheckpointError(f"{folder} is not a complete BERT: {WORD_TABLE} is missing")
-    given, said = tuple(weights[WORD_TABLE].shape), (config.vocab_size, config.embedding_width)
+    if POSITION_EMBEDDINGS in weights and weights[POSITION_EMBEDDINGS].dim():
+        weights[POSITION_EMBEDDINGS] = weights[POSITION_EMBEDDINGS][config.first_position - config.padding_rows :]
+    if WORD_EMBEDDINGS not in weights:
+        raise CheckpointError(f"{folder} is not a complete BERT: {WORD_EMBEDDINGS} is missing")
+    given, said = tuple(weights[WORD_EMBEDDINGS].shape), (config.vocab_size, config.embedding_width)
     if given != said:
-        raise CheckpointError(f"{WORD_TABLE} in {folder} has shape {given}, but the configuration says {said}")
-    if PROJECTION in weights and config.embedding_width == config.hidden_size:
+        raise CheckpointError(f"{WORD_EMBEDDINGS} in {folder} has shape {given}, but the configuration says {said}")
+    if EMBEDDING_PROJECTION in weights and config.embedding_width == config.hidden_size:
         raise CheckpointError(
-            f"{PROJECTION} is in {folder}, but embedding_size and hidden_size are both {config.hidden_size}: only "
+            f"{EMBEDDING_PROJECTION} is in {folder}, but embedding_size and hidden_size are both {config.hidden_size}: only "
             "vectors of another width are mapped"
         )
     check_layers(config, weights, "bert.", str(folder))
     if not config.tie_word_embeddings and DECODER_BIAS in weights:
-        weights.pop(WORD_BIAS, None)  # transformers reads it only where the two are one
-    return with_counted_labels(config, weights), renumbered(weights, lambda group: group * config.layers_together)
+        weights.pop(PREDICTION_BIAS, None)  # transformers reads it only where the two are one
+    return infer_num_labels(config, weights), renumber_layers(weights, lambda group: group * config.layers_per_group)
 
 
 def check_layers(config: BertConfig, weights: Mapping[str, Tensor], prefix: str, source: str) -> None:
     """Raise CheckpointError if a configuration has more layers than the weights that begin so, or than can be."""
     numbers = (re.match(rf"{re.escape(prefix)}encoder\.layer\.(\d{{1,9}})\.", name) for name in weights)
     there = max((int(number[1]) for number in numbers if number), default=-1) + 1
-    if config.num_hidden_layers > min(there * config.layers_together, MOST_LAYERS):
+    if config.num_hidden_layers > min(there * config.layers_per_group, MAX_LAYERS):
         raise CheckpointError(
             f"{source} says {config.num_hidden_layers:,} layers and holds {there:,}: it must hold all, and at most "
-            f"{MOST_LAYERS:,} are built"
+            f"{MAX_LAYERS:,} are built"
         )
 
 
@@ -154,14 +156,14 @@ def read_config(folder: str | Path) -> BertConfig:
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {CONFIG_FILE}: {expected}")
     try:
-        values = json_object(path)
+        values = read_json_object(path)
         config = BertConfig.from_dict(_blip_decoder(values) if values.get("model_type") in BLIP_TYPES else values)
     except (ValueError, TypeError, RecursionError, OSError) as error:
         raise CheckpointError(f"{path} is not a configuration of BERT: {error}") from error
     model_type = str(config.extra.get("model_type", "bert"))[:40]
     if model_type not in FAMILIES:
         known = f"only {', '.join(map(repr, FAMILIES))} and 'blip' can be loaded"
-        how = REFUSED_TYPES.get(model_type)
+        how = UNSUPPORTED_TYPES.get(model_type)
         raise CheckpointError(
             f"{folder} holds a model of type {model_type!r}{'' if how is None else f', {how}'}: {known}"
         )
@@ -172,7 +174,7 @@ def _blip_decoder(values: Mapping[str, Any]) -> dict[str, Any]:
     """The text decoder inside a captioner's configuration, by our names; what is not said there has BLIP's defaults."""
     for name in ("text_config", "vision_config"):
         if not isinstance(values.get(name) or {}, Mapping):
-            raise Refused(f"{name} is {shown(values[name])}: it must be an object, with a size for each name")
+            raise Refused(f"{name} is {short_repr(values[name])}: it must be an object, with a size for each name")
     text = dict(values.get("text_config") or values)
     width = (values.get("vision_config") or {}).get("hidden_size") or text.pop("encoder_hidden_size", 768)
     for name in ("model_type", "encoder_hidden_size", "architectures"):
@@ -193,14 +195,14 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
     folder = Path(folder)
     path = next((p for p in (folder / WEIGHTS_FILE, folder / OLD_WEIGHTS_FILE) if p.is_file()), None)
     if path is None:
-        if shards := sum(1 for name in SHARDS for _ in folder.glob(name)):
+        if shards := sum(1 for name in SHARD_PATTERNS for _ in folder.glob(name)):
             raise CheckpointError(
                 f"the weights in {folder} are in {shards} files, and are read from one: load them with transformers' "
                 "AutoModel, or the class that config.json names, and save them by save_pretrained(FOLDER, "
                 "max_shard_size='100GB')"
             )
         raise CheckpointError(f"{folder} has no weights: neither {WEIGHTS_FILE} nor {OLD_WEIGHTS_FILE}")
-    return rename(read_tensors(path))
+    return to_current_names(read_tensors(path))
 
 
 def check_not_empty(path: Path) -> None:
@@ -255,10 +257,10 @@ def _check_pickle(pickled: IO[bytes], path: Path) -> None:
     stack: list[int] = []  # how many parts each object has, those of its parts counted; a mark has none
     memo: dict[object, int] = {}
     for code, argument, position in pickletools.genops(pickled):
-        if (position or 0) - begin > LARGEST_PICKLE:
-            raise CheckpointError(f"{path} has more than {LARGEST_PICKLE:,} bytes of names and shapes")
-        if code.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not IN_PICKLES.fullmatch(str(argument)):
-            raise pickle.UnpicklingError(f"it names {shown(argument)}")
+        if (position or 0) - begin > MAX_PICKLE_BYTES:
+            raise CheckpointError(f"{path} has more than {MAX_PICKLE_BYTES:,} bytes of names and shapes")
+        if code.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not ALLOWED_PICKLE_NAMES.fullmatch(str(argument)):
+            raise pickle.UnpicklingError(f"it names {short_repr(argument)}")
         if code.name.endswith("GET"):
             stack.append(memo[int(argument or 0)])
         elif code.name.endswith("PUT"):
@@ -267,8 +269,8 @@ def _check_pickle(pickled: IO[bytes], path: Path) -> None:
             memo[len(memo)] = stack[-1]
         else:
             parts = 1 + _taken_off(stack, code.stack_before)
-            if "TUPLE" in code.name and parts > LARGEST_TUPLE:  # finding its hash would take the stack, or for ever
-                raise pickle.UnpicklingError(f"it has a tuple of more than {LARGEST_TUPLE:,} parts")
+            if "TUPLE" in code.name and parts > MAX_TUPLE_PARTS:  # finding its hash would take the stack, or for ever
+                raise pickle.UnpicklingError(f"it has a tuple of more than {MAX_TUPLE_PARTS:,} parts")
             parts = parts if "TUPLE" in code.name else 1
             stack += [0 if one is pickletools.markobject else parts for one in code.stack_after]
 
@@ -284,7 +286,7 @@ def _taken_off(stack: list[int], wanted: Sequence[pickletools.StackObject]) -> i
     return parts
 
 
-def with_counted_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> BertConfig:
+def infer_num_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> BertConfig:
     """The configuration with the number of a classifier's outputs, where it says nothing of its classes."""
     table = weights.get("classifier.weight")
     if table is None or table.dim() != 2 or {"id2label", "num_labels"} & config.extra.keys():
@@ -292,13 +294,13 @@ def with_counted_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> Be
     return config.replace(extra={**config.extra, "num_labels": len(table)})
 
 
-def fill(
+def load_weights(
     model: nn.Module,
     weights: Mapping[str, Tensor],
     source: str,
     *,
-    may_lack: Sequence[str] = (),
-    may_have: Sequence[str] = NO_NEWS,
+    ignored_missing: Sequence[str] = (),
+    ignored_unexpected: Sequence[str] = IGNORED_KEYS,
 ) -> LoadReport:
     """Copy weights into a model, name by name, and account for every name on both sides.
 
@@ -318,8 +320,8 @@ def fill(
         if name in weights:
             given.setdefault(id(tensor), name)
     found = {name: name if name in weights else given.get(id(tensor), name) for name, tensor in own.items()}
-    missing = tuple(n for n, where in found.items() if where not in weights and not _matches(n, may_lack))
-    unexpected = tuple(n for n in weights if n not in own and not _matches(n, may_have))
+    missing = tuple(n for n, where in found.items() if where not in weights and not _matches(n, ignored_missing))
+    unexpected = tuple(n for n in weights if n not in own and not _matches(n, ignored_unexpected))
     # An encoder can do without its pooler and without any head: what these would have computed is then not shown.
     essential = [name for name in missing if name.startswith("bert.") and not name.startswith("bert.pooler.")]
     if essential:
@@ -327,7 +329,7 @@ def fill(
             f"{source} is not a complete BERT: {len(essential)} of {len(own)} weights are missing, first {essential[0]}"
         )
     taken = {where: weights[where] for where in found.values() if where in weights}
-    check_numbers(taken, source)
+    check_weights(taken, source)
     for name, where in found.items():
         if where in weights and weights[where].shape != own[name].shape:
             raise CheckpointError(
@@ -340,7 +342,7 @@ def fill(
             raise CheckpointError(f"{name} and {other} differ in {source}: the configuration ties them")
     lacking = {name: own[name] for name, where in found.items() if where not in weights}
     drawn, held = sum(t.numel() for t in lacking.values()), sum(t.numel() for t in taken.values())
-    if drawn > max(held, SPARE_NUMBERS):
+    if drawn > max(held, MISSING_NUMBERS_ALLOWED):
         raise CheckpointError(
             f"{source} lacks {drawn:,} of the numbers that its configuration asks for, and holds {held:,}: a part that "
             "is missing may be no larger than the rest"
@@ -356,12 +358,12 @@ def fill(
     return LoadReport(source, missing, unexpected, dtypes)
 
 
-def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
+def check_weights(weights: Mapping[str, Tensor], source: str) -> None:
     """Raise CheckpointError unless each tensor is dense, of finite floats, and no larger than its part of the file."""
     room = 0
     seen: set[int] = set()
     for name, tensor in weights.items():
-        if tensor.is_meta or tensor.layout != torch.strided or tensor.dtype not in NUMBER_TYPES:
+        if tensor.is_meta or tensor.layout != torch.strided or tensor.dtype not in WEIGHT_DTYPES:
             kind = (
                 "a tensor without numbers" if tensor.is_meta
                 else f"a tensor of {tensor.dtype}" if tensor.layout == torch.strided
@@ -392,7 +394,7 @@ def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
 
 
 @contextmanager
-def sizes_alone() -> Iterator[None]:
+def on_meta_device() -> Iterator[None]:
     """Models that this thread builds inside have sizes, no memory and no numbers: `fill` gives them both."""
     with torch.device("meta"), _NothingDrawn():
         yield
@@ -467,28 +469,28 @@ def write_tensors(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    kept = named_once(tensors, dtype)
-    if (before := config.first_position - config.padding_rows) and PLACE_TABLE in kept:
-        table = kept[PLACE_TABLE]
-        kept[PLACE_TABLE] = torch.cat([table.new_zeros(before, table.shape[1]), table])
-    if not config.tie_word_embeddings and WORD_BIAS in kept:
-        kept[DECODER_BIAS] = kept[WORD_BIAS].clone()
-    kept = renumbered(kept, lambda layer: layer // config.layers_together)
-    pooled = not {config.family.tagger, config.family.chooser} & set(config.architectures)
-    kept = config.family.own(kept, pooled=pooled)
-    write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
-    write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
+    kept = tensors_for_file(tensors, dtype)
+    if (before := config.first_position - config.padding_rows) and POSITION_EMBEDDINGS in kept:
+        table = kept[POSITION_EMBEDDINGS]
+        kept[POSITION_EMBEDDINGS] = torch.cat([table.new_zeros(before, table.shape[1]), table])
+    if not config.tie_word_embeddings and PREDICTION_BIAS in kept:
+        kept[DECODER_BIAS] = kept[PREDICTION_BIAS].clone()
+    kept = renumber_layers(kept, lambda layer: layer // config.layers_per_group)
+    pooled = not {config.family.token_classifier, config.family.multiple_choice} & set(config.architectures)
+    kept = config.family.from_bert_names(kept, pooled=pooled)
+    write_atomically(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
+    write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
 
 
-def named_once(tensors: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+def tensors_for_file(tensors: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
     """Weights as a file takes them: on the CPU, and one that stands under two names under the first of them alone.
 
     dtype: the number type of the file, if it is not that of the tensors.
     """
-    return {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in without_aliases(tensors).items()}
+    return {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in unique_tensors(tensors).items()}
 
 
-def without_aliases(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def unique_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The same tensors, not copies; one that stands under two names, as tied weights do, under the first alone."""
     kept: dict[str, Tensor] = {}
     seen: set[tuple[int, torch.Size]] = set()
@@ -502,15 +504,15 @@ def without_aliases(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def fits_exactly(tensor: Tensor, dtype: torch.dtype) -> bool:
     """Whether another number type holds every number of a tensor without rounding."""
-    return all(torch.equal(part.to(dtype).to(part.dtype), part) for part in parts_of(tensor))
+    return all(torch.equal(part.to(dtype).to(part.dtype), part) for part in split_chunks(tensor))
 
 
-def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
+def split_chunks(tensor: Tensor) -> tuple[Tensor, ...]:
     """The numbers of a tensor in their order, `PART` at a time."""
-    return torch.split(tensor.detach().flatten(), PART)
+    return torch.split(tensor.detach().flatten(), CHUNK_NUMBERS)
 
 
-def write_whole(path: Path, content: str | bytes | Callable[[str], object]) -> None:
+def write_atomically(path: Path, content: str | bytes | Callable[[str], object]) -> None:
     """Write to a neighbour first and then rename, so that no reader ever sees half a file.
 
     content: what is written, a text as UTF-8, or what writes it to a path that it is given.
@@ -539,12 +541,12 @@ def write_whole(path: Path, content: str | bytes | Callable[[str], object]) -> N
             temporary.unlink(missing_ok=True)
 
 
-def unfinished(name: str = "*") -> str:
+def temporary_pattern(name: str = "*") -> str:
     """The pattern of the names that `write_whole` writes to first, for `Path.glob`."""
     return f".{name}.{'[0-9a-f]' * 12}.tmp"
 
 
-def append_whole(path: Path, text: str) -> None:
+def append_atomically(path: Path, text: str) -> None:
     """Add text to the end of a file, and see it to the disk; where that fails, all of it is taken back.
 
     Raises OSError with this path.

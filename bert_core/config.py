@@ -16,14 +16,14 @@ from typing import Any, cast
 
 from bert_core.naming import Family, family_of
 from bert_core.positions import POSITION_SCHEMES, PositionScheme
-from bert_core.refused import Refused, several, shown, whole
+from bert_core.refused import Refused, require_int, require_sequence, short_repr
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
-LARGEST_JSON = 32_000_000  # bytes: several times the tokenizer of the largest published vocabulary
-LARGEST_SIZE = 2**31 - 1
-MOST_LABELS = 1_000_000
-MOST_PRUNED = 2**21  # neurons of the layers that have lost some: twice what the largest published BERT has in all
+MAX_JSON_BYTES = 32_000_000  # bytes: several times the tokenizer of the largest published vocabulary
+MAX_SIZE = 2**31 - 1
+MAX_LABELS = 1_000_000
+MAX_PRUNED = 2**21  # neurons of the layers that have lost some: twice what the largest published BERT has in all
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 
@@ -97,12 +97,14 @@ class BertConfig:
             )
         if not callable(self.hidden_act) and self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
-            raise Refused(f"hidden_act {shown(self.hidden_act)} is unknown: one of {known}, or a callable")
+            raise Refused(f"hidden_act {short_repr(self.hidden_act)} is unknown: one of {known}, or a callable")
         if self.pooler_act not in POOLER_ACTIVATIONS:
-            raise Refused(f"pooler_act {shown(self.pooler_act)} is unknown: one of {', '.join(POOLER_ACTIVATIONS)}")
+            raise Refused(
+                f"pooler_act {short_repr(self.pooler_act)} is unknown: one of {', '.join(POOLER_ACTIVATIONS)}"
+            )
         if self.position_embedding_type not in POSITION_SCHEMES:
             raise Refused(
-                f"position_embedding_type {shown(self.position_embedding_type)} is unknown: "
+                f"position_embedding_type {short_repr(self.position_embedding_type)} is unknown: "
                 f"one of {', '.join(POSITION_SCHEMES)}"
             )
         if self.pad_token_id >= self.vocab_size:
@@ -118,7 +120,7 @@ class BertConfig:
             ("pruned_neurons", "neuron", self.intermediate_size, _of_ranges),
         ):
             object.__setattr__(self, name, MappingProxyType(self._checked_parts(name, one, of_layer, read)))
-        if self.layers_together > 1 and (self.pruned_heads or self.pruned_neurons):
+        if self.layers_per_group > 1 and (self.pruned_heads or self.pruned_neurons):
             raise Refused(
                 f"num_hidden_groups is {self.num_hidden_groups}: layers that share their weights have lost no heads or "
                 "neurons of their own"
@@ -126,9 +128,9 @@ class BertConfig:
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
 
     def _require_size(self, name: str, least: int) -> None:
-        number = whole(name, getattr(self, name), least)
-        if number > LARGEST_SIZE:
-            raise Refused(f"{name} is {shown(number)}: it must be at most {LARGEST_SIZE:,}")
+        number = require_int(name, getattr(self, name), least)
+        if number > MAX_SIZE:
+            raise Refused(f"{name} is {short_repr(number)}: it must be at most {MAX_SIZE:,}")
         object.__setattr__(self, name, number)  # of NumPy's numbers an int, which a file can hold
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -141,7 +143,10 @@ class BertConfig:
 
     def _checked_layers(self) -> tuple[int, ...]:
         """The pruned layers, rising."""
-        given = {whole("one of pruned_layers", one) for one in several("pruned_layers", self.pruned_layers, "layers")}
+        given = {
+            require_int("one of pruned_layers", one)
+            for one in require_sequence("pruned_layers", self.pruned_layers, "layers")
+        }
         if given and max(given) >= self.num_hidden_layers:
             raise Refused(
                 f"pruned_layers: layer {max(given)} does not exist: this model has layers 0 to "
@@ -158,18 +163,18 @@ class BertConfig:
         """
         given = getattr(self, name)
         layers = len(self.pruned_layers) + (len(given) if isinstance(given, Mapping) else 0)
-        if layers * of_layer > MOST_PRUNED:
+        if layers * of_layer > MAX_PRUNED:
             raise Refused(f"{name} and pruned_layers are {layers:,} layers of {of_layer:,} {one}s: too many to count")
         try:
             parts = {int(layer): set(read(listed, of_layer)) for layer, listed in given.items()}
         except (TypeError, ValueError, AttributeError) as error:
             raise Refused(
-                f"{name} is {shown(given)}: it gives some layers a list of {one}s, as in {{'0': [2, 7]}}"
+                f"{name} is {short_repr(given)}: it gives some layers a list of {one}s, as in {{'0': [2, 7]}}"
             ) from error
         for layer, numbers in sorted(parts.items()):
             for number in sorted(numbers):
                 try:
-                    check_part(one, layer, number, self.num_hidden_layers, of_layer)
+                    check_part_number(one, layer, number, self.num_hidden_layers, of_layer)
                 except Refused as error:
                     raise Refused(f"{name}: {error}") from error
         parts |= {layer: set(range(of_layer)) for layer in self.pruned_layers}
@@ -185,13 +190,13 @@ class BertConfig:
         return _left(self.intermediate_size, gone) if gone else range(self.intermediate_size)
 
     @property
-    def layers_together(self) -> int:
+    def layers_per_group(self) -> int:
         """How many layers in a row share their weights; 1 where each has its own."""
         return 1 if self.num_hidden_groups is None else max(1, self.num_hidden_layers // self.num_hidden_groups)
 
     def first_of_group(self, layer: int) -> int:
         """The first of the layers that share their weights with one; that one itself where it shares none."""
-        return layer - layer % self.layers_together
+        return layer - layer % self.layers_per_group
 
     @property
     def family(self) -> Family:
@@ -224,9 +229,9 @@ class BertConfig:
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
     @property
-    def word_act(self) -> str | Callable[[Any], Any]:
+    def mlm_act(self) -> str | Callable[[Any], Any]:
         """The activation of the word head."""
-        return self.family.word_act or self.hidden_act
+        return self.family.mlm_act or self.hidden_act
 
     @property
     def attention_head_size(self) -> int:
@@ -244,18 +249,18 @@ class BertConfig:
         """
         names, count = self.extra.get("id2label"), self.extra.get("num_labels")
         if count is not None:
-            count = whole("num_labels", count, 1, MOST_LABELS)
+            count = require_int("num_labels", count, 1, MAX_LABELS)
         if names is None:
             return tuple(f"LABEL_{number}" for number in range(2 if count is None else count))
         numbers = {str(number): str(name) for number, name in names.items()} if isinstance(names, Mapping) else {}
         if not numbers or not _in_a_row(numbers):
-            raise Refused(f"id2label is {shown(names)}: it must name the classes 0, 1, 2, ..., each once")
+            raise Refused(f"id2label is {short_repr(names)}: it must name the classes 0, 1, 2, ..., each once")
         if count is not None and count != len(numbers):
             raise Refused(f"num_labels is {count} and id2label names {len(numbers)} classes: they must agree")
-        return tuple(numbers.get(str(n), "") if self.names_labels else f"LABEL_{n}" for n in range(len(numbers)))
+        return tuple(numbers.get(str(n), "") if self.has_label_names else f"LABEL_{n}" for n in range(len(numbers)))
 
     @property
-    def names_labels(self) -> bool:
+    def has_label_names(self) -> bool:
         """Whether id2label numbers the classes from zero, so that each name belongs to an output."""
         names = self.extra.get("id2label")
         return isinstance(names, Mapping) and {str(n) for n in names} == {str(n) for n in range(len(names))}
@@ -290,7 +295,7 @@ class BertConfig:
         if kind is None and any("multilabel" in name.lower() for name in self.architectures):
             return "multi_label_classification"
         if kind is not None and kind not in PROBLEM_TYPES:
-            raise Refused(f"problem_type {shown(kind)} is unknown: one of {', '.join(PROBLEM_TYPES)}")
+            raise Refused(f"problem_type {short_repr(kind)} is unknown: one of {', '.join(PROBLEM_TYPES)}")
         return kind
 
     def with_labels(self, labels: Sequence[str]) -> BertConfig:
@@ -298,9 +303,9 @@ class BertConfig:
 
         Raises Refused if there are none, or two of one name.
         """
-        labels = several("the classes", labels, "their names")
+        labels = require_sequence("the classes", labels, "their names")
         if not all(isinstance(label, str) for label in labels):
-            raise Refused(f"the classes are {shown(labels)}: each must be a text")
+            raise Refused(f"the classes are {short_repr(labels)}: each must be a text")
         if not labels or len(set(labels)) < len(labels):
             raise Refused(f"the classes are {', '.join(labels) or 'none'}: there must be some, each once")
         of_old = ("num_labels", "problem_type", "sentence_transformers", "sbert_ce_default_activation_function")
@@ -317,13 +322,13 @@ class BertConfig:
     def from_dict(cls, values: Mapping[str, Any]) -> BertConfig:
         """A configuration from the keys of a published `config.json`; other keys go to `extra`."""
         if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
-            raise Refused(f"the configuration is {shown(values)}: it must give values by name")
+            raise Refused(f"the configuration is {short_repr(values)}: it must give values by name")
         family = family_of(values.get("model_type"))
-        for name, value in family.only.items():
+        for name, value in family.required_values.items():
             if values.get(name, value) != value:
-                raise Refused(f"{name} is {shown(values[name])}: only models with {value} are built")
+                raise Refused(f"{name} is {short_repr(values[name])}: only models with {value} are built")
         ours = {own: name for name, own in family.sizes.items()}
-        read = {**family.implied, **{ours.get(name, name): value for name, value in values.items()}}
+        read = {**family.default_sizes, **{ours.get(name, name): value for name, value in values.items()}}
         known = {f.name for f in dataclasses.fields(cls)} - {"extra"}
         # Published files write `null` for "not set"; only fields that may be None keep it.
         optional = {"classifier_dropout", "encoder_width", "embedding_size"}
@@ -347,9 +352,9 @@ class BertConfig:
         }
         values["pruned_layers"] = list(self.pruned_layers)
         family = self.family
-        if self.num_hidden_groups is None and "num_hidden_groups" in family.implied:
+        if self.num_hidden_groups is None and "num_hidden_groups" in family.default_sizes:
             values["num_hidden_groups"] = self.num_hidden_layers  # one for each
-        unsaid = {name for name, value in family.implied.items() if values[name] == value} - set(family.sizes)
+        unsaid = {name for name, value in family.default_sizes.items() if values[name] == value} - set(family.sizes)
         unsaid |= {"num_hidden_groups"} if values["num_hidden_groups"] is None else set()
         own = {family.sizes.get(name, name): value for name, value in values.items() if name not in unsaid}
         return {**self.extra, **own}
@@ -360,28 +365,28 @@ class BertConfig:
 
         Raises Refused if the file is not a JSON object or describes no possible model.
         """
-        return cls.from_dict(json_object(path))
+        return cls.from_dict(read_json_object(path))
 
     def to_json(self, path: str | Path) -> None:
         """Write a `config.json` that `from_json` reads back unchanged."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def check_head(layer: int, head: int, layers: int, heads: int) -> None:
+def check_head_number(layer: int, head: int, layers: int, heads: int) -> None:
     """Raise Refused unless a model of these sizes has, or had before pruning, this head; both count from zero."""
-    check_part("head", layer, head, layers, heads)
+    check_part_number("head", layer, head, layers, heads)
 
 
-def check_head_there(config: BertConfig, layer: int, head: int) -> None:
+def check_head_exists(config: BertConfig, layer: int, head: int) -> None:
     """As `check_head`, and raise Refused for a head that was pruned."""
-    check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
+    check_head_number(layer, head, config.num_hidden_layers, config.num_attention_heads)
     there = config.heads_of(layer)
     if head not in there:
         left = ", ".join(map(str, there)) or "none"
         raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {left}")
 
 
-def check_part(one: str, layer: int, number: int, layers: int, of_layer: int) -> None:
+def check_part_number(one: str, layer: int, number: int, layers: int, of_layer: int) -> None:
     """As `check_head`, of a head or neuron, as `one` says, of which each layer has so many."""
     if not 0 <= layer < layers:
         raise Refused(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
@@ -395,11 +400,13 @@ def head_pairs(heads: Iterable[tuple[int, ...]], one: str = "head") -> list[tupl
     one: what they are; "neuron" for neurons.
     """
     found = []
-    for head in several(f"{one}s", heads, f"pairs (layer, {one})"):
-        pair = several(f"a {one}", head, f"two numbers, (layer, {one})")
+    for head in require_sequence(f"{one}s", heads, f"pairs (layer, {one})"):
+        pair = require_sequence(f"a {one}", head, f"two numbers, (layer, {one})")
         if len(pair) != 2:
-            raise Refused(f"a {one} is {shown(head)}: it must be a pair (layer, {one})")
-        found.append((whole(f"the layer of a {one}", pair[0], None), whole(f"the number of a {one}", pair[1], None)))
+            raise Refused(f"a {one} is {short_repr(head)}: it must be a pair (layer, {one})")
+        found.append(
+            (require_int(f"the layer of a {one}", pair[0], None), require_int(f"the number of a {one}", pair[1], None))
+        )
     return found
 
 
@@ -438,9 +445,9 @@ def _in_ranges(numbers: Collection[int]) -> list[int | list[int]]:
     return [first if first == last else [first, last] for first, last in ranges]
 
 
-def json_object(path: str | Path) -> dict[str, Any]:
+def read_json_object(path: str | Path) -> dict[str, Any]:
     """The JSON object in a file; raises Refused if it holds anything else, or is larger than such files are."""
-    text = text_of(path, LARGEST_JSON)
+    text = read_text(path, MAX_JSON_BYTES)
     if not text.strip():
         raise Refused(f"{path} is empty: it must hold a JSON object")
     try:
@@ -452,10 +459,10 @@ def json_object(path: str | Path) -> dict[str, Any]:
     return values
 
 
-def text_of(path: str | Path, largest: int) -> str:
+def read_text(path: str | Path, largest: int) -> str:
     """The UTF-8 text of a file; raises Refused if it has more bytes than `largest`, or others than of UTF-8."""
     if not isinstance(path, str | os.PathLike) or not os.path.isfile(path):
-        raise Refused(f"there is no file {shown(path) if not isinstance(path, os.PathLike) else path}")
+        raise Refused(f"there is no file {short_repr(path) if not isinstance(path, os.PathLike) else path}")
     check_size(path, largest)
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -482,14 +489,14 @@ def _require_probability(name: str, value: object, *, optional: bool) -> None:
     if optional and value is None:
         return
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
-        raise Refused(f"{name} is {shown(value)}: it must be at least 0 and less than 1")
+        raise Refused(f"{name} is {short_repr(value)}: it must be at least 0 and less than 1")
 
 
 def _require_switch(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise Refused(f"{name} is {shown(value)}: it must be true or false")
+        raise Refused(f"{name} is {short_repr(value)}: it must be true or false")
 
 
 def _require_positive(name: str, value: object) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e38:  # float32's end
-        raise Refused(f"{name} is {shown(value)}: it must be a number greater than 0, and less than 1e38")
+        raise Refused(f"{name} is {short_repr(value)}: it must be a number greater than 0, and less than 1e38")

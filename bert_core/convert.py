@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from bert_core.charsmap import check_charsmap
-from bert_core.config import LARGEST_JSON, check_size
-from bert_core.merges import MOST_PIECES
+from bert_core.config import MAX_JSON_BYTES, check_size
+from bert_core.merges import MAX_PIECES
 from bert_core.refused import Refused
 
-LONGEST_PIECE = 500  # characters; conversion tries each place at which a piece can be divided
-INSTALL = 'pip install "headlight[convert]"'
+MAX_PIECE_CHARACTERS = 500  # characters; conversion tries each place at which a piece can be divided
+INSTALL_COMMAND = 'pip install "headlight[convert]"'
 
 
-def converted(folder: Path, name: str) -> tuple[str, dict[str, str]] | None:
+def convert_tokenizer(folder: Path, name: str) -> tuple[str, dict[str, str]] | None:
     """The content of the tokenizer.json that transformers makes of a folder, and its special tokens by their names.
 
     name: the tokenizer class. None if transformers has no such class, and would read tokenizer.json as it is.
@@ -29,7 +29,7 @@ def converted(folder: Path, name: str) -> tuple[str, dict[str, str]] | None:
         from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
     except ImportError as error:
         raise Refused(
-            f"its tokenizer_class is {name}, which transformers 5 converts: install it by {INSTALL}, or save a "
+            f"its tokenizer_class is {name}, which transformers 5 converts: install it by {INSTALL_COMMAND}, or save a "
             "tokenizer.json with it and set tokenizer_class to PreTrainedTokenizerFast"
         ) from error
     kind = tokenizer_class_from_name(name) if re.fullmatch(r"\w+Tokenizer(Fast)?", name) else None
@@ -49,31 +49,31 @@ def converted(folder: Path, name: str) -> tuple[str, dict[str, str]] | None:
         _check_model(path)
     for path in (folder / file for file in files.values()):
         if path.is_file():
-            check_size(path, LARGEST_JSON)
+            check_size(path, MAX_JSON_BYTES)
     try:
         made: Any = kind.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except ImportError as error:
         raise Refused(
-            f"its tokenizer_class is {name}, for which transformers needs another package: install it by {INSTALL}"
+            f"its tokenizer_class is {name}, for which transformers needs another package: install it by {INSTALL_COMMAND}"
         ) from error
     return made.backend_tokenizer.to_str(), dict(made.special_tokens_map)
 
 
 def _check_model(path: Path) -> None:
     """Raise Refused for a SentencePiece model whose conversion could take for ever, or stop the program."""
-    check_size(path, LARGEST_JSON)
+    check_size(path, MAX_JSON_BYTES)
     from transformers.convert_slow_tokenizer import import_protobuf
 
     try:
         format_of_models: Any = import_protobuf()  # type: ignore[no-untyped-call]
     except ImportError as error:
-        raise Refused(f"{path.name} is read with sentencepiece: install it by {INSTALL}") from error
+        raise Refused(f"{path.name} is read with sentencepiece: install it by {INSTALL_COMMAND}") from error
     model = format_of_models.ModelProto.FromString(path.read_bytes())
     pieces = [piece.piece for piece in model.pieces]
-    if len(pieces) > MOST_PIECES or max(map(len, pieces), default=0) > LONGEST_PIECE:
+    if len(pieces) > MAX_PIECES or max(map(len, pieces), default=0) > MAX_PIECE_CHARACTERS:
         raise Refused(
             f"{path.name} has {len(pieces):,} pieces of up to {max(map(len, pieces), default=0):,} characters: at most "
-            f"{MOST_PIECES:,} of {LONGEST_PIECE} are read"
+            f"{MAX_PIECES:,} of {MAX_PIECE_CHARACTERS} are read"
         )
     if table := model.normalizer_spec.precompiled_charsmap:
         check_charsmap(base64.b64encode(table).decode())

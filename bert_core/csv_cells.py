@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 # Signs with which spreadsheets begin a formula, their full-width forms, and blanks that they skip before one.
-FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_NEEDS_APOSTROPHE = re.compile(f"'*[{re.escape(''.join(FORMULA_SIGNS))}]")
-_HAS_APOSTROPHE = re.compile(f"'+[{re.escape(''.join(FORMULA_SIGNS))}]")
+FORMULA_CHARACTERS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_NEEDS_APOSTROPHE = re.compile(f"'*[{re.escape(''.join(FORMULA_CHARACTERS))}]")
+_HAS_APOSTROPHE = re.compile(f"'+[{re.escape(''.join(FORMULA_CHARACTERS))}]")
 Value = TypeVar("Value")
 
 

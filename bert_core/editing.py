@@ -10,16 +10,26 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from bert_core.config import check_head, check_head_there
-from bert_core.edits import NEURON, OF_HEADS, Cut, Edit, Put, Scaled, cuts_in, puts_in, scaled_in
+from bert_core.config import check_head_exists, check_head_number
+from bert_core.edits import (
+    HEAD_PARTS,
+    NEURON,
+    ActivationPatch,
+    AttentionKnockout,
+    Edit,
+    ScaledNeuron,
+    activation_patches,
+    knockouts_in_layer,
+    scaled_neurons_in_layer,
+)
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
-from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
-@checked
+@validate_arguments
 def edited(loaded: LoadedModel, edits: Sequence[Edit]) -> LoadedModel:
     """A model with the weights of another, not a copy of them, in which some things are changed while it runs.
 
@@ -28,19 +38,19 @@ def edited(loaded: LoadedModel, edits: Sequence[Edit]) -> LoadedModel:
     edited ones, from many threads, can stand on it at a time. Positions are checked against each text that is read.
     Raises Refused for what is no edit, and a layer, head or neuron that does not exist, or not any more.
     """
-    given = several("edits", edits, "Cut, Scaled or Put")
+    given = require_sequence("edits", edits, "Cut, Scaled or Put")
     for edit in given:
         _check(loaded, edit)
     return _with(loaded, (*loaded.edits, *given)) if given else loaded
 
 
-@checked
+@validate_arguments
 def unedited(loaded: LoadedModel) -> LoadedModel:
     """The model with the same weights in which nothing is changed while it runs; itself, if nothing is."""
     return _with(loaded, ()) if loaded.edits else loaded
 
 
-def gated(loaded: LoadedModel, gates: Sequence[Tensor]) -> LoadedModel:
+def with_neuron_gates(loaded: LoadedModel, gates: Sequence[Tensor]) -> LoadedModel:
     """The model with the same weights in which the activation of each neuron is multiplied by its gate.
 
     gates: of each layer (batch or 1, 1, intermediate), of the neurons that it still has, in their order.
@@ -54,17 +64,17 @@ def gated(loaded: LoadedModel, gates: Sequence[Tensor]) -> LoadedModel:
 def _with(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
     known: dict[int, nn.Module] = {}
     model = _sharing(loaded.model, known)
-    tuned = {name: _sharing(one, known) for name, one in loaded.tuned.items()}
+    tuned = {name: _sharing(one, known) for name, one in loaded.task_models.items()}
     for number, layer in enumerate(cast("list[BertLayer]", list(model.bert.encoder.layer))):
-        layer.attention.self.cuts = cuts_in(edits, number)
-        layer.intermediate.scaled = scaled_in(edits, number)
-        layer.whole, layer.attention.self.put = False, ()
+        layer.attention.self.knockouts = knockouts_in_layer(edits, number)
+        layer.intermediate.scaled_neurons = scaled_neurons_in_layer(edits, number)
+        layer.computes_all_positions, layer.attention.self.pattern_patches = False, ()
         for part in _places(layer).values():
             _take_out(part)
-    _take_out(model.bert.embeddings.last)
-    for one in puts_in(edits):
+    _take_out(model.bert.embeddings.output_module)
+    for one in activation_patches(edits):
         _put_in(model.bert, one)
-    return dataclasses.replace(loaded, model=model, edits=edits, tuned=tuned)
+    return dataclasses.replace(loaded, model=model, edits=edits, task_models=tuned)
 
 
 def _sharing(module: Module, known: dict[int, nn.Module]) -> Module:
@@ -89,7 +99,7 @@ class ReplaceRowsHook:
     tokens: of the text. rows, columns: where; None is all columns. values: (row, column).
     """
 
-    def __init__(self, put: Put, values: Tensor, columns: slice | None) -> None:
+    def __init__(self, put: ActivationPatch, values: Tensor, columns: slice | None) -> None:
         self.tokens, self.rows, self.values, self.columns = put.tokens, put.rows, values, columns or slice(None)
 
     def __call__(self, module: nn.Module, given: tuple[Tensor, ...], out: Tensor | None = None) -> Tensor:
@@ -117,26 +127,26 @@ def _places(layer: BertLayer) -> dict[str, nn.Module]:
     }  # fmt: skip
 
 
-def _put_in(bert: BertModel, put: Put) -> None:
+def _put_in(bert: BertModel, put: ActivationPatch) -> None:
     layers = cast("list[BertLayer]", list(bert.encoder.layer))
     values = torch.tensor(put.values, device=next(bert.parameters()).device)
-    if put.what == "state" and not put.layer:
-        bert.embeddings.last.register_forward_hook(ReplaceRowsHook(put, values, None))
+    if put.component == "state" and not put.layer:
+        bert.embeddings.output_module.register_forward_hook(ReplaceRowsHook(put, values, None))
         return
-    layer = layers[put.layer - (put.what == "state")]
-    layer.whole = True
+    layer = layers[put.layer - (put.component == "state")]
+    layer.computes_all_positions = True
     inner, columns = layer.attention.self, None
-    if put.what == "pattern":
-        inner.put = (*inner.put, put)
+    if put.component == "pattern":
+        inner.pattern_patches = (*inner.pattern_patches, put)
         return
-    if put.what in OF_HEADS:
+    if put.component in HEAD_PARTS:
         place, size = inner.heads.index(cast("int", put.head)), inner.attention_head_size
         columns = slice(place * size, (place + 1) * size)
-    elif put.what == NEURON:
+    elif put.component == NEURON:
         place = layer.intermediate.neurons.index(cast("int", put.neuron))
         columns = slice(place, place + 1)
-    part, hook = _places(layer)[put.what], ReplaceRowsHook(put, values, columns)
-    if put.what in ("head", NEURON):
+    part, hook = _places(layer)[put.component], ReplaceRowsHook(put, values, columns)
+    if put.component in ("head", NEURON):
         part.register_forward_pre_hook(hook)
     else:
         part.register_forward_hook(hook)
@@ -152,27 +162,27 @@ def _take_out(part: nn.Module) -> None:
 def _check(loaded: LoadedModel, edit: Edit) -> None:
     config = loaded.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
-    if isinstance(edit, Scaled):
-        check_head(edit.layer, 0, layers, heads)
+    if isinstance(edit, ScaledNeuron):
+        check_head_number(edit.layer, 0, layers, heads)
         if edit.neuron >= config.intermediate_size:
             raise Refused(
                 f"neuron {edit.neuron} does not exist: each layer of this model has neurons 0 to "
                 f"{config.intermediate_size - 1}"
             )
-        place_of_neuron(loaded, edit.layer, edit.neuron)
-    elif isinstance(edit, Put):
+        neuron_index(loaded, edit.layer, edit.neuron)
+    elif isinstance(edit, ActivationPatch):
         _check_put(loaded, edit)
-    elif isinstance(edit, Cut):
+    elif isinstance(edit, AttentionKnockout):
         for layer in range(layers) if edit.layers is None else edit.layers:
             for head in edit.heads or (0,):
-                check_head(layer, head, layers, heads)
+                check_head_number(layer, head, layers, heads)
             for head in edit.heads or ():
-                check_head_there(config, layer, head)
+                check_head_exists(config, layer, head)
     else:
-        raise Refused(f"one of the edits is {shown(edit)}: it must be a Cut, a Scaled or a Put")
+        raise Refused(f"one of the edits is {short_repr(edit)}: it must be a Cut, a Scaled or a Put")
 
 
-def place_of_neuron(loaded: LoadedModel, layer: int, neuron: int) -> int:
+def neuron_index(loaded: LoadedModel, layer: int, neuron: int) -> int:
     """Where a neuron stands among those that its layer still has. Raises Refused for one that was pruned."""
     there = cast("BertLayer", loaded.model.bert.encoder.layer[layer]).intermediate.neurons
     if neuron not in there:
@@ -183,20 +193,22 @@ def place_of_neuron(loaded: LoadedModel, layer: int, neuron: int) -> int:
     return there.index(neuron)
 
 
-def _check_put(loaded: LoadedModel, put: Put) -> None:
+def _check_put(loaded: LoadedModel, put: ActivationPatch) -> None:
     """Raise Refused unless it fits the model: `make_patch` makes what does."""
     config = loaded.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
-    check_head(put.layer if put.what != "state" else max(0, put.layer - 1), put.head or 0, layers, heads)
+    check_head_number(put.layer if put.component != "state" else max(0, put.layer - 1), put.head or 0, layers, heads)
     width = config.hidden_size
-    if put.what in OF_HEADS:
-        width = put.tokens if put.what == "pattern" else config.attention_head_size
-    elif put.what == NEURON:
+    if put.component in HEAD_PARTS:
+        width = put.tokens if put.component == "pattern" else config.attention_head_size
+    elif put.component == NEURON:
         width = 1
     if put.values.shape[1] != width:
-        raise Refused(f"what is put in is {put.values.shape[1]} numbers wide: a {put.what} of this model has {width}")
-    if put.what in OF_HEADS:
-        check_head_there(config, put.layer, cast("int", put.head))
-    if put.what == NEURON:
-        neuron = whole("the neuron", put.neuron, 0, config.intermediate_size - 1)
-        place_of_neuron(loaded, put.layer, neuron)
+        raise Refused(
+            f"what is put in is {put.values.shape[1]} numbers wide: a {put.component} of this model has {width}"
+        )
+    if put.component in HEAD_PARTS:
+        check_head_exists(config, put.layer, cast("int", put.head))
+    if put.component == NEURON:
+        neuron = require_int("the neuron", put.neuron, 0, config.intermediate_size - 1)
+        neuron_index(loaded, put.layer, neuron)

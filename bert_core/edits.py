@@ -7,13 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_core.refused import Refused, check_finite, real_array, real_number, several, shown, whole
+from bert_core.refused import (
+    Refused,
+    check_finite,
+    require_array,
+    require_float,
+    require_int,
+    require_sequence,
+    short_repr,
+)
 
-OF_TOKENS = ("state", "attention", "feed_forward")
-OF_HEADS = ("head", "pattern", "query", "key", "value")
+TOKEN_PARTS = ("state", "attention", "feed_forward")
+HEAD_PARTS = ("head", "pattern", "query", "key", "value")
 NEURON = "neuron"
-PATCHES = (*OF_TOKENS, *OF_HEADS, NEURON)
-NOTHING_LEFT = "a softmax of nothing has no answer: leave a key, or cut without renormalising"
+PATCHABLE_PARTS = (*TOKEN_PARTS, *HEAD_PARTS, NEURON)
+EMPTY_SOFTMAX = "a softmax of nothing has no answer: leave a key, or cut without renormalising"
 
 
 class Edit:
@@ -21,7 +29,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Cut(Edit):
+class AttentionKnockout(Edit):
     """Arrows that are cut: these queries do not see these keys.
 
     queries, keys: positions. layers, heads: those in which they are cut, by their first numbers. None: all.
@@ -40,18 +48,18 @@ class Cut(Edit):
         for name in ("queries", "keys", "layers", "heads"):
             given = getattr(self, name)
             if given is not None:
-                numbers = {whole(f"one of {name}", one) for one in several(name, given, "whole numbers")}
+                numbers = {require_int(f"one of {name}", one) for one in require_sequence(name, given, "whole numbers")}
                 if not numbers:
                     raise Refused(f"{name} of a cut are none: name at least one, or give None for all")
                 object.__setattr__(self, name, tuple(sorted(numbers)))
         if not isinstance(self.renormalised, bool):
-            raise Refused(f"renormalised is {shown(self.renormalised)}: it must be True or False")
+            raise Refused(f"renormalised is {short_repr(self.renormalised)}: it must be True or False")
         if self.keys is None and self.renormalised:
-            raise Refused(f"every key is cut, and {NOTHING_LEFT}")
+            raise Refused(f"every key is cut, and {EMPTY_SOFTMAX}")
 
 
 @dataclass(frozen=True)
-class Scaled(Edit):
+class ScaledNeuron(Edit):
     """One neuron of a layer's feed-forward network whose activation is multiplied, at every position; 0 turns it off.
 
     Raises Refused for what is no number, or not finite.
@@ -63,15 +71,15 @@ class Scaled(Edit):
 
     def __post_init__(self) -> None:
         for name in ("layer", "neuron"):
-            object.__setattr__(self, name, whole(f"the {name}", getattr(self, name)))
-        factor = real_number("the factor", self.factor)
+            object.__setattr__(self, name, require_int(f"the {name}", getattr(self, name)))
+        factor = require_float("the factor", self.factor)
         if not np.isfinite(factor):
             raise Refused(f"the factor is {factor:g}: it must be a finite number")
         object.__setattr__(self, "factor", factor)
 
 
 @dataclass(frozen=True, eq=False)
-class Put(Edit):
+class ActivationPatch(Edit):
     """A part of another reading that stands where the text's own would be; `make_patch` makes it.
 
     what: one of `PATCHES`. layer: of a state its depth, 0 for the embeddings.
@@ -81,7 +89,7 @@ class Put(Edit):
     Raises Refused for what is none of these.
     """
 
-    what: str
+    component: str
     layer: int
     values: np.ndarray
     tokens: int
@@ -91,17 +99,17 @@ class Put(Edit):
     source: object = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.what, str) or self.what not in PATCHES:
-            raise Refused(f"what {shown(self.what)} is unknown: one of {', '.join(PATCHES)}")
-        own = {"layer", "tokens", *["head"] * (self.what in OF_HEADS), *["neuron"] * (self.what == NEURON)}
+        if not isinstance(self.component, str) or self.component not in PATCHABLE_PARTS:
+            raise Refused(f"what {short_repr(self.component)} is unknown: one of {', '.join(PATCHABLE_PARTS)}")
+        own = {"layer", "tokens", *["head"] * (self.component in HEAD_PARTS), *["neuron"] * (self.component == NEURON)}
         for name in ("layer", "tokens", "position", "head", "neuron"):
             given = getattr(self, name)
             if name in own or (name == "position" and given is not None):
                 most = self.tokens - 1 if name == "position" else None
-                object.__setattr__(self, name, whole(f"the {name}", given, 0, most))
+                object.__setattr__(self, name, require_int(f"the {name}", given, 0, most))
             elif given is not None:
-                raise Refused(f"the {name} is {shown(given)}: a {self.what} has none, so leave it out")
-        values = real_array("values", self.values, "row width").astype(np.float32)
+                raise Refused(f"the {name} is {short_repr(given)}: a {self.component} has none, so leave it out")
+        values = require_array("values", self.values, "row width").astype(np.float32)
         check_finite("values", values)
         if len(values) != (self.tokens if self.position is None else 1):
             raise Refused(f"values of {len(values)} rows for {self.tokens} tokens: one for each, or one for one")
@@ -114,16 +122,18 @@ class Put(Edit):
         return slice(0, self.tokens) if self.position is None else slice(self.position, self.position + 1)
 
     def _named(self) -> tuple[object, ...]:
-        return self.what, self.layer, self.tokens, self.position, self.head, self.neuron, self.values.tobytes()
+        return self.component, self.layer, self.tokens, self.position, self.head, self.neuron, self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Put) and self._named() == other._named()
+        return isinstance(other, ActivationPatch) and self._named() == other._named()
 
     def __hash__(self) -> int:
         return hash(self._named())
 
 
-def arrows_cut(cuts: Sequence[Cut], heads: Sequence[int], tokens: int, *, renormalised: bool) -> np.ndarray | None:
+def blocked_edges(
+    cuts: Sequence[AttentionKnockout], heads: Sequence[int], tokens: int, *, renormalised: bool
+) -> np.ndarray | None:
     """Which arrows are cut in one way in one layer, boolean (head, query, key); None if none are.
 
     cuts: those of the layer. heads: by their first numbers.
@@ -142,28 +152,30 @@ def arrows_cut(cuts: Sequence[Cut], heads: Sequence[int], tokens: int, *, renorm
         arrows[np.ix_(there, queries, keys)] = True
     if renormalised and arrows.all(-1).any():
         head, query = np.argwhere(arrows.all(-1))[0]
-        raise Refused(f"every key of position {query} is cut in head {heads[head]}, and {NOTHING_LEFT}")
+        raise Refused(f"every key of position {query} is cut in head {heads[head]}, and {EMPTY_SOFTMAX}")
     return arrows
 
 
-def cuts_in(edits: Sequence[Edit], layer: int) -> tuple[Cut, ...]:
+def knockouts_in_layer(edits: Sequence[Edit], layer: int) -> tuple[AttentionKnockout, ...]:
     """The cuts that concern a layer."""
-    return tuple(one for one in edits if isinstance(one, Cut) and (one.layers is None or layer in one.layers))
+    return tuple(
+        one for one in edits if isinstance(one, AttentionKnockout) and (one.layers is None or layer in one.layers)
+    )
 
 
-def scaled_in(edits: Sequence[Edit], layer: int) -> tuple[Scaled, ...]:
+def scaled_neurons_in_layer(edits: Sequence[Edit], layer: int) -> tuple[ScaledNeuron, ...]:
     """The scaled neurons of a layer."""
-    return tuple(one for one in edits if isinstance(one, Scaled) and one.layer == layer)
+    return tuple(one for one in edits if isinstance(one, ScaledNeuron) and one.layer == layer)
 
 
-def puts_in(edits: Sequence[Edit]) -> tuple[Put, ...]:
+def activation_patches(edits: Sequence[Edit]) -> tuple[ActivationPatch, ...]:
     """The parts of other readings that are put in."""
-    return tuple(one for one in edits if isinstance(one, Put))
+    return tuple(one for one in edits if isinstance(one, ActivationPatch))
 
 
-def check_own(edits: Sequence[Edit], doing: str) -> None:
+def check_unpatched(edits: Sequence[Edit], doing: str) -> None:
     """Raise Refused if a part of another reading is put in: what is done here takes every part to be the text's own."""
-    if puts_in(edits):
+    if activation_patches(edits):
         raise Refused(f"a part of another text is put in, and {doing} needs all parts to be its own: take it out")
 
 

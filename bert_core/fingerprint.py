@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from bert_core.checkpoint import fits_exactly, parts_of
+from bert_core.checkpoint import fits_exactly, split_chunks
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.tokenizer import Tokenizer
 
 # Settings that only training, decoders or the use of memory depend on: an encoder computes the same whatever they are.
-NOT_COMPUTED_WITH = frozenset({
+IGNORED_SETTINGS = frozenset({
     "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "initializer_range", "label_smoothing",
     "use_cache", "chunk_size_feed_forward", "is_decoder", "add_cross_attention", "encoder_width",
 })  # fmt: skip
@@ -55,9 +55,9 @@ def fingerprint(loaded: LoadedModel) -> str:
     described = {
         "tensors": [
             [name, list(tensor.shape), str(dtypes[name]), _digest_of(tensor, dtypes[name])]
-            for name, tensor in sorted(loaded.trained.items())
+            for name, tensor in sorted(loaded.trained_parameters.items())
         ],
-        "settings": settings_of(loaded.saved_config, loaded.tuned),
+        "settings": fingerprinted_settings(loaded.saved_config, loaded.task_models),
         # What lower_case does is in the tokenizer.
         "pooling": None if pooling is None else [pooling.mode, pooling.normalize, pooling.max_length],
         "tokenizer": tokenizer_digest(loaded.tokenizer),
@@ -65,19 +65,19 @@ def fingerprint(loaded: LoadedModel) -> str:
     return sha256(_as_json(described)).hexdigest()[:16]
 
 
-def settings_of(config: BertConfig, heads: Collection[str]) -> dict[str, Any]:
+def fingerprinted_settings(config: BertConfig, heads: Collection[str]) -> dict[str, Any]:
     """The settings of a configuration that an encoder with these heads computes with, as JSON has them.
 
     Those with their default value are left out, so that one that a later version adds changes no fingerprint.
     """
     values = {
         field.name: (getattr(config, field.name), field.default) for field in dataclasses.fields(config)
-        if field.name not in {*NOT_COMPUTED_WITH, "extra"}
+        if field.name not in {*IGNORED_SETTINGS, "extra"}
     }  # fmt: skip
     settings: dict[str, Any] = {name: value for name, (value, default) in values.items() if value != default}
     settings["pruned_heads"], settings["pruned_neurons"] = dict(config.pruned_heads), dict(config.pruned_neurons)
     # These two have several spellings.
-    settings["embedding_size"], settings["num_hidden_groups"] = config.embedding_width, config.layers_together
+    settings["embedding_size"], settings["num_hidden_groups"] = config.embedding_width, config.layers_per_group
     if callable(config.hidden_act):
         name = getattr(config.hidden_act, "__qualname__", type(config.hidden_act).__qualname__)
         settings["hidden_act"] = f"{config.hidden_act.__module__}.{name}"
@@ -87,10 +87,10 @@ def settings_of(config: BertConfig, heads: Collection[str]) -> dict[str, Any]:
     return settings
 
 
-def digest_of(tensor: Tensor, dtype: torch.dtype) -> str:
+def tensor_digest(tensor: Tensor, dtype: torch.dtype) -> str:
     """A digest of the bytes of a tensor in a number type."""
     digest = sha256()
-    for part in parts_of(tensor.to("cpu")):
+    for part in split_chunks(tensor.to("cpu")):
         digest.update(part.to(dtype).view(torch.uint8).numpy().data)  # as bytes: NumPy has no bfloat16
     return digest.hexdigest()
 
@@ -100,7 +100,7 @@ def _digest_of(tensor: Tensor, dtype: torch.dtype) -> str:
     version = _version_of(tensor)
     kept = _digests.get(tensor)
     if kept is None or version is None or kept[:2] != (version, dtype):
-        kept = _digests[tensor] = (version, dtype, digest_of(tensor, dtype))
+        kept = _digests[tensor] = (version, dtype, tensor_digest(tensor, dtype))
     return kept[2]
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bert_core.modeling import BertLMHeadModel, LayerCache, States, over_states
-from bert_core.refused import LARGEST_SEED, Refused, checked, each, shown, whole
+from bert_core.modeling import BertLMHeadModel, LayerCache, States, map_states
+from bert_core.refused import MAX_SEED, Refused, require_instances, require_int, short_repr, validate_arguments
 
-TEMPERATURES = (1e-6, 1e6)  # scores over a smaller one are infinite
-LARGEST_PENALTY = 10.0  # of the length: a power of it must stay a number
+TEMPERATURE_RANGE = (1e-6, 1e6)  # scores over a smaller one are infinite
+MAX_LENGTH_PENALTY = 10.0  # of the length: a power of it must stay a number
 # Tokens after which a device is asked whether all rows have ended: the host, which runs ahead of it, waits each time.
-ENDS_READ_EVERY = 8
+END_CHECK_INTERVAL = 8
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def generate(
     model: BertLMHeadModel,
@@ -54,9 +54,9 @@ def generate(
     _check_settings(model, max_new_tokens, temperature, top_k, top_p, num_beams, length_penalty, do_sample)
     _check_prompt(model, input_ids, attention_mask, max_new_tokens)
     _check_context(model, encoder_hidden_states, encoder_attention_mask, len(input_ids))
-    seed = whole("seed", seed, 0, LARGEST_SEED)
+    seed = require_int("seed", seed, 0, MAX_SEED)
     if eos_token_id is not None:
-        eos_token_id = whole("eos_token_id", eos_token_id, 0, model.config.vocab_size - 1)
+        eos_token_id = require_int("eos_token_id", eos_token_id, 0, model.config.vocab_size - 1)
     context: dict[str, Any] = {
         "encoder_hidden_states": encoder_hidden_states, "encoder_attention_mask": encoder_attention_mask,
     }  # fmt: skip
@@ -72,7 +72,7 @@ def generate(
         past = None
         ended = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
         all_ended: list[Tensor] = []  # of the tokens since the last reading: whether every row had ended
-        every = 1 if input_ids.device.type == "cpu" else ENDS_READ_EVERY
+        every = 1 if input_ids.device.type == "cpu" else END_CHECK_INTERVAL
         for length in range(1, max_new_tokens + 1):
             scores, past = _next_scores(model, input_ids, past, attention_mask, context, use_cache)
             if draw is None:
@@ -106,22 +106,22 @@ def _check_settings(
     do_sample: bool,
 ) -> None:
     if max_new_tokens < 1:
-        raise Refused(f"max_new_tokens is {shown(max_new_tokens)}: at least 1")
-    least, most = TEMPERATURES
+        raise Refused(f"max_new_tokens is {short_repr(max_new_tokens)}: at least 1")
+    least, most = TEMPERATURE_RANGE
     if not temperature > 0:
         raise Refused(f"temperature is {temperature:g}: it must be above 0 (greedy decoding takes the likeliest)")
     if not least <= temperature <= most:
         raise Refused(f"temperature is {temperature:g}: from {least:g} to {most:g}")
     if top_k < 0:
-        raise Refused(f"top_k is {shown(top_k)}: 0 for all tokens, or how many of the likeliest")
+        raise Refused(f"top_k is {short_repr(top_k)}: 0 for all tokens, or how many of the likeliest")
     if not 0 < top_p <= 1:
         raise Refused(f"top_p is {top_p:g}: above 0, and at most 1")
     if num_beams < 1:
-        raise Refused(f"num_beams is {shown(num_beams)}: at least 1")
+        raise Refused(f"num_beams is {short_repr(num_beams)}: at least 1")
     if num_beams > model.config.vocab_size:
-        raise Refused(f"num_beams is {shown(num_beams)}: at most one for each of {model.config.vocab_size} tokens")
-    if not abs(length_penalty) <= LARGEST_PENALTY:
-        raise Refused(f"length_penalty is {length_penalty:g}: from {-LARGEST_PENALTY:g} to {LARGEST_PENALTY:g}")
+        raise Refused(f"num_beams is {short_repr(num_beams)}: at most one for each of {model.config.vocab_size} tokens")
+    if not abs(length_penalty) <= MAX_LENGTH_PENALTY:
+        raise Refused(f"length_penalty is {length_penalty:g}: from {-MAX_LENGTH_PENALTY:g} to {MAX_LENGTH_PENALTY:g}")
     if do_sample and num_beams > 1:
         raise Refused(f"do_sample with {num_beams} beams: draw with one beam, or search without drawing")
 
@@ -139,7 +139,7 @@ def _check_prompt(
     positions, wanted = model.config.max_position_embeddings, input_ids.shape[1] + max_new_tokens - 1
     if wanted > positions:
         raise Refused(
-            f"a prompt of {input_ids.shape[1]} tokens and {shown(max_new_tokens)} new ones: this model takes at most "
+            f"a prompt of {input_ids.shape[1]} tokens and {short_repr(max_new_tokens)} new ones: this model takes at most "
             f"{positions}, so at most {max(positions - input_ids.shape[1] + 1, 0)} new ones"
         )
     if attention_mask is not None and (
@@ -188,9 +188,9 @@ def _check_context(model: BertLMHeadModel, states: States | None, mask: States |
 
 def _each(name: str, given: States) -> tuple[Tensor, ...]:
     """The tensor for all layers, or those of a list. Raises Refused for anything else."""
-    every = (given,) if isinstance(given, Tensor) else each(name, given, Tensor)
+    every = (given,) if isinstance(given, Tensor) else require_instances(name, given, Tensor)
     if not every:
-        raise Refused(f"{name} is {shown(given)}: it must be a tensor, or a list of some")
+        raise Refused(f"{name} is {short_repr(given)}: it must be a tensor, or a list of some")
     return every
 
 
@@ -245,7 +245,7 @@ def _beam_search(
     running = input_ids.repeat_interleave(beams, 0)
     mask = None if attention_mask is None else attention_mask.repeat_interleave(beams, 0)
     context = {
-        name: over_states(lambda one: one.repeat_interleave(beams, 0), states) for name, states in context.items()
+        name: map_states(lambda one: one.repeat_interleave(beams, 0), states) for name, states in context.items()
     }
     # Only the first beam counts at first, or all beams would hold the same text.
     totals = torch.full((rows, beams), -torch.inf, device=input_ids.device)

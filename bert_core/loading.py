@@ -27,15 +27,15 @@ from bert_core.config import BertConfig
 from bert_core.edits import Edit, check_unedited
 from bert_core.modeling import BertForPreTraining, BertLMHeadModel, BertPreTrainedModel
 from bert_core.pooling import (
-    LIMITS_FILES,
     MODULE_FOLDER,
     MODULES_FILE,
     PROMPTS_FILE,
+    SENTENCE_CONFIG_FILES,
     Pooling,
     read_pooling,
     write_pooling,
 )
-from bert_core.refused import Refused, checked, shown
+from bert_core.refused import Refused, short_repr, validate_arguments
 from bert_core.task_heads import TASK_HEADS, optional_parts, parts_of_architectures
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
 from bert_core.tokenizer_files import PIECE_FILES
@@ -43,12 +43,14 @@ from bert_core.tokenizer_files import PIECE_FILES
 logger = logging.getLogger(__name__)
 
 ASSETS = Path(__file__).parent / "assets"
-LARGEST_UNPACKED = 16_000_000_000  # bytes of a .zip's files together: ten times those of the largest published BERT
-LARGEST_RATIO = 20  # of these to the .zip's own: weights hardly shrink
-LONGEST_READ = 1_000_000  # bytes; more at once is read only of a .zip's table of contents, of ten thousand files or so
+MAX_UNPACKED_BYTES = 16_000_000_000  # bytes of a .zip's files together: ten times those of the largest published BERT
+MAX_UNPACK_RATIO = 20  # of these to the .zip's own: weights hardly shrink
+MAX_READ_BYTES = (
+    1_000_000  # bytes; more at once is read only of a .zip's table of contents, of ten thousand files or so
+)
 HUB_FILES = (
     "config.json", "model.safetensors", "pytorch_model.bin", *TOKENIZER_FILES, "tuned_lens.safetensors",
-    MODULES_FILE, PROMPTS_FILE, *LIMITS_FILES,
+    MODULES_FILE, PROMPTS_FILE, *SENTENCE_CONFIG_FILES,
 )  # fmt: skip
 
 
@@ -68,10 +70,10 @@ class LoadedModel:
     tokenizer: Tokenizer
     report: LoadReport
     device: torch.device
-    tuned: Mapping[str, BertPreTrainedModel] = field(default_factory=dict, hash=False)
+    task_models: Mapping[str, BertPreTrainedModel] = field(default_factory=dict, hash=False)
     edits: tuple[Edit, ...] = ()
     pooling: Pooling | None = None
-    files: str = ""
+    files_version: str = ""
 
     @property
     def config(self) -> BertConfig:
@@ -81,7 +83,7 @@ class LoadedModel:
     @property
     def weights_key(self) -> tuple[str, str]:
         """What results are kept under that do not depend on its edits: its name and the version of its files."""
-        return self.name, self.files
+        return self.name, self.files_version
 
     @property
     def identity(self) -> tuple[str, str, tuple[Edit, ...]]:
@@ -91,22 +93,22 @@ class LoadedModel:
     @property
     def nbytes(self) -> int:
         """Memory of all parameters."""
-        own = (tensor for head in self.tuned for tensor in self.own_of(head).values())
+        own = (tensor for head in self.task_models for tensor in self.head_weights(head).values())
         return sum(parameter.nbytes for parameter in (*self.model.parameters(), *own))
 
-    def own_of(self, head: str) -> dict[str, Tensor]:
+    def head_weights(self, head: str) -> dict[str, Tensor]:
         """The weights of one of `tuned` that are not the encoder's, as a file names them."""
-        weights = self.tuned[head].state_dict(keep_vars=True)
+        weights = self.task_models[head].state_dict(keep_vars=True)
         return {name: tensor for name, tensor in weights.items() if not name.startswith("bert.")}
 
     @property
-    def trained(self) -> dict[str, Tensor]:
+    def trained_parameters(self) -> dict[str, Tensor]:
         """All parameters but those that came untrained, by name; one that stands under two names under the first."""
         tensors = self.model.state_dict(keep_vars=True)
-        for head in self.tuned:
-            tensors |= self.own_of(head)
+        for head in self.task_models:
+            tensors |= self.head_weights(head)
         trained = {name: tensor for name, tensor in tensors.items() if name not in self.report.missing}
-        return checkpoint.without_aliases(trained)
+        return checkpoint.unique_tensors(trained)
 
     def saved_dtypes(
         self, fits: Callable[[Tensor, torch.dtype], bool] = checkpoint.fits_exactly
@@ -116,7 +118,7 @@ class LoadedModel:
         fits: whether a number type holds a tensor exactly. If one tensor does not fit, all are written as they are: in
         a file of two number types, other programs read all tensors in the type of the first.
         """
-        tensors = self.trained
+        tensors = self.trained_parameters
         stored = {name: self.report.dtypes.get(name, tensor.dtype) for name, tensor in tensors.items()}
         if all(fits(tensor, stored[name]) for name, tensor in tensors.items()):
             return stored
@@ -126,7 +128,7 @@ class LoadedModel:
     def saved_config(self) -> BertConfig:
         """The configuration that `save` writes, with the heads, neurons and layers that are gone."""
         extra = {"model_type": "bert", **self.config.extra}
-        return self.config.replace(**self.model.without, extra=extra)
+        return self.config.replace(**self.model.pruned_parts, extra=extra)
 
     def has_head(self, name: str) -> bool:
         """Whether a task head of `task_heads.TASK_HEADS` came trained; an untrained one predicts nothing."""
@@ -172,14 +174,14 @@ class LoadedModel:
         return self.has_head("detector")
 
     @property
-    def asks_order(self) -> bool:
+    def predicts_order(self) -> bool:
         """Whether that head was trained to tell two texts in order from the same two swapped, as an ALBERT's."""
-        return self.config.family.asks_order
+        return self.config.family.predicts_order
 
     @property
     def pair_head(self) -> str:
         """What the head of two texts is called: "next-sentence", or "sentence-order" as of an ALBERT."""
-        return "sentence-order" if self.asks_order else "next-sentence"
+        return "sentence-order" if self.predicts_order else "next-sentence"
 
     @property
     def has_segments(self) -> bool:
@@ -187,7 +189,7 @@ class LoadedModel:
         return self.config.type_vocab_size > 1 and self.tokenizer.special_tokens.segment > 0
 
     @property
-    def asks_nsp(self) -> bool:
+    def supports_nsp(self) -> bool:
         """Whether models of its kind are trained to say if one text follows another, be its own head there or not."""
         return self.has_segments and self.config.family.next_sentences
 
@@ -198,23 +200,27 @@ class LoadedModel:
         A head is missing where its file has a part of it, or names an architecture that has it.
         """
         report, found = self.report, list(self.tokenizer.notes)
-        if report.unused is not None:
-            found.append(report.unused)
+        if report.unused_note is not None:
+            found.append(report.unused_note)
         stated = parts_of_architectures(self.config)
         tied = {checkpoint.DECODER_WEIGHT} if self.config.tie_word_embeddings else set()  # the words' own table
-        own = {name for model in (self.model, *self.tuned.values()) for name in model.state_dict(keep_vars=True)} - tied
+        own = {
+            name for model in (self.model, *self.task_models.values()) for name in model.state_dict(keep_vars=True)
+        } - tied
         whole = {part: {name for name in own if name.startswith(part)} for part in optional_parts()}
         if lacking := [
             part.rstrip(".") for part, names in whole.items()
             if report.lacks(part) and (part in stated or names - set(report.missing))
         ]:  # fmt: skip
             found.append(f"missing in its file: {', '.join(lacking)}")
-        if {"classifier", "tagger"} & self.tuned.keys():
-            if "id2label" in self.config.extra and not self.config.names_labels:
+        if {"classifier", "tagger"} & self.task_models.keys():
+            if "id2label" in self.config.extra and not self.config.has_label_names:
                 numbers = ", ".join(list(map(str, self.config.extra["id2label"]))[:5])
                 found.append(f"its id2label numbers the classes {numbers}, not from 0: they have no names here")
             if self.config.activation not in (None, "Sigmoid", "Identity", "Softmax"):
-                found.append(f"its config.json names the activation {shown(self.config.activation)}: it is not applied")
+                found.append(
+                    f"its config.json names the activation {short_repr(self.config.activation)}: it is not applied"
+                )
         return tuple(found)
 
     @property
@@ -228,14 +234,14 @@ class LoadedModel:
         return self.config.labels if self.has_head("classifier") else ()
 
     @property
-    def pools(self) -> Pooling:
+    def effective_pooling(self) -> Pooling:
         """How one vector is made of a text: as its file says, or else the mean, for which it was not trained."""
         return self.pooling or Pooling()
 
     @property
-    def longest_sentence(self) -> int:
+    def max_sentence_tokens(self) -> int:
         """How many tokens are read of a text whose vector is asked for."""
-        own, most = self.pools.max_length, self.config.max_position_embeddings
+        own, most = self.effective_pooling.max_length, self.config.max_position_embeddings
         return most if own is None else min(own, most)
 
 
@@ -260,7 +266,7 @@ def bundled_models() -> tuple[str, ...]:
     return tuple(sorted(config.parent.name for config in ASSETS.glob(f"*/{checkpoint.CONFIG_FILE}")))
 
 
-@checked
+@validate_arguments
 def best_device(name: str | None = None) -> torch.device:
     """The device to run on: the one named, or CUDA, then Apple's MPS, then the CPU.
 
@@ -272,7 +278,7 @@ def best_device(name: str | None = None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise Refused(f"device {shown(name)} is unknown: one of auto, {', '.join(there)}") from error
+        raise Refused(f"device {short_repr(name)} is unknown: one of auto, {', '.join(there)}") from error
     beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
     if beyond or not there.get(device.type, False):
         present = ", ".join(kind for kind, available in there.items() if available)
@@ -280,7 +286,7 @@ def best_device(name: str | None = None) -> torch.device:
     return device
 
 
-@checked
+@validate_arguments
 def load(
     name: str | os.PathLike[str] = "headlight-mini", *, device: str | None = None, allow_hub: bool = True
 ) -> LoadedModel:
@@ -291,7 +297,7 @@ def load(
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
     chosen, name = best_device(device), os.fspath(name)
-    version = files_of(name).version  # before they are read: a later change makes it another version
+    version = stat_model_files(name).version  # before they are read: a later change makes it another version
     if _is_zip(name):
         with _unpacked(Path(name)) as folder:
             return _load(name, folder, chosen, version)
@@ -309,7 +315,7 @@ class ModelFiles(NamedTuple):
     weights_bytes: int
 
 
-def files_of(name: str) -> ModelFiles:
+def stat_model_files(name: str) -> ModelFiles:
     """The version of the files that `load` reads for a name, without reading them; a hub id has none.
 
     It is made of the paths, sizes, times and numbers of the files as the file system states them.
@@ -354,23 +360,23 @@ def _load(name: str, folder: Path, chosen: torch.device, version: str) -> Loaded
     tokenizer = _tokenizer_of(folder, config)
     if pooling is not None and pooling.lower_case:
         tokenizer.read_lower_case()
-    with checkpoint.sizes_alone():
+    with checkpoint.on_meta_device():
         model = BertForPreTraining(config)
-    report = checkpoint.fill(model, weights, str(folder))
+    report = checkpoint.load_weights(model, weights, str(folder))
     tuned: dict[str, BertPreTrainedModel] = {}
     try:
-        with checkpoint.sizes_alone():
+        with checkpoint.on_meta_device():
             for head in TASK_HEADS.values():
-                if head.module is not None and head.is_held(config, weights):
+                if head.module is not None and head.is_in_checkpoint(config, weights):
                     tuned[head.name] = head.module(config, model.bert)  # type: ignore[call-arg]
     except Refused as error:
         raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
     for one in tuned.values():
-        report = report.joined(checkpoint.fill(one, weights, str(folder)))
+        report = report.merge(checkpoint.load_weights(one, weights, str(folder)))
         one.eval().requires_grad_(False).to(chosen)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
-    return LoadedModel(name, model, tokenizer, report, chosen, tuned, pooling=pooling, files=version)
+    return LoadedModel(name, model, tokenizer, report, chosen, tuned, pooling=pooling, files_version=version)
 
 
 @contextmanager
@@ -382,7 +388,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
             with _Packed(path) as file, zipfile.ZipFile(file) as archive:
                 entries = [entry for entry in archive.infolist() if _is_read(entry.filename)]
                 size = sum(entry.file_size for entry in entries)  # no more of an entry is ever read
-                if size > (room := min(LARGEST_UNPACKED, shutil.disk_usage(folder).free)):
+                if size > (room := min(MAX_UNPACKED_BYTES, shutil.disk_usage(folder).free)):
                     raise CheckpointError(
                         f"{path} unpacks to {size / 1e9:,.1f} GB, more than there is room for: "
                         f"at most {room / 1e9:,.1f} GB are unpacked"
@@ -412,10 +418,10 @@ class _Packed(io.FileIO):
     """A .zip file that is read in small pieces alone: its table of contents makes an object of each entry."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        asked = LONGEST_READ + 1 if size is None or size < 0 else size
-        if asked > LONGEST_READ and len(rest := super().read(LONGEST_READ + 1)) > LONGEST_READ:
-            raise zipfile.BadZipFile(f"its table of contents has more than {LONGEST_READ:,} bytes")
-        return super().read(asked) if asked <= LONGEST_READ else rest
+        asked = MAX_READ_BYTES + 1 if size is None or size < 0 else size
+        if asked > MAX_READ_BYTES and len(rest := super().read(MAX_READ_BYTES + 1)) > MAX_READ_BYTES:
+            raise zipfile.BadZipFile(f"its table of contents has more than {MAX_READ_BYTES:,} bytes")
+        return super().read(asked) if asked <= MAX_READ_BYTES else rest
 
 
 def _check_entries(entries: Sequence[zipfile.ZipInfo], path: Path) -> None:
@@ -429,13 +435,13 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], path: Path) -> None:
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise CheckpointError(f"{entry.filename} in {path} is packed in a rare way: stored and deflated are read")
     size, packed = sum(entry.file_size for entry in entries), path.stat().st_size
-    if size > LARGEST_RATIO * packed + LONGEST_READ:
+    if size > MAX_UNPACK_RATIO * packed + MAX_READ_BYTES:
         raise CheckpointError(
-            f"{path} unpacks to {size:,} bytes from {packed:,}: at most {LARGEST_RATIO} times its size is unpacked"
+            f"{path} unpacks to {size:,} bytes from {packed:,}: at most {MAX_UNPACK_RATIO} times its size is unpacked"
         )
 
 
-@checked
+@validate_arguments
 def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
     """Write a model with its tokenizer as a checkpoint folder, or where the name ends so as one .zip, whole or not.
 
@@ -471,14 +477,14 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
 
 def _write_files(loaded: LoadedModel, folder: Path) -> None:
     dtypes = loaded.saved_dtypes()
-    tensors = {name: tensor.detach().to(dtypes[name]) for name, tensor in loaded.trained.items()}
+    tensors = {name: tensor.detach().to(dtypes[name]) for name, tensor in loaded.trained_parameters.items()}
     checkpoint.write_tensors(tensors, loaded.saved_config, folder)
     loaded.tokenizer.save(folder, segments=loaded.has_segments)
     if loaded.pooling is not None:
         write_pooling(loaded.pooling, loaded.config.hidden_size, folder)
 
 
-@checked
+@validate_arguments
 def load_decoder(name: str | os.PathLike[str], *, device: str | None = None, allow_hub: bool = True) -> LoadedDecoder:
     """A decoder by name: a BERT with `is_decoder`, or the text decoder of a captioner in BLIP's layout.
 

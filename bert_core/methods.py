@@ -17,17 +17,23 @@ from bert_core.analysis.attribution import (
     gradient_attention,
     gradient_relevance,
     norm_rollout,
-    rows_of_one,
+    normalise_rows,
 )
-from bert_core.analysis.faithfulness import RANDOM_RANKINGS, Faithfulness, judge, plan_removals, removable_units
+from bert_core.analysis.faithfulness import (
+    RANDOM_RANKINGS,
+    Faithfulness,
+    evaluate_removals,
+    plan_removals,
+    removable_units,
+)
 from bert_core.analysis.flow import attention_flow, attention_rollout, mean_of_heads
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import ModelRun, Target, TokenMaps
-from bert_core.refused import Refused, checked, several
+from bert_core.refused import Refused, require_sequence, validate_arguments
 from bert_core.run import decomposition, perturbation
 from bert_core.run.capture import capture
-from bert_core.run.memory import vectors_bytes
+from bert_core.run.memory import decomposition_bytes
 from bert_core.tokenizer import Encoding
 
 
@@ -53,7 +59,7 @@ class _MethodInputs:
     @cached_property
     def gradient(self) -> np.ndarray:
         """(layer, head, query, key). Raises Refused for a run that was made without a target."""
-        return self.run.shown("gradient")
+        return self.run.select_map("gradient")
 
     def at_target(self, maps: np.ndarray) -> np.ndarray:
         """The rows of maps (..., query, key) where the target is read, (..., key): of several rows the mean."""
@@ -108,7 +114,7 @@ def _shares(method: Callable[..., TokenMaps]) -> Callable[[_MethodInputs], np.nd
     """Of each layer by itself, how the target's position shares itself out among the tokens."""
 
     def layers(inputs: _MethodInputs) -> np.ndarray:
-        return inputs.at_target(rows_of_one(method(inputs.loaded, inputs.encoding, head_mask=inputs.head_mask).maps))
+        return inputs.at_target(normalise_rows(method(inputs.loaded, inputs.encoding, head_mask=inputs.head_mask).maps))
 
     return layers
 
@@ -255,7 +261,7 @@ METHODS = (
 )  # fmt: skip
 
 
-@checked
+@validate_arguments
 def method_of(name: str) -> Method:
     """The method of this name. Raises Refused for an unknown name."""
     for method in METHODS:
@@ -272,11 +278,11 @@ def score_bytes(loaded: LoadedModel, method: str, tokens: int) -> int:
     """
     if method != "DecompX":
         return 0
-    vectors = vectors_bytes(loaded, tokens)
+    vectors = decomposition_bytes(loaded, tokens)
     return 2 * vectors + min(10 * vectors, 440 * 2**20)
 
 
-@checked
+@validate_arguments
 def token_scores(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -285,7 +291,7 @@ def token_scores(
     *,
     run: ModelRun | None = None,
     head_mask: np.ndarray | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> np.ndarray:
     """Scores (method, token) float64 for one target, in the order of the names; None is every method.
 
@@ -295,17 +301,17 @@ def token_scores(
     Raises Refused for an unknown method, a target that the model has no trained head for, or a text that is too
     long for the memory of a method.
     """
-    names = [one.name for one in METHODS] if methods is None else several("methods", methods, "names")
+    names = [one.name for one in METHODS] if methods is None else require_sequence("methods", methods, "names")
     chosen = [method_of(name) for name in names]
     inputs = _MethodInputs(loaded, encoding, target, head_mask, run)
     scores = np.empty((len(chosen), len(encoding)))
     for number, method in enumerate(chosen):
         scores[number] = method.scores(inputs)
-        counted(report, number + 1, len(chosen), "methods")
+        report_count(report, number + 1, len(chosen), "methods")
     return scores
 
 
-@checked
+@validate_arguments
 def layer_scores(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -328,7 +334,7 @@ def layer_scores(
     return np.asarray(chosen.layers(_MethodInputs(loaded, encoding, target, head_mask, run)), np.float64)
 
 
-@checked
+@validate_arguments
 def faithfulness(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -340,7 +346,7 @@ def faithfulness(
     random_rankings: int = RANDOM_RANKINGS,
     seed: int = 0,
     head_mask: np.ndarray | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> dict[str, Faithfulness]:
     """Comprehensiveness, sufficiency and AOPC of some scores (method, token) on this text, beside random rankings.
 
@@ -355,4 +361,4 @@ def faithfulness(
     values = perturbation.values_without(
         loaded, encoding, target, plan.removed, baseline=baseline, probability=True, head_mask=head_mask, report=report
     )
-    return judge(plan, values)
+    return evaluate_removals(plan, values)

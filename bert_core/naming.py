@@ -30,43 +30,43 @@ class Family:
 
     name: str
     classifier: str
-    sign: str | None = None
-    beginnings: tuple[tuple[str, str], ...] = ()
-    inside: tuple[tuple[str, str], ...] = ()
+    marker: str | None = None
+    prefixes: tuple[tuple[str, str], ...] = ()
+    layer_names: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, str] = field(default_factory=dict)
-    implied: Mapping[str, Any] = field(default_factory=dict)
-    only: Mapping[str, Any] = field(default_factory=dict)
+    default_sizes: Mapping[str, Any] = field(default_factory=dict)
+    required_values: Mapping[str, Any] = field(default_factory=dict)
     counts_from_pad: bool = False
     next_sentences: bool = False
-    word_act: str | None = None
-    asks_order: bool = False
-    before_choices: Mapping[str, Any] = field(default_factory=dict)
+    mlm_act: str | None = None
+    predicts_order: bool = False
+    choice_head_values: Mapping[str, Any] = field(default_factory=dict)
 
-    def ours(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+    def to_bert_names(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
         """Its weights by our names."""
         found: dict[str, Weight] = {}
-        for own, _ in (*self.beginnings, ("", "")):  # in their order, so that the first one counts
+        for own, _ in (*self.prefixes, ("", "")):  # in their order, so that the first one counts
             for name, weight in weights.items():
                 if name.startswith(own):
-                    found.setdefault(_replaced(name, self.beginnings, self.inside), weight)
+                    found.setdefault(_replaced(name, self.prefixes, self.layer_names), weight)
         return found
 
     @property
-    def tagger(self) -> str:
+    def token_classifier(self) -> str:
         """The architecture of its classifiers of single tokens."""
         return self.classifier.replace("ForSequence", "ForToken")
 
     @property
-    def reader(self) -> str:
+    def question_answering(self) -> str:
         """The architecture of its readers, which find answers."""
         return self.classifier.replace("ForSequenceClassification", "ForQuestionAnswering")
 
     @property
-    def chooser(self) -> str:
+    def multiple_choice(self) -> str:
         """The architecture of its choosers, which score answers to choose from."""
         return self.classifier.replace("ForSequenceClassification", "ForMultipleChoice")
 
-    def own(self, weights: Mapping[str, Weight], *, pooled: bool = True) -> dict[str, Weight]:
+    def from_bert_names(self, weights: Mapping[str, Weight], *, pooled: bool = True) -> dict[str, Weight]:
         """Our weights by its own names. What stands before a classifier is called so only where there is one.
 
         pooled: whether a classifier is one of whole texts; before one of single tokens nothing stands, and before one
@@ -74,19 +74,19 @@ class Family:
         """
         classifies = pooled and any(name.startswith("classifier.") for name in weights)
         beginnings = tuple(
-            (ours, own) for own, ours in self.beginnings if classifies or not own.startswith("classifier.")
+            (ours, own) for own, ours in self.prefixes if classifies or not own.startswith("classifier.")
         )
-        inside = tuple((ours, own) for own, ours in self.inside)
+        inside = tuple((ours, own) for own, ours in self.layer_names)
         return {_replaced(name, beginnings, inside): weight for name, weight in weights.items()}
 
 
-BERT = Family("bert", "BertForSequenceClassification", implied={"pooler_act": "tanh"}, next_sentences=True)
+BERT = Family("bert", "BertForSequenceClassification", default_sizes={"pooler_act": "tanh"}, next_sentences=True)
 # Sanh 2019 (arXiv:1910.01108): no segments and no pooler; what stands before the classifier is one with a ReLU.
 DISTILBERT = Family(
     "distilbert",
     "DistilBertForSequenceClassification",
-    sign=".attention.q_lin.",
-    beginnings=(
+    marker=".attention.q_lin.",
+    prefixes=(
         ("distilbert.embeddings.", "bert.embeddings."),
         ("distilbert.transformer.layer.", "bert.encoder.layer."),
         ("embeddings.", "bert.embeddings."),
@@ -97,7 +97,7 @@ DISTILBERT = Family(
         ("vocab_projector.", "cls.predictions.decoder."),
         ("pre_classifier.", "bert.pooler.dense."),
     ),
-    inside=(
+    layer_names=(
         (".attention.q_lin.", ".attention.self.query."),
         (".attention.k_lin.", ".attention.self.key."),
         (".attention.v_lin.", ".attention.self.value."),
@@ -112,14 +112,14 @@ DISTILBERT = Family(
         "intermediate_size": "hidden_dim", "hidden_act": "activation", "hidden_dropout_prob": "dropout",
         "attention_probs_dropout_prob": "attention_dropout", "classifier_dropout": "seq_classif_dropout",
     },
-    implied={"num_hidden_layers": 6, "classifier_dropout": 0.2, "type_vocab_size": 0, "pooler_act": "relu"},
+    default_sizes={"num_hidden_layers": 6, "classifier_dropout": 0.2, "type_vocab_size": 0, "pooler_act": "relu"},
 )  # fmt: skip
 # Liu 2019 (arXiv:1907.11692), Conneau 2020 (arXiv:1911.02116), Martin 2020 (arXiv:1911.03894): no next sentences.
 ROBERTA = Family(
     "roberta",
     "RobertaForSequenceClassification",
-    sign="roberta.",
-    beginnings=(
+    marker="roberta.",
+    prefixes=(
         ("classifier.dense.", "bert.pooler.dense."),
         ("classifier.out_proj.", "classifier."),
         ("lm_head.dense.", "cls.predictions.transform.dense."),
@@ -128,8 +128,8 @@ ROBERTA = Family(
         ("lm_head.decoder.", "cls.predictions.decoder."),
         ("roberta.", "bert."),
     ),
-    implied={"pad_token_id": 1, "pooler_act": "tanh"},
-    word_act="gelu",
+    default_sizes={"pad_token_id": 1, "pooler_act": "tanh"},
+    mlm_act="gelu",
     counts_from_pad=True,
 )
 XLM_ROBERTA = replace(ROBERTA, name="xlm-roberta", classifier="XLMRobertaForSequenceClassification")
@@ -140,8 +140,8 @@ CAMEMBERT = replace(ROBERTA, name="camembert", classifier="CamembertForSequenceC
 ELECTRA = Family(
     "electra",
     "ElectraForSequenceClassification",
-    sign="electra.",
-    beginnings=(
+    marker="electra.",
+    prefixes=(
         ("classifier.dense.", "bert.pooler.dense."),
         ("classifier.out_proj.", "classifier."),
         ("sequence_summary.summary.", "bert.pooler.dense."),
@@ -152,19 +152,19 @@ ELECTRA = Family(
         ("electra.embeddings_project.", "bert.embeddings.embeddings_project."),
         ("electra.", "bert."),
     ),
-    word_act="gelu",
-    implied={
+    mlm_act="gelu",
+    default_sizes={
         "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024,
         "pooler_act": "gelu",
     },
-    before_choices={"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
+    choice_head_values={"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
 )  # fmt: skip
 # Lan 2020 (arXiv:1909.11942): the layers of a group share their weights, and two texts are in order or swapped.
 ALBERT = Family(
     "albert",
     "AlbertForSequenceClassification",
-    sign=".albert_layers.",
-    beginnings=(
+    marker=".albert_layers.",
+    prefixes=(
         ("albert.encoder.embedding_hidden_mapping_in.", "bert.embeddings.embeddings_project."),
         ("albert.encoder.albert_layer_groups.", "bert.encoder.layer."),
         ("albert.embeddings.", "bert.embeddings."),
@@ -179,7 +179,7 @@ ALBERT = Family(
         ("predictions.bias", "cls.predictions.bias"),
         ("sop_classifier.classifier.", "cls.seq_relationship."),
     ),
-    inside=(
+    layer_names=(
         (".albert_layers.0.attention.query.", ".attention.self.query."),
         (".albert_layers.0.attention.key.", ".attention.self.key."),
         (".albert_layers.0.attention.value.", ".attention.self.value."),
@@ -190,21 +190,21 @@ ALBERT = Family(
         (".albert_layers.0.full_layer_layer_norm.", ".output.LayerNorm."),
     ),
     sizes={"classifier_dropout": "classifier_dropout_prob"},
-    implied={
+    default_sizes={
         "embedding_size": 128, "num_hidden_groups": 1, "hidden_act": "gelu_new", "pooler_act": "tanh",
         "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.1,
     },
-    only={"inner_group_num": 1},
+    required_values={"inner_group_num": 1},
     next_sentences=True,
-    asks_order=True,
+    predicts_order=True,
 )  # fmt: skip
 # Song 2020 (arXiv:2004.09297): RoBERTa's places and word head, no segments, and one bias for each head and bucket of
 # distances, shared by all layers. transformers has 32 buckets and padding token 1, whatever a file says.
 MPNET = Family(
     "mpnet",
     "MPNetForSequenceClassification",
-    sign=".attention.attn.",
-    beginnings=(
+    marker=".attention.attn.",
+    prefixes=(
         ("classifier.dense.", "bert.pooler.dense."),
         ("classifier.out_proj.", "classifier."),
         ("lm_head.dense.", "cls.predictions.transform.dense."),
@@ -218,25 +218,25 @@ MPNET = Family(
         ("encoder.", "bert.encoder."),
         ("pooler.", "bert.pooler."),
     ),
-    inside=(
+    layer_names=(
         (".attention.attn.q.", ".attention.self.query."),
         (".attention.attn.k.", ".attention.self.key."),
         (".attention.attn.v.", ".attention.self.value."),
         (".attention.attn.o.", ".attention.output.dense."),
         (".attention.LayerNorm.", ".attention.output.LayerNorm."),
     ),
-    implied={
+    default_sizes={
         "pad_token_id": 1, "type_vocab_size": 0, "pooler_act": "tanh", "position_embedding_type": "relative_bias",
     },
-    only={"pad_token_id": 1, "position_embedding_type": "relative_bias", "relative_attention_num_buckets": 32},
-    word_act="gelu",
+    required_values={"pad_token_id": 1, "position_embedding_type": "relative_bias", "relative_attention_num_buckets": 32},
+    mlm_act="gelu",
     counts_from_pad=True,
 )  # fmt: skip
 FAMILIES = {
     family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT, MPNET)
 }
 # Models of texts that are built otherwise, by the `model_type` of their files, and how.
-REFUSED_TYPES = {
+UNSUPPORTED_TYPES = {
     "deberta": "whose attention looks at words and places apart",
     "deberta-v2": "whose attention looks at words and places apart",
     "modernbert": "which norms before each part and turns queries and keys by their place",
@@ -248,7 +248,7 @@ def family_of(model_type: object) -> Family:
     return FAMILIES.get(model_type, BERT) if isinstance(model_type, str) else BERT
 
 
-def renumbered(weights: Mapping[str, Weight], number: Callable[[int], int]) -> dict[str, Weight]:
+def renumber_layers(weights: Mapping[str, Weight], number: Callable[[int], int]) -> dict[str, Weight]:
     """The same weights, by our names, each layer under another number: the name of a group is that of a layer."""
     return {
         re.sub(r"(?<=encoder\.layer\.)\d{1,9}(?=\.)", lambda found: str(number(int(found[0]))), name): weight
@@ -256,7 +256,7 @@ def renumbered(weights: Mapping[str, Weight], number: Callable[[int], int]) -> d
     }
 
 
-def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
+def to_current_names(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
     """The same weights under today's names: `gamma` and `beta` become weight and bias, `bert.` is put in front.
 
     Those of another family get ours. The decoder of a captioner loses its `text_decoder.`; the captioner's other parts
@@ -264,8 +264,8 @@ def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
     """
     state_dict = _unwrapped(state_dict)
     for family in FAMILIES.values():
-        if family.sign is not None and any(family.sign in key for key in state_dict):
-            return family.ours(state_dict)
+        if family.marker is not None and any(family.marker in key for key in state_dict):
+            return family.to_bert_names(state_dict)
     inner = "text_decoder." if any(key.startswith("text_decoder.") for key in state_dict) else ""
     prefixed = any(key.removeprefix(inner).startswith(("bert.", "cls.")) for key in state_dict)
     renamed = {}

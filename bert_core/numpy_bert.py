@@ -30,19 +30,19 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from bert_core.config import BertConfig
-from bert_core.naming import rename, renumbered
+from bert_core.naming import renumber_layers, to_current_names
 from bert_core.positions import POSITION_SCHEMES, DistanceScores
-from bert_core.refused import Refused, checked, whole
+from bert_core.refused import Refused, require_int, validate_arguments
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
 MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
 
 Weights = Mapping[str, np.ndarray]
 # Takes each value as it is computed, by name, and gives it back.
-Keep = Callable[[str, np.ndarray], np.ndarray]
+ValueHook = Callable[[str, np.ndarray], np.ndarray]
 
 
-def keep_nothing(name: str, value: np.ndarray) -> np.ndarray:
+def identity_hook(name: str, value: np.ndarray) -> np.ndarray:
     """The `keep` of a `forward` that nobody watches: gives each value back as it is."""
     return value
 
@@ -98,7 +98,7 @@ def _relu(x: np.ndarray) -> np.ndarray:
 
 
 # Activations by the names that published configurations use.
-ACTIVATION: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "gelu": gelu, "gelu_new": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh,
     "relu": _relu, "silu": _silu, "swish": _silu, "tanh": np.tanh,
 }  # fmt: skip
@@ -201,29 +201,29 @@ class MultiheadAttention:
         x: np.ndarray,
         mask: np.ndarray | None = None,
         gates: np.ndarray | None = None,
-        keep: Keep = keep_nothing,
+        hook: ValueHook = identity_hook,
     ) -> np.ndarray:
         """(batch, seq, hidden) -> the same shape.
 
         mask: added to the scores, broadcast to (batch, head, query, key). gates: of
             all heads, pruned ones too, (batch or 1, head, 1, 1).
         """
-        query = keep("query", self._heads(self.query.forward(x)))  # (batch, head, seq, head size)
-        key = keep("key", self._heads(self.key.forward(x)))
-        value = keep("value", self._heads(self.value.forward(x)))
+        query = hook("query", self._heads(self.query.forward(x)))  # (batch, head, seq, head size)
+        key = hook("key", self._heads(self.key.forward(x)))
+        value = hook("value", self._heads(self.value.forward(x)))
         products, root = query @ key.swapaxes(-1, -2), math.sqrt(self.head_size)  # (batch, head, query, key)
         if self.distances is None or self.distance_table is None:
             scores = products / root
         else:
             added = self._distance_scores(self.distances, query, key, self.distance_table)
             scores = (products + added) / root if self.distances.divided else products / root + added
-        scores = keep("scores", scores)
-        masked = keep("masked_scores", scores if mask is None else scores + mask)
-        probabilities = keep("probabilities", softmax(masked))
+        scores = hook("scores", scores)
+        masked = hook("masked_scores", scores if mask is None else scores + mask)
+        probabilities = hook("probabilities", softmax(masked))
         context = probabilities @ value  # (batch, head, query, head size)
-        context = keep("context", context if gates is None else context * gates[:, self.heads])
+        context = hook("context", context if gates is None else context * gates[:, self.heads])
         joined = context.swapaxes(1, 2).reshape(*x.shape[:2], self.num_heads * self.head_size)
-        return keep("attention_output", self.output.forward(joined))
+        return hook("attention_output", self.output.forward(joined))
 
     def _heads(self, x: np.ndarray) -> np.ndarray:
         """(batch, seq, heads * head size) -> (batch, head, seq, head size)."""
@@ -247,12 +247,12 @@ class FeedForward:
 
     def __init__(self, weights: Weights, activation: str | Callable[[np.ndarray], np.ndarray] = "gelu") -> None:
         self.inner, self.outer = Dense(weights, "intermediate.dense"), Dense(weights, "output.dense")
-        self.activation = ACTIVATION[activation] if isinstance(activation, str) else activation
+        self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
 
-    def forward(self, x: np.ndarray, keep: Keep = keep_nothing) -> np.ndarray:
+    def forward(self, x: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
         """(batch, seq, hidden) -> the same shape."""
-        inner = keep("intermediate_dense", self.inner.forward(x))
-        return keep("output_dense", self.outer.forward(keep("intermediate", self.activation(inner))))
+        inner = hook("intermediate_dense", self.inner.forward(x))
+        return hook("output_dense", self.outer.forward(hook("intermediate", self.activation(inner))))
 
 
 class BertBlock:
@@ -275,16 +275,16 @@ class BertBlock:
         x: np.ndarray,
         mask: np.ndarray | None = None,
         gates: np.ndarray | None = None,
-        keep: Keep = keep_nothing,
+        hook: ValueHook = identity_hook,
     ) -> np.ndarray:
         """As MultiheadAttention.forward."""
-        summed = keep("attention_sum", self.attention.forward(x, mask, gates, keep) + x)
-        attended = keep("attention_normed", self.attention_norm.forward(summed))
-        summed = keep("output_sum", self.feed_forward.forward(attended, keep) + attended)
-        return keep("output", self.output_norm.forward(summed))
+        summed = hook("attention_sum", self.attention.forward(x, mask, gates, hook) + x)
+        attended = hook("attention_normed", self.attention_norm.forward(summed))
+        summed = hook("output_sum", self.feed_forward.forward(attended, hook) + attended)
+        return hook("output", self.output_norm.forward(summed))
 
 
-class PassedOn:
+class IdentityBlock:
     """A layer that was taken out: what it is given leaves it as it is."""
 
     def forward(
@@ -292,10 +292,10 @@ class PassedOn:
         x: np.ndarray,
         mask: np.ndarray | None = None,
         gates: np.ndarray | None = None,
-        keep: Keep = keep_nothing,
+        hook: ValueHook = identity_hook,
     ) -> np.ndarray:
         """As BertBlock.forward."""
-        return keep("output", x)
+        return hook("output", x)
 
 
 class MaskedLMHead:
@@ -303,15 +303,15 @@ class MaskedLMHead:
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         self.dense = Dense(weights, "transform.dense")
-        self.activation = ACTIVATION[config.word_act] if isinstance(config.word_act, str) else config.word_act
+        self.activation = ACTIVATIONS[config.mlm_act] if isinstance(config.mlm_act, str) else config.mlm_act
         self.norm = LayerNorm(weights, "transform.LayerNorm", config.layer_norm_eps)
         self.decoder = Dense(weights, "decoder")
 
-    def forward(self, sequence_output: np.ndarray, keep: Keep = keep_nothing) -> np.ndarray:
+    def forward(self, sequence_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
         """(..., hidden) -> (..., vocab)."""
-        dense = keep("mlm.dense", self.dense.forward(sequence_output))
-        transformed = keep("mlm.transform", self.norm.forward(keep("mlm.activated", self.activation(dense))))
-        return keep("mlm_logits", self.decoder.forward(transformed))
+        dense = hook("mlm.dense", self.dense.forward(sequence_output))
+        transformed = hook("mlm.transform", self.norm.forward(hook("mlm.activated", self.activation(dense))))
+        return hook("mlm_logits", self.decoder.forward(transformed))
 
 
 class NSPHead:
@@ -320,9 +320,9 @@ class NSPHead:
     def __init__(self, weights: Weights) -> None:
         self.dense = Dense(weights, "seq_relationship")
 
-    def forward(self, pooled_output: np.ndarray, keep: Keep = keep_nothing) -> np.ndarray:
+    def forward(self, pooled_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
         """(batch, hidden) -> (batch, 2)."""
-        return keep("nsp_logits", self.dense.forward(pooled_output))
+        return hook("nsp_logits", self.dense.forward(pooled_output))
 
 
 class DetectorHead:
@@ -330,12 +330,12 @@ class DetectorHead:
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         self.dense, self.last = Dense(weights, "dense"), Dense(weights, "dense_prediction")
-        self.activation = ACTIVATION[config.hidden_act] if isinstance(config.hidden_act, str) else config.hidden_act
+        self.activation = ACTIVATIONS[config.hidden_act] if isinstance(config.hidden_act, str) else config.hidden_act
 
-    def forward(self, sequence_output: np.ndarray, keep: Keep = keep_nothing) -> np.ndarray:
+    def forward(self, sequence_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
         """(..., hidden) -> (...)."""
-        activated = self.activation(keep("detector.dense", self.dense.forward(sequence_output)))
-        return keep("replaced_logits", self.last.forward(keep("detector.activated", activated))[..., 0])
+        activated = self.activation(hook("detector.dense", self.dense.forward(sequence_output)))
+        return hook("replaced_logits", self.last.forward(hook("detector.activated", activated))[..., 0])
 
 
 # ---------------------------------------------------------------------------- models
@@ -375,7 +375,7 @@ class _Model(ABC):
         except (SafetensorError, TypeError, AttributeError, OSError) as error:  # a number type that NumPy does not have
             raise Refused(f"{folder / 'model.safetensors'} cannot be read as NumPy arrays: {error}") from error
         config = BertConfig.from_json(folder / "config.json")
-        weights = renumbered(rename(weights), lambda group: group * config.layers_together)
+        weights = renumber_layers(to_current_names(weights), lambda group: group * config.layers_per_group)
         return cls.from_weights(weights, config, dtype)
 
     def walk(self, token_ids: np.ndarray, **model_arguments: Any) -> dict[str, np.ndarray]:
@@ -420,15 +420,15 @@ class BertModel(_Model):
         self.norm = LayerNorm(parts, "embeddings.LayerNorm", config.layer_norm_eps)
         widened = "embeddings.embeddings_project.weight" in parts
         self.projection = Dense(parts, "embeddings.embeddings_project") if widened else None
-        self.blocks: list[BertBlock | PassedOn] = [
-            PassedOn() if layer in config.pruned_layers
+        self.blocks: list[BertBlock | IdentityBlock] = [
+            IdentityBlock() if layer in config.pruned_layers
             else BertBlock(config, _part(parts, f"encoder.layer.{config.first_of_group(layer)}."), layer)
             for layer in range(config.num_hidden_layers)
         ]  # fmt: skip
         self.pooler = Dense(parts, "pooler.dense") if "pooler.dense.weight" in parts else None
 
     def embed(
-        self, token_ids: np.ndarray, token_type_ids: np.ndarray | None = None, keep: Keep = keep_nothing
+        self, token_ids: np.ndarray, token_type_ids: np.ndarray | None = None, keep: ValueHook = identity_hook
     ) -> np.ndarray:
         """Word, segment and position vectors summed, the norm, a map to the states' width: -> (batch, seq, hidden)."""
         summed = keep("embeddings.word", self.word_embedding.forward(token_ids))
@@ -461,7 +461,7 @@ class BertModel(_Model):
         attention_mask: np.ndarray | None = None,
         head_mask: np.ndarray | None = None,
         is_decoder: bool | None = None,
-        keep: Keep = keep_nothing,
+        hook: ValueHook = identity_hook,
     ) -> np.ndarray:
         """The contextual vector of every token, (batch, seq, hidden).
 
@@ -477,18 +477,18 @@ class BertModel(_Model):
                 f"token_ids are {token_ids.dtype} of shape {token_ids.shape}: expected whole numbers (batch, seq)"
             )
         batch, length = token_ids.shape
-        x = self.embed(token_ids, token_type_ids, keep)
+        x = self.embed(token_ids, token_type_ids, hook)
         mask = self.additive_mask(attention_mask, batch, length, is_decoder)
         gates = self._gates(head_mask, batch)
         for layer, block in enumerate(self.blocks):
-            x = block.forward(x, mask, None if gates is None else gates[layer], _within(keep, f"layer.{layer}."))
+            x = block.forward(x, mask, None if gates is None else gates[layer], _within(hook, f"layer.{layer}."))
         return x
 
-    def pool(self, sequence_output: np.ndarray, keep: Keep = keep_nothing) -> np.ndarray | None:
+    def pool(self, sequence_output: np.ndarray, keep: ValueHook = identity_hook) -> np.ndarray | None:
         """The first token's vector through a dense layer and an activation, (batch, hidden); None without a pooler."""
         if self.pooler is None:
             return None
-        activation = ACTIVATION[self.config.pooler_act]
+        activation = ACTIVATIONS[self.config.pooler_act]
         return keep("pooler", activation(keep("pooler_dense", self.pooler.forward(sequence_output[:, 0]))))
 
     def additive_mask(
@@ -544,11 +544,11 @@ class BertForPretraining(_Model):
         has_mlm, has_nsp = "predictions.decoder.weight" in heads, "seq_relationship.weight" in heads
         self.mlm = MaskedLMHead(config, _part(heads, "predictions.")) if has_mlm else None
         self.nsp = NSPHead(heads) if has_nsp and self.bert.pooler is not None else None
-        detector = _part(weights, DETECTOR)
+        detector = _part(weights, DETECTOR_PREFIX)
         self.detector = DetectorHead(config, detector) if detector else None
 
     def forward(
-        self, token_ids: np.ndarray, *, keep: Keep = keep_nothing, **model_arguments: Any
+        self, token_ids: np.ndarray, *, hook: ValueHook = identity_hook, **model_arguments: Any
     ) -> dict[str, np.ndarray]:
         """What comes out, by name, without those that a checkpoint has no weights for.
 
@@ -556,22 +556,22 @@ class BertForPretraining(_Model):
         (batch, seq, hidden) and pooled_output (batch, hidden).
         model_arguments: as BertModel.forward.
         """
-        sequence_output = self.bert.forward(token_ids, keep=keep, **model_arguments)
-        pooled_output = self.bert.pool(sequence_output, keep)
+        sequence_output = self.bert.forward(token_ids, hook=hook, **model_arguments)
+        pooled_output = self.bert.pool(sequence_output, hook)
         outputs = {
-            "mlm_logits": None if self.mlm is None else self.mlm.forward(sequence_output, keep),
-            "nsp_logits": None if self.nsp is None or pooled_output is None else self.nsp.forward(pooled_output, keep),
-            "replaced_logits": None if self.detector is None else self.detector.forward(sequence_output, keep),
+            "mlm_logits": None if self.mlm is None else self.mlm.forward(sequence_output, hook),
+            "nsp_logits": None if self.nsp is None or pooled_output is None else self.nsp.forward(pooled_output, hook),
+            "replaced_logits": None if self.detector is None else self.detector.forward(sequence_output, hook),
             "sequence_output": sequence_output,
             "pooled_output": pooled_output,
         }
         return {name: value for name, value in outputs.items() if value is not None}
 
 
-MOST_WEIGHTS = 2**31
+MAX_WEIGHTS = 2**31
 
 
-@checked
+@validate_arguments
 def create_bert_model(
     vocab_size: int = 30522,
     max_seq_length: int = 512,
@@ -599,9 +599,9 @@ def create_bert_model(
     )
     # A layer is as large as every other: of very many, no name is made for each of its weights.
     none, one = (_count(config.replace(num_hidden_layers=layers)) for layers in (0, 1))
-    if (count := none + config.num_hidden_layers * (one - none)) > MOST_WEIGHTS:
-        raise Refused(f"a model of these sizes has {count:,} weights: at most {MOST_WEIGHTS:,} are drawn")
-    weights = _drawn(config, np.random.default_rng(whole("seed", seed)))
+    if (count := none + config.num_hidden_layers * (one - none)) > MAX_WEIGHTS:
+        raise Refused(f"a model of these sizes has {count:,} weights: at most {MAX_WEIGHTS:,} are drawn")
+    weights = _drawn(config, np.random.default_rng(require_int("seed", seed)))
     weights["bert.embeddings.position_embeddings.weight"] = PositionalEncoding.sinusoidal(max_seq_length, d_model).table
     model = BertForPretraining if for_pretraining else BertModel
     # Beside sinusoids of size 1 a word's vector would vanish, so it is scaled (Vaswani 2017, section 3.4).
@@ -652,8 +652,8 @@ def _count(config: BertConfig) -> int:
 
 
 # What a checkpoint may lack, each as a whole.
-DETECTOR = "discriminator_predictions."
-OPTIONAL_PARTS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.", DETECTOR)
+DETECTOR_PREFIX = "discriminator_predictions."
+OPTIONAL_PARTS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.", DETECTOR_PREFIX)
 
 
 def _dense(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
@@ -684,7 +684,7 @@ def _checked(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict
     """The weights that this configuration needs, by today's names and in one number type; parts not whole left out."""
     if dtype not in _ERF:
         raise ValueError(f"dtype {dtype}: float32 or float64")
-    named = rename(weights)
+    named = to_current_names(weights)
     places = named.get("bert.embeddings.position_embeddings.weight")
     if places is not None and len(places) == config.max_position_embeddings + config.first_position:  # as in a file
         first = config.first_position - config.padding_rows
@@ -698,13 +698,15 @@ def _checked(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict
         raise Refused(f"{config.num_hidden_layers:,} layers of {len(named):,} weights: it is not a whole BERT")
     shapes = parameter_shapes(config)
     distances = config.position_scheme.distances
-    if distances is not None and distances.one_table:  # a file has it once
+    if distances is not None and distances.shared_by_layers:  # a file has it once
         tables = [name for name in shapes if name.endswith(f".attention.self.{distances.table}.weight")]
         stated = [named[name] for name in tables if name in named]
         named |= {name: stated[0] for name in tables if stated and name not in named}
-    if any(name.startswith(DETECTOR) for name in named):  # which no other model has
+    if any(name.startswith(DETECTOR_PREFIX) for name in named):  # which no other model has
         hidden = config.hidden_size
-        shapes |= _dense(f"{DETECTOR}dense", hidden, hidden) | _dense(f"{DETECTOR}dense_prediction", hidden, 1)
+        shapes |= _dense(f"{DETECTOR_PREFIX}dense", hidden, hidden) | _dense(
+            f"{DETECTOR_PREFIX}dense_prediction", hidden, 1
+        )
     missing = [name for name in shapes if name not in named]
     if essential := [name for name in missing if not name.startswith(OPTIONAL_PARTS)]:
         raise Refused(f"{len(essential)} weights are missing, the first is {essential[0]}: it is not a whole BERT")
@@ -720,8 +722,8 @@ def _part(weights: Weights, prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
-def _within(keep: Keep, prefix: str) -> Keep:
-    return keep if keep is keep_nothing else lambda name, value: keep(prefix + name, value)
+def _within(keep: ValueHook, prefix: str) -> ValueHook:
+    return keep if keep is identity_hook else lambda name, value: keep(prefix + name, value)
 
 
 # ---------------------------------------------------------------------------- pre-training

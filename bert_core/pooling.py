@@ -12,27 +12,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bert_core.checkpoint import CheckpointError, write_whole
-from bert_core.config import LARGEST_JSON, LARGEST_SIZE, json_object, text_of
-from bert_core.refused import Refused, shown, whole
+from bert_core.checkpoint import CheckpointError, write_atomically
+from bert_core.config import MAX_JSON_BYTES, MAX_SIZE, read_json_object, read_text
+from bert_core.refused import Refused, require_int, short_repr
 
 # How a file of 2019 and one of today call each way; the first is read by both.
-MODES: Mapping[str, str] = {
+POOLING_MODES: Mapping[str, str] = {
     "cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens",
     "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens", "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }  # fmt: skip
 MODULES_FILE = "modules.json"
-OWN_CONFIG = "config.json"  # of a module, in its folder
+MODULE_CONFIG_FILE = "config.json"  # of a module, in its folder
 PROMPTS_FILE = "config_sentence_transformers.json"
 # How long a text may be, in the folder of the encoder; today's name first.
-LIMITS_FILES = tuple(
+SENTENCE_CONFIG_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 # Folders of modules in a .zip, and on the hub.
 MODULE_FOLDER = re.compile(r"\d_\w{1,40}")
-READ_MODULES = (["Transformer"], ["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+SUPPORTED_MODULES = (["Transformer"], ["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Pooling:
     lower_case: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mode, str) or self.mode not in MODES:
-            raise Refused(f"the pooling mode is {shown(self.mode)}: it must be one of {', '.join(MODES)}")
+        if not isinstance(self.mode, str) or self.mode not in POOLING_MODES:
+            raise Refused(f"the pooling mode is {short_repr(self.mode)}: it must be one of {', '.join(POOLING_MODES)}")
         if self.max_length is not None:
-            object.__setattr__(self, "max_length", whole("max_seq_length", self.max_length, 3))
+            object.__setattr__(self, "max_length", require_int("max_seq_length", self.max_length, 3))
 
-    def rows(self, tokens: int) -> tuple[int, ...]:
+    def pooled_positions(self, tokens: int) -> tuple[int, ...]:
         """The positions that count, of a text of so many tokens."""
         if self.mode in ("cls", "lasttoken"):
             return (0,) if self.mode == "cls" else (tokens - 1,)
         return tuple(range(tokens))
 
-    def shares(self, states: Tensor) -> Tensor:
+    def weights(self, states: Tensor) -> Tensor:
         """What each number of each state counts in the vector, which is the sum of their products over the rows.
 
         states: (..., row, hidden), at `rows` alone. The same shape; of "max" 1 where the largest is, else 0.
@@ -78,9 +78,9 @@ class Pooling:
         weights = weights / (rows**0.5 if self.mode == "mean_sqrt_len_tokens" else weights.sum())
         return weights[:, None].expand_as(states)
 
-    def pooled(self, states: Tensor) -> Tensor:
+    def pool(self, states: Tensor) -> Tensor:
         """(..., hidden), before it is normalised. states: as for `shares`."""
-        return (self.shares(states) * states).sum(-2)
+        return (self.weights(states) * states).sum(-2)
 
 
 def read_pooling(folder: Path) -> tuple[Path, Pooling | None]:
@@ -94,26 +94,26 @@ def read_pooling(folder: Path) -> tuple[Path, Pooling | None]:
     try:
         modules = _modules(path)
         kinds = [kind for kind, _ in modules]
-        if kinds not in READ_MODULES:
-            known = "; ".join(", ".join(names) for names in READ_MODULES)
+        if kinds not in SUPPORTED_MODULES:
+            known = "; ".join(", ".join(names) for names in SUPPORTED_MODULES)
             raise Refused(
                 f"{path} names {', '.join(kinds)[:200] or 'no module'}: what is read is one of {known}; without that "
                 "file the encoder alone is"
             )
         encoder = folder / modules[0][1]
-        if not (encoder / OWN_CONFIG).is_file():
-            raise Refused(f"{path} names the folder {modules[0][1]!r} for the encoder: it has no {OWN_CONFIG}")
+        if not (encoder / MODULE_CONFIG_FILE).is_file():
+            raise Refused(f"{path} names the folder {modules[0][1]!r} for the encoder: it has no {MODULE_CONFIG_FILE}")
         if len(modules) == 1:
             return encoder, None
-        if not (folder / modules[1][1] / OWN_CONFIG).is_file():
-            raise Refused(f"{path} names the folder {modules[1][1]!r} for the pooling: it has no {OWN_CONFIG}")
+        if not (folder / modules[1][1] / MODULE_CONFIG_FILE).is_file():
+            raise Refused(f"{path} names the folder {modules[1][1]!r} for the pooling: it has no {MODULE_CONFIG_FILE}")
         _check_prompts(folder / PROMPTS_FILE)
-        limits = next((encoder / name for name in LIMITS_FILES if (encoder / name).is_file()), None)
-        said = {} if limits is None else json_object(limits)
+        limits = next((encoder / name for name in SENTENCE_CONFIG_FILES if (encoder / name).is_file()), None)
+        said = {} if limits is None else read_json_object(limits)
         lower = said.get("do_lower_case", False)
         if not isinstance(lower, bool):
-            raise Refused(f"do_lower_case in {limits} is {shown(lower)}: it must be true or false")
-        mode = _mode(folder / modules[1][1] / OWN_CONFIG)
+            raise Refused(f"do_lower_case in {limits} is {short_repr(lower)}: it must be true or false")
+        mode = _mode(folder / modules[1][1] / MODULE_CONFIG_FILE)
         return encoder, Pooling(mode, "Normalize" in kinds, _limit(said, encoder / "tokenizer_config.json"), lower)
     except (Refused, OSError) as error:
         raise CheckpointError(str(error)) from error
@@ -133,44 +133,47 @@ def write_pooling(pooling: Pooling, hidden_size: int, folder: Path) -> None:
         for number, name in enumerate(names)
     ]  # fmt: skip
     limits = {"max_seq_length": pooling.max_length, "do_lower_case": False}
-    own = {"word_embedding_dimension": hidden_size, **{key: mode == pooling.mode for mode, key in MODES.items()}}
+    own = {
+        "word_embedding_dimension": hidden_size,
+        **{key: mode == pooling.mode for mode, key in POOLING_MODES.items()},
+    }
     (folder / "1_Pooling").mkdir()
     for path, content in (
         (folder / MODULES_FILE, modules),
-        (folder / LIMITS_FILES[0], limits),
-        (folder / "1_Pooling" / OWN_CONFIG, own),
+        (folder / SENTENCE_CONFIG_FILES[0], limits),
+        (folder / "1_Pooling" / MODULE_CONFIG_FILE, own),
     ):
-        write_whole(path, json.dumps(content, indent=2) + "\n")
+        write_atomically(path, json.dumps(content, indent=2) + "\n")
 
 
 def _modules(path: Path) -> list[tuple[str, str]]:
     """The kind and the folder of each module, in their order."""
     try:
-        listed = json.loads(text_of(path, LARGEST_JSON))
+        listed = json.loads(read_text(path, MAX_JSON_BYTES))
     except (ValueError, RecursionError) as error:
         raise Refused(f"{path} is not a JSON file: {error}") from error
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise Refused(f"{path} holds {shown(listed)}: it must be a list of modules")
+        raise Refused(f"{path} holds {short_repr(listed)}: it must be a list of modules")
     found = []
     for one in listed:
         kind, place = one.get("type"), one.get("path", "")
         if not isinstance(kind, str) or not isinstance(place, str):
-            raise Refused(f"{path} names the module {shown(one)}: it must have a type and a path")
+            raise Refused(f"{path} names the module {short_repr(one)}: it must have a type and a path")
         inside = PurePosixPath(place)
         if inside.is_absolute() or ".." in inside.parts or "\\" in place or ":" in place or "\0" in place:
-            raise Refused(f"{path} names the folder {shown(place)}: it must be one inside {path.parent}")
+            raise Refused(f"{path} names the folder {short_repr(place)}: it must be one inside {path.parent}")
         own = kind.startswith("sentence_transformers.")  # another's code is never looked for
         found.append((kind.rpartition(".")[2] if own else kind, place))
     return found
 
 
 def _mode(path: Path) -> str:
-    values = json_object(path)
+    values = read_json_object(path)
     given = values.get("pooling_mode")
-    modes = [mode for mode, key in MODES.items() if values.get(key)] if given is None else given
+    modes = [mode for mode, key in POOLING_MODES.items() if values.get(key)] if given is None else given
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or len(modes) > 1 or not all(isinstance(mode, str) for mode in modes):
-        raise Refused(f"{path} pools by {shown(modes)}: it must be by one of {', '.join(MODES)}")
+        raise Refused(f"{path} pools by {short_repr(modes)}: it must be by one of {', '.join(POOLING_MODES)}")
     return modes[0] if modes else "mean"
 
 
@@ -178,14 +181,14 @@ def _limit(said: Mapping[str, Any], tokenizer: Path) -> int | None:
     """How many tokens of a text are read, if its files say so; some have a number there that means any."""
     limit = said.get("max_seq_length")
     if limit is None and tokenizer.is_file():
-        limit = json_object(tokenizer).get("model_max_length")
-    return None if isinstance(limit, int | float) and limit > LARGEST_SIZE else limit
+        limit = read_json_object(tokenizer).get("model_max_length")
+    return None if isinstance(limit, int | float) and limit > MAX_SIZE else limit
 
 
 def _check_prompts(path: Path) -> None:
     """Refuse a prompt that is put before every text: what is read would not be what was typed."""
-    values: dict[str, Any] = json_object(path) if path.is_file() else {}
+    values: dict[str, Any] = read_json_object(path) if path.is_file() else {}
     name, prompts = values.get("default_prompt_name"), values.get("prompts")
     prompt = prompts.get(name) if isinstance(prompts, Mapping) and isinstance(name, str) else None
     if prompt:
-        raise Refused(f"{path} puts {shown(prompt)} before every text: only models without such a prompt are read")
+        raise Refused(f"{path} puts {short_repr(prompt)} before every text: only models without such a prompt are read")

@@ -24,7 +24,7 @@ class DistanceScores(ABC):
     """
 
     table: ClassVar[str]
-    one_table: ClassVar[bool] = False
+    shared_by_layers: ClassVar[bool] = False
     divided: ClassVar[bool] = True
 
     @abstractmethod
@@ -81,18 +81,20 @@ class RelativeBias(DistanceScores):
     """
 
     table = "relative_attention_bias"
-    one_table = True
+    shared_by_layers = True
     divided = False
-    BEGINNINGS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91)  # of all buckets but the first, without signs
+    BUCKET_STARTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91)  # of all buckets but the first, without signs
 
     def table_shape(self, longest: int, heads: int, head_size: int) -> tuple[int, int]:
         """A row for each bucket, those of keys behind the query last."""
-        return 2 * (len(self.BEGINNINGS) + 1), heads
+        return 2 * (len(self.BUCKET_STARTS) + 1), heads
 
     def rows(self, distances: Array, longest: int) -> Array:
         """The bucket of each distance."""
         far = abs(distances)
-        return sum(far >= beginning for beginning in self.BEGINNINGS) + (len(self.BEGINNINGS) + 1) * (distances < 0)
+        return sum(far >= beginning for beginning in self.BUCKET_STARTS) + (len(self.BUCKET_STARTS) + 1) * (
+            distances < 0
+        )
 
     def scores(self, query: Array, key: Array, vectors: Array, heads: Heads, einsum: Callable[..., Array]) -> Array:
         """As declared; the same for every text."""

@@ -17,22 +17,22 @@ class Progress(Protocol):
         """Take note of it; raise to stop the work."""
 
 
-def silent(done: float | None, what: str = "") -> None:
+def ignore_progress(done: float | None, what: str = "") -> None:
     """A report that does nothing: what long work calls where none is given."""
 
 
-def printed(done: float | None, what: str = "") -> None:
+def print_progress(done: float | None, what: str = "") -> None:
     """A report that prints what it is told; nothing where there are no words."""
     if what:
         print(what)
 
 
-def counted(report: Progress, done: int, of: int, what: str) -> None:
+def report_count(report: Progress, done: int, of: int, what: str) -> None:
     """Report that so many things are done, of so many. what: what they are, in the plural."""
     report(done / of, f"{done:,} of {of:,} {what}")
 
 
-def within(report: Progress, number: int, of: int) -> Progress:
+def progress_of_part(report: Progress, number: int, of: int) -> Progress:
     """A report for one of several parts that take equally long: its share is passed on as a share of the whole.
 
     number: of the part, from zero. of: how many parts there are.

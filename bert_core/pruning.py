@@ -14,12 +14,12 @@ from bert_core.config import head_pairs
 from bert_core.edits import check_unedited
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertPreTrainedModel
-from bert_core.refused import Refused, several, shown, whole
+from bert_core.refused import Refused, require_int, require_sequence, short_repr
 
 Head = tuple[int, int]
 Neuron = tuple[int, int]
 Part = tuple[int, ...]  # a head, a neuron, or a layer alone
-PARTS = ("heads", "neurons", "layers")
+PRUNABLE_PARTS = ("heads", "neurons", "layers")
 Model = TypeVar("Model", bound=BertPreTrainedModel | LoadedModel)
 
 
@@ -37,7 +37,7 @@ def pruned(
     Source: Michel 2019, section 3 (arXiv:1905.10650), of heads.
     """
     of_heads, of_neurons = _by_layer(head_pairs(heads)), _by_layer(head_pairs(neurons, "neuron"))
-    of_layers = {whole("a layer", layer, None) for layer in several("layers", layers, "whole numbers")}
+    of_layers = {require_int("a layer", layer, None) for layer in require_sequence("layers", layers, "whole numbers")}
     new = _copied(model)
     for one in _models(new):
         one.prune_heads(of_heads)
@@ -46,17 +46,17 @@ def pruned(
     return new
 
 
-def without(model: Model, what: str, parts: Iterable[Part]) -> Model:
+def prune_parts(model: Model, part_kind: str, parts: Iterable[Part]) -> Model:
     """As `pruned`, of one kind of part by its name, one of `PARTS`.
 
     parts: (layer, head), (layer, neuron), or (layer,). Raises Refused for another name.
     """
-    if not isinstance(what, str) or what not in PARTS:
-        raise Refused(f"what {shown(what)} is unknown: one of {', '.join(PARTS)}")
-    if what == "layers":
+    if not isinstance(part_kind, str) or part_kind not in PRUNABLE_PARTS:
+        raise Refused(f"what {short_repr(part_kind)} is unknown: one of {', '.join(PRUNABLE_PARTS)}")
+    if part_kind == "layers":
         return pruned(model, layers=[layer for (layer,) in parts])
     given = cast("Iterable[tuple[int, int]]", parts)
-    return pruned(model, neurons=given) if what == "neurons" else pruned(model, given)
+    return pruned(model, neurons=given) if part_kind == "neurons" else pruned(model, given)
 
 
 def zero_filled(model: Model) -> Model:
@@ -70,7 +70,7 @@ def zero_filled(model: Model) -> Model:
     new = _copied(model)
     models = _models(new)
     encoder = models[0].base_model.encoder
-    kept = [layer for layer in cast("list[BertLayer]", list(encoder.layer)) if not layer.gone]
+    kept = [layer for layer in cast("list[BertLayer]", list(encoder.layer)) if not layer.removed]
     if not kept:
         raise Refused("all layers were taken out: a BERT of other programs has at least one, so prune fewer")
     for number, layer in enumerate(kept):
@@ -93,17 +93,17 @@ def _copied(model: Model) -> Model:
     if isinstance(model, BertPreTrainedModel):
         return copy.deepcopy(model)
     if not isinstance(model, LoadedModel):
-        raise Refused(f"the model is {shown(model)}: it must be a LoadedModel, or a BertPreTrainedModel")
+        raise Refused(f"the model is {short_repr(model)}: it must be a LoadedModel, or a BertPreTrainedModel")
     check_unedited(model.edits, "pruning")
     # Together, so that all stand on one encoder again.
-    encoder, tuned = copy.deepcopy((model.model, dict(model.tuned)))
-    return dataclasses.replace(model, model=encoder, tuned=tuned)
+    encoder, tuned = copy.deepcopy((model.model, dict(model.task_models)))
+    return dataclasses.replace(model, model=encoder, task_models=tuned)
 
 
 def _models(model: BertPreTrainedModel | LoadedModel) -> list[BertPreTrainedModel]:
     if isinstance(model, BertPreTrainedModel):
         return [model]
-    return [model.model, *model.tuned.values()]
+    return [model.model, *model.task_models.values()]
 
 
 def _fill(layer: BertLayer) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from bert_core.refused import Refused, checked, several, whole
+from bert_core.refused import Refused, require_int, require_sequence, validate_arguments
 
 _current: ContextVar[Recording | None] = ContextVar("headlight_recording", default=None)
 
@@ -47,8 +47,8 @@ class Recording:
     """
 
     def __init__(self, layers: Collection[int] | None = None) -> None:
-        given = None if layers is None else several("layers", layers, "their numbers")
-        self.layers = None if given is None else frozenset(whole("a layer", layer) for layer in given)
+        given = None if layers is None else require_sequence("layers", layers, "their numbers")
+        self.layers = None if given is None else frozenset(require_int("a layer", layer) for layer in given)
         self.attention: dict[int, Tensor] = {}
         self.gradients: dict[int, Tensor] = {}
         self.cross_attention: dict[int, Tensor] = {}
@@ -77,7 +77,7 @@ class _LayerSlot:
         self._gradients[self._layer] = attn_gradients
 
 
-@checked
+@validate_arguments
 @contextmanager
 def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
     """Watch the forward passes made in this context, and only those: other threads do not see it.
@@ -94,7 +94,7 @@ def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
         _current.reset(token)
 
 
-def watcher_of(module: WatchedModule) -> Watcher | None:
+def find_watcher(module: WatchedModule) -> Watcher | None:
     """What takes this module's map in this context: a recording's place for its layer, the module itself, or None."""
     recording = _current.get()
     if recording is not None:
@@ -109,7 +109,7 @@ def check_recorded_layers(layers: int) -> None:
         raise Refused(f"layer {last} does not exist, so it cannot be recorded: this model has layers 0 to {layers - 1}")
 
 
-def hand_over(watcher: Watcher, attention_map: Tensor) -> None:
+def save_map(watcher: Watcher, attention_map: Tensor) -> None:
     """Give a map to its watcher now, and its gradient when a backward pass computes it."""
     watcher.save_attention_map(attention_map)
     if not attention_map.requires_grad:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 if TYPE_CHECKING:  # NumPy is imported where there is an array: a command that only helps or refuses does without
     import numpy as np
 
-Asked = ParamSpec("Asked")
-Answer = TypeVar("Answer")
-Record = TypeVar("Record")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Instance = TypeVar("Instance")
 
-LARGEST_SEED = 2**63 - 1  # that torch.Generator takes
+MAX_SEED = 2**63 - 1  # that torch.Generator takes
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
 
@@ -34,7 +34,7 @@ class Refused(ValueError):
     """
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """What was given, on one line of a sentence: as Python writes it, cut where it is long."""
     try:
         return " ".join(_SHORT.repr(value).split())
@@ -42,7 +42,7 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} too long to show"
 
 
-def whole(name: str, value: object, least: int | None = 0, most: int | None = None) -> int:
+def require_int(name: str, value: object, least: int | None = 0, most: int | None = None) -> int:
     """A whole number that was given, NumPy's too, as an int.
 
     Raises Refused for anything else, and for one below `least` or above `most`.
@@ -53,11 +53,11 @@ def whole(name: str, value: object, least: int | None = 0, most: int | None = No
         number = None
     if number is None or (least is not None and number < least) or (most is not None and number > most):
         allowed = "" if least is None else f" of at least {least}" if most is None else f" from {least:,} to {most:,}"
-        raise Refused(f"{name} is {shown(value)}: it must be a whole number{allowed}")
+        raise Refused(f"{name} is {short_repr(value)}: it must be a whole number{allowed}")
     return number
 
 
-def real_number(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> float:
+def require_float(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> float:
     """A real number that was given, NumPy's too, as a float.
 
     Raises Refused for anything else, NaN, and for one below `least` or above `most`.
@@ -70,7 +70,7 @@ def real_number(name: str, value: object, least: float = -math.inf, most: float 
     if not least <= found <= most:
         bounds = ((least, -math.inf, "of at least"), (most, math.inf, "of at most"))
         allowed = " and ".join(f"{words} {bound:g}" for bound, none, words in bounds if bound != none)
-        raise Refused(f"{name} is {shown(value)}: it must be a number{allowed and ' ' + allowed}")
+        raise Refused(f"{name} is {short_repr(value)}: it must be a number{allowed and ' ' + allowed}")
     return found
 
 
@@ -79,34 +79,36 @@ def _alone(value: Any) -> object:
     return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
 
 
-def several(name: str, values: object, of: str) -> tuple[Any, ...]:
+def require_sequence(name: str, values: object, of: str) -> tuple[Any, ...]:
     """What a list, an array or anything else that can be gone through holds; `of` says what it should hold.
 
     Raises Refused for what holds nothing, and for a text, of which nobody means the letters.
     """
-    return tuple(one_by_one(name, values, of))
+    return tuple(iterate_items(name, values, of))
 
 
-def one_by_one(name: str, values: object, of: str) -> Iterator[Any]:
+def iterate_items(name: str, values: object, of: str) -> Iterator[Any]:
     """As `several`, for what may be too much to hold at once."""
     try:
         if isinstance(values, str | bytes | Mapping):
             raise TypeError
         return iter(typing.cast("Iterable[Any]", values))
     except TypeError as error:
-        raise Refused(f"{name} is {shown(values)}: it must be a list of {of}") from error
+        raise Refused(f"{name} is {short_repr(values)}: it must be a list of {of}") from error
 
 
-def each(name: str, values: object, kind: type[Record]) -> tuple[Record, ...]:
+def require_instances(name: str, values: object, kind: type[Instance]) -> tuple[Instance, ...]:
     """What a list holds, each of one class. Raises Refused for anything else."""
-    given = several(name, values, kind.__name__)
+    given = require_sequence(name, values, kind.__name__)
     for one in given:
         if not isinstance(one, kind):
-            raise Refused(f"one of {name} is {shown(one)}: it must be of type {kind.__name__}")
+            raise Refused(f"one of {name} is {short_repr(one)}: it must be of type {kind.__name__}")
     return given
 
 
-def real_array(name: str, value: object, axes: str, sizes: dict[str, tuple[str, object]] | None = None) -> np.ndarray:
+def require_array(
+    name: str, value: object, axes: str, sizes: dict[str, tuple[str, object]] | None = None
+) -> np.ndarray:
     """What NumPy makes an array of real numbers of, lists too, with these axes, as "layer head query key".
 
     "..." in front stands for any others. float32 and float64 stay as they are, other numbers become float64.
@@ -120,9 +122,9 @@ def real_array(name: str, value: object, axes: str, sizes: dict[str, tuple[str, 
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise Refused(f"{name} is {shown(value)}: it must be an array of numbers, {_in_brackets(axes)}") from error
+        raise Refused(f"{name} is {short_repr(value)}: it must be an array of numbers, {_in_brackets(axes)}") from error
     if array.dtype.kind not in "fiu" or not array.ndim:
-        given = f"of {array.dtype}" if isinstance(value, np.ndarray) and array.ndim else shown(value)
+        given = f"of {array.dtype}" if isinstance(value, np.ndarray) and array.ndim else short_repr(value)
         raise Refused(f"{name} is {given}: it must be an array of real numbers, {_in_brackets(axes)}")
     _fit(name, array.shape, axes, {} if sizes is None else sizes)
     if array.dtype in (np.float32, np.float64):
@@ -161,16 +163,16 @@ def _fit(name: str, shape: tuple[int, ...], axes: str, sizes: dict[str, tuple[st
             raise Refused(f"{name} is {shape}: it must be {wanted}, {other}")
 
 
-def checked(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+def validate_arguments(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """The same function, whose arguments are held against its signature first: the door of what callers ask directly.
 
     Where the signature names classes alone, another argument is Refused by name; NumPy's numbers and switches become
     Python's, and where it names a Path, texts become paths. Lists and arrays are left to the function.
     """
-    return shaped()(function)
+    return validate_arrays()(function)
 
 
-def shaped(**axes: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
+def validate_arrays(**axes: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """As `checked`, for functions of arrays: each is held against its axes, and against the others' of the same names.
 
     axes: of each array, as attention="layer head query key", as `real_array` reads them; of what has a length, as an
@@ -178,7 +180,7 @@ def shaped(**axes: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, A
     NaN and infinite numbers are let through, and NumPy warns of none: what comes of them says so itself.
     """
 
-    def door(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+    def door(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         signature = inspect.signature(function)
 
         @functools.cache
@@ -191,7 +193,7 @@ def shaped(**axes: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, A
             return {name: classes for name, classes in kinds.items() if classes}
 
         @functools.wraps(function)
-        def asked(*args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+        def asked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
             bound = signature.bind(*args, **kwargs)
             given = bound.arguments
             for name, classes in doors().items():
@@ -206,7 +208,7 @@ def shaped(**axes: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, A
                 if name in doors():
                     _fit(name, (len(given[name]),), words, sizes)
                 elif given.get(name) is not None or types.NoneType not in typing.get_args(hints()[name]):
-                    given[name] = real_array(name, given[name], words, sizes)
+                    given[name] = require_array(name, given[name], words, sizes)
             with np.errstate(all="ignore"):
                 return function(*bound.args, **bound.kwargs)
 
@@ -232,8 +234,8 @@ def _taken(name: str, value: object, classes: tuple[type, ...]) -> object:
     if Path in classes and isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str):
         return Path(value)
     if float in classes:
-        return real_number(name, value)
+        return require_float(name, value)
     if int in classes:
-        return whole(name, value, least=None)
+        return require_int(name, value, least=None)
     wanted = " or ".join("nothing" if one is types.NoneType else one.__name__ for one in classes)
-    raise Refused(f"{name} is {shown(value)}: it must be of type {wanted}")
+    raise Refused(f"{name} is {short_repr(value)}: it must be of type {wanted}")

@@ -27,18 +27,23 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
 SHAPE_KINDS = ("circle", "square", "triangle", "cross", "star")
 SIZES: Mapping[str, tuple[float, float]] = {"small": (0.16, 0.19), "large": (0.27, 0.33)}
 RELATIONS = ("above", "below", "left of", "right of")
-OPPOSITE: Mapping[str, str] = {"above": "below", "below": "above", "left of": "right of", "right of": "left of"}
-MOST_SHAPES = 3
+OPPOSITE_RELATIONS: Mapping[str, str] = {
+    "above": "below",
+    "below": "above",
+    "left of": "right of",
+    "right of": "left of",
+}
+MAX_SHAPES = 3
 
 # Word level, in the order of a BERT's vocab.txt: a sentence starts with [CLS] and ends with [SEP].
 VOCABULARY = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "and", "of"),
     *SIZES, *COLOURS, *SHAPE_KINDS, *("above", "below", "left", "right"),
 )  # fmt: skip
-LONGEST_CAPTION = 2 + 4 * MOST_SHAPES + 2 * 2 + 1  # [CLS], [SEP], three shapes, two relations of two words, "and"
+MAX_CAPTION_TOKENS = 2 + 4 * MAX_SHAPES + 2 * 2 + 1  # [CLS], [SEP], three shapes, two relations of two words, "and"
 
 MARGIN = 0.02  # to the edge of the picture
-LEAST_GAP = 0.05  # between two shapes, in the direction that tells them apart
+MIN_GAP = 0.05  # between two shapes, in the direction that tells them apart
 COLOUR_JITTER = 14  # how far a shade may be from its colour, in each channel
 _ARM = 1 / 3  # thickness of a cross, as a share of its width
 _STAR_INNER = 0.42  # radius of a star's notches, as a share of that of its tips
@@ -100,13 +105,13 @@ def random_scene(
     Raises Refused for a count, a word or a repetition that no scene has.
     """
     if named is None:
-        count = int(rng.integers(1, MOST_SHAPES + 1)) if count is None else count
+        count = int(rng.integers(1, MAX_SHAPES + 1)) if count is None else count
         _check_count(count)
         everything = list(itertools.product(SIZES, COLOURS, SHAPE_KINDS))
         named = [everything[i] for i in rng.choice(len(everything), count, replace=False)]
     else:
         _check_count(len(named))
-        named = check_names([" ".join(words) for words in named])
+        named = parse_shape_names([" ".join(words) for words in named])
     boxes = None
     while boxes is None:
         boxes = _place([float(rng.uniform(*SIZES[size])) for size, _, _ in named], rng)
@@ -124,25 +129,25 @@ def random_scene(
 
 
 def _check_count(count: int) -> None:
-    if not 1 <= count <= MOST_SHAPES:
-        raise Refused(f"a scene of {count} shapes: it has 1 to {MOST_SHAPES}")
+    if not 1 <= count <= MAX_SHAPES:
+        raise Refused(f"a scene of {count} shapes: it has 1 to {MAX_SHAPES}")
 
 
-def all_names() -> list[str]:
+def all_shape_names() -> list[str]:
     """What a shape can be called: "small red circle", and so on."""
     return [" ".join(words) for words in itertools.product(SIZES, COLOURS, SHAPE_KINDS)]
 
 
-def check_names(names: Sequence[str]) -> list[tuple[str, str, str]]:
+def parse_shape_names(names: Sequence[str]) -> list[tuple[str, str, str]]:
     """The (size, colour, kind) of shapes that can be in one scene together.
 
     Raises Refused for more than a scene holds, a name that is no shape's, or one that is there twice.
     """
-    if len(names) > MOST_SHAPES:
+    if len(names) > MAX_SHAPES:
         _check_count(len(names))
     words: list[tuple[str, str, str]] = []
     for name in names:
-        if name not in all_names():
+        if name not in all_shape_names():
             raise Refused(f"{name!r:.60} is not a shape: write it as in 'small red circle'")
         size, colour, kind = name.split()
         if (size, colour, kind) in words:
@@ -158,7 +163,7 @@ def _place(sides: Sequence[float], rng: np.random.Generator) -> list[tuple[float
         for _ in range(30):
             left, top = (float(value) for value in rng.uniform(MARGIN, 1 - MARGIN - side, 2))
             box = (left, top, left + side, top + side)
-            if all(max(_gaps(box, other)) >= LEAST_GAP for other in boxes):
+            if all(max(_gaps(box, other)) >= MIN_GAP for other in boxes):
                 boxes.append(box)
                 break
         else:
@@ -272,7 +277,7 @@ def _gaps(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float, 
     return b[1] - a[3], a[1] - b[3], b[0] - a[2], a[0] - b[2]
 
 
-def holds(a: Shape, relation: str, b: Shape) -> bool:
+def relation_holds(a: Shape, relation: str, b: Shape) -> bool:
     """Whether a stands in this relation to b: all of it, so that a is above b where it ends before b begins."""
     return _gaps(a.box, b.box)[RELATIONS.index(relation)] >= 0
 
@@ -283,7 +288,7 @@ def relation_between(a: Shape, b: Shape) -> str:
     return RELATIONS[gaps.index(max(gaps))]
 
 
-def caption_of(scene: Scene, order: Sequence[int] | None = None) -> str:
+def caption_scene(scene: Scene, order: Sequence[int] | None = None) -> str:
     """A true sentence that names every shape.
 
     "a small red circle", "... above a large blue square", "... and left of a small green star"; both relations are
@@ -295,7 +300,7 @@ def caption_of(scene: Scene, order: Sequence[int] | None = None) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CaptionCheck:
     """What a caption is worth.
 
     correct: it names every shape with size, colour and kind, nothing else, and each relation that it states is true.
@@ -316,7 +321,7 @@ class Statement:
     relations: tuple[str, ...]
 
 
-def parse(caption: str) -> Statement:
+def parse_caption(caption: str) -> Statement:
     """Raises Refused if the words are not a sentence of `caption_of`'s kind."""
     found = _grammar().fullmatch(" ".join(caption.split()))
     if found is None:
@@ -335,26 +340,28 @@ def _grammar() -> re.Pattern[str]:
     return re.compile(f"{shape}(?: {relation} {shape}(?: and {relation} {shape})?)?")
 
 
-def judge(caption: str, scene: Scene) -> Verdict:
+def check_caption(caption: str, scene: Scene) -> CaptionCheck:
     """Whether a caption is right about a scene."""
     try:
-        statement = parse(caption)
+        statement = parse_caption(caption)
     except Refused:
-        return Verdict(False, reason="not a sentence of this kind")
+        return CaptionCheck(False, reason="not a sentence of this kind")
     there = {shape.words: number for number, shape in enumerate(scene.shapes)}
     named = tuple(there.get(words) for words in statement.shapes)
     for number, words in zip(named, statement.shapes, strict=True):
         if number is None:
-            return Verdict(False, named, f"there is no {' '.join(words)}")
+            return CaptionCheck(False, named, f"there is no {' '.join(words)}")
     shapes = [scene.shapes[number] for number in named if number is not None]
     if len(set(named)) < len(named):
-        return Verdict(False, named, "one shape is named twice")
+        return CaptionCheck(False, named, "one shape is named twice")
     if len(shapes) < len(scene.shapes):
-        return Verdict(False, named, f"{len(scene.shapes) - len(shapes)} of {len(scene.shapes)} shapes are not named")
+        return CaptionCheck(
+            False, named, f"{len(scene.shapes) - len(shapes)} of {len(scene.shapes)} shapes are not named"
+        )
     for relation, other in zip(statement.relations, shapes[1:], strict=True):
-        if not holds(shapes[0], relation, other):
-            return Verdict(False, named, f"the {' '.join(shapes[0].words)} is not {relation} the other")
-    return Verdict(True, named)
+        if not relation_holds(shapes[0], relation, other):
+            return CaptionCheck(False, named, f"the {' '.join(shapes[0].words)} is not {relation} the other")
+    return CaptionCheck(True, named)
 
 
 # ---------------------------------------------------------------------------- what is held out
@@ -369,20 +376,20 @@ def is_unseen(colour: str, kind: str, relation: str) -> bool:
     return (c + 2 * k + 3 * r) % 8 == 0
 
 
-def combinations(scene: Scene) -> Iterator[tuple[str, str, str]]:
+def true_combinations(scene: Scene) -> Iterator[tuple[str, str, str]]:
     """Every (colour, kind, relation to another shape) that is true of a scene."""
     for a, b in itertools.permutations(scene.shapes, 2):
         for relation in RELATIONS:
-            if holds(a, relation, b):
+            if relation_holds(a, relation, b):
                 yield a.colour, a.kind, relation
 
 
 def is_held_out(scene: Scene) -> bool:
     """Whether a scene holds a combination that training never shows."""
-    return any(is_unseen(*combination) for combination in combinations(scene))
+    return any(is_unseen(*combination) for combination in true_combinations(scene))
 
 
-def draw_scene(rng: np.random.Generator, *, held_out: bool, count: int | None = None) -> Scene:
+def sample_scene(rng: np.random.Generator, *, held_out: bool, count: int | None = None) -> Scene:
     """A random scene of one side of the split: for training, or with at least one unseen combination.
 
     Raises Refused for one shape that is held out: it stands in no relation.

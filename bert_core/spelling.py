@@ -6,9 +6,9 @@ import re
 import unicodedata
 from itertools import count
 
-SPACE = "␣"  # a space that is a piece, or part of one
-GOES_ON = "##"
-GOES_ON_AFTER = (
+VISIBLE_SPACE = "␣"  # a space that is a piece, or part of one
+CONTINUATION_PREFIX = "##"
+CONTINUATION_SUFFIX = (
     "@@"  # behind a piece that a word goes on after: a BERTweet's vocabulary says that in place of the other
 )
 
@@ -19,37 +19,37 @@ class Spelling:
     knows_words: whether what the library takes as a word is one.
     """
 
-    knows_words = True
+    has_library_words = True
 
-    def shown(self, piece: str) -> str:
+    def readable(self, piece: str) -> str:
         """A piece of the vocabulary as it is read."""
         return piece
 
-    def shown_in_text(self, piece: str, goes_on: bool) -> str:
+    def readable_in_text(self, piece: str, goes_on: bool) -> str:
         """The same where it is known whether it goes on with the word before it."""
         return piece
 
-    def written(self, shown: str) -> tuple[str, ...]:
+    def candidate_pieces(self, shown: str) -> tuple[str, ...]:
         """The pieces that are shown so, the likelier first."""
         return (shown,)
 
-    def is_apart(self, sign: str) -> bool:
+    def is_separate_word(self, sign: str) -> bool:
         """Whether a sign is a word of its own though the vocabulary's pieces do not say so."""
         return False
 
-    def is_part(self, piece: str) -> bool:
+    def is_partial_character(self, piece: str) -> bool:
         """Whether a piece begins or ends within a sign."""
         return False
 
-    def shown_part(self, typed: str, number: int, goes_on: bool) -> str:
+    def readable_part(self, typed: str, number: int, goes_on: bool) -> str:
         """Such a piece, by the signs that it is of and how many pieces of them came before, the first being 1."""
-        return (GOES_ON if goes_on else "") + _readable(typed) + "₀₁₂₃₄₅₆₇₈₉"[min(number, 9)]
+        return (CONTINUATION_PREFIX if goes_on else "") + _readable(typed) + "₀₁₂₃₄₅₆₇₈₉"[min(number, 9)]
 
 
 class Unigrams(Spelling):
     """Of SentencePiece: a space is `▁`. Source: Kudo 2018 (arXiv:1808.06226)."""
 
-    knows_words = False
+    has_library_words = False
 
     def text(self, piece: str) -> str:
         """What a piece stands for."""
@@ -59,27 +59,29 @@ class Unigrams(Spelling):
         """How the vocabulary writes a text."""
         return text.replace(" ", "▁")
 
-    def shown(self, piece: str) -> str:
+    def readable(self, piece: str) -> str:
         """As in `Spelling`: words bare, what goes on with one behind `##`, a sign behind a space with that space."""
         text = self.text(piece)
         if text.startswith(" "):
             return _readable(text[1:] if text[1:2].isalnum() else text)
-        return (GOES_ON if text[:1].isalnum() else "") + _readable(text)
+        return (CONTINUATION_PREFIX if text[:1].isalnum() else "") + _readable(text)
 
-    def shown_in_text(self, piece: str, goes_on: bool) -> str:
+    def readable_in_text(self, piece: str, goes_on: bool) -> str:
         """As in `Spelling`."""
         text = self.text(piece)
-        return (GOES_ON if goes_on else "") + _readable(text[1:] if text.startswith(" ") and len(text) > 1 else text)
+        return (CONTINUATION_PREFIX if goes_on else "") + _readable(
+            text[1:] if text.startswith(" ") and len(text) > 1 else text
+        )
 
-    def written(self, shown: str) -> tuple[str, ...]:
+    def candidate_pieces(self, shown: str) -> tuple[str, ...]:
         """As in `Spelling`."""
-        if shown.startswith(GOES_ON) and len(shown) > len(GOES_ON):
-            return (self.piece(shown.removeprefix(GOES_ON)), self.piece(shown))
-        text = shown.replace(SPACE, " ")
+        if shown.startswith(CONTINUATION_PREFIX) and len(shown) > len(CONTINUATION_PREFIX):
+            return (self.piece(shown.removeprefix(CONTINUATION_PREFIX)), self.piece(shown))
+        text = shown.replace(VISIBLE_SPACE, " ")
         behind, bare = self.piece(" " + text), self.piece(text)
         return (behind, bare) if text[:1].isalnum() else (bare, behind)
 
-    def is_apart(self, sign: str) -> bool:
+    def is_separate_word(self, sign: str) -> bool:
         """As in `Spelling`: signs, and letters of scripts that put no space between words."""
         if sign.isspace() or unicodedata.category(sign)[0] in "PS":
             return True
@@ -101,7 +103,7 @@ class Bytes(Unigrams):
         """As in `Unigrams`."""
         return "".join(_SIGN_OF[number] for number in text.encode("utf-8", "replace"))
 
-    def is_part(self, piece: str) -> bool:
+    def is_partial_character(self, piece: str) -> bool:
         """As in `Spelling`."""
         numbers = [_BYTE_OF[sign] for sign in piece if sign in _BYTE_OF]
         try:
@@ -110,12 +112,12 @@ class Bytes(Unigrams):
             return True
         return False
 
-    def written(self, shown: str) -> tuple[str, ...]:
+    def candidate_pieces(self, shown: str) -> tuple[str, ...]:
         """As in `Unigrams`; then with the numbers behind backslashes as bytes."""
-        found = super().written(shown)
+        found = super().candidate_pieces(shown)
         if "\\x" not in shown:
             return found
-        text = shown.removeprefix(GOES_ON).replace(SPACE, " ").encode("utf-8", "replace")
+        text = shown.removeprefix(CONTINUATION_PREFIX).replace(VISIBLE_SPACE, " ").encode("utf-8", "replace")
         numbers = re.sub(rb"\\x([0-9a-f]{2})", lambda number: bytes([int(number[1], 16)]), text)
         as_bytes = "".join(_SIGN_OF[number] for number in numbers)
         return (*found, as_bytes, _SIGN_OF[ord(" ")] + as_bytes)
@@ -128,27 +130,31 @@ class Tweets(Unigrams):
         """As in `Unigrams`."""
         return piece.removesuffix("</w>")
 
-    def shown(self, piece: str) -> str:
+    def readable(self, piece: str) -> str:
         """As in `Spelling`."""
-        return self.text(piece) if piece.endswith("</w>") else piece + GOES_ON_AFTER
+        return self.text(piece) if piece.endswith("</w>") else piece + CONTINUATION_SUFFIX
 
-    def written(self, shown: str) -> tuple[str, ...]:
+    def candidate_pieces(self, shown: str) -> tuple[str, ...]:
         """As in `Spelling`."""
-        bare = shown.removeprefix(GOES_ON) if len(shown) > len(GOES_ON) else shown
-        inside = (bare.removesuffix(GOES_ON_AFTER),) if bare.endswith(GOES_ON_AFTER) and bare != GOES_ON_AFTER else ()
+        bare = shown.removeprefix(CONTINUATION_PREFIX) if len(shown) > len(CONTINUATION_PREFIX) else shown
+        inside = (
+            (bare.removesuffix(CONTINUATION_SUFFIX),)
+            if bare.endswith(CONTINUATION_SUFFIX) and bare != CONTINUATION_SUFFIX
+            else ()
+        )
         return (*inside, bare + "</w>", bare)
 
 
 class WordEnds(Tweets):
     """Of pairs of characters whose words are found first, and whose last piece ends in `</w>`."""
 
-    knows_words = True
+    has_library_words = True
 
 
 def _readable(text: str) -> str:
     """A text whose spaces and signs without a look can be seen."""
     return "".join(
-        SPACE if sign == " " else sign if sign.isprintable() else "".join(f"\\x{n:02x}" for n in sign.encode())
+        VISIBLE_SPACE if sign == " " else sign if sign.isprintable() else "".join(f"\\x{n:02x}" for n in sign.encode())
         for sign in text
     )
 

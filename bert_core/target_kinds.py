@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import exp, nan, tanh
 from string import Formatter
 
-from bert_core.refused import Refused, several, shown
+from bert_core.refused import Refused, require_sequence, short_repr
 from bert_core.registry import Table
 
 # ---------------------------------------------------------------------------- targets
@@ -22,12 +22,12 @@ TARGET_VALUES: Mapping[str, str] = {
     "other": "another text", "pooled": "the positions that are pooled",
 }  # fmt: skip
 # Values that a target written as text can have -> what its form calls them.
-WRITTEN_VALUES: Mapping[str, str] = {"position": "POSITION", "last": "LAST", "label": "LABEL"}
-WRITTEN_OTHERWISE = ("like", "alike")  # beginnings of targets that no kind may have as its name
+TEXT_VALUES: Mapping[str, str] = {"position": "POSITION", "last": "LAST", "label": "LABEL"}
+RESERVED_NAMES = ("like", "alike")  # beginnings of targets that no kind may have as its name
 # Names that the sentences of a kind may be formatted with.
 _NAMES = ("word", "other", "label", "text", "first", "last", "count")
 _SENTENCES: Mapping[str, tuple[str, ...]] = {
-    "offer": _NAMES, "question": (*_NAMES, "verdict"), "speaks_for": _NAMES, "says": ("value", "probability", "loss"),
+    "offer": _NAMES, "question": (*_NAMES, "verdict"), "supports": _NAMES, "value_text": ("value", "probability", "loss"),
 }  # fmt: skip
 
 
@@ -38,9 +38,9 @@ class TargetKind:
     needs: names of the fields that a `Target` of this kind must have. head: name of the task head that computes it.
     unit: of its value. link: "exp" or "sigmoid", the function that makes a probability of the value; None if the value
     alone does not determine one. mean: whether the value is the mean over the pieces of the target, not their sum.
-    offer: its name in a list of targets. question: what is asked. speaks_for: what a positive contribution supports.
-    says: how confident the model is. `offer`, `question` and `speaks_for` are formatted with the names that
-    `TaskHead.names` returns (word, other, label, text, first, last, count), `question` also with verdict, and `says`
+    offer: its name in a list of targets. question: what is asked. supports: what a positive contribution supports.
+    value_text: how confident the model is. `offer`, `question` and `supports` are formatted with the names that
+    `TaskHead.template_values` returns (word, other, label, text, first, last, count), `question` also with verdict, and `value_text`
     with value, probability and loss.
     Raises Refused for a value, a function or a name in a sentence that does not exist.
     """
@@ -51,25 +51,25 @@ class TargetKind:
     link: str | None
     offer: str
     question: str
-    speaks_for: str
-    says: str
+    supports: str
+    value_text: str
     mean: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "needs", several("needs", self.needs, "names of values"))
+        object.__setattr__(self, "needs", require_sequence("needs", self.needs, "names of values"))
         for need in self.needs:
             if not isinstance(need, str) or need not in TARGET_VALUES:
-                raise Refused(f"a target cannot need {shown(need)}: its values are {', '.join(TARGET_VALUES)}")
+                raise Refused(f"a target cannot need {short_repr(need)}: its values are {', '.join(TARGET_VALUES)}")
         if self.link is not None and (not isinstance(self.link, str) or self.link not in ("exp", "sigmoid")):
-            raise Refused(f"the link is {shown(self.link)}: it must be 'exp', 'sigmoid' or None")
+            raise Refused(f"the link is {short_repr(self.link)}: it must be 'exp', 'sigmoid' or None")
         for sentence, allowed in _SENTENCES.items():
             if unknown := set(_names_in(sentence, getattr(self, sentence))) - set(allowed):
-                raise Refused(f"{sentence} names {shown(sorted(unknown)[0])}: it may name {', '.join(allowed)}")
+                raise Refused(f"{sentence} names {short_repr(sorted(unknown)[0])}: it may name {', '.join(allowed)}")
 
     @property
-    def is_written(self) -> bool:
+    def has_text_form(self) -> bool:
         """Whether a target of this kind is written as the name of the kind and the values that it needs."""
-        return all(need in WRITTEN_VALUES for need in self.needs)
+        return all(need in TEXT_VALUES for need in self.needs)
 
     def probability(self, value: float) -> float | None:
         """The probability that belongs to a value (nats); None if the value alone does not determine one."""
@@ -77,11 +77,11 @@ class TargetKind:
             return None
         return exp(value) if self.link == "exp" else (1 + tanh(value / 2)) / 2
 
-    def said(self, value: float, written: Callable[[float], str]) -> str:
-        """The sentence `says` for a value. written: formats a number."""
+    def format_value(self, value: float, written: Callable[[float], str]) -> str:
+        """The sentence `value_text` for a value. written: formats a number."""
         probability = self.probability(value)
         numbers = {"value": value, "loss": -value, "probability": nan if probability is None else probability}
-        return self.says.format(**{name: written(number) for name, number in numbers.items()})
+        return self.value_text.format(**{name: written(number) for name, number in numbers.items()})
 
 
 def _names_in(sentence: str, template: str) -> list[str]:
@@ -89,7 +89,9 @@ def _names_in(sentence: str, template: str) -> list[str]:
     try:
         return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
     except (TypeError, ValueError) as error:
-        raise Refused(f"{sentence} is {shown(template)}: it must be a text with names in braces ({error})") from error
+        raise Refused(
+            f"{sentence} is {short_repr(template)}: it must be a text with names in braces ({error})"
+        ) from error
 
 
 _NATS, _WORD, _LOGIT = "nats of log-probability", "“{word}”", "units of its logit"
@@ -150,9 +152,9 @@ _KINDS: dict[str, TargetKind] = {
 TARGET_KINDS = Table(_KINDS)
 
 
-def form_of(name: str, kind: TargetKind) -> str | None:
+def text_form(name: str, kind: TargetKind) -> str | None:
     """How targets of a kind are written, as in "tag:POSITION:LABEL"; None where a value cannot be written."""
-    return ":".join([name, *map(WRITTEN_VALUES.__getitem__, kind.needs)]) if kind.is_written else None
+    return ":".join([name, *map(TEXT_VALUES.__getitem__, kind.needs)]) if kind.has_text_form else None
 
 
 # ---------------------------------------------------------------------------- questions about a file
@@ -182,7 +184,7 @@ class FileQuestion:
 
     def __post_init__(self) -> None:
         if not isinstance(self.judged, Mapping):
-            raise Refused(f"judged is {shown(self.judged)}: it must be a mapping of kinds to titles")
+            raise Refused(f"judged is {short_repr(self.judged)}: it must be a mapping of kinds to titles")
 
 
 _QUESTIONS: dict[str, FileQuestion] = {

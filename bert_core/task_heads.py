@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.analysis.spans import (
-    answer_places,
+    answer_positions,
     answer_text,
     best_spans,
-    context_places,
+    context_positions,
     span_at,
     span_probabilities,
 )
@@ -49,19 +49,19 @@ from bert_core.records import (
     hidden_pieces,
     word_target,
 )
-from bert_core.refused import Refused, checked, each, several, shown
+from bert_core.refused import Refused, require_instances, require_sequence, short_repr, validate_arguments
 from bert_core.registry import Table
 from bert_core.target_kinds import (
     FILE_QUESTIONS,
+    RESERVED_NAMES,
     TARGET_KINDS,
-    WRITTEN_OTHERWISE,
-    WRITTEN_VALUES,
+    TEXT_VALUES,
     FileQuestion,
     TargetKind,
     add_rows,
     remove_rows,
 )
-from bert_core.tokenizer import Encoding, joined
+from bert_core.tokenizer import Encoding, join_pieces
 
 if TYPE_CHECKING:  # loading builds the heads that are declared here
     from bert_core.loading import LoadedModel
@@ -133,7 +133,7 @@ class TaskHead:
     gives_predictions: whether it predicts something of a text by itself, without a target.
     needs_pair: one sentence for a text without a second one, where the head judges two texts; else empty.
     pair_advice: what a visitor can do where a second text is needed.
-    title, says: the question that its section on a page answers, and one line about the answer.
+    title, subtitle: the question that its section on a page answers, and one line about the answer.
     """
 
     name: ClassVar[str]
@@ -147,42 +147,44 @@ class TaskHead:
     needs_pair: ClassVar[str] = ""
     pair_advice: ClassVar[str] = "add a second sentence"
     title: ClassVar[str] = ""
-    says: ClassVar[str] = ""
+    subtitle: ClassVar[str] = ""
 
     # ------------------------------------------------------------------ whether a model has it
 
-    def is_held(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+    def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
         """Whether a checkpoint holds this head. Raises Refused for a variant of it that is not supported."""
         return bool(self.parts) and any(name.startswith(self.parts[0]) for name in weights)
 
     def is_trained(self, loaded: LoadedModel) -> bool:
         """Whether a model has this head with weights from its file; untrained weights predict nothing."""
-        return (self.module is None or self.name in loaded.tuned) and not any(map(loaded.report.lacks, self.parts))
+        return (self.module is None or self.name in loaded.task_models) and not any(
+            map(loaded.report.lacks, self.parts)
+        )
 
     def applies(self, loaded: LoadedModel, encoding: Encoding) -> bool:
         """Whether a model has this head trained, and the text is one that it judges."""
         return self.is_trained(loaded) and (not self.needs_pair or encoding.pair is not None)
 
-    def lack(self, loaded: LoadedModel) -> str:
+    def missing_reason(self, loaded: LoadedModel) -> str:
         """What a model without this head lacks, as the predicate of a sentence."""
         return self.description
 
     def require(self, loaded: LoadedModel, consequence: str) -> None:
         """Raise Refused if a model does not have this head trained. consequence: the end of the sentence."""
         if not self.is_trained(loaded):
-            raise Refused(f"{loaded.name} {self.lack(loaded)}: {consequence}")
+            raise Refused(f"{loaded.name} {self.missing_reason(loaded)}: {consequence}")
 
     def heading(self, loaded: LoadedModel) -> tuple[str, str]:
-        """`title` and `says` for a model."""
-        return self.title, self.says
+        """`title` and `subtitle` for a model."""
+        return self.title, self.subtitle
 
     def labels(self, loaded: LoadedModel) -> tuple[str, ...]:
         """Names of what targets with a label choose from."""
         return ()
 
-    def own_module(self, loaded: LoadedModel) -> Any:
+    def head_module(self, loaded: LoadedModel) -> Any:
         """The module with the weights of this head, of a model that has it."""
-        return loaded.tuned[self.name]
+        return loaded.task_models[self.name]
 
     # ------------------------------------------------------------------ what it predicts
 
@@ -204,9 +206,9 @@ class TaskHead:
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> Any:
         """The prediction for one text. outputs: its part of each tensor of `outputs`, on the CPU, without padding."""
-        return as_own_array(outputs["logits"])
+        return copy_to_array(outputs["logits"])
 
-    def predicted(self, run: Any) -> Any:
+    def prediction_of(self, run: Any) -> Any:
         """The prediction of this head in a `ModelRun` or `Answer`; None if it has none."""
         return getattr(run, self.result) if self.result else run.others.get(self.name)
 
@@ -215,7 +217,7 @@ class TaskHead:
 
         most: rows of each readout at most.
         """
-        numbers = self.predicted(run)
+        numbers = self.prediction_of(run)
         if numbers is None:
             return []
         names = self.labels(loaded) or [self.title.removesuffix("?") or self.name]
@@ -254,7 +256,7 @@ class TaskHead:
         rows: (copies, row, hidden), at `rows_of_probability`. other: as for `value`.
         """
         values = self.value(loaded, target, rows, other)
-        link = target.asks.link
+        link = target.target_kind.link
         return values if link is None else values.exp() if link == "exp" else values.sigmoid()
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
@@ -264,7 +266,9 @@ class TaskHead:
         """
         return None
 
-    def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
         """Targets that a list offers for a text, the likeliest first.
 
         run: the text without gradients, to which this head applies. original: the text before words were hidden.
@@ -273,17 +277,17 @@ class TaskHead:
         kinds = [name for name, kind in TARGET_KINDS.items() if kind.head == self.name and not kind.needs]
         return [Target(name) for name in kinds]
 
-    def offer(self, target: Target) -> str:
+    def target_title(self, target: Target) -> str:
         """The name of a target in a list, to be formatted with its `names`."""
-        return target.asks.offer
+        return target.target_kind.offer
 
-    def names(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
+    def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
         """The names with which the sentences of a target's kind are formatted; see `TargetKind`."""
         names: dict[str, str | int] = {
             "first": target.rows[0], "last": target.rows[-1], "count": len(target.pieces),
         }  # fmt: skip
-        if target.asked:
-            names["word"] = joined(loaded.tokenizer.token_of(token) for _, token in target.asked)
+        if target.target_pieces:
+            names["word"] = join_pieces(loaded.tokenizer.token_of(token) for _, token in target.target_pieces)
         elif target.position is not None:
             names["word"] = encoding.labels[target.position]
         if target.against is not None:
@@ -293,7 +297,7 @@ class TaskHead:
         if target.label is not None:
             names["label"] = self.labels(loaded)[target.label]
         if target.other is not None:
-            names["text"] = quoted(target.other.text)
+            names["text"] = quote(target.other.text)
         return names
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
@@ -303,7 +307,7 @@ class TaskHead:
         """
         if not self.applies(loaded, text.encoding):
             return []
-        targets = self.offered(loaded, text.run(), text.encoding, None)
+        targets = self.suggested_targets(loaded, text.run(), text.encoding, None)
         return [NamedTarget(target, self.name) for target in targets]
 
 
@@ -312,14 +316,14 @@ class _PooledHead(TaskHead):
 
     def last(self, loaded: LoadedModel) -> nn.Linear:
         """The linear layer behind the pooler."""
-        classifier: nn.Linear = self.own_module(loaded).classifier
+        classifier: nn.Linear = self.head_module(loaded).classifier
         return classifier
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
         pooler = loaded.model.bert.pooler
         assert pooler is not None  # a pre-training model has one
         pooled = pooler(states.reshape(-1, 1, states.shape[-1])).view(states.shape)
-        return widened(self.last(loaded)(pooled))
+        return as_wide_floats(self.last(loaded)(pooled))
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         pooler = loaded.model.bert.pooler
@@ -339,19 +343,19 @@ class Words(TaskHead):
     architectures = ("PreTraining", "MaskedLM")
     result = "predictions"
     title = "What belongs in the gap?"
-    says = "Which words the model puts in the place of a hidden word."
+    subtitle = "Which words the model puts in the place of a hidden word."
 
-    def own_module(self, loaded: LoadedModel) -> Any:
+    def head_module(self, loaded: LoadedModel) -> Any:
         return loaded.model.cls.predictions
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
-        return widened(self.own_module(loaded)(states))
+        return as_wide_floats(self.head_module(loaded)(states))
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
         """states: (position, hidden): this head is computed at the positions that are asked for, not at every text."""
         return {"probabilities": self.logits(loaded, states).softmax(-1)}
 
-    def predicted(self, run: Any) -> Any:
+    def prediction_of(self, run: Any) -> Any:
         return run.predictions or None
 
     def predictions(
@@ -364,7 +368,7 @@ class Words(TaskHead):
             MaskPrediction(
                 position,
                 tuple(zip(top.indices[row].tolist(), top.values[row].tolist(), strict=True)),
-                as_own_array(probabilities[row]),
+                copy_to_array(probabilities[row]),
             )
             for row, position in enumerate(positions)
         )
@@ -377,18 +381,20 @@ class Words(TaskHead):
         ]
 
     def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
-        head = self.own_module(loaded)
+        head = self.head_module(loaded)
         if target.against is not None:  # the difference of two words needs no others
             words, decoder = [target.token_id, target.against], head.decoder
-            logits = widened(F.linear(head.transform(rows[:, 0]), decoder.weight[words], decoder.bias[words]))
+            logits = as_wide_floats(F.linear(head.transform(rows[:, 0]), decoder.weight[words], decoder.bias[words]))
             return torch.sub(logits[:, 0], logits[:, 1])
-        wanted = torch.tensor([token for _, token in target.asked], device=rows.device)
-        of_pieces = widened(head(rows)).log_softmax(-1).gather(-1, wanted.expand(len(rows), -1)[..., None])[..., 0]
-        return of_pieces.mean(-1) if target.asks.mean else of_pieces.sum(-1)
+        wanted = torch.tensor([token for _, token in target.target_pieces], device=rows.device)
+        of_pieces = (
+            as_wide_floats(head(rows)).log_softmax(-1).gather(-1, wanted.expand(len(rows), -1)[..., None])[..., 0]
+        )
+        return of_pieces.mean(-1) if target.target_kind.mean else of_pieces.sum(-1)
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        head = self.own_module(loaded)
-        token = target.asked[row][1]
+        head = self.head_module(loaded)
+        token = target.target_pieces[row][1]
         weight, bias = _output(head.decoder, token)
         if target.against is not None:
             other_weight, other_bias = _output(head.decoder, target.against)
@@ -396,7 +402,9 @@ class Words(TaskHead):
         transform = head.transform
         return LinearPath(((transform.dense, transform.transform_act_fn, transform.LayerNorm),), weight, bias)
 
-    def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
         encoding, hidden = run.encoding, hidden_pieces(run.encoding, original)
         truth, targets = dict(hidden), []
         for position in encoding.mask_positions[:OFFERED_MASKS]:
@@ -432,10 +440,10 @@ class Classes(_PooledHead):
     architectures = ("SequenceClassification",)
     result = "classes"
     title = "Which class is it?"
-    says = "The class that this model was trained to give to a text."
+    subtitle = "The class that this model was trained to give to a text."
 
-    def is_held(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-        return classified_by(config, weights) == "texts"
+    def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+        return classifier_input(config, weights) == "texts"
 
     def heading(self, loaded: LoadedModel) -> tuple[str, str]:
         if is_number(loaded.config):
@@ -454,8 +462,8 @@ class Classes(_PooledHead):
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> ClassPrediction:
         config = loaded.config
-        probabilities = None if is_number(config) else as_own_array(outputs["probabilities"])
-        return ClassPrediction(config.labels, as_own_array(outputs["logits"]), probabilities, is_exclusive(config))
+        probabilities = None if is_number(config) else copy_to_array(outputs["probabilities"])
+        return ClassPrediction(config.labels, copy_to_array(outputs["logits"]), probabilities, is_exclusive(config))
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
         classes = run.classes
@@ -469,7 +477,9 @@ class Classes(_PooledHead):
         logits = self.logits(loaded, rows[:, 0])
         return (logits if is_number(loaded.config) else self._probabilities(loaded, logits))[:, target.label]
 
-    def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
         likely = [] if run.classes is None else run.classes.order[:OFFERED_CLASSES]
         chosen = [linked.label] if linked is not None and linked.kind == "class" else []
         return [Target("class", label=number) for number in dict.fromkeys((*likely, *chosen))]
@@ -495,33 +505,35 @@ class Replaced(TaskHead):
     result = "replaced"
     every_token = True
     title = "Which token was replaced?"
-    says = "How likely it is that each token was put in the place of another one."
+    subtitle = "How likely it is that each token was put in the place of another one."
 
-    def is_held(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+    def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
         return "discriminator_predictions.dense_prediction.weight" in weights
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
-        return widened(self.own_module(loaded).discriminator_predictions(states))
+        return as_wide_floats(self.head_module(loaded).discriminator_predictions(states))
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
         return {"probabilities": self.logits(loaded, states).sigmoid()}
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> np.ndarray:
-        return as_own_array(outputs["probabilities"])
+        return copy_to_array(outputs["probabilities"])
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
         if run.replaced is None:
             return []
-        likely = typed_by(run.replaced, run.encoding)[:most]
+        likely = rank_typed_tokens(run.replaced, run.encoding)[:most]
         names = [f"{run.encoding.labels[at]} ({at})" for at in likely]
         return [Readout("replaced", tuple(zip(names, run.replaced[likely].tolist(), strict=True)))]
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        head = self.own_module(loaded).discriminator_predictions
+        head = self.head_module(loaded).discriminator_predictions
         return LinearPath(((head.dense, head.activation, None),), *_output(head.dense_prediction, 0))
 
-    def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
-        likely = [] if run.replaced is None else typed_by(run.replaced, run.encoding)[:OFFERED_TOKENS]
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
+        likely = [] if run.replaced is None else rank_typed_tokens(run.replaced, run.encoding)[:OFFERED_TOKENS]
         chosen = [linked.rows[0]] if linked is not None and linked.kind == "replaced" else []
         return [Target("replaced", position) for position in dict.fromkeys((*likely, *chosen))]
 
@@ -546,17 +558,17 @@ class Spans(TaskHead):
     needs_pair = "an answer is looked for in a second text: give the context of the question"
     pair_advice = "add the context as the second text"
     title = "What is the answer?"
-    says = "The part of B that answers the question in A, as this model was trained to find it."
+    subtitle = "The part of B that answers the question in A, as this model was trained to find it."
 
-    def is_held(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+    def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
         return "qa_outputs.weight" in weights
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
         """Returns (..., 2): as the first token of an answer, and as its last."""
-        return widened(self.own_module(loaded).qa_outputs(states))
+        return as_wide_floats(self.head_module(loaded).qa_outputs(states))
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> SpanPrediction:
-        logits = as_own_array(outputs["logits"].T)
+        logits = copy_to_array(outputs["logits"].T)
         return SpanPrediction(*logits, *span_probabilities(logits, encoding))
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
@@ -570,27 +582,27 @@ class Spans(TaskHead):
 
     def check(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> None:
         super().check(loaded, encoding, target)
-        (first, last), places = target.rows, context_places(encoding)
+        (first, last), places = target.rows, context_positions(encoding)
         if (first, last) != (0, 0) and not (first in places and last in places and first <= last):
             raise Refused(
-                f"no answer can stand at positions {shown(first)} to {shown(last)}: the context has {places[0]} to "
+                f"no answer can stand at positions {short_repr(first)} to {short_repr(last)}: the context has {places[0]} to "
                 f"{places[-1]}, and 0 to 0 means that there is none"
             )
 
-    def offer(self, target: Target) -> str:
-        return super().offer(target) if target.last else NO_ANSWER
+    def target_title(self, target: Target) -> str:
+        return super().target_title(target) if target.last else NO_ANSWER
 
-    def names(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
+    def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
         first, last = target.rows
         word = answer_text(encoding, first, last) if last else NO_ANSWER
-        return super().names(loaded, encoding, target) | {"word": word}
+        return super().template_values(loaded, encoding, target) | {"word": word}
 
     def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
         return self.logits(loaded, rows).diagonal(dim1=1, dim2=2).sum(-1)
 
     def rows_of_probability(self, encoding: Encoding, target: Target) -> tuple[int, ...]:
         """The answer's own two positions, and behind them all that it is compared with."""
-        return (*target.rows, 0, *context_places(encoding))
+        return (*target.rows, 0, *context_positions(encoding))
 
     def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
         logits = self.logits(loaded, rows)
@@ -598,9 +610,11 @@ class Spans(TaskHead):
         return (own - among).sum(-1).exp()
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        return LinearPath((), *_output(self.own_module(loaded).qa_outputs, row))
+        return LinearPath((), *_output(self.head_module(loaded).qa_outputs, row))
 
-    def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
         spans = [] if run.spans is None else ranked_spans(run.encoding, run.spans, OFFERED_ANSWERS)
         chosen = [linked.rows] if linked is not None and linked.kind == "span" else []
         ends = dict.fromkeys((*((span.first, span.last) for span in spans), *chosen))
@@ -618,7 +632,7 @@ class Spans(TaskHead):
         if not text.marks:
             return [NamedTarget(Target("span", 0, last=0), NO_ANSWER)]
         ((start, end, answer),) = text.marks
-        first, last = answer_places(encoding, start, end)
+        first, last = answer_positions(encoding, start, end)
         # An answer that was cut off, in part or as a whole, is not asked for.
         complete = last and encoding.offsets[last][1] >= start + len(answer.rstrip())
         return [NamedTarget(Target("span", first, last=last), answer)] if complete else []
@@ -635,31 +649,31 @@ class Tags(TaskHead):
     result = "tags"
     every_token = True
     title = "How is each word tagged?"
-    says = "The tag that this model was trained to give to each word of a text."
+    subtitle = "The tag that this model was trained to give to each word of a text."
 
-    def is_held(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-        return classified_by(config, weights) == "tokens"
+    def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+        return classifier_input(config, weights) == "tokens"
 
     def labels(self, loaded: LoadedModel) -> tuple[str, ...]:
         return loaded.tags
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
-        return widened(self.own_module(loaded).classifier(states))
+        return as_wide_floats(self.head_module(loaded).classifier(states))
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
         logits = self.logits(loaded, states)
         return {"logits": logits, "probabilities": logits.softmax(-1)}
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> TagPrediction:
-        return TagPrediction(loaded.tags, as_own_array(outputs["logits"]), as_own_array(outputs["probabilities"]))
+        return TagPrediction(loaded.tags, copy_to_array(outputs["logits"]), copy_to_array(outputs["probabilities"]))
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
         words = [] if run.tags is None else tagged_words(run)
         return [Readout(word.text, ((word.label, word.probability),)) for word in words]
 
-    def names(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
+    def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
         """The whole word where the target is at its first piece, as tags are; else the piece."""
-        (position,), names = target.rows, super().names(loaded, encoding, target)
+        (position,), names = target.rows, super().template_values(loaded, encoding, target)
         number = encoding.words[position]
         if number is not None and encoding.pieces_of(number)[0] == position:
             names["word"] = encoding.word_text(number)
@@ -669,9 +683,11 @@ class Tags(TaskHead):
         return self.logits(loaded, rows[:, 0]).softmax(-1)[:, target.label]
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        return LinearPath((), *_output(self.own_module(loaded).classifier, target.label or 0))
+        return LinearPath((), *_output(self.head_module(loaded).classifier, target.label or 0))
 
-    def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
         """Tags of the words that have one, and more tags of the token that the linked target is about."""
         tags = run.tags
         if tags is None:
@@ -710,14 +726,14 @@ class Choices(_PooledHead):
     needs_pair = "a choice is judged beside its question: give it as the second text"
     pair_advice = "add one of its choices as the second text"
     title = "Which answer does it choose?"
-    says = "Each of your choices is read with A, and the likeliest among them counts."
+    subtitle = "Each of your choices is read with A, and the likeliest among them counts."
 
-    def is_held(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-        if classified_by(config, weights) != "choices":
+    def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+        if classifier_input(config, weights) != "choices":
             return False
-        for name, value in config.family.before_choices.items():
+        for name, value in config.family.choice_head_values.items():
             if config.extra.get(name, value) != value:
-                given = shown(config.extra[name])
+                given = short_repr(config.extra[name])
                 raise Refused(f"{name} is {given}: before scores of choices only {value!r} is built")
         return True
 
@@ -727,8 +743,8 @@ class Choices(_PooledHead):
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> float:
         return outputs["logits"].item()
 
-    def names(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
-        return super().names(loaded, encoding, target) | {"text": quoted(encoding.pair or "")}
+    def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
+        return super().template_values(loaded, encoding, target) | {"text": quote(encoding.pair or "")}
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
         choice = " ".join((run.encoding.pair or "").split())
@@ -745,16 +761,16 @@ class NextSentence(_PooledHead):
     result = "nsp"
     needs_pair = "whether B follows A is asked of two texts: this target needs a second sentence"
     title = "Does B follow A?"
-    says = "Whether the second sentence could come after the first."
+    subtitle = "Whether the second sentence could come after the first."
 
     def is_trained(self, loaded: LoadedModel) -> bool:
         return super().is_trained(loaded) and loaded.has_segments
 
-    def lack(self, loaded: LoadedModel) -> str:
+    def missing_reason(self, loaded: LoadedModel) -> str:
         return f"has no trained {loaded.pair_head} head"
 
     def heading(self, loaded: LoadedModel) -> tuple[str, str]:
-        if loaded.asks_order:
+        if loaded.predicts_order:
             return "Are A and B in order?", "Whether the sentences stand as they were written, or were swapped."
         return super().heading(loaded)
 
@@ -798,34 +814,34 @@ class Similarity(TaskHead):
 
     def check(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> None:
         """An encoder without a pooling of its own is asked, too: by the mean of its states."""
-        rows = loaded.pools.rows(len(encoding))
+        rows = loaded.effective_pooling.pooled_positions(len(encoding))
         if target.pooled != rows:
             raise Refused(
                 f"the target pools {len(target.pooled)} positions of a text, and of this one {loaded.name} pools "
-                f"{len(rows)}, by {loaded.pools.mode!r}: make it with similarity_target"
+                f"{len(rows)}, by {loaded.effective_pooling.mode!r}: make it with similarity_target"
             )
 
     def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
         assert other is not None  # Target checks that it has another text
-        return F.cosine_similarity(widened(loaded.pools.pooled(rows)), other, dim=-1)
+        return F.cosine_similarity(as_wide_floats(loaded.effective_pooling.pool(rows)), other, dim=-1)
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         if not text.pair or not text.pair.strip():
             return []
-        other = loaded.tokenizer.encode(text.pair, max_length=loaded.longest_sentence)
-        rows = loaded.pools.rows(len(text.encoding))
+        other = loaded.tokenizer.encode(text.pair, max_length=loaded.max_sentence_tokens)
+        rows = loaded.effective_pooling.pooled_positions(len(text.encoding))
         return [NamedTarget(Target("similarity", other=other, pooled=rows), ALIKE)]
 
 
 # ---------------------------------------------------------------------------- what several heads share
 
 
-def widened(logits: Tensor) -> Tensor:
+def as_wide_floats(logits: Tensor) -> Tensor:
     """Logits as float32 where they are narrower; a model in float64 keeps its precision."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def as_own_array(tensor: Tensor) -> np.ndarray:
+def copy_to_array(tensor: Tensor) -> np.ndarray:
     """An array with memory of its own, in the number type of the tensor, which is on the CPU."""
     return tensor.numpy().copy()
 
@@ -842,13 +858,13 @@ def is_number(config: BertConfig) -> bool:
     return config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A text as a sentence quotes it: on one line, and not too long."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST_QUOTED else f"{line[:LONGEST_QUOTED]}…"
 
 
-def typed_by(scores: np.ndarray, encoding: Encoding) -> list[int]:
+def rank_typed_tokens(scores: np.ndarray, encoding: Encoding) -> list[int]:
     """Positions of the tokens that were typed, the largest score first. scores: (seq,)."""
     return [int(at) for at in np.argsort(-scores, kind="stable") if not encoding.special[at]]
 
@@ -866,7 +882,7 @@ _ARCHITECTURES = {
 }
 
 
-def classified_by(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None:
+def classifier_input(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None:
     """What `classifier.weight` classifies: "texts", "tokens" or "choices"; None without such a tensor.
 
     The name of the architecture in the configuration decides, if only in part. Without one, tags that begin and go on
@@ -910,7 +926,7 @@ _BUILT_IN = frozenset(_HEADS)
 
 def head_of(target: Target) -> TaskHead:
     """The declaration of the head that computes a target."""
-    return TASK_HEADS[target.asks.head]
+    return TASK_HEADS[target.target_kind.head]
 
 
 def trained_heads(loaded: LoadedModel) -> list[TaskHead]:
@@ -938,7 +954,7 @@ def parts_of_architectures(config: BertConfig) -> set[str]:
     return parts
 
 
-@checked
+@validate_arguments
 def register_head(
     head: TaskHead, kinds: Mapping[str, TargetKind], questions: Mapping[str, FileQuestion] | None = None
 ) -> None:
@@ -952,21 +968,21 @@ def register_head(
     given = {} if questions is None else questions
     for what, rows, row_type in (("kinds", kinds, TargetKind), ("questions", given, FileQuestion)):
         if not isinstance(rows, Mapping):
-            raise Refused(f"{what} is {shown(rows)}: it must be a mapping of names to {row_type.__name__}")
-        each(what, rows.values(), row_type)
+            raise Refused(f"{what} is {short_repr(rows)}: it must be a mapping of names to {row_type.__name__}")
+        require_instances(what, rows.values(), row_type)
     _check_declaration(head)
     taken = {head.name} & set(TASK_HEADS) | set(kinds) & set(TARGET_KINDS) | set(given) & set(FILE_QUESTIONS)
     if taken:
         raise Refused(f"{', '.join(sorted(taken))} is taken: choose another name, or remove it with unregister_head")
     added: dict[str, TargetKind | FileQuestion] = {**kinds, **given}
     for name, row in added.items():
-        if not isinstance(name, str) or not name.isidentifier() or name in WRITTEN_OTHERWISE:
-            raise Refused(f"{shown(name)} cannot name a target or a question: letters, digits and _ can")
+        if not isinstance(name, str) or not name.isidentifier() or name in RESERVED_NAMES:
+            raise Refused(f"{short_repr(name)} cannot name a target or a question: letters, digits and _ can")
         if row.head != head.name:
             raise Refused(f"{name} belongs to the head {row.head!r}: it must be {head.name!r}")
     for name, kind in kinds.items():
-        if not kind.is_written:
-            raise Refused(f"{name} needs {', '.join(kind.needs)}: it may need {', '.join(WRITTEN_VALUES)}")
+        if not kind.has_text_form:
+            raise Refused(f"{name} needs {', '.join(kind.needs)}: it may need {', '.join(TEXT_VALUES)}")
     for name, question in given.items():
         if not question.of_target:
             raise Refused(f"the question {name} has a loss of its own: it must be that of its targets (of_target)")
@@ -981,16 +997,18 @@ def _check_declaration(head: TaskHead) -> None:
     for name in ("name", "description"):
         value = getattr(head, name, None)
         if not isinstance(value, str) or not value.strip():
-            raise Refused(f"{name} of the head {type(head).__name__} is {shown(value)}: it must be a text")
-    parts = several(f"parts of the head {head.name!r}", head.parts, "beginnings of names")
+            raise Refused(f"{name} of the head {type(head).__name__} is {short_repr(value)}: it must be a text")
+    parts = require_sequence(f"parts of the head {head.name!r}", head.parts, "beginnings of names")
     if not all(isinstance(part, str) and part for part in parts):
-        raise Refused(f"parts of the head {head.name!r} is {shown(head.parts)}: it must be a list of texts")
+        raise Refused(f"parts of the head {head.name!r} is {short_repr(head.parts)}: it must be a list of texts")
     if head.result:
         raise Refused(f"result of the head {head.name!r} is {head.result!r}: ModelRun.others has its prediction, so ''")
     if head.module is None:
         return
     if not isinstance(head.module, type) or not issubclass(head.module, BertPreTrainedModel):
-        raise Refused(f"module of the head {head.name!r} is {shown(head.module)}: it must extend BertPreTrainedModel")
+        raise Refused(
+            f"module of the head {head.name!r} is {short_repr(head.module)}: it must extend BertPreTrainedModel"
+        )
     if not parts:
         raise Refused(f"the head {head.name!r} has a module: say in parts how the names of its weights begin")
     for other in TASK_HEADS.values():
@@ -1003,7 +1021,7 @@ def _check_declaration(head: TaskHead) -> None:
                 )
 
 
-@checked
+@validate_arguments
 def unregister_head(name: str) -> None:
     """Remove a task head that `register_head` added, with its targets and questions.
 
@@ -1011,6 +1029,6 @@ def unregister_head(name: str) -> None:
     """
     if name in _BUILT_IN or name not in TASK_HEADS:
         registered = ", ".join(sorted(set(TASK_HEADS) - _BUILT_IN)) or "none"
-        raise Refused(f"the head {shown(name)} cannot be removed: registered heads are {registered}")
+        raise Refused(f"the head {short_repr(name)} cannot be removed: registered heads are {registered}")
     del _HEADS[name]
     remove_rows(name)

@@ -16,15 +16,24 @@ from tokenizers import normalizers
 from tokenizers.models import BPE, Unigram, WordPiece
 
 from bert_core.config import BertConfig
-from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.spelling import GOES_ON, GOES_ON_AFTER, SPACE, Bytes, Spelling, Tweets, Unigrams, WordEnds
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.spelling import (
+    CONTINUATION_PREFIX,
+    CONTINUATION_SUFFIX,
+    VISIBLE_SPACE,
+    Bytes,
+    Spelling,
+    Tweets,
+    Unigrams,
+    WordEnds,
+)
 from bert_core.tokenizer_files import TOKENIZER_FILES as TOKENIZER_FILES
-from bert_core.tokenizer_files import NotRead, Source, read_files
-from bert_core.unknown import current_count
+from bert_core.tokenizer_files import TokenizerFiles, UnsupportedTokenizer, read_files
+from bert_core.unknown_tokens import current_counts
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
-Duty = Literal["first", "between", "end", "mask", "pad", "unknown"]
+TokenRole = Literal["first", "between", "end", "mask", "pad", "unknown"]
 SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
 SPELLINGS: Mapping[type, type[Spelling]] = {WordPiece: Spelling, BPE: Bytes, Unigram: Unigrams}
 
@@ -46,12 +55,12 @@ class SpecialTokens:
     segment: int = 1
 
     @cached_property
-    def duties(self) -> Mapping[str, Duty]:
+    def roles(self) -> Mapping[str, TokenRole]:
         """The duty of each spelling, as a typed one has it; where one has two, that between the texts."""
-        found: dict[str, Duty] = {self.pad: "pad", self.unknown: "unknown", self.first: "first", self.end: "end"}
+        found: dict[str, TokenRole] = {self.pad: "pad", self.unknown: "unknown", self.first: "first", self.end: "end"}
         return {**found, **dict.fromkeys(self.between, "between"), self.mask: "mask"}
 
-    def named_in(self, sentence: str, write: Callable[[str], str] = str) -> str:
+    def substitute_in(self, sentence: str, write: Callable[[str], str] = str) -> str:
         """A sentence about BERT's special tokens with the spellings of these in their places.
 
         write: makes of a spelling what the sentence is read as.
@@ -62,10 +71,10 @@ class SpecialTokens:
         return sentence
 
 
-OF_BERT = SpecialTokens()
-OF_ROBERTA = SpecialTokens("<s>", ("</s>", "</s>"), "</s>", "<mask>", "<pad>", "<unk>", segment=0)
-OF_ALBERT = SpecialTokens(pad="<pad>", unknown="<unk>")
-FAMILIES = (OF_BERT, OF_ROBERTA, OF_ALBERT)
+BERT_SPECIAL_TOKENS = SpecialTokens()
+ROBERTA_SPECIAL_TOKENS = SpecialTokens("<s>", ("</s>", "</s>"), "</s>", "<mask>", "<pad>", "<unk>", segment=0)
+ALBERT_SPECIAL_TOKENS = SpecialTokens(pad="<pad>", unknown="<unk>")
+SPECIAL_TOKEN_FAMILIES = (BERT_SPECIAL_TOKENS, ROBERTA_SPECIAL_TOKENS, ALBERT_SPECIAL_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class Encoding:
     words: tuple[int | None, ...]
     sides: tuple[Side | None, ...]
     full_length: int
-    special_tokens: SpecialTokens = OF_BERT
+    special_tokens: SpecialTokens = BERT_SPECIAL_TOKENS
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -106,25 +115,25 @@ class Encoding:
         return tuple(side is None for side in self.sides)
 
     @cached_property
-    def duties(self) -> tuple[Duty | None, ...]:
+    def roles(self) -> tuple[TokenRole | None, ...]:
         """What each special token is there for, a typed one too: "first", "between", "end", "mask", "pad" or "unknown".
 
         None for every other token.
         """
-        known, last = self.special_tokens.duties, len(self) - 1
+        known, last = self.special_tokens.roles, len(self) - 1
         return tuple(
             "end" if added and position == last and token == self.special_tokens.end else known.get(token)
             for position, (token, added) in enumerate(zip(self.tokens, self.special, strict=True))
         )
 
-    def with_duty(self, *duties: Duty) -> tuple[bool, ...]:
+    def has_role(self, *duties: TokenRole) -> tuple[bool, ...]:
         """Whether each token has one of these duties."""
-        return tuple(duty in duties for duty in self.duties)
+        return tuple(duty in duties for duty in self.roles)
 
     @cached_property
     def mask_positions(self) -> tuple[int, ...]:
         """Positions of the token that hides a word, BERT's [MASK]."""
-        return tuple(i for i, duty in enumerate(self.duties) if duty == "mask")
+        return tuple(i for i, duty in enumerate(self.roles) if duty == "mask")
 
     @property
     def word_count(self) -> int:
@@ -134,7 +143,7 @@ class Encoding:
     @property
     def unknown_count(self) -> int:
         """How many tokens the vocabulary does not know."""
-        return self.duties.count("unknown")
+        return self.roles.count("unknown")
 
     @property
     def typed_count(self) -> int:
@@ -146,25 +155,25 @@ class Encoding:
         """Whether the vocabulary knows fewer than half of what was typed: what a model says of it then says little."""
         return self.unknown_count * 2 > self.typed_count
 
-    def hidden_piece(self, position: int) -> str | None:
+    def masked_piece(self, position: int) -> str | None:
         """What was typed where now a mask stands; None where nothing is hidden, or a mask was typed."""
-        if not 0 <= whole("a position", position, None) < len(self):
+        if not 0 <= require_int("a position", position, None) < len(self):
             raise Refused(f"position {position} does not exist: this text has positions 0 to {len(self) - 1}")
         side = self.sides[position]
-        if self.duties[position] != "mask" or side is None:
+        if self.roles[position] != "mask" or side is None:
             return None
         (start, end), source = self.offsets[position], self.text if side == "A" else self.pair or ""
         typed = source[start:end].strip()
         return (
             None
             if typed in ("", MASK, self.special_tokens.mask)
-            else (GOES_ON if self._goes_on(position) else "") + typed
+            else (CONTINUATION_PREFIX if self._goes_on(position) else "") + typed
         )
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The tokens as a reader knows them: what is hidden is named, "door, hidden"."""
-        typed = [self.hidden_piece(position) for position in range(len(self))]
+        typed = [self.masked_piece(position) for position in range(len(self))]
         return tuple(t if h is None else f"{h}, hidden" for t, h in zip(self.tokens, typed, strict=True))
 
     def _goes_on(self, position: int) -> bool:
@@ -172,12 +181,12 @@ class Encoding:
         word = self.words[position]
         return word is not None and position > 0 and self.words[position - 1] == word
 
-    @checked
+    @validate_arguments
     def pieces_of(self, word: int) -> tuple[int, ...]:
         """Positions of the pieces of a word."""
         return tuple(i for i, w in enumerate(self.words) if w == word)
 
-    @checked
+    @validate_arguments
     def word_text(self, word: int) -> str:
         """A word as it was typed. Raises Refused for one that is not there."""
         pieces = self.pieces_of(word)
@@ -194,9 +203,9 @@ class Tokenizer:
         vocabulary writes these. first_id, end_id, mask_id, pad_id, unknown_id: their numbers.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, source: Source | None = None) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, source: TokenizerFiles | None = None) -> None:
         """source: what the files that the backend was made of say beside it."""
-        source = Source(backend) if source is None else source
+        source = TokenizerFiles(backend) if source is None else source
         self.backend = backend
         self.notes = source.notes
         self._numbers, self._files = source.numbers, source.files
@@ -213,7 +222,7 @@ class Tokenizer:
             vocabulary[token] for token in (own.first, own.end, own.mask, own.pad, own.unknown)
         )
         self.special_tokens, self.segments = self._framed(own)
-        self._special = {vocabulary[token]: token for token in self.special_tokens.duties if token in vocabulary}
+        self._special = {vocabulary[token]: token for token in self.special_tokens.roles if token in vocabulary}
         self._added = {
             number: token.content for number, token in backend.get_added_tokens_decoder().items()
             if number not in self._special
@@ -241,7 +250,7 @@ class Tokenizer:
         return dataclasses.replace(own, between=between or (own.end,), segment=segment), segments
 
     @classmethod
-    @checked
+    @validate_arguments
     def from_folder(cls, folder: str | Path) -> Tokenizer:
         """The tokenizer of a checkpoint folder: `tokenizer.json`, or what older folders have in its place.
 
@@ -254,7 +263,7 @@ class Tokenizer:
         try:
             source = read_files(folder)
             return cls(source.backend, source)
-        except NotRead:
+        except UnsupportedTokenizer:
             raise
         except BaseException as error:  # the Rust library raises bare Exception, and where it panics, no Exception
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
@@ -332,7 +341,7 @@ class Tokenizer:
                 "belong to no token",
             )
 
-    @checked
+    @validate_arguments
     def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
         """Tokens of `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, the longer text cut from its end to fit.
 
@@ -385,7 +394,7 @@ class Tokenizer:
         encoding = Encoding(
             text, pair, written, ids, segments, offsets, word_numbers, of_sides, full_length, self.special_tokens
         )
-        if (count := current_count()) is not None:
+        if (count := current_counts()) is not None:
             count.add(encoding.typed_count, encoding.unknown_count, text)
         return encoding
 
@@ -406,11 +415,11 @@ class Tokenizer:
         words, tokens = self._word_groups(read, spans, source), list[str]()
         nth = 0  # of the pieces of a sign that is in several
         for place, (piece, number) in enumerate(zip(read.tokens, read.numbers, strict=True)):
-            goes_on = place > 0 and words[place] == words[place - 1] and tokens[-1] != SPACE
+            goes_on = place > 0 and words[place] == words[place - 1] and tokens[-1] != VISIBLE_SPACE
             start, end = spans[place]
-            if not self._is_whole(number) and self.spelling.is_part(piece):
+            if not self._is_whole(number) and self.spelling.is_partial_character(piece):
                 nth = nth + 1 if nth and spans[place - 1][1] > start else 1
-                tokens.append(self.spelling.shown_part(source[start:end], nth, goes_on))
+                tokens.append(self.spelling.readable_part(source[start:end], nth, goes_on))
                 continue
             nth = 0
             tokens.append(self._shown_in_text(piece, number, goes_on))
@@ -446,14 +455,14 @@ class Tokenizer:
         of_library: int | None = None
         for piece, number, word, (start, last) in rows:
             alone = self._is_whole(number) and number != self.unknown_id
-            if self.spelling.knows_words:
+            if self.spelling.has_library_words:
                 continues = word == of_library
             elif alone or start > end or not typed[start:last].strip():
                 continues = False
             else:
-                apart = start == end and any(map(self.spelling.is_apart, typed[start - 1 : start + 1]))
-                whole_before = before in self.special_tokens.duties or before in self._added_numbers
-                continues = before == SPACE or (not whole_before and not apart)
+                apart = start == end and any(map(self.spelling.is_separate_word, typed[start - 1 : start + 1]))
+                whole_before = before in self.special_tokens.roles or before in self._added_numbers
+                continues = before == VISIBLE_SPACE or (not whole_before and not apart)
             groups.append(groups[-1] if continues and groups else (groups[-1] + 1 if groups else 0))
             end, of_library = max(end, last), word
             before = self._shown_in_text(piece, number, goes_on=False)
@@ -463,20 +472,22 @@ class Tokenizer:
         """A piece of a text as it is read; its spelling among the special tokens is theirs alone."""
         if self._is_whole(number):
             return self._special.get(number) or self._added[number]
-        found = self.spelling.shown_in_text(piece, goes_on)
-        return piece if found in self.special_tokens.duties else found
+        found = self.spelling.readable_in_text(piece, goes_on)
+        return piece if found in self.special_tokens.roles else found
 
     def _is_whole(self, number: int) -> bool:
         """Whether a token is read as it stands, a special or an added one: not a piece of a word."""
         return number in self._special or number in self._added
 
-    @checked
+    @validate_arguments
     def mask_words(self, encoding: Encoding, words: Iterable[int]) -> Encoding:
         """The same encoding with a mask in the place of every piece of some words; the offsets still point at the text.
 
         Raises Refused for a word that is not there.
         """
-        chosen = frozenset(whole("a word", word, None) for word in several("words", words, "their numbers"))
+        chosen = frozenset(
+            require_int("a word", word, None) for word in require_sequence("words", words, "their numbers")
+        )
         unknown = chosen - {word for word in encoding.words if word is not None}
         if unknown:
             raise Refused(
@@ -498,12 +509,12 @@ class Tokenizer:
             parts = [normalizers.Lowercase(), *([] if own is None else [own])]
             self.backend.normalizer = normalizers.Sequence(parts)
 
-    @checked
+    @validate_arguments
     def id_of(self, token: str) -> int:
         """Number of a token; that of the unknown one if the vocabulary does not have it."""
         return next(self._numbers_of(token), self.unknown_id)
 
-    @checked
+    @validate_arguments
     def has(self, token: str) -> bool:
         """Whether the vocabulary has a token."""
         return next(self._numbers_of(token), None) is not None
@@ -511,42 +522,44 @@ class Tokenizer:
     def _numbers_of(self, token: str) -> Iterator[int]:
         if any("\ud800" <= character <= "\udfff" for character in token):  # half a character: no vocabulary can name it
             return iter(())
-        as_it_is = (token,) if token in self.special_tokens.duties or token in self._added_numbers else ()
-        numbers = map(self.backend.token_to_id, as_it_is or self.spelling.written(token))
+        as_it_is = (token,) if token in self.special_tokens.roles or token in self._added_numbers else ()
+        numbers = map(self.backend.token_to_id, as_it_is or self.spelling.candidate_pieces(token))
         return (number for number in numbers if number is not None and number < len(self))
 
     def token_of(self, number: int) -> str:
         """Token of a number; of a row of the model's table that no token has, "row 250,010"."""
-        number = whole("a piece", number, 0, self._rows - 1)
+        number = require_int("a piece", number, 0, self._rows - 1)
         if number >= len(self):
             return f"row {number:,}"
         if self._is_whole(number):
             return self._special.get(number) or self._added[number]
-        return self.spelling.shown(str(self.backend.id_to_token(number)))
+        return self.spelling.readable(str(self.backend.id_to_token(number)))
 
     def encode_plain(self, texts: Iterable[str]) -> list[np.ndarray]:
         """Piece numbers of many texts, no special tokens added; uint16 where the vocabulary fits."""
         dtype = np.uint16 if len(self) <= 1 << 16 else np.int32
-        given = several("texts", texts, "texts")
+        given = require_sequence("texts", texts, "texts")
         if other := [text for text in given if not isinstance(text, str)]:
-            raise Refused(f"one of the texts is {shown(other[0])}: it must be of type str")
+            raise Refused(f"one of the texts is {short_repr(other[0])}: it must be of type str")
         read = self.backend.encode_batch_fast(given, add_special_tokens=False)
         numbers = [np.array(self._known(one), dtype) for one in read]
-        if (count := current_count()) is not None:
+        if (count := current_counts()) is not None:
             count.add(sum(map(len, numbers)), sum(int((one == self.unknown_id).sum()) for one in numbers))
         return numbers
 
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text of word pieces, special tokens left out."""
-        pieces = several("ids", ids, "the numbers of pieces")
-        return str(self.backend.decode([whole("a piece", piece, 0, len(self) - 1) for piece in pieces]))
+        pieces = require_sequence("ids", ids, "the numbers of pieces")
+        return str(self.backend.decode([require_int("a piece", piece, 0, len(self) - 1) for piece in pieces]))
 
 
-def joined(tokens: Iterable[str]) -> str:
+def join_pieces(tokens: Iterable[str]) -> str:
     """The pieces of one word put together; a space before it, which some vocabularies cut off, is no part of it."""
-    *inside, last = [token if place == 0 else token.removeprefix(GOES_ON) for place, token in enumerate(tokens)]
-    word = "".join([*(token.removesuffix(GOES_ON_AFTER) or token for token in inside), last])
-    return word.removeprefix(SPACE) or word
+    *inside, last = [
+        token if place == 0 else token.removeprefix(CONTINUATION_PREFIX) for place, token in enumerate(tokens)
+    ]
+    word = "".join([*(token.removesuffix(CONTINUATION_SUFFIX) or token for token in inside), last])
+    return word.removeprefix(VISIBLE_SPACE) or word
 
 
 _Row = tuple[str, int, int, tuple[int, int], int | None, Side | None]
@@ -588,7 +601,7 @@ def _special_tokens(vocabulary: Container[str], named: Mapping[str, str]) -> Spe
             first=named.get("cls_token", family.first), between=family.between, end=named.get("sep_token", family.end),
             mask=named.get("mask_token", family.mask), pad=named.get("pad_token", family.pad),
             unknown=named.get("unk_token", family.unknown),
-        ) for family in FAMILIES
+        ) for family in SPECIAL_TOKEN_FAMILIES
     ]  # fmt: skip
     wanted = {family: dict.fromkeys((family.pad, family.unknown, family.first, family.end, family.mask))
               for family in families}  # fmt: skip

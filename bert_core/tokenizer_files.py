@@ -16,10 +16,10 @@ from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers, proces
 from tokenizers.models import BPE, Unigram, WordPiece
 
 from bert_core.charsmap import check_charsmap
-from bert_core.config import LARGEST_JSON, json_object, text_of
-from bert_core.convert import converted
-from bert_core.merges import BYTE_FILES, MOST_PIECES, TWEET_FILES, WORD_ENDS, byte_pairs, tweet_pieces
-from bert_core.refused import Refused, several, shown, whole
+from bert_core.config import MAX_JSON_BYTES, read_json_object, read_text
+from bert_core.convert import convert_tokenizer
+from bert_core.merges import BYTE_FILES, MAX_PIECES, TWEET_FILES, WORD_END_SUFFIX, read_byte_pairs, read_tweet_pieces
+from bert_core.refused import Refused, require_int, require_sequence, short_repr
 
 TOKENIZER_FILE, VOCABULARY_FILE, SETTINGS_FILE = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 ADDED_FILE, SPECIAL_FILE = "added_tokens.json", "special_tokens_map.json"
@@ -30,10 +30,10 @@ TOKENIZER_FILES = (
 # Files any of which makes a tokenizer; the others only add to it.
 PIECE_FILES = (TOKENIZER_FILE, *BYTE_FILES, *TWEET_FILES, *MODEL_FILES)
 
-SEVERAL_SPACES = {"Regex": " {2,}"}  # the one pattern that is run: files made from SentencePiece's have it
+SPACE_RUN_PATTERN = {"Regex": " {2,}"}  # the one pattern that is run: files made from SentencePiece's have it
 # What a tokenizer.json is made of. No other part is run: some take regular expressions, which a file can make endless.
 # A binary table, at which the library would stop the whole program, is looked through first (`charsmap`).
-KNOWN_PARTS = {
+ALLOWED_PARTS = {
     "normalizer": (
         "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "Replace", "Sequence",
         "Strip", "StripAccents",
@@ -46,36 +46,36 @@ KNOWN_PARTS = {
     "decoder": ("BPEDecoder", "ByteLevel", "Metaspace", "WordPiece"),
 }  # fmt: skip
 # Where the parts of a Sequence stand.
-INNER_PARTS = {
+SEQUENCE_KEYS = {
     "normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "post_processor": "processors",
     "decoder": "decoders",
 }  # fmt: skip
 
 # The names of special tokens in transformers' files, in the order in which it adds them to a vocabulary.
-NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-ESSENTIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-NAMES_OF_BERT = {
+TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+REQUIRED_TOKEN_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+BERT_TOKENS = {
     "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]",
 }  # fmt: skip
-NAMES_OF_ROBERTA = {
+ROBERTA_TOKENS = {
     "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "sep_token": "</s>", "pad_token": "<pad>",
     "cls_token": "<s>", "mask_token": "<mask>",
 }  # fmt: skip
-NAMES_OF_ALBERT = {
-    **NAMES_OF_BERT,
+ALBERT_TOKENS = {
+    **BERT_TOKENS,
     "bos_token": "[CLS]",
     "eos_token": "[SEP]",
     "unk_token": "<unk>",
     "pad_token": "<pad>",
 }
-NAMES_OF_MPNET: Mapping[str, str | AddedToken] = {
-    **NAMES_OF_ROBERTA,
+MPNET_TOKENS: Mapping[str, str | AddedToken] = {
+    **ROBERTA_TOKENS,
     "unk_token": "[UNK]",
     "mask_token": AddedToken("<mask>", lstrip=True, special=True),
 }
 # Classes that run another program, or are not made from their files here, and what can be done.
-HOW_TO_SAVE = {
+CONVERSION_ADVICE = {
     "BertJapaneseTokenizer": (
         "finds words with another program (MeCab, Sudachi or Juman++) that is not run here: save a tokenizer.json of "
         "its vocab.txt by BertWordPieceTokenizer('vocab.txt', lowercase=False, handle_chinese_chars=False)"
@@ -87,12 +87,12 @@ HOW_TO_SAVE = {
         "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of transformers"
     ),
 }
-CLASS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,80}")
+CLASS_NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,80}")
 # Names of classes that stand for tokenizer.json as it is.
-AS_IT_IS = ("PreTrainedTokenizer", "TokenizersBackend")
+GENERIC_CLASS_NAMES = ("PreTrainedTokenizer", "TokenizersBackend")
 TWEET_CLASSES = ("BertweetTokenizer", "PhobertTokenizer")
 # The class of a model's tokenizer, where no file names one.
-CLASS_OF_TYPE = {
+DEFAULT_CLASS_NAMES = {
     "bert": "BertTokenizer", "distilbert": "BertTokenizer", "electra": "BertTokenizer", "blip": "BertTokenizer",
     "roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer",
     "albert": "AlbertTokenizer", "mpnet": "MPNetTokenizer",
@@ -101,12 +101,12 @@ CLASS_OF_TYPE = {
 Names = Mapping[str, str | AddedToken]
 
 
-class NotRead(Refused):
+class UnsupportedTokenizer(Refused):
     """Tokenizer files that may be whole, and are of a kind that is not read."""
 
 
 @dataclass(frozen=True)
-class Source:
+class TokenizerFiles:
     """A tokenizer of the library, and what the files say beside it.
 
     named: special tokens by their names in transformers' files, such as "cls_token".
@@ -138,7 +138,7 @@ class _Stated:
         """A setting that is true or false."""
         value = self.values.get(name, default)
         if not isinstance(value, bool):
-            raise Refused(f"{name} is {shown(value)}: it must be true or false")
+            raise Refused(f"{name} is {short_repr(value)}: it must be true or false")
         return value
 
     def model(self, kind: str) -> Mapping[str, Any]:
@@ -146,7 +146,7 @@ class _Stated:
         model: Mapping[str, Any] = (self.whole or {})["model"]
         if model.get("type", "WordPiece") != kind:
             raise Refused(
-                f"its {TOKENIZER_FILE} has a model of type {shown(model.get('type'))}, and its tokenizer_class reads "
+                f"its {TOKENIZER_FILE} has a model of type {short_repr(model.get('type'))}, and its tokenizer_class reads "
                 f"{kind}: a tokenizer_class of PreTrainedTokenizerFast in {SETTINGS_FILE} reads it as it is"
             )
         return model
@@ -173,7 +173,7 @@ class _Class:
         return self in (XLM_ROBERTA, CAMEMBERT, ALBERT)
 
 
-def read_files(folder: Path) -> Source:
+def read_files(folder: Path) -> TokenizerFiles:
     """The tokenizer of a folder, and what its files say beside it.
 
     Where several files speak of one thing, the one counts that counts for transformers 5: a tokenizer class that it
@@ -181,13 +181,15 @@ def read_files(folder: Path) -> Source:
     tokenizer.json is read as it is.
     Raises Refused if there is no tokenizer, it is broken, or of a kind that is not read.
     """
-    config, values = (json_object(folder / n) if (folder / n).is_file() else {} for n in ("config.json", SETTINGS_FILE))
-    whole_file = json_object(folder / TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
+    config, values = (
+        read_json_object(folder / n) if (folder / n).is_file() else {} for n in ("config.json", SETTINGS_FILE)
+    )
+    whole_file = read_json_object(folder / TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
     if whole_file is not None:
         check_parts(whole_file)
     name = _class_name(config, values)
     if name == "BertJapaneseTokenizer" or (name == "HerbertTokenizer" and whole_file is None):
-        raise NotRead(f"its tokenizer_class is {name}, which {HOW_TO_SAVE[name]}")
+        raise UnsupportedTokenizer(f"its tokenizer_class is {name}, which {CONVERSION_ADVICE[name]}")
     stated = _Stated(folder, whole_file, *_merged(folder, values, whole_file))
     if name in TWEET_CLASSES or (name is None and whole_file is None and _has(folder, TWEET_FILES)):
         return _of_tweets(stated)
@@ -197,28 +199,28 @@ def read_files(folder: Path) -> Source:
         if _has(folder, BYTE_FILES):
             return _finished(ROBERTA, stated)
         if _has(folder, BERT.files):
-            return _finished(_unnamed(vocabulary_of(folder / BERT.files[0])), stated)
+            return _finished(_unnamed(read_vocabulary(folder / BERT.files[0])), stated)
     if whole_file is None:
         _check_together(folder, BYTE_FILES, BYTE_FILES[::-1], TWEET_FILES[::-1])
     if not any((folder / file).is_file() for file in PIECE_FILES):
-        raise NotRead(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
-    if name is not None and name not in AS_IT_IS and (name not in CLASSES or CLASSES[name].of_sentencepiece):
+        raise UnsupportedTokenizer(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
+    if name is not None and name not in GENERIC_CLASS_NAMES and (name not in CLASSES or CLASSES[name].of_sentencepiece):
         try:
-            made = converted(folder, name)
+            made = convert_tokenizer(folder, name)
         except Refused as error:
-            raise NotRead(str(error)) from error
+            raise UnsupportedTokenizer(str(error)) from error
         if made is not None:
             check_parts(json.loads(made[0]))
-            return Source(tokenizers.Tokenizer.from_str(made[0]), made[1])
+            return TokenizerFiles(tokenizers.Tokenizer.from_str(made[0]), made[1])
     if whole_file is not None:
-        return _finished(AS_WRITTEN, stated)
+        return _finished(GENERIC, stated)
     if name is None:
-        raise NotRead(
+        raise UnsupportedTokenizer(
             f"{folder} has the model file of SentencePiece alone: load it with transformers' AutoTokenizer and "
             "save it there, which writes the tokenizer.json that is read"
         )
     wanted = " with ".join(CLASSES[name].files) if name in CLASSES else "what is here"
-    raise NotRead(
+    raise UnsupportedTokenizer(
         f"its tokenizer_class is {name}, which is not read from {'other files than ' * (name in CLASSES)}{wanted}: "
         "save a tokenizer.json by AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of transformers"
     )
@@ -228,11 +230,11 @@ def _class_name(config: Mapping[str, Any], values: Mapping[str, Any]) -> str | N
     """The tokenizer class of a folder; None where no file says one."""
     stated = values.get("tokenizer_class") or config.get("tokenizer_class")
     if stated is None:
-        return CLASS_OF_TYPE.get(str(config.get("model_type")))
-    if not isinstance(stated, str) or not CLASS_NAME.fullmatch(stated):
-        raise Refused(f"tokenizer_class is {shown(stated)}: it must be the name of a class, such as BertTokenizer")
+        return DEFAULT_CLASS_NAMES.get(str(config.get("model_type")))
+    if not isinstance(stated, str) or not CLASS_NAME_PATTERN.fullmatch(stated):
+        raise Refused(f"tokenizer_class is {short_repr(stated)}: it must be the name of a class, such as BertTokenizer")
     name = stated.removesuffix("Fast")
-    return ALIASES.get(name, name)
+    return CLASS_ALIASES.get(name, name)
 
 
 def _merged(
@@ -249,11 +251,13 @@ def _merged(
     if "added_tokens_decoder" in merged:
         for number, token in _object("added_tokens_decoder", merged["added_tokens_decoder"]).items():
             if not number.isdecimal() or len(number) > 9:
-                raise Refused(f"added_tokens_decoder gives {shown(token)} the number {shown(number)}: it must be whole")
+                raise Refused(
+                    f"added_tokens_decoder gives {short_repr(token)} the number {short_repr(number)}: it must be whole"
+                )
             added[int(number)] = _added_token("added_tokens_decoder", token)
     else:
         if (folder / SPECIAL_FILE).is_file():
-            for key, value in json_object(folder / SPECIAL_FILE).items():
+            for key, value in read_json_object(folder / SPECIAL_FILE).items():
                 if isinstance(value, Mapping) and key != "extra_special_tokens":
                     value = _added_token(key, {**value, "special": True})
                 elif key == "extra_special_tokens" and isinstance(value, list):
@@ -261,47 +265,47 @@ def _merged(
                     present = merged.get(key) or []
                     value = [*present, *(token for token in tokens if token not in present)]
                 merged[key] = value
-        special = {_content(merged[key]) for key in NAMED if merged.get(key)}
+        special = {_content(merged[key]) for key in TOKEN_NAMES if merged.get(key)}
         extra = merged.get("extra_special_tokens")
         special |= {_content(token) for token in extra} if isinstance(extra, list) else set()
         if (folder / ADDED_FILE).is_file():
-            for content, number in json_object(folder / ADDED_FILE).items():
-                place = whole(f"the number of {shown(content)} in {ADDED_FILE}", number)
+            for content, number in read_json_object(folder / ADDED_FILE).items():
+                place = require_int(f"the number of {short_repr(content)} in {ADDED_FILE}", number)
                 added[place] = AddedToken(content, normalized=content not in special, special=content in special)
         for token in (whole_file or {}).get("added_tokens") or []:
-            place = whole("the id of an added token", _object("an added token", token).get("id"))
+            place = require_int("the id of an added token", _object("an added token", token).get("id"))
             added[place] = _added_token("an added token", {k: v for k, v in token.items() if k != "id"})
     by_content = {token.content: token for token in added.values()}
-    for key in NAMED:
+    for key in TOKEN_NAMES:
         if merged.get(key) is not None:
             token = _token(key, merged[key])
             merged[key] = by_content.get(_content(token), token)
     return merged, added
 
 
-def _finished(kind: _Class, stated: _Stated) -> Source:
+def _finished(kind: _Class, stated: _Stated) -> TokenizerFiles:
     """The tokenizer of a class with its added tokens, in the order in which transformers adds them."""
     named: dict[str, str | AddedToken] = dict(kind.names)
-    named |= {key: stated.values[key] for key in NAMED if stated.values.get(key) is not None}
+    named |= {key: stated.values[key] for key in TOKEN_NAMES if stated.values.get(key) is not None}
     without = [key for key in kind.names if key in stated.values and stated.values[key] is None]
     for key in without:
-        if key in ESSENTIAL or kind.frame is IN_ONE_SEGMENT:
+        if key in REQUIRED_TOKEN_NAMES or kind.frame is ONE_SEGMENT_FRAME:
             raise Refused(f"{key} is null: its tokenizer_class needs one")
         del named[key]
     backend = kind.build(stated, named)
     declared = {token.content for token in stated.added.values()}
-    lacking = [name for key in ESSENTIAL if key in named
+    lacking = [name for key in REQUIRED_TOKEN_NAMES if key in named
                and (name := _content(named[key])) not in declared and backend.token_to_id(name) is None]  # fmt: skip
     if lacking:
         raise Refused(
             f"the vocabulary has no {', '.join(lacking)}: a BERT's vocabulary has "
-            f"{', '.join(_content(named[key]) for key in ESSENTIAL)}"
+            f"{', '.join(_content(named[key]) for key in REQUIRED_TOKEN_NAMES)}"
         )
     extra = _extra_tokens(kind, stated.values)
     own_names = _own_names(stated.values)
     stated_tokens: list[str | AddedToken] = [token for _, token in sorted(stated.added.items())]
     present = {token.content for token in backend.get_added_tokens_decoder().values()} | declared
-    in_order = [*(named[key] for key in NAMED if key in named), *own_names]
+    in_order = [*(named[key] for key in TOKEN_NAMES if key in named), *own_names]
     for token in (*in_order, *extra):  # one stated twice, as a text and as an object, is added twice: the second counts
         if _content(token) not in present and token not in stated_tokens:
             stated_tokens.append(token)
@@ -317,7 +321,7 @@ def _finished(kind: _Class, stated: _Stated) -> Source:
         backend.post_processor = frame
     backend.encode_special_tokens = stated.switch("split_special_tokens", False)
     names = {key: _content(token) for key, token in named.items()}
-    return Source(backend, names, tuple(_notes(stated, backend, present)))
+    return TokenizerFiles(backend, names, tuple(_notes(stated, backend, present)))
 
 
 def _notes(stated: _Stated, backend: tokenizers.Tokenizer, added: set[str]) -> Iterator[str]:
@@ -325,7 +329,7 @@ def _notes(stated: _Stated, backend: tokenizers.Tokenizer, added: set[str]) -> I
     never_split = stated.values.get("never_split") or []
     if isinstance(never_split, list) and (parted := [word for word in never_split if word not in added]):
         yield (
-            f"never_split names {shown(parted[0])}, which is split all the same, as by transformers: only added tokens "
+            f"never_split names {short_repr(parted[0])}, which is split all the same, as by transformers: only added tokens "
             "stay whole"
         )
     if stated.whole is not None and _normalized(stated.whole.get("normalizer")) != _probe(backend.normalizer):
@@ -355,7 +359,7 @@ def _extra_tokens(kind: _Class, values: Mapping[str, Any]) -> list[str | AddedTo
     if extra is None:
         return []
     if not isinstance(extra, list):
-        raise Refused(f"extra_special_tokens is {shown(extra)}: it must be a list of tokens")
+        raise Refused(f"extra_special_tokens is {short_repr(extra)}: it must be a list of tokens")
     return [_token("extra_special_tokens", token) for token in extra]
 
 
@@ -363,14 +367,14 @@ def _own_names(values: Mapping[str, Any]) -> list[str | AddedToken]:
     """Special tokens with names of a model's own, such as "entity_token"."""
     extra = values.get("extra_special_tokens")
     named = extra if isinstance(extra, Mapping) else {}
-    typed = {key: value for key, value in values.items() if key.endswith("_token") and key not in NAMED
+    typed = {key: value for key, value in values.items() if key.endswith("_token") and key not in TOKEN_NAMES
              and (isinstance(value, str | AddedToken) or _is_typed(value))}  # fmt: skip
     return [_token(key, value) for key, value in {**typed, **named}.items()]
 
 
 def _object(name: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise Refused(f"{name} is {shown(value)}: it must be an object")
+        raise Refused(f"{name} is {short_repr(value)}: it must be an object")
     return value
 
 
@@ -383,15 +387,17 @@ def _token(name: str, value: object) -> str | AddedToken:
     if isinstance(value, str | AddedToken):
         return value
     if not _is_typed(value):
-        raise Refused(f"{name} is {shown(value)}: it must be a token")
+        raise Refused(f"{name} is {short_repr(value)}: it must be a token")
     return _added_token(name, {key: flag for key, flag in _object(name, value).items() if key != "__type"})
 
 
 def _added_token(name: str, value: object) -> AddedToken:
     values = _object(name, value)
     content, flags = values.get("content"), {key: flag for key, flag in values.items() if key != "content"}
-    if not isinstance(content, str) or not all(k in FLAGS and isinstance(f, bool) for k, f in flags.items()):
-        raise Refused(f"{name} has {shown(value)}: it must have a content, and {', '.join(FLAGS)} true or false")
+    if not isinstance(content, str) or not all(k in TOKEN_FLAGS and isinstance(f, bool) for k, f in flags.items()):
+        raise Refused(
+            f"{name} has {short_repr(value)}: it must have a content, and {', '.join(TOKEN_FLAGS)} true or false"
+        )
     return AddedToken(content, **flags)
 
 
@@ -407,18 +413,18 @@ def _check_together(folder: Path, *pairs: tuple[str, str]) -> None:
     """Raise NotRead for a folder that has the first file of a pair, and not the second."""
     for here, lacking in pairs:
         if _has(folder, (here,)) and not _has(folder, (lacking,)):
-            raise NotRead(f"{folder} has {here} and no {lacking}: the two are read together")
+            raise UnsupportedTokenizer(f"{folder} has {here} and no {lacking}: the two are read together")
 
 
 # ---------------------------------------------------------------------------- classes
 
 
-def vocabulary_of(path: Path) -> dict[str, int]:
+def read_vocabulary(path: Path) -> dict[str, int]:
     """The word pieces of a `vocab.txt`, one a line, each once."""
-    text = text_of(path, LARGEST_JSON)
+    text = read_text(path, MAX_JSON_BYTES)
     lines = text.count("\n") + (not text.endswith("\n"))
-    if lines > MOST_PIECES:
-        raise Refused(f"{path.name} has {lines:,} lines: at most {MOST_PIECES:,} are read")
+    if lines > MAX_PIECES:
+        raise Refused(f"{path.name} has {lines:,} lines: at most {MAX_PIECES:,} are read")
     pieces: dict[str, int] = WordPiece.read_file(str(path))
     if pieces and len(pieces) < lines:
         raise Refused(f"{path.name} has {lines:,} lines and {len(pieces):,} pieces: each piece must stand there once")
@@ -429,9 +435,9 @@ def _of_bert(stated: _Stated, names: Names) -> tokenizers.Tokenizer:
     """Of a BertTokenizer (Devlin 2019)."""
     strip_accents = stated.values.get("strip_accents")
     if not isinstance(strip_accents, bool | None):
-        raise Refused(f"strip_accents is {shown(strip_accents)}: it must be true or false")
+        raise Refused(f"strip_accents is {short_repr(strip_accents)}: it must be true or false")
     pieces = (
-        vocabulary_of(stated.folder / VOCABULARY_FILE) if stated.whole is None else stated.model("WordPiece")["vocab"]
+        read_vocabulary(stated.folder / VOCABULARY_FILE) if stated.whole is None else stated.model("WordPiece")["vocab"]
     )
     backend = tokenizers.Tokenizer(WordPiece(pieces, unk_token=_content(names["unk_token"])))
     backend.normalizer = normalizers.BertNormalizer(
@@ -446,7 +452,7 @@ def _of_bert(stated: _Stated, names: Names) -> tokenizers.Tokenizer:
 def _of_roberta(stated: _Stated, names: Names) -> tokenizers.Tokenizer:
     """Of a RobertaTokenizer: byte-level pairs (Radford 2019, section 2.2)."""
     if stated.whole is None:
-        pieces, merges = byte_pairs(stated.folder)
+        pieces, merges = read_byte_pairs(stated.folder)
     else:
         pieces, merges = _pairs_of(stated.model("BPE"))
     backend = tokenizers.Tokenizer(
@@ -496,7 +502,7 @@ def _characters(normalizer: object) -> str | None:
 
 def _pairs_of(model: Mapping[str, Any]) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """The pieces and merges of a model in tokenizer.json; older files have a space between the two of a merge."""
-    pairs = [pair.split(" ") if isinstance(pair, str) else several("a merge", pair, "two pieces")
+    pairs = [pair.split(" ") if isinstance(pair, str) else require_sequence("a merge", pair, "two pieces")
              for pair in model["merges"]]  # fmt: skip
     if not all(len(pair) == 2 and all(isinstance(part, str) for part in pair) for pair in pairs):
         raise Refused("its merges must be pairs of two pieces")
@@ -507,11 +513,11 @@ def _of_herbert(stated: _Stated, names: Names) -> tokenizers.Tokenizer:
     """Of a HerbertTokenizer: pairs of characters, `</w>` behind the last piece of a word."""
     pieces, merges = _pairs_of(stated.model("BPE"))
     backend = tokenizers.Tokenizer(
-        BPE(pieces, merges, unk_token=_content(names["unk_token"]), end_of_word_suffix=WORD_ENDS)
+        BPE(pieces, merges, unk_token=_content(names["unk_token"]), end_of_word_suffix=WORD_END_SUFFIX)
     )
     backend.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.BPEDecoder(WORD_ENDS)
+    backend.decoder = decoders.BPEDecoder(WORD_END_SUFFIX)
     return backend
 
 
@@ -556,7 +562,7 @@ def _frame_of_albert(stated: _Stated, names: Names, backend: tokenizers.Tokenize
     """That of tokenizer.json, if it has one."""
     if stated.whole is not None and stated.whole.get("post_processor") is not None:
         return tokenizers.Tokenizer.from_file(str(stated.folder / TOKENIZER_FILE)).post_processor
-    return IN_TWO_SEGMENTS(stated, names, backend)
+    return TWO_SEGMENT_FRAME(stated, names, backend)
 
 
 def _frame_of_herbert(stated: _Stated, names: Names, backend: tokenizers.Tokenizer) -> Any:
@@ -570,30 +576,30 @@ def _frame_as_written(stated: _Stated, names: Names, backend: tokenizers.Tokeniz
     return None
 
 
-IN_TWO_SEGMENTS = _template("F:0 $A:0 L:0", "F:0 $A:0 L:0 $B:1 L:1")
-IN_ONE_SEGMENT = _template("F $A L", "F $A L L $B L", "bos_token", "eos_token")
-BERT = _Class(NAMES_OF_BERT, _of_bert, IN_TWO_SEGMENTS, files=(VOCABULARY_FILE,))
-ROBERTA = _Class(NAMES_OF_ROBERTA, _of_roberta, _frame_of_roberta, files=BYTE_FILES)
-XLM_ROBERTA = _Class(NAMES_OF_ROBERTA, _of_unigrams(lambda pieces, names: 3), IN_ONE_SEGMENT)
+TWO_SEGMENT_FRAME = _template("F:0 $A:0 L:0", "F:0 $A:0 L:0 $B:1 L:1")
+ONE_SEGMENT_FRAME = _template("F $A L", "F $A L L $B L", "bos_token", "eos_token")
+BERT = _Class(BERT_TOKENS, _of_bert, TWO_SEGMENT_FRAME, files=(VOCABULARY_FILE,))
+ROBERTA = _Class(ROBERTA_TOKENS, _of_roberta, _frame_of_roberta, files=BYTE_FILES)
+XLM_ROBERTA = _Class(ROBERTA_TOKENS, _of_unigrams(lambda pieces, names: 3), ONE_SEGMENT_FRAME)
 CAMEMBERT = _Class(
-    {**NAMES_OF_ROBERTA, "mask_token": AddedToken("<mask>", lstrip=True, special=True)},
+    {**ROBERTA_TOKENS, "mask_token": AddedToken("<mask>", lstrip=True, special=True)},
     _of_unigrams(
         lambda pieces, names: next((n for n, p in enumerate(pieces) if p[0] == _content(names["unk_token"])), 0)
     ),
-    IN_ONE_SEGMENT,
+    ONE_SEGMENT_FRAME,
     extra=("<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"),
 )
-ALBERT = _Class(NAMES_OF_ALBERT, _of_unigrams(lambda pieces, names: 1, of_albert=True), _frame_of_albert)
-MPNET = _Class(NAMES_OF_MPNET, _of_bert, _frame_of_mpnet, files=(VOCABULARY_FILE,))
-HERBERT = _Class({**NAMES_OF_ROBERTA}, _of_herbert, _frame_of_herbert)
-AS_WRITTEN = _Class({}, _as_written, _frame_as_written)
+ALBERT = _Class(ALBERT_TOKENS, _of_unigrams(lambda pieces, names: 1, of_albert=True), _frame_of_albert)
+MPNET = _Class(MPNET_TOKENS, _of_bert, _frame_of_mpnet, files=(VOCABULARY_FILE,))
+HERBERT = _Class({**ROBERTA_TOKENS}, _of_herbert, _frame_of_herbert)
+GENERIC = _Class({}, _as_written, _frame_as_written)
 CLASSES = {
     "BertTokenizer": BERT, "RobertaTokenizer": ROBERTA, "XLMRobertaTokenizer": XLM_ROBERTA,
     "CamembertTokenizer": CAMEMBERT, "AlbertTokenizer": ALBERT, "HerbertTokenizer": HERBERT,
     "MPNetTokenizer": MPNET,
 }  # fmt: skip
 # Classes that transformers makes as it makes another.
-ALIASES = {
+CLASS_ALIASES = {
     **dict.fromkeys(
         ("DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "ConvBertTokenizer", "LayoutLMTokenizer",
          "LxmertTokenizer", "SqueezeBertTokenizer", "DPRQuestionEncoderTokenizer", "DPRContextEncoderTokenizer"),
@@ -605,32 +611,35 @@ ALIASES = {
 
 def _unnamed(pieces: Mapping[str, int]) -> _Class:
     """The class of a vocab.txt of which no file says one: by how the vocabulary writes its special tokens."""
-    names = {key: own if own in pieces or NAMES_OF_ROBERTA[key] not in pieces else NAMES_OF_ROBERTA[key]
-             for key, own in NAMES_OF_BERT.items()}  # fmt: skip
-    alone = names["cls_token"] == NAMES_OF_BERT["cls_token"]
-    frame = IN_TWO_SEGMENTS if alone else _template("F $A L", "F $A L L $B L")
+    names = {key: own if own in pieces or ROBERTA_TOKENS[key] not in pieces else ROBERTA_TOKENS[key]
+             for key, own in BERT_TOKENS.items()}  # fmt: skip
+    alone = names["cls_token"] == BERT_TOKENS["cls_token"]
+    frame = TWO_SEGMENT_FRAME if alone else _template("F $A L", "F $A L L $B L")
     return _Class(names, _of_bert, frame, files=BERT.files)
 
 
-def _of_tweets(stated: _Stated) -> Source:
+def _of_tweets(stated: _Stated) -> TokenizerFiles:
     """A BERTweet's or PhoBERT's two files."""
     if not _has(stated.folder, TWEET_FILES):
         _check_together(stated.folder, TWEET_FILES[::-1], TWEET_FILES)
-        raise NotRead(f"{stated.folder} has no tokenizer: neither {' nor '.join(TWEET_FILES)}")
+        raise UnsupportedTokenizer(f"{stated.folder} has no tokenizer: neither {' nor '.join(TWEET_FILES)}")
     if stated.switch("split_special_tokens", False):
-        raise NotRead(
+        raise UnsupportedTokenizer(
             f"split_special_tokens is true: beside {' and '.join(TWEET_FILES)} special tokens stay whole here"
         )
-    backend, numbers, files = tweet_pieces(stated.folder, stated.values)
-    stated_tokens = [*stated.added.values(), *(stated.values[k] for k in NAMED if stated.values.get(k) is not None)]
+    backend, numbers, files = read_tweet_pieces(stated.folder, stated.values)
+    stated_tokens = [
+        *stated.added.values(),
+        *(stated.values[k] for k in TOKEN_NAMES if stated.values.get(k) is not None),
+    ]
     tokens = [*stated_tokens, *_extra_tokens(ROBERTA, stated.values), *_own_names(stated.values)]
-    known = set(map(_content, NAMES_OF_ROBERTA.values()))
+    known = set(map(_content, ROBERTA_TOKENS.values()))
     if others := [content for token in tokens if (content := _content(token)) not in known]:
-        raise NotRead(
-            f"its files add the token {shown(others[0])}: beside {' and '.join(TWEET_FILES)} none can be added here"
+        raise UnsupportedTokenizer(
+            f"its files add the token {short_repr(others[0])}: beside {' and '.join(TWEET_FILES)} none can be added here"
         )
-    backend.post_processor = _template("F $A L", "F $A L L $B L")(stated, NAMES_OF_ROBERTA, backend)
-    return Source(backend, dict(NAMES_OF_ROBERTA), numbers=numbers, files=files)
+    backend.post_processor = _template("F $A L", "F $A L L $B L")(stated, ROBERTA_TOKENS, backend)
+    return TokenizerFiles(backend, dict(ROBERTA_TOKENS), numbers=numbers, files=files)
 
 
 # ---------------------------------------------------------------------------- tokenizer.json
@@ -640,14 +649,14 @@ def check_parts(values: Mapping[str, Any]) -> None:
     """Refuse a `tokenizer.json` of another kind, or that has a part whose running nothing bounds."""
     model = values.get("model")
     kind = model.get("type", "WordPiece") if isinstance(model, Mapping) else None
-    if not isinstance(model, Mapping) or kind not in MODELS:
-        raise Refused(f"its model is {shown(model)}: it must be of type {', '.join(map(repr, MODELS))}")
-    pieces = MODELS[str(kind)](model)
+    if not isinstance(model, Mapping) or kind not in MODEL_CHECKS:
+        raise Refused(f"its model is {short_repr(model)}: it must be of type {', '.join(map(repr, MODEL_CHECKS))}")
+    pieces = MODEL_CHECKS[str(kind)](model)
     added = values.get("added_tokens") or []
-    if not isinstance(added, list) or len(added) + len(pieces) > MOST_PIECES:
-        raise Refused(f"its added_tokens must be a list, and with its vocabulary at most {MOST_PIECES:,}")
+    if not isinstance(added, list) or len(added) + len(pieces) > MAX_PIECES:
+        raise Refused(f"its added_tokens must be a list, and with its vocabulary at most {MAX_PIECES:,}")
     parts: dict[str, list[Mapping[str, Any]]] = {}
-    for part, known in KNOWN_PARTS.items():
+    for part, known in ALLOWED_PARTS.items():
         left, found = [values.get(part)], parts.setdefault(part, [])
         while left:
             one = left.pop()
@@ -655,32 +664,34 @@ def check_parts(values: Mapping[str, Any]) -> None:
                 continue
             kind_of_part = one.get("type") if isinstance(one, Mapping) else one
             if kind_of_part not in known:
-                raise Refused(f"its {part} is {shown(kind_of_part)}: one of {', '.join(known)} is run")
-            inner = one.get(INNER_PARTS[part]) if kind_of_part == "Sequence" else []
+                raise Refused(f"its {part} is {short_repr(kind_of_part)}: one of {', '.join(known)} is run")
+            inner = one.get(SEQUENCE_KEYS[part]) if kind_of_part == "Sequence" else []
             if not isinstance(inner, list):
-                raise Refused(f"its {part} is a Sequence of {shown(inner)}: it must be of a list")
+                raise Refused(f"its {part} is a Sequence of {short_repr(inner)}: it must be of a list")
             found.append(one)
             left += inner
     for one in parts["normalizer"]:
         if one["type"] == "Precompiled":
             check_charsmap(one.get("precompiled_charsmap"))
         if one["type"] == "Replace" and not _is_harmless(one.get("pattern"), one.get("content")):
-            raise Refused(f"its normalizer is {shown(one)}: it must be one of those without a pattern of its own")
+            raise Refused(f"its normalizer is {short_repr(one)}: it must be one of those without a pattern of its own")
     cut = parts["pre_tokenizer"]
     for one in cut:
         if one["type"] == "Metaspace" and one.get("replacement", "▁") != "▁":
-            raise Refused(f"its Metaspace writes a space as {shown(one['replacement'])}: it must be '▁'")
+            raise Refused(f"its Metaspace writes a space as {short_repr(one['replacement'])}: it must be '▁'")
     of_bytes = kind == "BPE" and not model.get("end_of_word_suffix")
     if of_bytes != any(one["type"] == "ByteLevel" for one in cut):
         raise Refused(
-            f"its pre_tokenizer is {shown(values.get('pre_tokenizer'))}: it must be ByteLevel for a model of type "
+            f"its pre_tokenizer is {short_repr(values.get('pre_tokenizer'))}: it must be ByteLevel for a model of type "
             "'BPE', and for no other"
         )
     for one in parts["post_processor"]:
         if one["type"] == "TemplateProcessing" and not (
             _texts_of(one.get("single")) == ["A"] and _texts_of(one.get("pair")) == ["A", "B"]
         ):
-            raise Refused(f"its post_processor is {shown(one)}: it must have each text once, and the first one first")
+            raise Refused(
+                f"its post_processor is {short_repr(one)}: it must have each text once, and the first one first"
+            )
 
 
 def _texts_of(template: object) -> list[object]:
@@ -694,7 +705,7 @@ def _texts_of(template: object) -> list[object]:
 
 def _is_harmless(pattern: object, content: object) -> bool:
     """Whether a normalizer replaces some spaces by one, or signs that stand as they are by no more signs."""
-    if pattern == SEVERAL_SPACES:
+    if pattern == SPACE_RUN_PATTERN:
         return content in (" ", "▁")
     signs = pattern.get("String") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
     return isinstance(signs, str) and isinstance(content, str) and 0 < len(signs) <= 100 and len(content) <= len(signs)
@@ -702,23 +713,23 @@ def _is_harmless(pattern: object, content: object) -> bool:
 
 def _word_pieces(model: Mapping[str, Any]) -> Sequence[object]:
     pieces = _numbered(model)
-    unknown = model.get("unk_token", NAMES_OF_BERT["unk_token"])
+    unknown = model.get("unk_token", BERT_TOKENS["unk_token"])
     if not isinstance(unknown, str) or unknown not in pieces:
-        raise Refused(f"its unk_token is {shown(unknown)}: it must be one of the vocabulary")
-    whole("its max_input_chars_per_word", model.get("max_input_chars_per_word", 100), 1, 1000)
+        raise Refused(f"its unk_token is {short_repr(unknown)}: it must be one of the vocabulary")
+    require_int("its max_input_chars_per_word", model.get("max_input_chars_per_word", 100), 1, 1000)
     return pieces
 
 
 def _byte_pairs(model: Mapping[str, Any]) -> Sequence[object]:
     pieces, merges = _numbered(model), model.get("merges")
-    if not isinstance(merges, list) or len(merges) > MOST_PIECES:
-        raise Refused(f"its merges are {shown(merges)}: they must be a list of at most {MOST_PIECES:,}")
+    if not isinstance(merges, list) or len(merges) > MAX_PIECES:
+        raise Refused(f"its merges are {short_repr(merges)}: they must be a list of at most {MAX_PIECES:,}")
     if model.get("dropout"):
-        raise Refused(f"its dropout is {shown(model['dropout'])}: a text must always be cut alike")
-    for affix, allowed in (("continuing_subword_prefix", ()), ("end_of_word_suffix", (WORD_ENDS,))):
+        raise Refused(f"its dropout is {short_repr(model['dropout'])}: a text must always be cut alike")
+    for affix, allowed in (("continuing_subword_prefix", ()), ("end_of_word_suffix", (WORD_END_SUFFIX,))):
         if model.get(affix) and model[affix] not in allowed:
             raise Refused(
-                f"its {affix} is {shown(model[affix])}: pairs have none{''.join(f' but {a}' for a in allowed)}"
+                f"its {affix} is {short_repr(model[affix])}: pairs have none{''.join(f' but {a}' for a in allowed)}"
             )
     return pieces
 
@@ -732,7 +743,7 @@ def _unigrams(model: Mapping[str, Any]) -> Sequence[object]:
     pieces = [one[0] for one in vocabulary]
     if len(set(pieces)) < len(pieces):
         raise Refused("its vocabulary must have each piece once")
-    whole("its unk_id", model.get("unk_id"), 0, len(pieces) - 1)
+    require_int("its unk_id", model.get("unk_id"), 0, len(pieces) - 1)
     if model.get("byte_fallback"):
         raise Refused("its pieces fall back to bytes: those of the families that are read do not")
     return pieces
@@ -751,6 +762,6 @@ def _is_number(value: object) -> bool:
 
 
 # What checks the model of a tokenizer.json, by its type; each gives the pieces.
-MODELS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[object]]] = {
+MODEL_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[object]]] = {
     "WordPiece": _word_pieces, "BPE": _byte_pairs, "Unigram": _unigrams,
 }  # fmt: skip

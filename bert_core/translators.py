@@ -13,11 +13,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from bert_core.checkpoint import CheckpointError, write_whole
+from bert_core.checkpoint import CheckpointError, write_atomically
 from bert_core.config import BertConfig
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.refused import checked
+from bert_core.refused import validate_arguments
 
 FILE = "tuned_lens.safetensors"
 _MODEL = "model"  # in the file's header: the fingerprint of the model that it was trained for
@@ -54,10 +54,10 @@ def write_translators(translators: Translators, loaded: LoadedModel, folder: Pat
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().to("cpu", torch.float16) for name, value in translators.state_dict().items()}
     header = {_MODEL: fingerprint(loaded)}  # one key alone: safetensors writes several in any order
-    write_whole(folder / FILE, lambda path: save_file(tensors, path, metadata=header))
+    write_atomically(folder / FILE, lambda path: save_file(tensors, path, metadata=header))
 
 
-@checked
+@validate_arguments
 def read_translators(loaded: LoadedModel, folder: Path | None = None) -> Translators | None:
     """The maps that lie beside a model's weights, or in another folder; None where there are none.
 

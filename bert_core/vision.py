@@ -24,22 +24,22 @@ from bert_core.checkpoint import (
     CheckpointError,
     allocate,
     check_layers,
-    check_numbers,
-    named_once,
+    check_weights,
+    on_meta_device,
     read_tensors,
-    sizes_alone,
-    write_whole,
+    tensors_for_file,
+    write_atomically,
 )
-from bert_core.config import BertConfig, json_object
+from bert_core.config import BertConfig, read_json_object
 from bert_core.generation import generate
 from bert_core.loading import ASSETS, best_device
 from bert_core.modeling import BertLMHeadModel, BertModel, CausalLMOutput
-from bert_core.refused import Refused, checked, shown, whole
+from bert_core.refused import Refused, require_int, short_repr, validate_arguments
 from bert_core.tokenizer import Tokenizer
 
 VOCABULARY_FILE = "vocab.txt"
-BUNDLED = "headlight-shapes"
-LARGEST_PICTURE = 4096  # pixels a side
+BUNDLED_CAPTIONER = "headlight-shapes"
+MAX_IMAGE_SIZE = 4096  # pixels a side
 
 
 # ---------------------------------------------------------------------------- sizes
@@ -61,7 +61,7 @@ class CaptionerConfig:
 
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):
-            object.__setattr__(self, name, whole(name, getattr(self, name), 1, LARGEST_PICTURE))
+            object.__setattr__(self, name, require_int(name, getattr(self, name), 1, MAX_IMAGE_SIZE))
         if self.image_size % self.patch_size:
             raise Refused(
                 f"image_size {self.image_size} is not a multiple of patch_size {self.patch_size}: no patch may be cut"
@@ -125,7 +125,7 @@ class CaptionerConfig:
             raise Refused(f"a captioner's configuration has {', '.join(missing)}")
         for name in ("vision", "text"):
             if not isinstance(values[name], Mapping):
-                raise Refused(f"{name} is {shown(values[name])}: it must be an object, with a size for each name")
+                raise Refused(f"{name} is {short_repr(values[name])}: it must be an object, with a size for each name")
         halves = {name: BertConfig.from_dict(values[name]) for name in ("vision", "text")}
         return cls(image_size=values["image_size"], patch_size=values["patch_size"], **halves)
 
@@ -240,13 +240,13 @@ class LoadedCaptioner:
 
     def captions(self, images: np.ndarray) -> list[str]:
         """A sentence for each picture of uint8 (batch, image_size, image_size, 3)."""
-        return [self.sentence(ids) for ids in self.caption_ids(images)]
+        return [self.decode(ids) for ids in self.caption_ids(images)]
 
     def caption(self, picture: np.ndarray) -> str:
         """A sentence for a picture of any size, uint8 (rows, columns, 3)."""
-        return self.captions(fit(picture, self.config.image_size)[None])[0]
+        return self.captions(fit_image(picture, self.config.image_size)[None])[0]
 
-    def sentence(self, ids: tuple[int, ...]) -> str:
+    def decode(self, ids: tuple[int, ...]) -> str:
         """The words of a caption, without [CLS] and [SEP]."""
         left_out = (self.tokenizer.first_id, self.tokenizer.end_id, self.tokenizer.pad_id)
         return " ".join(self.tokenizer.token_of(number) for number in ids if number not in left_out)
@@ -257,13 +257,13 @@ def _until(ids: list[int], end: int) -> tuple[int, ...]:
     return tuple(ids[: ids.index(end) + 1] if end in ids else ids)
 
 
-def fit(picture: np.ndarray, size: int) -> np.ndarray:
+def fit_image(picture: np.ndarray, size: int) -> np.ndarray:
     """The middle square of a picture, uint8 (rows, columns, 3), at (size, size, 3).
 
     Raises Refused if it is not a picture of that kind.
     """
     if not isinstance(picture, np.ndarray):
-        raise Refused(f"the picture is {shown(picture)}: uint8 (rows, columns, 3) is expected")
+        raise Refused(f"the picture is {short_repr(picture)}: uint8 (rows, columns, 3) is expected")
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or 0 in picture.shape:
         raise Refused(f"the picture is {picture.shape} of {picture.dtype}: uint8 (rows, columns, 3) is expected")
     rows, columns, _ = picture.shape
@@ -289,31 +289,31 @@ def save_captioner(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = named_once(model.state_dict(keep_vars=True), dtype)
+    tensors = tensors_for_file(model.state_dict(keep_vars=True), dtype)
     sizes = json.dumps(model.config.to_dict(), indent=2, sort_keys=True) + "\n"
-    write_words(words, folder)
-    write_whole(folder / CAPTIONER_FILE, sizes)
-    write_whole(folder / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    write_vocabulary(words, folder)
+    write_atomically(folder / CAPTIONER_FILE, sizes)
+    write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
 
 
-def write_words(words: Sequence[str], folder: Path) -> None:
+def write_vocabulary(words: Sequence[str], folder: Path) -> None:
     """Write a vocabulary as `Tokenizer.from_folder` reads it."""
     lines = "\n".join(words) + "\n"
-    write_whole(folder / VOCABULARY_FILE, lines)
+    write_atomically(folder / VOCABULARY_FILE, lines)
 
 
-@checked
-def load_captioner(name: str | os.PathLike[str] = BUNDLED, *, device: str | None = None) -> LoadedCaptioner:
+@validate_arguments
+def load_captioner(name: str | os.PathLike[str] = BUNDLED_CAPTIONER, *, device: str | None = None) -> LoadedCaptioner:
     """A captioner in evaluation mode, its parameters frozen: the bundled one by its name, or one from a folder.
 
     Raises CheckpointError if there is none, or its files do not belong together, ValueError for an unknown device.
     """
     chosen = best_device(device)
-    folder = ASSETS / BUNDLED if name == BUNDLED else Path(name)
+    folder = ASSETS / BUNDLED_CAPTIONER if name == BUNDLED_CAPTIONER else Path(name)
     if not (folder / CAPTIONER_FILE).is_file():
-        raise CheckpointError(f"{name} is no captioner: name {BUNDLED}, or a folder with {CAPTIONER_FILE}")
+        raise CheckpointError(f"{name} is no captioner: name {BUNDLED_CAPTIONER}, or a folder with {CAPTIONER_FILE}")
     try:
-        values = json_object(folder / CAPTIONER_FILE)
+        values = read_json_object(folder / CAPTIONER_FILE)
         config = CaptionerConfig.from_dict(values)
         tokenizer = Tokenizer.from_folder(folder)
         tokenizer.check_against(config.text)
@@ -325,7 +325,7 @@ def load_captioner(name: str | os.PathLike[str] = BUNDLED, *, device: str | None
         weights = read_tensors(folder / WEIGHTS_FILE)
         check_layers(config.vision, weights, "vision.", str(folder))
         check_layers(config.text, weights, "text.bert.", str(folder))
-        with sizes_alone():
+        with on_meta_device():
             model = Captioner(config)
         _fill(model, weights, str(folder))
     except (ValueError, OSError) as error:
@@ -344,6 +344,6 @@ def _fill(model: Captioner, weights: Mapping[str, Tensor], source: str) -> None:
     for name, tensor in weights.items():
         if own[name].shape != tensor.shape:
             raise Refused(f"{name} is {tuple(tensor.shape)}: the configuration says {tuple(own[name].shape)}")
-    check_numbers(weights, source)
+    check_weights(weights, source)
     allocate(model)
     model.load_state_dict(weights, strict=False)

@@ -26,11 +26,11 @@ import torch
 
 import bert_core
 from bert_core import Encoding, LoadedModel, Target
-from bert_core.edits import PATCHES
-from bert_core.progress import silent
-from bert_core.run.losses import attention_maps, examples_of, gate_gradients, hide_pieces, losses_without_each
-from bert_core.run.pace import pace_of
-from bert_core.run.states import hidden_words, hidden_words_by_depth, states_of, word_states
+from bert_core.edits import PATCHABLE_PARTS
+from bert_core.progress import ignore_progress
+from bert_core.run.losses import attention_maps, gate_gradients, losses_without_heads, mask_pieces, masked_examples
+from bert_core.run.states import iter_states, masked_losses_by_depth, masked_losses_with_erasers, word_states
+from bert_core.run.timing import measure_timing
 from bert_core.training import optimization
 from tests import emulated_device
 
@@ -101,7 +101,7 @@ class Side:
     @cached_property
     def batches(self) -> Any:
         """The pair as examples with hidden pieces."""
-        return examples_of(self.tiny, self.pair)
+        return masked_examples(self.tiny, self.pair)
 
     @cached_property
     def index(self) -> bert_core.Index:
@@ -236,7 +236,11 @@ def capture_of_a_pruned_model(side: Side) -> object:
 
 @path
 def capture_with_edits(side: Side) -> object:
-    edits = [bert_core.Cut((3,), (2,), (0,), (1,)), bert_core.Scaled(1, 3), bert_core.Scaled(0, 1, 2.0)]
+    edits = [
+        bert_core.AttentionKnockout((3,), (2,), (0,), (1,)),
+        bert_core.ScaledNeuron(1, 3),
+        bert_core.ScaledNeuron(0, 1, 2.0),
+    ]
     changed = bert_core.edited(side.tiny, edits)
     return bert_core.capture(changed, side.text), bert_core.capture(bert_core.unedited(changed), side.text)
 
@@ -321,7 +325,7 @@ def ablate_heads(side: Side) -> object:
 
 @path
 def cut_each(side: Side) -> object:
-    return bert_core.cut_each(side.tiny, side.text, side.target, 0, 1), bert_core.cut_each(
+    return bert_core.knock_out_edges(side.tiny, side.text, side.target, 0, 1), bert_core.knock_out_edges(
         side.tiny, side.text, side.target, 1, 1, renormalised=False
     )
 
@@ -333,13 +337,13 @@ def _of_neurons(what: str) -> dict[str, Any]:
 @path
 def patch(side: Side) -> object:
     given = (side.tiny, side.source, side.text, side.target)
-    return {what: bert_core.patch(*given, what=what, **_of_neurons(what)) for what in PATCHES}
+    return {what: bert_core.patch(*given, part_kind=what, **_of_neurons(what)) for what in PATCHABLE_PARTS}
 
 
 @path
 def estimate_patches(side: Side) -> object:
     given = (side.tiny, side.source, side.text, side.target)
-    return {what: bert_core.estimate_patches(*given, what=what, **_of_neurons(what)) for what in PATCHES}
+    return {what: bert_core.estimate_patches(*given, part_kind=what, **_of_neurons(what)) for what in PATCHABLE_PARTS}
 
 
 @path
@@ -354,14 +358,14 @@ def patch_from_other_sources(side: Side) -> object:
 
 @path
 def patch_band(side: Side) -> object:
-    heads = bert_core.patch(side.tiny, side.source, side.text, side.target, what="head")
-    return bert_core.patch_band(side.tiny, heads, texts=2), bert_core.answer_with(side.tiny, heads, (1, 2))
+    heads = bert_core.patch(side.tiny, side.source, side.text, side.target, part_kind="head")
+    return bert_core.patch_band(side.tiny, heads, texts=2), bert_core.predict_with_patch(side.tiny, heads, (1, 2))
 
 
 @path
 def patch_path(side: Side) -> object:
     given = (side.tiny, side.source, side.text, side.target)
-    return bert_core.patch_path(*given), bert_core.patch_path(*given, receivers=[(1, 0), (1, 3)], through="key")
+    return bert_core.patch_path(*given), bert_core.patch_path(*given, receivers=[(1, 0), (1, 3)], receiver_input="key")
 
 
 @path
@@ -424,7 +428,7 @@ def similarity(side: Side) -> object:
     first, second = (bert_core.read_sentence(side.tiny, text) for text in SENTENCES[:2])
     target = bert_core.similarity_target(side.tiny, first, second)
     return [
-        bert_core.similar(side.tiny, first, second), bert_core.sentence_vector(side.tiny, first),
+        bert_core.sentence_similarity(side.tiny, first, second), bert_core.sentence_vector(side.tiny, first),
         bert_core.unrelated_cosines(side.tiny), bert_core.token_scores(side.tiny, first, target, ["occlusion"]),
     ]  # fmt: skip
 
@@ -438,7 +442,7 @@ def choose(side: Side) -> object:
 def answers_erased(side: Side) -> object:
     states = np.random.default_rng(0).normal(size=(60, side.tiny.config.hidden_size))
     eraser = bert_core.leace(states, np.arange(60) % 3)
-    return bert_core.answers_erased(side.tiny, side.text, 1, [None, eraser, bert_core.random_eraser(states, 2)])
+    return bert_core.predict_with_erasers(side.tiny, side.text, 1, [None, eraser, bert_core.random_eraser(states, 2)])
 
 
 # ---------------------------------------------------------------------------- many texts
@@ -462,16 +466,16 @@ def attention_maps_of_texts(side: Side) -> object:
 
 @path
 def states_of_texts(side: Side) -> object:
-    return list(states_of(side.tiny, _encodings(side)))
+    return list(iter_states(side.tiny, _encodings(side)))
 
 
 @path
 def losses(side: Side) -> object:
     rng = np.random.default_rng(0)
-    texts = [hide_pieces(side.tiny.tokenizer, text, rng) for text in _encodings(side)]
+    texts = [mask_pieces(side.tiny.tokenizer, text, rng) for text in _encodings(side)]
     return [
-        gate_gradients(side.tiny, texts), losses_without_each(side.tiny, texts),
-        hidden_words(side.tiny, texts, 1, [None]), hidden_words_by_depth(side.tiny, texts),
+        gate_gradients(side.tiny, texts), losses_without_heads(side.tiny, texts),
+        masked_losses_with_erasers(side.tiny, texts, 1, [None]), masked_losses_by_depth(side.tiny, texts),
     ]  # fmt: skip
 
 
@@ -490,7 +494,7 @@ def propose_plan(side: Side) -> object:
     orders = [
         bert_core.propose_plan(side.tiny, side.batches, "importance"),
         bert_core.propose_plan(side.tiny, side.batches, "ablation"),
-        bert_core.propose_plan(side.tiny, side.batches, "ablation", what="layers"),
+        bert_core.propose_plan(side.tiny, side.batches, "ablation", part_kind="layers"),
     ]
     return [np.array(plan.order) for plan in orders]
 
@@ -512,7 +516,7 @@ def pruning(side: Side) -> object:
 
 @path
 def pace(side: Side) -> object:
-    return pace_of(side.tiny).of(8) > 0
+    return measure_timing(side.tiny).estimate_seconds(8) > 0
 
 
 @path
@@ -525,14 +529,14 @@ def iter_heads(side: Side) -> object:
 @path
 def neurons_over(side: Side) -> object:
     settings = bert_core.NeuronSettings(((1, 3), (0, 4)))
-    return bert_core.neurons_over(side.corpus, side.folders["tiny"], settings, device=side.device).figures
+    return bert_core.measure_neurons(side.corpus, side.folders["tiny"], settings, device=side.device).figures
 
 
 @path
 def studies_step_by_step(side: Side) -> object:
     """The functions of studies beside those above give the same tables."""
     settings, model = bert_core.CorpusSettings(max_length=24), side.folders["tiny"]
-    sums = bert_core.heads_over(side.corpus, model, settings, device=side.device)
+    sums = bert_core.measure_heads(side.corpus, model, settings, device=side.device)
     written = bert_core.heads_file(side.corpus, side.file(".csv"), model, settings, device=side.device)
     assert written is not None and written.loss == sums.loss
     counts = bert_core.index_file(side.corpus, side.file("-index"), model, device=side.device)
@@ -588,7 +592,7 @@ def judge_scores(side: Side) -> object:
 def probes(side: Side) -> object:
     sentences = bert_core.read_labelled_words(side.tagged, "last")
     settings = bert_core.ProbeSettings(seeds=1, words=150, least=2)
-    eraser, _ = bert_core.label_erasers(side.tiny, sentences, 1, settings, at_random=1)
+    eraser, _ = bert_core.label_erasers(side.tiny, sentences, 1, settings, random_erasers=1)
     return [
         bert_core.probe_points(side.tiny, sentences, settings), eraser.mean,
         bert_core.probe_file(side.tiny, side.tagged, "last", side.file(".csv"), settings, depths=[1]),
@@ -663,7 +667,9 @@ def _pretrained(side: Side, steps: int, **settings: Any) -> torch.nn.Module:
     from bert_core.training.pretrain import PretrainSettings
 
     chosen = PretrainSettings(steps=steps, warmup=1, decay=2, tokens=256, lengths={32: 1.0}, **settings)
-    return launch(side.corpus, side.file(), chosen, start=side.folders["tiny"], device=side.device, report=silent)
+    return launch(
+        side.corpus, side.file(), chosen, start=side.folders["tiny"], device=side.device, report=ignore_progress
+    )
 
 
 @path
@@ -697,7 +703,9 @@ def _tuned(side: Side, steps: int, held_out: Path | None = None) -> tuple[bert_c
 
     settings = LensSettings(steps=steps, warmup=1, decay=2, learning_rate=1e-2, examples=8, length=24)
     folder = side.file()
-    return tune_lens(side.tiny, side.corpus, settings, folder, held_out=held_out, report=silent), folder / "lens"
+    return tune_lens(
+        side.tiny, side.corpus, settings, folder, held_out=held_out, report=ignore_progress
+    ), folder / "lens"
 
 
 @path
@@ -714,7 +722,12 @@ def fine_tune(side: Side) -> object:
     from bert_core.training.tagging import finetune_tags
 
     settings, folders = FinetuneSettings(epochs=1, learning_rate=1e-3, max_length=32), [side.file() for _ in range(3)]
-    given: dict[str, Any] = {"start": side.folders["tiny"], "held_out": 0.25, "device": side.device, "report": silent}
+    given: dict[str, Any] = {
+        "start": side.folders["tiny"],
+        "held_out": 0.25,
+        "device": side.device,
+        "report": ignore_progress,
+    }
     finetune(side.table, folders[0], settings, text="text", label="class", **given)
     finetune_tags(side.tagged, folders[1], settings, **given)
     reader = AnswerSettings(epochs=1, learning_rate=1e-3, max_length=40, stride=8)
@@ -730,7 +743,7 @@ def train_captioner(side: Side) -> object:
 
     sizes = CaptionerConfig.small(len(scenes.VOCABULARY), image_size=32, patch_size=8, hidden=16, heads=2)
     settings = CaptionerSettings(steps=4, batch=4, warmup=1, decay=2, growth=2, seed=3)
-    given: dict[str, Any] = {"save_every": 0, "evaluate_every": 4, "report": silent}
+    given: dict[str, Any] = {"save_every": 0, "evaluate_every": 4, "report": ignore_progress}
     return _weights(train_captioner(sizes, settings, side.file(), device=torch.device(side.device), **given).model)
 
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import bert_core
 from bert_core import LoadedModel
-from bert_core.progress import silent
-from bert_core.run.losses import examples_of
+from bert_core.progress import ignore_progress
+from bert_core.run.losses import masked_examples
 from bert_core.run.plans import propose_plan
 from viz_app.figures.lessons import answer_bars
 from viz_app.lessons import Option, View
@@ -91,7 +91,7 @@ def asked_of(name: str, loaded: LoadedModel, *, off: int = 0, **page: str) -> As
     begun = of_lesson(loaded, lesson.predict.view, lesson.do.view.address)
     address = {**lesson.do.view.address, **page}
     there = of_lesson(loaded, View(lesson.do.view.page, address))
-    order = propose_plan(loaded, examples_of(loaded, there.original), "importance").order if off else ()
+    order = propose_plan(loaded, masked_examples(loaded, there.original), "importance").order if off else ()
     return replace(
         begun, encoding=there.encoding, original=there.original, head=there.head, off=tuple(order[:off]), chosen=address
     )
@@ -106,7 +106,7 @@ def record(name: str) -> Any:
 
 def record_of(name: str, asked: Asked) -> Any:
     """What the prediction of a lesson is asked of."""
-    return findings.work_for(CHECKS[lesson_of(name).predict.check].needs, asked).do(silent)
+    return findings.work_for(CHECKS[lesson_of(name).predict.check].needs, asked).do(ignore_progress)
 
 
 def answered(name: str, given: Any) -> Any:
@@ -142,7 +142,7 @@ def predicted(name: str, true: Any, wrong: Any) -> None:
 def tried(name: str, asked: Asked, *, right: bool) -> None:
     """What is on a page is as the second step of a lesson wants it, or is not, and it is said."""
     task = lesson_of(name).do
-    found = findings.work_for(CHECKS[task.check].needs, asked).do(silent)
+    found = findings.work_for(CHECKS[task.check].needs, asked).do(ignore_progress)
     verdict = findings.judged(task, asked, found, None)
     assert verdict.right is right, (name, verdict.figures)
     assert said(task.right if right else task.wrong, verdict)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import bert_core
-from bert_core.agreement import FRAMES, sentences
+from bert_core.agreement import FRAME_COUNTS, sentences
 from bert_core.loading import LoadedModel
 from bert_core.training.measures import agreements_right
 from tests.near import assert_near
@@ -77,7 +77,7 @@ def test_pairs_differ_in_one_token(script: ModuleType, mini: LoadedModel, noun: 
         differ = [n for n, (a, b) in enumerate(zip(one.input_ids, other.input_ids, strict=True)) if a != b]
         assert differ == script.roles_of(one, pair.read)[noun] and one.mask_positions == other.mask_positions
     assert [getattr(pair.source, noun) for pair in pairs].count("plural") == 4
-    assert min(FRAMES.values()) >= script.PAIRS + script.TESTED
+    assert min(FRAME_COUNTS.values()) >= script.PAIRS + script.TESTED
     tested = {item.frame for item in script.tested_frames(script.TESTED)}
     assert not tested & {pair.read.frame for pair in script.pairs_of(noun, structure, script.PAIRS)}
 
@@ -92,7 +92,7 @@ def test_its_patches_are_those_of_the_library(script: ModuleType, tiny: LoadedMo
         gap, attractor = read.mask_positions[0], script.roles_of(read, pair.read)["attractor"][0]
         target = bert_core.Target("contrast", gap, id_of(verbs[0]), against=id_of(verbs[1]))
         for what, places in (("state", {1: attractor, 3: gap}), ("attention", {1: attractor, 3: gap}), ("head", {})):
-            exact = bert_core.patch(tiny, source, read, target, what=what, apart=True)
+            exact = bert_core.patch(tiny, source, read, target, part_kind=what, per_position=True)
             moved, size = exact.values - exact.base_value, np.abs(exact.values).max()
             assert_near(found["whole"][number], exact.source_value - exact.base_value, of=size)
             if what == "head":

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.progress": set(),
     "bert_core.deprecation": set(),
     "bert_core.heap": set(),
-    "bert_core.unknown": set(),
+    "bert_core.unknown_tokens": set(),
     "bert_core.registry": set(),
     "bert_core.config": {"bert_core.naming", "bert_core.positions"},
     "bert_core.naming": set(),
@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bert_core.tokenizer": {
         "numpy", "tokenizers", "bert_core.config", "bert_core.spelling", "bert_core.tokenizer_files",
-        "bert_core.unknown",
+        "bert_core.unknown_tokens",
     },
     "bert_core.numpy_bert": {
         "numpy", "safetensors", "bert_core.config", "bert_core.naming", "bert_core.positions",
@@ -99,7 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.tokenizer", "bert_core.numpy_bert",
         "bert_core.recording", "bert_core.attention", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",
         "bert_core.translators", "bert_core.vision", "bert_core.records", "bert_core.analysis", "bert_core.edits",
-        "bert_core.editing", "bert_core.unknown", "bert_core.task_heads",
+        "bert_core.editing", "bert_core.unknown_tokens", "bert_core.task_heads",
     },
     "bert_core.analysis": {
         "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
@@ -112,7 +112,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.csv_cells", "bert_core.target_kinds",
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
-        "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown", "bert_core.task_heads",
+        "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown_tokens", "bert_core.task_heads",
     },
     "bert_core.training": {
         "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
@@ -157,7 +157,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.fingerprint",
         "bert_core.agreement", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods",
         "bert_core.studies", "viz_app",
-        "bert_core.edits", "bert_core.editing", "bert_core.unknown", "viz_app.door", "viz_app.notation",
+        "bert_core.edits", "bert_core.editing", "bert_core.unknown_tokens", "viz_app.door", "viz_app.notation",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
         "viz_app.glossary", "viz_app.classroom",
         "viz_app.export", "viz_app.export.bertviz",
@@ -267,7 +267,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training",
         "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.door", "viz_app.notation", "viz_app.maps",
-        "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown",
+        "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown_tokens",
         "viz_app.export",
         "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages",
     },

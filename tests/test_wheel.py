@@ -52,7 +52,7 @@ runs: list[ModelRun] = bert_core.captures(loaded, [encoding], head_mask=gates)
 sweep: HeadSweep = bert_core.ablate_heads(loaded, encoding, target=target)
 scores = bert_core.token_scores(loaded, encoding, target, [bert_core.METHODS[0].name], run=run)
 rollout = bert_core.attention_rollout(run.attention)
-cut = capture(bert_core.edited(loaded, [bert_core.Cut(keys=(1,), layers=(2,))]), encoding)
+cut = capture(bert_core.edited(loaded, [bert_core.AttentionKnockout(keys=(1,), layers=(2,))]), encoding)
 with record([2]) as recording:
     loaded.model.bert(torch.tensor([encoding.input_ids]))
 display: AttentionDisplay = view(run, "product", layer=2, heads=(head,), theme="dark")

@@ -173,5 +173,5 @@ def write_examples(loaded: LoadedModel, destination: Path) -> int:
     if len(chosen) < 10:
         raise Refused(f"the model gets {len(chosen)} of {len(CANDIDATES)} candidates right: at least 10 are needed")
     entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked], "follows": c.follows} for c in chosen]
-    checkpoint.write_whole(destination / "examples.json", json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
+    checkpoint.write_atomically(destination / "examples.json", json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
     return len(chosen)

@@ -148,7 +148,7 @@ def write_card(loaded: LoadedCaptioner, run: Path, destination: Path, *, total: 
         scores=score_table(evaluate_captioner(loaded, total)),
         curve=curve_table(run),
     )
-    checkpoint.write_whole(destination / "MODEL_CARD.md", card)
+    checkpoint.write_atomically(destination / "MODEL_CARD.md", card)
 
 
 def main() -> None:

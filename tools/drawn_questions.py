@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_core.checkpoint import write_whole
+from bert_core.checkpoint import write_atomically
 
 _NAMES = (
     "Anna", "Tom", "Mary", "Peter", "Lucy", "Jack", "Emma", "Paul", "Sarah", "David", "Alice", "Henry", "Jane", "Frank",
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     drawn = list(paragraphs(given.contexts, given.seed, unseen=given.unseen))
     values = {"version": "v2.0", "data": [{"title": "drawn", "paragraphs": drawn}]}
-    write_whole(given.out, json.dumps(values, indent=1) + "\n")
+    write_atomically(given.out, json.dumps(values, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import torch
 from bert_core import checkpoint
 from bert_core.calibration import write_temperature
 from bert_core.loading import LoadedModel, load
-from bert_core.progress import Progress, printed
+from bert_core.progress import Progress, print_progress
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Tokenizer
@@ -373,7 +373,7 @@ def measure_bundle(
     train: Corpus | None,
     batches: int,
     before: Path | None = None,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> None:
     """Measure a bundled model and write the figures, its temperature, the picture and its card into its folder.
 
@@ -388,10 +388,10 @@ def measure_bundle(
     assert measures.reliability is not None  # a bundled model has a word head
     card = destination / CARD_FILE
     section = measured_section(loaded, measures, previous)
-    checkpoint.write_whole(card, with_section(card.read_text(encoding="utf-8"), section))
-    checkpoint.write_whole(destination / PICTURE, reliability_picture(measures.reliability))
+    checkpoint.write_atomically(card, with_section(card.read_text(encoding="utf-8"), section))
+    checkpoint.write_atomically(destination / PICTURE, reliability_picture(measures.reliability))
     write_temperature(loaded, measures.reliability.temperature, destination)
-    checkpoint.write_whole(destination / MEASURES, measures.to_json())
+    checkpoint.write_atomically(destination / MEASURES, measures.to_json())
 
 
 def runs_section(runs: Sequence[Path], hardware: str, earlier: str = "") -> tuple[str, float]:
@@ -430,7 +430,7 @@ def write_card(loaded: LoadedModel, runs: str, tokens: float, destination: Path)
         sources=SOURCES,
         measured=f"{START} -->\n{END}",
     )
-    checkpoint.write_whole(destination / CARD_FILE, card)
+    checkpoint.write_atomically(destination / CARD_FILE, card)
 
 
 def main() -> None:
@@ -464,7 +464,7 @@ def main() -> None:
     for entry in given.held_out:
         kind, _, file = entry.partition("=")
         corpora[kind] = Corpus.prepare(Path(file), tokenizer, given.cache)
-    train = given.train and Corpus.prepare(given.train, tokenizer, given.cache, printed)
+    train = given.train and Corpus.prepare(given.train, tokenizer, given.cache, print_progress)
     measure_bundle(given.destination, corpora, train=train, batches=given.batches, before=given.before)
 
 

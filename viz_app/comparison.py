@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bert_core.analysis.compare import Alignment, Change, aligned, change, largest_changes
+from bert_core.analysis.compare import Alignment, Change, align_tokens, aligned_maps, largest_changes
 from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
@@ -39,12 +39,12 @@ class Comparison:
         if self.what not in CHANGES:
             raise Refused(f"a comparison of {self.what!r}: it is of one of {', '.join(CHANGES)}")
         if self.before.attention.shape[:2] != self.after.attention.shape[:2]:
-            change(self.before.attention, self.after.attention, self.pairs)  # says how many each has
+            aligned_maps(self.before.attention, self.after.attention, self.pairs)  # says how many each has
 
     @cached_property
     def pairs(self) -> Alignment:
         """Which tokens of the two texts are the same one, or stand in its place."""
-        return aligned(self.before.encoding.tokens, self.after.encoding.tokens)
+        return align_tokens(self.before.encoding.tokens, self.after.encoding.tokens)
 
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
@@ -55,7 +55,7 @@ class Comparison:
     @property
     def there(self) -> np.ndarray:
         """(layer, head), the heads that both have."""
-        there: np.ndarray = self.before.there & self.after.there
+        there: np.ndarray = self.before.existing_heads & self.after.existing_heads
         return there
 
     @property
@@ -85,7 +85,9 @@ class Comparison:
 
     def maps(self, layers: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """The maps of both between their shared tokens, (layer, head, query, key) each, of all or some layers."""
-        return change(self.before.shown(self.what)[layers], self.after.shown(self.what)[layers], self.pairs)
+        return aligned_maps(
+            self.before.select_map(self.what)[layers], self.after.select_map(self.what)[layers], self.pairs
+        )
 
     def shown(self) -> ShownMaps:
         """The difference of all heads, as files take it."""

@@ -10,19 +10,19 @@ import numpy as np
 
 from bert_core.analysis.flow import check_rows
 from bert_core.analysis.patterns import (
-    WAYS,
-    combined,
+    HEAD_COMBINATIONS,
+    combine_heads,
     map_between_words,
-    part_of,
     part_positions,
-    renormalised,
-    word_as_read,
+    readable_word,
+    renormalise_rows,
+    select_part,
 )
 from bert_core.analysis.units import word_units
-from bert_core.edits import Cut
+from bert_core.edits import AttentionKnockout
 from bert_core.records import ModelRun
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, each, real_array, shown
+from bert_core.refused import Refused, require_array, require_instances, short_repr
 from bert_core.tokenizer import Encoding
 from viz_app.notation import notes_of
 from viz_app.tokens import Combined, Token
@@ -123,9 +123,9 @@ class Combination:
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.how not in WAYS or self.among not in AMONG:
+        if self.how not in HEAD_COMBINATIONS or self.among not in AMONG:
             raise Refused(
-                f"heads together as {self.how!r} of {self.among!r}: one of {', '.join(WAYS)}, of {', '.join(AMONG)}"
+                f"heads together as {self.how!r} of {self.among!r}: one of {', '.join(HEAD_COMBINATIONS)}, of {', '.join(AMONG)}"
             )
 
     @property
@@ -146,7 +146,7 @@ class Combination:
 
         Raises Refused for weights that do not fit the heads, or importance without a target.
         """
-        maps, weights = self._among(run.shown(what), layer, heads), None
+        maps, weights = self._among(run.select_map(what), layer, heads), None
         if self.by_importance:
             if run.gate_gradient is None:
                 raise Refused("weights by importance need something to explain")
@@ -155,7 +155,7 @@ class Combination:
             weights = np.array(self.weights)
             if len(weights) != len(maps) or not weights.any():
                 raise Refused(f"{len(weights)} weights for {len(maps)} heads: give one for each, not all zero")
-        return Combined(self.name(layer, heads), combined(maps, self.how, weights))
+        return Combined(self.name(layer, heads), combine_heads(maps, self.how, weights))
 
     def _among(self, values: np.ndarray, layer: int, heads: Sequence[int]) -> np.ndarray:
         """values: (layer, head, ...). Returns those of the chosen heads, of the layer or of all, (head, ...)."""
@@ -229,13 +229,13 @@ class MapView:
         Raises Refused for a head that does not exist, a gradient that was not captured, an unknown part, or one that
         the text does not have, and as `Combination.of`.
         """
-        check_heads(run.there, self.layer, self.heads)
+        check_heads(run.existing_heads, self.layer, self.heads)
         one = None if self.together is None else self.together.of(run, self.what, self.layer, self.heads)
         return ShownMaps(
-            read_only(self.seen(run.shown(self.what) if one is None else one.map[None, None], run.encoding)),
+            read_only(self.seen(run.select_map(self.what) if one is None else one.map[None, None], run.encoding)),
             *self.tokens(run.encoding),
             what=self.what,
-            there=run.there if one is None else np.ones((1, 1), bool),
+            there=run.existing_heads if one is None else np.ones((1, 1), bool),
             off=() if one is not None else heads_off(run),
             notes=(*self.notes(run.encoding), *notes_of(run.edits, run.encoding)),
             together="" if one is None else one.name,
@@ -248,13 +248,13 @@ class MapView:
         Raises Refused for an unknown part, or one that the text does not have.
         """
         units, queries, keys = self._places(encoding)
-        chosen = part_of(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
-        return renormalised(chosen) if self.renormalise and self.partial(encoding) else chosen
+        chosen = select_part(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
+        return renormalise_rows(chosen) if self.renormalise and self.partial(encoding) else chosen
 
     def tokens(self, encoding: Encoding) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         """What stands at the rows and at the columns of what is `seen`."""
         units, *sides = self._places(encoding)
-        every = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
+        every = [Token(readable_word(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
         queries, keys = (tuple(every[place] for place in places) for places in sides)
         return queries, keys
 
@@ -293,7 +293,7 @@ def maps_across(maps: Maps, queries: Sequence[str], keys: Sequence[str], what: s
     """
     if what not in UNITS:
         raise Refused(f"{what!r} is unknown: one of {', '.join(UNITS)}")
-    queries, keys = each("queries", queries, str), each("keys", keys, str)
+    queries, keys = require_instances("queries", queries, str), require_instances("keys", keys, str)
     values = _of_one_text(maps)
     if values.ndim != 4 or values.shape[2:] != (len(queries), len(keys)):
         raise Refused(
@@ -313,7 +313,7 @@ def _of_one_text(maps: object) -> np.ndarray:
     if isinstance(maps, tuple | list):
         layers = [_as_array(f"layer {number} of maps", layer) for number, layer in enumerate(maps)]
         if not layers:
-            raise Refused(f"maps is {shown(maps)}, without a layer: {FROM_TRANSFORMERS}")
+            raise Refused(f"maps is {short_repr(maps)}, without a layer: {FROM_TRANSFORMERS}")
         for number, layer in enumerate(layers):
             if layer.shape != layers[0].shape:
                 raise Refused(
@@ -346,8 +346,8 @@ def _as_array(name: str, maps: object) -> np.ndarray:
             tensor = maps.detach().cpu()
             maps = (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # NumPy has no bfloat16
         except (AttributeError, TypeError, RuntimeError) as error:  # a sparse tensor, or one on the device "meta"
-            raise Refused(f"{name} is {shown(maps)}: it must be a dense tensor or an array of numbers") from error
-    return real_array(name, maps, "... query key")
+            raise Refused(f"{name} is {short_repr(maps)}: it must be a dense tensor or an array of numbers") from error
+    return require_array(name, maps, "... query key")
 
 
 def _check_values(values: np.ndarray, there: np.ndarray, what: str) -> None:
@@ -371,7 +371,7 @@ def _check_values(values: np.ndarray, there: np.ndarray, what: str) -> None:
 
 def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
     """The heads of a run that are there and switched off, (layer, head) each."""
-    return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.there))
+    return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.existing_heads))
 
 
 def of_what_is_left(run: ModelRun) -> np.ndarray:
@@ -379,8 +379,8 @@ def of_what_is_left(run: ModelRun) -> np.ndarray:
 
     NaN in a row of which nothing is left.
     """
-    whole = all(edit.renormalised for edit in run.edits if isinstance(edit, Cut))
-    return run.attention if whole else renormalised(run.attention)
+    whole = all(edit.renormalised for edit in run.edits if isinstance(edit, AttentionKnockout))
+    return run.attention if whole else renormalise_rows(run.attention)
 
 
 def read_only(values: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bert_core.edits import OF_HEADS, OF_TOKENS, Cut, Edit, Put, Scaled
+from bert_core.edits import HEAD_PARTS, TOKEN_PARTS, ActivationPatch, AttentionKnockout, Edit, ScaledNeuron
 from bert_core.records import Noised
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
@@ -46,18 +46,18 @@ class Carried:
     noise: float | None = None
 
 
-def parse_cuts(value: str) -> tuple[Cut, ...]:
+def parse_cuts(value: str) -> tuple[AttentionKnockout, ...]:
     """Cuts as an address names them, as 2.3:q4>k7,8:r. Raises Refused for anything else, and for too many."""
     return tuple(_parsed_cut(part) for part in _parts(value, "cuts"))
 
 
-def _parsed_cut(part: str) -> Cut:
+def _parsed_cut(part: str) -> AttentionKnockout:
     found = _CUT.fullmatch(part)
     if found is None:
         raise Refused("write a cut as layer.head:qQUERIES>kKEYS:r, such as 2.3:q4>k7,8:r")
     where, queries, keys, way = found.groups()
     layer, _, heads = where.partition(".")
-    return Cut(
+    return AttentionKnockout(
         _numbers(queries) or None,
         _numbers(keys) or None,
         None if layer == "all" else (int(layer),),
@@ -66,12 +66,12 @@ def _parsed_cut(part: str) -> Cut:
     )
 
 
-def write_cuts(cuts: Sequence[Cut]) -> str:
+def write_cuts(cuts: Sequence[AttentionKnockout]) -> str:
     """Cuts as an address names them: what `parse_cuts` reads."""
     return "_".join(map(_written_cut, cuts))
 
 
-def _written_cut(cut: Cut) -> str:
+def _written_cut(cut: AttentionKnockout) -> str:
     where = "all" if cut.layers is None else _written(cut.layers)
     if cut.heads is not None:
         where += f".{_written(cut.heads)}"
@@ -79,20 +79,20 @@ def _written_cut(cut: Cut) -> str:
     return f"{where}:q{_written(cut.queries or ())}>k{_written(cut.keys or ())}:{way}"
 
 
-def parse_scaled(value: str) -> tuple[Scaled, ...]:
+def parse_scaled(value: str) -> tuple[ScaledNeuron, ...]:
     """Scaled neurons as an address names them, as 3.120:0. Raises Refused for anything else, and for too many."""
     return tuple(_parsed_scaled(part) for part in _parts(value, "neurons"))
 
 
-def _parsed_scaled(part: str) -> Scaled:
+def _parsed_scaled(part: str) -> ScaledNeuron:
     found = _SCALED.fullmatch(part)
     if found is None:
         raise Refused("write a scaled neuron as layer.neuron:factor, such as 3.120:0")
     layer, neuron, factor = found.groups()
-    return Scaled(int(layer), int(neuron), float(factor))
+    return ScaledNeuron(int(layer), int(neuron), float(factor))
 
 
-def write_scaled(scaled: Sequence[Scaled]) -> str:
+def write_scaled(scaled: Sequence[ScaledNeuron]) -> str:
     """Scaled neurons as an address names them: what `parse_scaled` reads."""
     return "_".join(f"{one.layer}.{one.neuron}:{one.factor:.12g}" for one in scaled)
 
@@ -104,7 +104,7 @@ def parse_put(value: str) -> Carried | None:
         return None
     if found is not None:
         what, layer, head, position, noise = found.groups()
-        of_token, of_head = what in OF_TOKENS and position and not head, what in OF_HEADS and head and not position
+        of_token, of_head = what in TOKEN_PARTS and position and not head, what in HEAD_PARTS and head and not position
         if of_token or of_head:
             one, other = (None if number is None else int(number) for number in (head, position))
             return Carried(what, int(layer), one, other, None if noise is None else float(noise))
@@ -120,7 +120,7 @@ def write_put(put: Carried | None) -> str:
 
 
 def cut_in_words(
-    cut: Cut,
+    cut: AttentionKnockout,
     encoding: Encoding,
     *,
     every: str = "every token",
@@ -139,19 +139,19 @@ def cut_in_words(
     return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {ways[0 if cut.renormalised else 1]}"
 
 
-def scaled_in_words(scaled: Scaled, *, neuron: str = "neuron", off: str = "off") -> str:
+def scaled_in_words(scaled: ScaledNeuron, *, neuron: str = "neuron", off: str = "off") -> str:
     """Which neuron, and how much of it is left: "L3 neuron 120: off", or "× 2"."""
     left = off if scaled.factor == 0 else f"× {scaled.factor:g}"
     return f"L{scaled.layer} {neuron} {scaled.neuron}: {left}"
 
 
-def put_in_words(put: Put, encoding: Encoding, *, say: Callable[[str], str] = str) -> str:
+def put_in_words(put: ActivationPatch, encoding: Encoding, *, say: Callable[[str], str] = str) -> str:
     """What is put in, where and from which text: "the state of “man” (2), after L2, from “The woman …”".
 
     say: what gives the words of another language for `PUT_WORDS`.
     """
     at = f"L{put.layer}" if put.head is None else f"L{put.layer} H{put.head}"
-    if put.what == "state":
+    if put.component == "state":
         at = say(AFTER).format(layer=put.layer - 1) if put.layer else say(AT_FIRST)
     if put.position is not None:
         at = f"“{encoding.tokens[put.position]}” ({put.position}), {at}"
@@ -161,14 +161,14 @@ def put_in_words(put: Put, encoding: Encoding, *, say: Callable[[str], str] = st
         whence = say(OF_TEXT).format(text=put.source.text)
     else:
         whence = say(OF_MEAN)
-    return say(PUT_SAYS[put.what]).format(at=at) + whence
+    return say(PUT_SAYS[put.component]).format(at=at) + whence
 
 
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:
     """What was changed while a text was read, for the notes of a picture and of a file."""
-    cuts = (f"cut: {cut_in_words(edit, encoding)}" for edit in edits if isinstance(edit, Cut))
-    scaled = (f"scaled: {scaled_in_words(edit)}" for edit in edits if isinstance(edit, Scaled))
-    puts = (f"put in: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, Put))
+    cuts = (f"cut: {cut_in_words(edit, encoding)}" for edit in edits if isinstance(edit, AttentionKnockout))
+    scaled = (f"scaled: {scaled_in_words(edit)}" for edit in edits if isinstance(edit, ScaledNeuron))
+    puts = (f"put in: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, ActivationPatch))
     return (*cuts, *scaled, *puts)
 
 

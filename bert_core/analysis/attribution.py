@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from bert_core.analysis.flow import mean_of_heads, product_of_layers
-from bert_core.refused import Refused, check_finite, shaped
+from bert_core.refused import Refused, check_finite, validate_arrays
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- maps and gradients
 
 
-@shaped(attention="layer head query key", gradient="layer head query key")
+@validate_arrays(attention="layer head query key", gradient="layer head query key")
 def gradient_attention(attention: np.ndarray, gradient: np.ndarray, *, clip: bool = False) -> np.ndarray:
     """Gradient x attention: to first order, what the target owes to each probability.
 
@@ -24,7 +24,7 @@ def gradient_attention(attention: np.ndarray, gradient: np.ndarray, *, clip: boo
     return np.maximum(product, 0) if clip else product
 
 
-@shaped(attention="layer head seq seq", gradient="layer head seq seq")
+@validate_arrays(attention="layer head seq seq", gradient="layer head seq seq")
 def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """Gradient-weighted attention through all layers; each layer adds to what has arrived, and nothing is taken away.
 
@@ -39,7 +39,7 @@ def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarra
     return relevance - np.eye(length)
 
 
-@shaped(attention="... query key", values="... key size")
+@validate_arrays(attention="... query key", values="... key size")
 def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The part of each row that makes a difference to what the head gives; the rest lands on nothing.
 
@@ -61,7 +61,7 @@ def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray
 # ---------------------------------------------------------------------------- norms and layers to tokens
 
 
-def rows_of_one(maps: np.ndarray) -> np.ndarray:
+def normalise_rows(maps: np.ndarray) -> np.ndarray:
     """Rows divided by their sum, so that each is how a query shares itself out; a row of zeros stays one.
 
     maps: (..., query, key), not negative. Returns the same shape.
@@ -76,7 +76,7 @@ def rows_of_one(maps: np.ndarray) -> np.ndarray:
     return shares
 
 
-@shaped(norms="layer seq seq")
+@validate_arrays(norms="layer seq seq")
 def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
     """Norms of contributions, layer by layer, to what each input position gives to each position at the top.
 
@@ -86,7 +86,7 @@ def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
     nothing: it is the identity's.
     Source: Abnar & Zuidema 2020 (arXiv:2005.00928), of norms: Modarressi 2022 (arXiv:2205.03286).
     """
-    shares = rows_of_one(norms)
+    shares = normalise_rows(norms)
     shares = np.where(shares.any(-1, keepdims=True), shares, np.eye(shares.shape[-1]))
     if residual:
         shares = (shares + np.eye(shares.shape[-1])) / 2
@@ -96,7 +96,7 @@ def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
 # ---------------------------------------------------------------------------- agreement
 
 
-@shaped(scores="method token")
+@validate_arrays(scores="method token")
 def rank_agreement(scores: np.ndarray, kind: str = "spearman") -> np.ndarray:
     """How alike two methods order the same tokens: 1 the same order, 0 none, -1 the reverse.
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from bert_core.analysis.attribution import rank_agreement
 from bert_core.records import Patches
-from bert_core.refused import Refused, checked, whole
-from bert_core.tokenizer import Encoding, Tokenizer, joined
+from bert_core.refused import Refused, require_int, validate_arguments
+from bert_core.tokenizer import Encoding, Tokenizer, join_pieces
 
 
-class Missed(NamedTuple):
+class PatchEstimateQuality(NamedTuple):
     """How an estimate of patches stands beside the exact ones.
 
     agreement: rank correlation (Spearman) of the two, -1 to 1; NaN where one of them is the same everywhere.
@@ -27,17 +27,17 @@ class Missed(NamedTuple):
     top: int
 
 
-@checked
-def patches_missed(exact: Patches, estimate: Patches, top: int = 10) -> Missed:
+@validate_arguments
+def patch_estimate_quality(exact: Patches, estimate: Patches, top: int = 10) -> PatchEstimateQuality:
     """Hold an estimate against the exact patches of the same question.
 
     top: how many of the places with the largest change, either way, are looked for; all where there are fewer.
     Raises Refused for patches of different kinds or shapes, or fewer than two places.
     """
-    top = whole("top", top, 1)
-    if (exact.what, exact.axes, exact.values.shape) != (estimate.what, estimate.axes, estimate.values.shape):
+    top = require_int("top", top, 1)
+    if (exact.kind, exact.axes, exact.values.shape) != (estimate.kind, estimate.axes, estimate.values.shape):
         raise Refused(
-            f"patches of {exact.what} {exact.values.shape} and of {estimate.what} {estimate.values.shape}: give the "
+            f"patches of {exact.kind} {exact.values.shape} and of {estimate.kind} {estimate.values.shape}: give the "
             "same places twice"
         )
     both = np.isfinite(exact.values) & np.isfinite(estimate.values)
@@ -46,7 +46,7 @@ def patches_missed(exact: Patches, estimate: Patches, top: int = 10) -> Missed:
         raise Refused(f"{changes.shape[1]} places have no order: it takes two")
     top = min(top, changes.shape[1])
     first, second = (set(np.argsort(-np.abs(row), kind="stable")[:top].tolist()) for row in changes)
-    return Missed(float(rank_agreement(changes)[0, 1]), 1 - len(first & second) / top, top)
+    return PatchEstimateQuality(float(rank_agreement(changes)[0, 1]), 1 - len(first & second) / top, top)
 
 
 class Partners(NamedTuple):
@@ -57,21 +57,21 @@ class Partners(NamedTuple):
     """
 
     partners: tuple[int | None, ...]
-    alone: tuple[str, ...]
-    theirs: tuple[str, ...]
+    unmatched: tuple[str, ...]
+    unmatched_source: tuple[str, ...]
 
 
-@checked
+@validate_arguments
 def word_partners(source: Encoding, encoding: Encoding) -> Partners:
     """The words of two texts laid beside each other, piece by piece.
 
     Equal words in the same order are partners, and so are as many different words between them. Two words of different
     numbers of pieces have no partners, as there is no saying which piece stands for which.
     """
-    own, theirs = words_of(encoding), words_of(source)
+    own, theirs = words_with_positions(encoding), words_with_positions(source)
     partners: list[int | None] = [None] * len(encoding)
     met, known = set(), set()
-    ends, their_ends = (one.with_duty("first", "between", "end") for one in (encoding, source))
+    ends, their_ends = (one.has_role("first", "between", "end") for one in (encoding, source))
     matcher = SequenceMatcher(None, [word for word, _ in theirs], [word for word, _ in own], autojunk=False)
     for kind, first, last, start, end in matcher.get_opcodes():
         if kind != "equal" and last - first != end - start:
@@ -90,7 +90,7 @@ def word_partners(source: Encoding, encoding: Encoding) -> Partners:
     return Partners(tuple(partners), alone, left)
 
 
-def hidden_alike(tokenizer: Tokenizer, source: Encoding, encoding: Encoding, words: Collection[int]) -> Encoding:
+def mask_same_words(tokenizer: Tokenizer, source: Encoding, encoding: Encoding, words: Collection[int]) -> Encoding:
     """The source with the words hidden that stand for these words of a text; none for one that has no partner.
 
     encoding: the text as it was typed, nothing hidden. words: their numbers in it.
@@ -102,14 +102,14 @@ def hidden_alike(tokenizer: Tokenizer, source: Encoding, encoding: Encoding, wor
     return tokenizer.mask_words(source, tuple(word for word in theirs if word is not None))
 
 
-def words_of(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:
+def words_with_positions(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:
     """Each word as the vocabulary writes it, [CLS] and [SEP] too, and the positions of its pieces."""
     found: list[tuple[str, tuple[int, ...]]] = []
     before: int | None = None
     for position, (number, piece) in enumerate(zip(encoding.words, encoding.tokens, strict=True)):
         if number is not None and number == before:
             word, places = found[-1]
-            found[-1] = (joined((word, piece)), (*places, position))
+            found[-1] = (join_pieces((word, piece)), (*places, position))
         else:
             found.append((piece, (position,)))
         before = number

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from bert_core.refused import Refused, check_finite, shaped
+from bert_core.refused import Refused, check_finite, validate_arrays
 
-LEAST_TOKENS = 4  # of which the unbiased estimate is made
+MIN_TOKENS = 4  # of which the unbiased estimate is made
 
 
-@shaped(one="token width", other="token size")
+@validate_arrays(one="token width", other="token size")
 def linear_cka(one: np.ndarray, other: np.ndarray, *, unbiased: bool = False) -> float:
     """Linear CKA of two sets of states of the same tokens, 0 to 1: how alike the distances are that both draw.
 
@@ -23,8 +23,8 @@ def linear_cka(one: np.ndarray, other: np.ndarray, *, unbiased: bool = False) ->
     Source: Kornblith 2019, section 3 (arXiv:1905.00414); unbiased: Nguyen 2021, section 2 (arXiv:2010.15327), of
     Song 2012, equation 5 (JMLR 13).
     """
-    if unbiased and len(one) < LEAST_TOKENS:
-        raise Refused(f"{len(one)} tokens: the unbiased estimate needs {LEAST_TOKENS} at least")
+    if unbiased and len(one) < MIN_TOKENS:
+        raise Refused(f"{len(one)} tokens: the unbiased estimate needs {MIN_TOKENS} at least")
     sums = CkaSums()
     sums.add([one], [other])
     return float((sums.unbiased() if unbiased else sums.cka())[0, 0])
@@ -100,7 +100,7 @@ class CkaSums:
     def _unbiased(self, n: int, m: int) -> float:
         """The same, less what the tokens have in common with themselves alone."""
         count, pair = self.tokens, self._pairs[n, m]
-        if count < LEAST_TOKENS:
+        if count < MIN_TOKENS:
             return float("nan")
         mean, other = self._sums[n] / count, self._sums[m] / count
         length, width = mean @ mean, other @ other

@@ -11,7 +11,15 @@ from scipy.special import entr
 
 from bert_core.analysis.flow import check_rows
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, checked, each, real_array, several, shaped, whole
+from bert_core.refused import (
+    Refused,
+    require_array,
+    require_instances,
+    require_int,
+    require_sequence,
+    validate_arguments,
+    validate_arrays,
+)
 
 
 @compared_by_value
@@ -27,14 +35,14 @@ class Alignment(NamedTuple):
     left_out_after: tuple[int, ...]
 
 
-def aligned(before: Sequence[str], after: Sequence[str]) -> Alignment:
+def align_tokens(before: Sequence[str], after: Sequence[str]) -> Alignment:
     """Which tokens of two texts belong together.
 
     As many tokens on both sides: each with the one at its place. Else the equal ones, in order, by the longest runs
     that both have (Ratcliff and Obershelp's matching, as Python's difflib does it).
     Raises Refused for what is no list of texts.
     """
-    before, after = each("before", before, str), each("after", after, str)
+    before, after = require_instances("before", before, str), require_instances("after", after, str)
     if len(before) == len(after):
         places = np.arange(len(before))
         return Alignment(places, places, (), ())
@@ -45,15 +53,15 @@ def aligned(before: Sequence[str], after: Sequence[str]) -> Alignment:
     return Alignment(np.array(ours, int), np.array(theirs, int), *rest)
 
 
-@checked
-def change(before: np.ndarray, after: np.ndarray, pairs: Alignment) -> tuple[np.ndarray, np.ndarray]:
+@validate_arguments
+def aligned_maps(before: np.ndarray, after: np.ndarray, pairs: Alignment) -> tuple[np.ndarray, np.ndarray]:
     """The maps of both runs between the tokens they share, each (layer, head, query, key) of the pairs.
 
     before, after: (layer, head, query, key). Rows are as they were: a row sums to what goes to shared tokens.
     Raises Refused where the two have not as many layers and heads, or a pair is not of their tokens.
     """
-    before = real_array("before", before, "layer head seq seq")
-    after = real_array("after", after, "layer head seq seq")
+    before = require_array("before", before, "layer head seq seq")
+    after = require_array("after", after, "layer head seq seq")
     if before.shape[:2] != after.shape[:2]:
         (layers, heads), (other_layers, other_heads) = before.shape[:2], after.shape[:2]
         raise Refused(
@@ -68,14 +76,16 @@ def change(before: np.ndarray, after: np.ndarray, pairs: Alignment) -> tuple[np.
 def _between(maps: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Maps (..., query, key) of some places only; where these are all places, as they are and not copied."""
     most = maps.shape[-1] - 1
-    places = np.array([whole("a place", place, 0, most) for place in several("places", places, "positions")], int)
+    places = np.array(
+        [require_int("a place", place, 0, most) for place in require_sequence("places", places, "positions")], int
+    )
     if np.array_equal(places, np.arange(maps.shape[-1])):
         return maps
     chosen: np.ndarray = maps[..., places[:, None], places]
     return chosen
 
 
-@shaped(before="layer head query key", after="layer head query key")
+@validate_arrays(before="layer head query key", after="layer head query key")
 def attention_divergence(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """How differently each head attends before and after: the Jensen-Shannon divergence of its rows, mean over queries.
 
@@ -104,14 +114,14 @@ class Change(NamedTuple):
     after: float
 
 
-@shaped(before="layer head query key", after="layer head query key")
+@validate_arrays(before="layer head query key", after="layer head query key")
 def largest_changes(before: np.ndarray, after: np.ndarray, count: int) -> list[Change]:
     """Where two maps differ most, that with the largest difference first; ties in the order of their places.
 
     before, after: (layer, head, query, key). count: how many at most.
     Places where either is no number, or nothing changed, are left out.
     """
-    count = whole("count", count)
+    count = require_int("count", count)
     sizes = np.abs(after - before).ravel()
     sizes[~np.isfinite(sizes)] = 0
     count = min(count, int(np.count_nonzero(sizes)))

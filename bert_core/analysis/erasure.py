@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_core.analysis.probes import check_labels
-from bert_core.records.base import compared_by_value, read_only
-from bert_core.refused import check_finite, shaped, whole
+from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.refused import check_finite, require_int, validate_arrays
 
-LEAST_VARIANCE = 1e-10  # of the largest: a direction with less is one in which the states do not differ
-LEAST_CORRELATION = 1e-6  # between a direction of the states and of the labels: less is rounding
+MIN_VARIANCE = 1e-10  # of the largest: a direction with less is one in which the states do not differ
+MIN_CORRELATION = 1e-6  # between a direction of the states and of the labels: less is rounding
 
 
 @compared_by_value
@@ -23,24 +23,24 @@ class Eraser:
     """
 
     mean: np.ndarray
-    taken: np.ndarray
-    put: np.ndarray
+    readout: np.ndarray
+    directions: np.ndarray
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def rank(self) -> int:
         """How many directions go."""
-        return int(self.taken.shape[1])
+        return int(self.readout.shape[1])
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
         """The states (..., hidden) without these directions, as float64."""
-        left: np.ndarray = states - (states - self.mean) @ self.taken @ self.put
+        left: np.ndarray = states - (states - self.mean) @ self.readout @ self.directions
         return left
 
 
-@shaped(states="word hidden", labels="word")
+@validate_arrays(states="word hidden", labels="word")
 def leace(states: np.ndarray, labels: np.ndarray) -> Eraser:
     """The eraser that makes the mean state of every label the same, and changes the states least of all that do.
 
@@ -58,10 +58,10 @@ def leace(states: np.ndarray, labels: np.ndarray) -> Eraser:
     directions, correlations, _ = np.linalg.svd(
         white @ crossed / np.where(deviations > 0, deviations, 1), full_matrices=False
     )
-    return _without(mean, white, coloured, directions[:, correlations > LEAST_CORRELATION])
+    return _without(mean, white, coloured, directions[:, correlations > MIN_CORRELATION])
 
 
-@shaped(states="word hidden")
+@validate_arrays(states="word hidden")
 def random_eraser(states: np.ndarray, rank: int, seed: int = 0) -> Eraser:
     """An eraser of so many directions drawn at random among all in which the states differ, to stand beside `leace`.
 
@@ -69,8 +69,8 @@ def random_eraser(states: np.ndarray, rank: int, seed: int = 0) -> Eraser:
     """
     mean, white, coloured = _whitening(states)
     there = np.linalg.matrix_rank(white, hermitian=True)
-    rank = whole("rank", rank, 0, int(there))
-    drawn = white @ coloured @ np.random.default_rng(whole("seed", seed)).standard_normal((states.shape[1], rank))
+    rank = require_int("rank", rank, 0, int(there))
+    drawn = white @ coloured @ np.random.default_rng(require_int("seed", seed)).standard_normal((states.shape[1], rank))
     return _without(mean, white, coloured, np.linalg.qr(drawn)[0])
 
 
@@ -80,7 +80,7 @@ def _whitening(states: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     states = states.astype(np.float64)
     mean = states.mean(0)
     sizes, axes = np.linalg.eigh((states - mean).T @ (states - mean) / len(states))
-    there = sizes > LEAST_VARIANCE * max(sizes[-1], np.finfo(float).tiny)
+    there = sizes > MIN_VARIANCE * max(sizes[-1], np.finfo(float).tiny)
     roots = np.sqrt(np.where(there, sizes, 1))
     return mean, (axes * (there / roots)) @ axes.T, (axes * (there * roots)) @ axes.T
 

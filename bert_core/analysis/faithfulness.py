@@ -19,7 +19,7 @@ import numpy as np
 from bert_core.analysis.units import scores_of_units, word_units
 from bert_core.records import Target
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, short_repr
 from bert_core.tokenizer import Encoding
 
 REMOVED_SHARES = tuple(tenth / 10 for tenth in range(1, 10))  # of the tokens that may go: the curve of removals
@@ -100,7 +100,7 @@ def plan_removals(
     try:
         numbers = np.asarray(scores, np.float64)
     except (TypeError, ValueError) as error:
-        raise Refused(f"the scores are {shown(scores)}: they must be numbers (method, token)") from error
+        raise Refused(f"the scores are {short_repr(scores)}: they must be numbers (method, token)") from error
     if numbers.ndim != 2 or numbers.shape[1] <= max(map(max, units)):
         raise Refused(f"the scores are {numbers.shape}: they must be (method, {length}) for this text")
     if random_rankings < 0 or seed < 0:
@@ -131,7 +131,7 @@ def _count(share: float, units: int) -> int:
     return max(1, int(share * units + 0.5))
 
 
-def judge(plan: RemovalPlan, values: np.ndarray) -> dict[str, Faithfulness]:
+def evaluate_removals(plan: RemovalPlan, values: np.ndarray) -> dict[str, Faithfulness]:
     """Each measure by its name, from the target's probability for every copy of the plan, (copy,).
 
     Raises Refused for another number of values, or a plan without random rankings to stand beside.

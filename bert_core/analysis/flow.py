@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.refused import Refused, checked, several, shaped, whole
+from bert_core.refused import Refused, require_int, require_sequence, validate_arguments, validate_arrays
 
 # Capacities are whole numbers for the solver. One unit is 2e-9 of a row, and no sum leaves 32 bits.
 _UNITS = 2**29
@@ -14,7 +14,7 @@ _PIPES_AT_ONCE = 50_000  # of one call of the solver: a call has its price, what
 _WIDEST = 6  # pipes in and out of a position that are tried before all are, or one in eight of a long text's
 
 
-@shaped(maps="... head query key")
+@validate_arrays(maps="... head query key")
 def mean_of_heads(maps: np.ndarray) -> np.ndarray:
     """The mean map of the heads that there are; zeros where a layer has none.
 
@@ -28,7 +28,7 @@ def mean_of_heads(maps: np.ndarray) -> np.ndarray:
     return mean
 
 
-@shaped(attention="layer head seq seq")
+@validate_arrays(attention="layer head seq seq")
 def layer_mixing(attention: np.ndarray) -> np.ndarray:
     """Half the mean map of a layer's heads, and half the identity for the residual connection.
 
@@ -78,7 +78,7 @@ def attention_rollout(attention: np.ndarray) -> np.ndarray:
     return product_of_layers(layer_mixing(attention))
 
 
-@checked
+@validate_arguments
 def attention_flow(
     attention: np.ndarray, queries: Sequence[int] | None = None, *, normalise: bool = True
 ) -> np.ndarray:
@@ -95,8 +95,8 @@ def attention_flow(
     """
     mixing = layer_mixing(attention)
     layers, length, _ = mixing.shape
-    given = range(length) if queries is None else several("queries", queries, "positions")
-    wanted = [whole("a position", query, None) for query in given]
+    given = range(length) if queries is None else require_sequence("queries", queries, "positions")
+    wanted = [require_int("a position", query, None) for query in given]
     for query in wanted:
         if not 0 <= query < length:
             raise Refused(f"position {query} does not exist: this map has positions 0 to {length - 1}")

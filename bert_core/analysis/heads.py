@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bert_core.analysis.attribution import rank_agreement
-from bert_core.refused import shaped, whole
+from bert_core.refused import require_int, validate_arrays
 
 
-@shaped(gate_gradient="layer head")
+@validate_arrays(gate_gradient="layer head")
 def removal_estimate(gate_gradient: np.ndarray) -> np.ndarray:
     """Change of the target without a head, to first order: its gate goes from 1 to 0, so minus its slope.
 
@@ -18,7 +18,7 @@ def removal_estimate(gate_gradient: np.ndarray) -> np.ndarray:
     return -gate_gradient
 
 
-@shaped(one="layer head", other="layer head")
+@validate_arrays(one="layer head", other="layer head")
 def heads_agreement(one: np.ndarray, other: np.ndarray) -> float:
     """Spearman's rank correlation of two figures for every head, from -1 to 1.
 
@@ -32,7 +32,7 @@ def heads_agreement(one: np.ndarray, other: np.ndarray) -> float:
     return float(rank_agreement(np.stack([one[there], other[there]]))[0, 1])
 
 
-@shaped(importance="layer head")
+@validate_arrays(importance="layer head")
 def layer_normalised(importance: np.ndarray) -> np.ndarray:
     """Importances over their length within each layer, so that layers of different slope can be compared.
 
@@ -44,13 +44,13 @@ def layer_normalised(importance: np.ndarray) -> np.ndarray:
     return normalised
 
 
-@shaped(figures="layer head")
+@validate_arrays(figures="layer head")
 def leading_heads(figures: np.ndarray, count: int) -> list[tuple[int, int]]:
     """The heads (layer, head) with the largest figures, the largest first; NaN, as of pruned heads, is left out.
 
     figures: (layer, head). count: how many at most.
     """
-    count = whole("count", count)
+    count = require_int("count", count)
     order = np.argsort(-figures, axis=None, kind="stable")
     heads = [divmod(int(place), figures.shape[1]) for place in order if np.isfinite(figures.flat[place])]
     return heads[:count]

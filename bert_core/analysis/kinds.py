@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records.base import compared_by_value
-from bert_core.refused import shaped
+from bert_core.refused import validate_arrays
 from bert_core.tokenizer import CLS, SEP, Encoding, SpecialTokens
 
 TOKEN_KINDS = (CLS, SEP, "punctuation", "other")
@@ -34,10 +34,10 @@ def kind_names(special_tokens: SpecialTokens) -> tuple[str, ...]:
     return (special_tokens.first, special_tokens.end, *TOKEN_KINDS[2:])
 
 
-def kinds_of(encoding: Encoding) -> np.ndarray:
+def token_kinds(encoding: Encoding) -> np.ndarray:
     """The kind of each token as a number in TOKEN_KINDS, (seq,)."""
     kinds = np.full(len(encoding), TOKEN_KINDS.index("other"))
-    for position, (token, duty) in enumerate(zip(encoding.tokens, encoding.duties, strict=True)):
+    for position, (token, duty) in enumerate(zip(encoding.tokens, encoding.roles, strict=True)):
         if duty in ("first", "between", "end"):
             kinds[position] = TOKEN_KINDS.index(CLS if duty == "first" else SEP)
         elif all(unicodedata.category(sign).startswith("P") for sign in token.removeprefix("##")):
@@ -45,7 +45,7 @@ def kinds_of(encoding: Encoding) -> np.ndarray:
     return kinds
 
 
-@shaped(encoding="key", attention="layer head query key", gradient="layer head query key")
+@validate_arrays(encoding="key", attention="layer head query key", gradient="layer head query key")
 def kind_figures(attention: np.ndarray, gradient: np.ndarray | None, encoding: Encoding) -> KindFigures:
     """Where attention goes by kind of token, and how much it would matter there.
 
@@ -53,7 +53,7 @@ def kind_figures(attention: np.ndarray, gradient: np.ndarray | None, encoding: E
     does little: the "no-op" reading of [SEP].
     Source: Clark 2019, figures 2 and 3 (arXiv:1906.04341).
     """
-    belongs = kinds_of(encoding)[None] == np.arange(len(TOKEN_KINDS))[:, None]  # (kind, key)
+    belongs = token_kinds(encoding)[None] == np.arange(len(TOKEN_KINDS))[:, None]  # (kind, key)
     share = attention.mean((1, 2)) @ belongs.T
     mean_gradient = None if gradient is None else np.abs(gradient).mean((1, 2)) @ belongs.T / belongs.sum(1)
     return KindFigures(share, belongs.mean(1), mean_gradient)

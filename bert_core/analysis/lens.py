@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.progress import Progress, silent
+from bert_core.progress import Progress, ignore_progress
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, check_finite, shaped, whole
+from bert_core.refused import Refused, check_finite, require_int, validate_arrays
 
-LARGEST_SEED = 2**32 - 1  # that umap-learn takes
-MOST_NEIGHBOURS = 15  # of a token, that a layout by neighbours keeps near it
+MAX_SEED = 2**32 - 1  # that umap-learn takes
+MAX_NEIGHBOURS = 15  # of a token, that a layout by neighbours keeps near it
 
 
-@shaped(ranks="depth seq")
+@validate_arrays(ranks="depth seq")
 def settled_depth(ranks: np.ndarray) -> np.ndarray:
     """From which depth on the last depth's first piece stays the first.
 
@@ -35,10 +35,10 @@ class Plane(NamedTuple):
     """Points (depth, seq, 2), and for each depth which share of its variance the two axes show (depth,), 0 to 1."""
 
     points: np.ndarray
-    shown: np.ndarray
+    explained_variance: np.ndarray
 
 
-@shaped(states="depth seq hidden")
+@validate_arrays(states="depth seq hidden")
 def states_in_plane(states: np.ndarray) -> Plane:
     """The states of every depth on the two axes of their own largest variance.
 
@@ -65,8 +65,8 @@ def states_in_plane(states: np.ndarray) -> Plane:
     return Plane(points.astype(np.float32), (points**2).sum(-1).mean(-1).astype(np.float32))
 
 
-@shaped(states="depth seq hidden")
-def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress = silent) -> np.ndarray:
+@validate_arrays(states="depth seq hidden")
+def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress = ignore_progress) -> np.ndarray:
     """The states of every depth laid out so that near ones stay near: UMAP, by the angle between states.
 
     states: (depth, seq, hidden). Each depth begins where the one before it came to rest, so that a token can be
@@ -78,7 +78,7 @@ def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress =
     Source: McInnes et al. 2018 (arXiv:1802.03426).
     """
     depths, length, _ = states.shape
-    seed = whole("seed", seed, 0, LARGEST_SEED)
+    seed = require_int("seed", seed, 0, MAX_SEED)
     if length < 4:
         raise Refused(f"the text has {length} tokens: a layout by neighbours needs at least four")
     check_finite("states", states)
@@ -92,7 +92,7 @@ def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress =
     before = states_in_plane(states[:1]).points[0]
     points = np.empty((depths, length, 2), np.float32)
     for depth, one in enumerate(states):
-        neighbours = min(MOST_NEIGHBOURS, length - 1)
+        neighbours = min(MAX_NEIGHBOURS, length - 1)
         layout = UMAP(n_neighbors=neighbours, metric="cosine", init=before + jitter, random_state=seed, n_jobs=1)
         laid_out = layout.fit_transform(one)
         laid_out = laid_out - laid_out.mean(0)
@@ -103,7 +103,7 @@ def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress =
     return turned
 
 
-@shaped(vectors="depth occurrence hidden")
+@validate_arrays(vectors="depth occurrence hidden")
 def cosine_similarities(vectors: np.ndarray) -> np.ndarray:
     """How alike the directions of some states are, depth by depth, from -1 to 1.
 
@@ -116,7 +116,7 @@ def cosine_similarities(vectors: np.ndarray) -> np.ndarray:
     return similarity
 
 
-@shaped(vectors="depth some hidden")
+@validate_arrays(vectors="depth some hidden")
 def mean_similarity(vectors: np.ndarray) -> np.ndarray:
     """Mean cosine of two different vectors, depth by depth: what two states have in common whatever they stand for.
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, shaped, whole
+from bert_core.refused import Refused, require_int, validate_arrays
 
 
 @compared_by_value
-class Strongest(NamedTuple):
+class StrongestNeurons(NamedTuple):
     """The strongest neurons of every layer at every token, the strongest first.
 
     neurons: (layer, seq, some) integers, -1 where a layer has fewer. values: the same shape, theirs, signed; NaN there.
@@ -23,8 +23,8 @@ class Strongest(NamedTuple):
     share: np.ndarray
 
 
-@shaped(values="layer seq neuron")
-def strongest_neurons(values: np.ndarray, count: int = 10) -> Strongest:
+@validate_arrays(values="layer seq neuron")
+def strongest_neurons(values: np.ndarray, count: int = 10) -> StrongestNeurons:
     """The neurons with the largest values of either sign, of each layer at each token.
 
     values: (layer, seq, neuron), such as `NeuronRun.added` or its activations; NaN for a neuron that was pruned.
@@ -32,7 +32,7 @@ def strongest_neurons(values: np.ndarray, count: int = 10) -> Strongest:
     Ranked by what they add, a neuron with a short vector stands far behind however strongly it fires.
     Raises Refused for a number that is infinite.
     """
-    count = min(whole("count", count, 1), values.shape[-1])
+    count = min(require_int("count", count, 1), values.shape[-1])
     sizes = np.abs(values).astype(np.float64)
     if np.isinf(sizes).any():
         raise Refused("a value is infinite: the strongest of such have no order")
@@ -42,4 +42,4 @@ def strongest_neurons(values: np.ndarray, count: int = 10) -> Strongest:
     neurons = np.take_along_axis(first, order, -1)
     own, total = np.take_along_axis(values, neurons, -1), np.nansum(sizes, -1)
     share = np.where(total > 0, np.nansum(np.abs(own), -1) / np.where(total > 0, total, 1), np.nan)
-    return Strongest(np.where(np.isnan(own), -1, neurons), own, share)
+    return StrongestNeurons(np.where(np.isnan(own), -1, neurons), own, share)

@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.flow import check_rows
-from bert_core.analysis.units import map_of_units, scores_of_units, units_of
+from bert_core.analysis.units import check_units, map_of_units, scores_of_units
 from bert_core.records import MAPS
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, several, shaped, shown
-from bert_core.tokenizer import Encoding, joined
+from bert_core.refused import Refused, require_sequence, short_repr, validate_arrays
+from bert_core.tokenizer import Encoding, join_pieces
 
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
-WAYS = ("average", "maximum", "weighted")  # to have several heads as one map
-LEAST_LEFT = 1e-6  # of a row; less than that is rounding, and would be blown up
+HEAD_COMBINATIONS = ("average", "maximum", "weighted")  # to have several heads as one map
+MIN_ROW_SUM = 1e-6  # of a row; less than that is rounding, and would be blown up
 
 
 def part_positions(
@@ -42,14 +42,14 @@ def part_positions(
     return np.nonzero(sides == query_side)[0], np.nonzero(sides == key_side)[0]
 
 
-def part_of(maps: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def select_part(maps: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """Maps (..., query, key) at rising positions; the very same array where those are all of them."""
     whole = maps.shape[-2:] == (len(queries), len(keys))
     part: np.ndarray = maps if whole else maps[..., queries[:, None], keys[None, :]]
     return part
 
 
-@shaped(attention="layer head query key")
+@validate_arrays(attention="layer head query key")
 def attention_entropy(attention: np.ndarray) -> np.ndarray:
     """Mean over queries of how spread out a head's attention is, in nats: 0 for one key, ln(keys) for all alike.
 
@@ -67,7 +67,7 @@ def mean_entropy(attention: np.ndarray) -> np.ndarray:
     return entropy
 
 
-@shaped(attention="layer head seq seq")
+@validate_arrays(attention="layer head seq seq")
 def mean_distance(attention: np.ndarray) -> np.ndarray:
     """Mean distance in tokens between a query and what it attends to, weighted by attention.
 
@@ -79,16 +79,16 @@ def mean_distance(attention: np.ndarray) -> np.ndarray:
     return mean
 
 
-@shaped(attention="layer head query key")
+@validate_arrays(attention="layer head query key")
 def share_to(attention: np.ndarray, keys: Sequence[bool] | np.ndarray) -> np.ndarray:
     """Share of a head's attention that goes to some keys, mean over queries, 0 to 1.
 
     attention: (layer, head, query, key). keys: boolean (key,). Returns (layer, head).
     Raises Refused for keys that are not boolean, or not as many.
     """
-    chosen = several("keys", keys, "True and False")
+    chosen = require_sequence("keys", keys, "True and False")
     if len(chosen) != attention.shape[-1] or not all(isinstance(one, bool | np.bool_) for one in chosen):
-        raise Refused(f"keys is {shown(keys)}: it must be True or False for each of {attention.shape[-1]} keys")
+        raise Refused(f"keys is {short_repr(keys)}: it must be True or False for each of {attention.shape[-1]} keys")
     share: np.ndarray = attention[..., np.array(chosen)].sum(-1).mean(-1)
     return share
 
@@ -102,27 +102,27 @@ class RoleFigures(NamedTuple):
     distance: np.ndarray
 
 
-@shaped(encoding="seq", attention="layer head seq seq")
+@validate_arrays(encoding="seq", attention="layer head seq seq")
 def role_figures(attention: np.ndarray, encoding: Encoding) -> RoleFigures:
     """Of every head on one text. attention: (layer, head, query, key), each row sums to 1."""
-    to_sep = share_to(attention, encoding.with_duty("between", "end"))
+    to_sep = share_to(attention, encoding.has_role("between", "end"))
     return RoleFigures(attention_entropy(attention), to_sep, mean_distance(attention))
 
 
-def heads_by(figures: np.ndarray) -> np.ndarray:
+def sort_heads(figures: np.ndarray) -> np.ndarray:
     """The heads of each layer, that with the largest figure first, NaN last; (layer, head) integers."""
     order: np.ndarray = np.argsort(-figures, axis=1, kind="stable")
     return order
 
 
-def word_as_read(encoding: Encoding, unit: Sequence[int]) -> str:
+def readable_word(encoding: Encoding, unit: Sequence[int]) -> str:
     """The pieces of one word as the model reads them, put together; what is hidden is named, "door, hidden"."""
-    hidden = [encoding.hidden_piece(position) for position in unit]
+    hidden = [encoding.masked_piece(position) for position in unit]
     tokens = (encoding.tokens[at] if piece is None else piece for at, piece in zip(unit, hidden, strict=True))
-    return joined(tokens) + ", hidden" * (hidden[0] is not None)
+    return join_pieces(tokens) + ", hidden" * (hidden[0] is not None)
 
 
-@shaped(maps="... seq seq")
+@validate_arrays(maps="... seq seq")
 def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: str) -> np.ndarray:
     """Maps between words instead of pieces.
 
@@ -135,7 +135,7 @@ def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: st
     """
     if what not in MAPS:
         raise Refused(f"a map of {what!r} is unknown: one of {', '.join(MAPS)}")
-    units = units_of(units, maps.shape[-1])
+    units = check_units(units, maps.shape[-1])
     if what in ("attention", "brought"):
         return map_of_units(maps, units)
     to_words = scores_of_units(maps, units)
@@ -145,13 +145,13 @@ def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: st
     return merged
 
 
-def renormalised(attention: np.ndarray) -> np.ndarray:
+def renormalise_rows(attention: np.ndarray) -> np.ndarray:
     """Rows of a part of a map that sum to 1 again; NaN where not even a millionth of the row is left.
 
     attention: (..., query, key), not negative.
     """
     left = attention.sum(-1, keepdims=True, dtype=np.float64)
-    shares: np.ndarray = np.divide(attention, left, out=np.full(attention.shape, np.nan), where=left >= LEAST_LEFT)
+    shares: np.ndarray = np.divide(attention, left, out=np.full(attention.shape, np.nan), where=left >= MIN_ROW_SUM)
     return shares.astype(attention.dtype)
 
 
@@ -161,8 +161,8 @@ def rows_without_numbers(maps: np.ndarray) -> np.ndarray:
     return rows
 
 
-@shaped(maps="head query key", weights="head")
-def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> np.ndarray:
+@validate_arrays(maps="head query key", weights="head")
+def combine_heads(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> np.ndarray:
     """Several heads as one map, (query, key).
 
     maps: (head, query, key); heads that are NaN throughout (pruned) are left out, a NaN inside a head stays one.
@@ -171,8 +171,8 @@ def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> n
     Returns NaN where no head is left.
     Raises Refused for another way, or weights that are negative or all zero.
     """
-    if how not in WAYS:
-        raise Refused(f"heads combined by {how!r}: one of {', '.join(WAYS)}")
+    if how not in HEAD_COMBINATIONS:
+        raise Refused(f"heads combined by {how!r}: one of {', '.join(HEAD_COMBINATIONS)}")
     there = ~np.isnan(maps).all((-1, -2))
     maps = maps[there]
     if not len(maps):
@@ -193,7 +193,7 @@ def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> n
     return weighted
 
 
-def layers_by(figures: np.ndarray) -> np.ndarray:
+def sort_layers(figures: np.ndarray) -> np.ndarray:
     """The layers, that with the largest mean over its heads first, one without heads last; (layer,) integers.
 
     figures: (layer, head), NaN for a head that does not exist.

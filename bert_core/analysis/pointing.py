@@ -6,13 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.refused import Refused, check_finite, real_number, several, shaped, shown, whole
+from bert_core.refused import (
+    Refused,
+    check_finite,
+    require_float,
+    require_int,
+    require_sequence,
+    short_repr,
+    validate_arrays,
+)
 
 Box = tuple[float, float, float, float]
-MOST_PATCHES = 4096  # in a row, or a column
+MAX_PATCHES = 4096  # in a row, or a column
 
 
-@shaped(values="... layer head patch")
+@validate_arrays(values="... layer head patch")
 def heat(
     values: np.ndarray, grid: tuple[int, int], *, head: tuple[int, int] | None = None, clip: bool = False
 ) -> np.ndarray:
@@ -33,7 +41,7 @@ def heat(
         layer, place = _two("head", head, "(layer, head)")
         if not (0 <= layer < layers and 0 <= place < heads):
             raise Refused(
-                f"L{shown(layer)} H{shown(place)} does not exist: "
+                f"L{short_repr(layer)} H{short_repr(place)} does not exist: "
                 f"there are layers 0 to {layers - 1} and heads 0 to {heads - 1}"
             )
         chosen = values[..., layer, place, :]
@@ -44,16 +52,16 @@ def heat(
 def _grid(grid: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns that were given. Raises Refused unless they are two whole numbers, from 1."""
     sides = _two("grid", grid, "(rows, columns)")
-    rows, columns = (whole("a side of the grid", side, 1, MOST_PATCHES) for side in sides)
+    rows, columns = (require_int("a side of the grid", side, 1, MAX_PATCHES) for side in sides)
     return rows, columns
 
 
 def _two(name: str, given: tuple[int, int], of: str) -> tuple[int, int]:
     """Two whole numbers that were given. Raises Refused for anything else."""
-    both = several(name, given, f"two whole numbers, {of}")
+    both = require_sequence(name, given, f"two whole numbers, {of}")
     if len(both) != 2:
-        raise Refused(f"{name} is {shown(given)}: it must be two whole numbers, {of}")
-    one, other = (whole(f"a number of the {name}", each, None) for each in both)
+        raise Refused(f"{name} is {short_repr(given)}: it must be two whole numbers, {of}")
+    one, other = (require_int(f"a number of the {name}", each, None) for each in both)
     return one, other
 
 
@@ -62,16 +70,16 @@ def patches_in(box: Box, grid: tuple[int, int]) -> np.ndarray:
 
     Raises Refused for a box that is not four numbers, or a grid that is not two, from 1 to 4,096.
     """
-    edges = several("box", box, "four numbers, (left, top, right, bottom)")
+    edges = require_sequence("box", box, "four numbers, (left, top, right, bottom)")
     if len(edges) != 4:
-        raise Refused(f"box is {shown(box)}: it must be four numbers, (left, top, right, bottom)")
-    left, top, right, bottom = (real_number("an edge of the box", edge) for edge in edges)
+        raise Refused(f"box is {short_repr(box)}: it must be four numbers, (left, top, right, bottom)")
+    left, top, right, bottom = (require_float("an edge of the box", edge) for edge in edges)
     rows, columns = ((np.arange(count) + 0.5) / count for count in _grid(grid))
     inside: np.ndarray = ((rows >= top) & (rows <= bottom))[:, None] & ((columns >= left) & (columns <= right))[None]
     return inside
 
 
-@shaped(map_="row column")
+@validate_arrays(map_="row column")
 def points_into(map_: np.ndarray, box: Box) -> bool:
     """The pointing game for one word: whether the highest patch of a map (row, column) has its middle in the box.
 
@@ -85,12 +93,12 @@ def points_into(map_: np.ndarray, box: Box) -> bool:
     return bool(inside[np.unravel_index(map_.argmax(), map_.shape)])
 
 
-def chance_of(box: Box, grid: tuple[int, int]) -> float:
+def chance_level(box: Box, grid: tuple[int, int]) -> float:
     """The pointing game played blindfold: the share of patches that would count."""
     return float(patches_in(box, grid).mean())
 
 
-@shaped(map_="row column")
+@validate_arrays(map_="row column")
 def share_in(map_: np.ndarray, box: Box) -> float:
     """How much of a map, its negative part left out, lies in the box; 0 for a map that is nowhere above zero.
 
@@ -103,7 +111,7 @@ def share_in(map_: np.ndarray, box: Box) -> float:
     return float(above[inside].sum()) / total if total else 0.0
 
 
-def owner_of(words: Sequence[str], position: int) -> int | None:
+def shape_of_word(words: Sequence[str], position: int) -> int | None:
     """Which of the shapes a caption names a word belongs to: 0 for the first "a ... ..."; None for all other words.
 
     Only size, colour and kind belong to a shape: the three words after each "a".

@@ -12,14 +12,23 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from bert_core.records import ProbePoint
-from bert_core.records.base import compared_by_value, read_only
-from bert_core.refused import Refused, check_finite, each, real_number, several, shaped, shown, whole
+from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.refused import (
+    Refused,
+    check_finite,
+    require_float,
+    require_instances,
+    require_int,
+    require_sequence,
+    short_repr,
+    validate_arrays,
+)
 
 # Where the code is sent anew, as shares of the words: Voita & Titov 2020, section 2.2.2.
-ONLINE = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
+ONLINE_SHARES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 PENALTY = 10.0  # of some hundred states of a base model: less learns by heart, more sees less of few words
-MOST_STEPS = 1000
-MOST_CLASSES = 10_000
+MAX_STEPS = 1000
+MAX_CLASSES = 10_000
 
 
 @compared_by_value
@@ -34,7 +43,7 @@ class Probe:
     bias: np.ndarray
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     def log_probabilities(self, states: np.ndarray) -> np.ndarray:
         """Of every label, (word, label), nats. states: (word, hidden)."""
@@ -47,7 +56,7 @@ class Probe:
         return float((self.log_probabilities(states).argmax(1) == labels).mean())
 
 
-@shaped(states="word hidden", labels="word")
+@validate_arrays(states="word hidden", labels="word")
 def fit_probe(
     states: np.ndarray, labels: np.ndarray, classes: int, *, penalty: float = PENALTY, tolerance: float = 1e-6
 ) -> Probe:
@@ -60,8 +69,8 @@ def fit_probe(
     tolerance: what a step has to gain, as a share of the loss of a word, or the search ends.
     Raises Refused for labels that are not 0 to classes - 1, or states that are not finite.
     """
-    classes, penalty = whole("classes", classes, 1, MOST_CLASSES), real_number("penalty", penalty, 1e-6)
-    tolerance = real_number("tolerance", tolerance, 0)
+    classes, penalty = require_int("classes", classes, 1, MAX_CLASSES), require_float("penalty", penalty, 1e-6)
+    tolerance = require_float("tolerance", tolerance, 0)
     numbers = check_labels(labels, classes)
     check_finite("states", states)
     mean, size = states.mean(0), states.std(0)
@@ -91,14 +100,14 @@ def fit_probe(
 
     found = minimize(
         loss, np.zeros(scale.size), jac=True, method="L-BFGS-B",
-        options={"maxiter": MOST_STEPS, "maxcor": 20, "ftol": tolerance, "gtol": 0},
+        options={"maxiter": MAX_STEPS, "maxcor": 20, "ftol": tolerance, "gtol": 0},
     )  # fmt: skip
     weights = axes @ (found.x.reshape(scale.shape) * scale)
     inner = weights[:-1] / size[:, None]
     return Probe(inner, weights[-1] - mean @ inner)
 
 
-@shaped(labels="word", types="word")
+@validate_arrays(labels="word", types="word")
 def control_labels(labels: np.ndarray, types: np.ndarray, seed: int = 0) -> np.ndarray:
     """A random label for each word type, drawn as often as the labels stand in the text: nothing in a state says it.
 
@@ -109,12 +118,12 @@ def control_labels(labels: np.ndarray, types: np.ndarray, seed: int = 0) -> np.n
     """
     numbers, of_types = check_labels(labels), np.unique(types, return_inverse=True)[1]
     often = np.bincount(numbers) / len(numbers)
-    drawn = np.random.default_rng(whole("seed", seed)).choice(len(often), of_types.max() + 1, p=often)
+    drawn = np.random.default_rng(require_int("seed", seed)).choice(len(often), of_types.max() + 1, p=often)
     found: np.ndarray = drawn[of_types]
     return found
 
 
-@shaped(labels="word", types="word")
+@validate_arrays(labels="word", types="word")
 def lookup(labels: np.ndarray, types: np.ndarray, learned: int) -> tuple[float, float]:
     """What is found without any state: the share of words that have the commonest label, and that of their type.
 
@@ -123,7 +132,7 @@ def lookup(labels: np.ndarray, types: np.ndarray, learned: int) -> tuple[float, 
     commonest label of all.
     """
     numbers, of_types = check_labels(labels), np.unique(types, return_inverse=True)[1]
-    learned = whole("learned", learned, 1, len(numbers) - 1)
+    learned = require_int("learned", learned, 1, len(numbers) - 1)
     table = np.zeros((of_types.max() + 1, numbers.max() + 1))
     np.add.at(table, (of_types[:learned], numbers[:learned]), 1)
     common = table.sum(0)
@@ -132,7 +141,7 @@ def lookup(labels: np.ndarray, types: np.ndarray, learned: int) -> tuple[float, 
     return float((asked == common.argmax()).mean()), float((table.argmax(1)[of_types[learned:]] == asked).mean())
 
 
-@shaped(states="word hidden", labels="word")
+@validate_arrays(states="word hidden", labels="word")
 def code_lengths(
     states: np.ndarray, labels: np.ndarray, classes: int, ends: Sequence[int], *, penalty: float = PENALTY
 ) -> tuple[float, float]:
@@ -144,10 +153,10 @@ def code_lengths(
     ends: of the parts, rising, up to the number of words.
     Source: the online code of Voita & Titov 2020, section 2.2.2 (arXiv:2003.12298).
     """
-    numbers, classes = check_labels(labels, classes), whole("classes", classes, 1, MOST_CLASSES)
-    places = [whole("an end", end, 1, len(numbers)) for end in several("ends", ends, "whole numbers")]
+    numbers, classes = check_labels(labels, classes), require_int("classes", classes, 1, MAX_CLASSES)
+    places = [require_int("an end", end, 1, len(numbers)) for end in require_sequence("ends", ends, "whole numbers")]
     if not places or places != sorted(set(places)) or places[-1] != len(numbers):
-        raise Refused(f"the ends are {shown(places)}: they must rise up to {len(numbers)}, the number of words")
+        raise Refused(f"the ends are {short_repr(places)}: they must rise up to {len(numbers)}, the number of words")
     uniform = len(numbers) * np.log2(classes)
     bits = places[0] * np.log2(classes)
     for before, end in pairwise(places):
@@ -178,7 +187,7 @@ FIGURES = (
 def probe_depths(points: Iterable[ProbePoint]) -> list[ProbeDepth]:
     """The points depth by depth, the lowest first."""
     by_depth: dict[int, list[ProbePoint]] = {}
-    for point in each("points", points, ProbePoint):
+    for point in require_instances("points", points, ProbePoint):
         by_depth.setdefault(point.depth, []).append(point)
     found = []
     for depth, own in sorted(by_depth.items()):
@@ -188,8 +197,8 @@ def probe_depths(points: Iterable[ProbePoint]) -> list[ProbeDepth]:
     return found
 
 
-def check_labels(labels: np.ndarray, classes: int = MOST_CLASSES) -> np.ndarray:
+def check_labels(labels: np.ndarray, classes: int = MAX_CLASSES) -> np.ndarray:
     """The labels as whole numbers. Raises Refused for others, for one below 0, or not below `classes`."""
     if not ((labels >= 0) & (labels == np.floor(labels)) & (labels < classes)).all():
-        raise Refused(f"labels is {shown(labels)}: they must be whole numbers from 0 to {classes - 1:,}")
+        raise Refused(f"labels is {short_repr(labels)}: they must be whole numbers from 0 to {classes - 1:,}")
     return labels.astype(np.int64)

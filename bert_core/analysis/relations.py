@@ -13,7 +13,7 @@ from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 DIRECTIONS = ("dependent to head", "head to dependent")
-FARTHEST = 8  # words: the fixed offsets that are tried go this far to both sides
+MAX_OFFSET = 8  # words: the fixed offsets that are tried go this far to both sides
 
 
 class RelationRow(NamedTuple):
@@ -55,7 +55,7 @@ class RelationTally:
     """
 
     def __init__(self, layers: int, heads: int) -> None:
-        self.asked: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.left_out = 0
         self.sentences = 0
         self._right: dict[str, np.ndarray] = defaultdict(lambda: np.zeros((len(DIRECTIONS), layers, heads), np.int64))
@@ -90,17 +90,17 @@ class RelationTally:
         answers = np.stack([between.argmax(-1), between.argmax(-2)])  # (direction, layer, head, dependent)
         for word, head in asked:
             relation = relations[word]
-            self.asked[relation] += 1
+            self.counts[relation] += 1
             self._right[relation] += answers[..., place[word]] == place[head]
             self._offsets[relation][head - word] += 1
 
-    def rows(self, least: int = 1) -> list[RelationRow]:
+    def rows(self, min_count: int = 1) -> list[RelationRow]:
         """One row for each relation that was asked at least `least` times, the most frequent first."""
         table = []
-        for relation, count in sorted(self.asked.items(), key=lambda item: (-item[1], item[0])):
-            if count < least:
+        for relation, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
+            if count < min_count:
                 continue
-            near = {offset: right for offset, right in self._offsets[relation].items() if abs(offset) <= FARTHEST}
+            near = {offset: right for offset, right in self._offsets[relation].items() if abs(offset) <= MAX_OFFSET}
             offset = max(near, key=lambda offset: (near[offset], -abs(offset), offset), default=1)
             right = np.where(self._there, self._right[relation], -1)
             direction, layer, head = map(int, np.unravel_index(right.argmax(), right.shape))
@@ -119,12 +119,12 @@ class RelationTally:
             )
         return table
 
-    def of_head(self, layer: int, head: int, least: int = 20) -> list[RelationRow]:
+    def rows_of_head(self, layer: int, head: int, min_count: int = 20) -> list[RelationRow]:
         """The relations that this head finds best of all heads, and better than any fixed offset; the surest first.
 
         least: how often a relation was asked, at least.
         """
-        own = [row for row in self.rows(least) if (row.layer, row.head) == (layer, head)]
+        own = [row for row in self.rows(min_count) if (row.layer, row.head) == (layer, head)]
         return sorted((row for row in own if row.accuracy > row.offset_accuracy), key=lambda row: -row.accuracy)
 
     def accuracy(self, relation: str) -> np.ndarray:
@@ -132,7 +132,7 @@ class RelationTally:
 
         Raises Refused for a relation that was never asked.
         """
-        if not self.asked[relation]:
-            raise Refused(f"the relation {relation!r} was not asked: {', '.join(sorted(self.asked)) or 'none was'}")
-        shares: np.ndarray = np.where(self._there, self._right[relation] / self.asked[relation], np.nan)
+        if not self.counts[relation]:
+            raise Refused(f"the relation {relation!r} was not asked: {', '.join(sorted(self.counts)) or 'none was'}")
+        shares: np.ndarray = np.where(self._there, self._right[relation] / self.counts[relation], np.nan)
         return shares

@@ -9,10 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.flow import check_rows
-from bert_core.analysis.patterns import attention_entropy, mean_distance, mean_entropy, word_as_read
+from bert_core.analysis.patterns import attention_entropy, mean_distance, mean_entropy, readable_word
 from bert_core.analysis.units import map_of_units, word_units
-from bert_core.progress import Progress, counted, silent
-from bert_core.refused import Refused, check_finite, real_array, several, shaped, shown, whole
+from bert_core.progress import Progress, ignore_progress, report_count
+from bert_core.refused import (
+    Refused,
+    check_finite,
+    require_array,
+    require_int,
+    require_sequence,
+    short_repr,
+    validate_arrays,
+)
 from bert_core.tokenizer import Encoding
 
 # A head has a role where its score is above this; the offsets and special tokens after the thresholds in the notebook
@@ -27,9 +35,9 @@ THRESHOLDS: Mapping[str, float] = {
     "broad": 0.78,
 }
 NO_ROLE = "none of these"
-MOST_DIMENSIONS = 100
-LEAST = 1e-30  # stands for a share of 0 where its logarithm is taken
-IN_WORDS: Mapping[str, str] = {
+MAX_DIMENSIONS = 100
+MIN_SHARE = 1e-30  # stands for a share of 0 where its logarithm is taken
+ROLE_DESCRIPTIONS: Mapping[str, str] = {
     "previous": "looks at the token before",
     "next": "looks at the next token",
     "self": "looks at the token itself",
@@ -48,7 +56,7 @@ class Role(NamedTuple):
     score: float
 
 
-class Example(NamedTuple):
+class AttentionExample(NamedTuple):
     """One look of a head, from word to word as the model reads them, the share of attention that it has, and where.
 
     query_position, key_position: of the words' first pieces.
@@ -61,7 +69,7 @@ class Example(NamedTuple):
     key_position: int
 
 
-@shaped(encoding="seq", attention="layer head seq seq")
+@validate_arrays(encoding="seq", attention="layer head seq seq")
 def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
     """How far every head fills each role on one text, 0 to 1, seen from the tokens that were typed.
 
@@ -88,8 +96,8 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
         "previous": offset(-1),
         "next": offset(1),
         "self": offset(0),
-        "cls": share(special & encoding.with_duty("first")),
-        "sep": share(special & encoding.with_duty("between", "end")),
+        "cls": share(special & encoding.has_role("first")),
+        "sep": share(special & encoding.has_role("between", "end")),
         "punctuation": share(np.array([_is_punctuation(token) for token in encoding.tokens]) & ~special),
         "broad": mean_entropy(rows) / np.log(len(encoding)),
     }
@@ -135,8 +143,8 @@ def _is_punctuation(token: str) -> bool:
 # ---------------------------------------------------------------------------- heads beside each other
 
 
-@shaped(attention="layer head query key")
-def head_distances(attention: np.ndarray, *, report: Progress = silent) -> np.ndarray:
+@validate_arrays(attention="layer head query key")
+def head_distances(attention: np.ndarray, *, report: Progress = ignore_progress) -> np.ndarray:
     """How differently heads attend: the Jensen-Shannon distance of their rows, mean over the queries.
 
     attention: (layer, head, query, key), each row sums to 1; float32 is enough for distances to within a thousandth.
@@ -153,13 +161,13 @@ def head_distances(attention: np.ndarray, *, report: Progress = silent) -> np.nd
     mixed, logs = np.empty((2, count, attention.shape[3]), dtype)
     for query in range(queries):
         # Half of each head's row. One query and one head at a time: what is worked on stays in the processor's cache.
-        halves = np.maximum(attention[:, :, query].reshape(count, -1) / 2, LEAST, dtype=dtype)
+        halves = np.maximum(attention[:, :, query].reshape(count, -1) / 2, MIN_SHARE, dtype=dtype)
         own = _entropy(2 * halves, logs)
         for head in range(count):
             both = np.add(halves[head], halves[head:], out=mixed[head:])
             divergence = _entropy(both, logs[head:]) - (own[head] + own[head:]) / 2
             distances[head, head:] += np.sqrt(np.maximum(divergence, 0) / np.log(2))
-        counted(report, query + 1, queries, "queries")
+        report_count(report, query + 1, queries, "queries")
     distances[...] = (distances + distances.T) / queries
     there = np.isfinite(np.diag(distances))
     distances[np.diag_indices(count)] = np.where(there, 0.0, np.nan)
@@ -172,19 +180,19 @@ def _entropy(rows: np.ndarray, logs: np.ndarray) -> np.ndarray:
     return entropy
 
 
-@shaped(distances="head head")
+@validate_arrays(distances="head head")
 def nearest_heads(distances: np.ndarray, head: int, count: int = 5) -> list[int]:
     """The heads nearest to one, the nearest first, itself and those that are not there left out.
 
     distances: (heads, heads), as `head_distances` gives them; head: its number, layer * heads of a layer + head.
     count: how many at most. Raises Refused for a head that does not exist.
     """
-    head, count = whole("head", head, 0, len(distances) - 1), whole("count", count)
+    head, count = require_int("head", head, 0, len(distances) - 1), require_int("count", count)
     order = np.argsort(distances[head], kind="stable")
     return [int(other) for other in order if other != head and np.isfinite(distances[head, other])][:count]
 
 
-@shaped(distances="point point")
+@validate_arrays(distances="point point")
 def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
     """Points whose distances are as near to these as a plane allows: classical multidimensional scaling.
 
@@ -194,7 +202,7 @@ def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
     Raises Refused for distances that are not symmetric, or not finite between points that are there.
     Source: Torgerson 1952.
     """
-    dimensions = whole("dimensions", dimensions, 1, MOST_DIMENSIONS)
+    dimensions = require_int("dimensions", dimensions, 1, MAX_DIMENSIONS)
     existing = np.isfinite(np.diag(distances))
     known = distances[np.ix_(existing, existing)]
     check_finite("distances", known)
@@ -216,22 +224,22 @@ def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
 # ---------------------------------------------------------------------------- one head in a text
 
 
-@shaped(encoding="seq", attention="seq seq")
-def strongest_examples(attention: np.ndarray, encoding: Encoding, count: int = 6) -> list[Example]:
+@validate_arrays(encoding="seq", attention="seq seq")
+def strongest_examples(attention: np.ndarray, encoding: Encoding, count: int = 6) -> list[AttentionExample]:
     """The looks of one head that hold most of a word's attention, the strongest first.
 
     attention: (query, key) of one head. Between words: to a word the sum over its pieces, from it their mean; the
     added [CLS] and [SEP] are left out. count: how many at most.
     """
-    count = whole("count", count)
+    count = require_int("count", count)
     units = word_units(encoding)
     words = [number for number, unit in enumerate(units) if not encoding.special[unit[0]]]
     between = map_of_units(attention, units)[np.ix_(words, words)]
     best = np.argsort(-between, axis=None, kind="stable")[:count]
-    names = [word_as_read(encoding, units[number]) for number in words]
+    names = [readable_word(encoding, units[number]) for number in words]
     places = [units[number][0] for number in words]
     return [
-        Example(names[query], names[key], float(between[query, key]), places[query], places[key])
+        AttentionExample(names[query], names[key], float(between[query, key]), places[query], places[key])
         for query, key in zip(*np.unravel_index(best, between.shape), strict=True)
     ]
 
@@ -242,9 +250,9 @@ def roles_of_heads(scores: Mapping[str, np.ndarray]) -> list[list[Role | None]]:
     scores: (layer, head) by role. Raises Refused unless there are those of every role.
     """
     if not isinstance(scores, Mapping) or not THRESHOLDS.keys() <= scores.keys():
-        raise Refused(f"scores is {shown(scores)}: it must have (layer, head) for each of {', '.join(THRESHOLDS)}")
+        raise Refused(f"scores is {short_repr(scores)}: it must have (layer, head) for each of {', '.join(THRESHOLDS)}")
     sizes: dict[str, tuple[str, object]] = {}
-    scores = {name: real_array(f"scores[{name!r}]", scores[name], "layer head", sizes) for name in THRESHOLDS}
+    scores = {name: require_array(f"scores[{name!r}]", scores[name], "layer head", sizes) for name in THRESHOLDS}
     layers, heads = scores["self"].shape
     return [
         [
@@ -257,9 +265,11 @@ def roles_of_heads(scores: Mapping[str, np.ndarray]) -> list[list[Role | None]]:
     ]
 
 
-def in_words(roles: Sequence[Sequence[Role | None]]) -> list[list[str]]:
+def describe_roles(roles: Sequence[Sequence[Role | None]]) -> list[list[str]]:
     """What every head does, with its score, in words, layer by layer; empty for a head that was pruned."""
-    return [["" if role is None else f"{IN_WORDS[role.name]} ({role.score:.2f})" for role in row] for row in roles]
+    return [
+        ["" if role is None else f"{ROLE_DESCRIPTIONS[role.name]} ({role.score:.2f})" for role in row] for row in roles
+    ]
 
 
 def role_ranks(roles: Sequence[Sequence[Role | None]]) -> np.ndarray:
@@ -279,10 +289,10 @@ def heads_by_role(roles: Sequence[Sequence[Role | None]]) -> dict[str, list[tupl
     roles: layer by layer, as `roles_of_heads` gives them. Raises Refused for anything else.
     """
     by_role: dict[str, list[tuple[float, int, int]]] = {name: [] for name in (*THRESHOLDS, NO_ROLE)}
-    for layer, row in enumerate(several("roles", roles, "the roles of each layer")):
-        for head, role in enumerate(several("the roles of a layer", row, "roles")):
+    for layer, row in enumerate(require_sequence("roles", roles, "the roles of each layer")):
+        for head, role in enumerate(require_sequence("the roles of a layer", row, "roles")):
             if role is not None:
                 if not isinstance(role, Role) or role.name not in by_role:
-                    raise Refused(f"a role is {shown(role)}: it must be a Role, of {', '.join(by_role)}, or None")
+                    raise Refused(f"a role is {short_repr(role)}: it must be a Role, of {', '.join(by_role)}, or None")
                 by_role[role.name].append((-role.score, layer, head))
     return {name: [(layer, head) for _, layer, head in sorted(heads)] for name, heads in by_role.items()}

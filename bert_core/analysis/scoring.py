@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_core.records import PairScore, SentenceScore
 from bert_core.records.base import compared_by_value
-from bert_core.refused import checked
+from bert_core.refused import validate_arguments
 
 
 class Column(NamedTuple):
@@ -21,7 +21,7 @@ class Column(NamedTuple):
     same: bool
 
 
-def aligned(first: Sequence[str], second: Sequence[str]) -> list[Column]:
+def align_columns(first: Sequence[str], second: Sequence[str]) -> list[Column]:
     """The tokens of two sentences in columns: the longest common blocks stand under each other, the rest apart.
 
     Every token is in exactly one column, in its order. Tokens that replace each other share columns from the left.
@@ -54,12 +54,12 @@ class PairColumns(NamedTuple):
     same: np.ndarray
 
     @property
-    def owed_to_difference(self) -> float:
+    def differing_contribution(self) -> float:
         """By how much the first is likelier than the second in the columns where they part, nats."""
         return self._owed(~self.same)
 
     @property
-    def owed_to_rest(self) -> float:
+    def shared_contribution(self) -> float:
         """By how much it is likelier in the columns that they share, nats: what their parting words do to these."""
         return self._owed(self.same)
 
@@ -67,7 +67,7 @@ class PairColumns(NamedTuple):
         return float(np.nansum(self.first[where]) - np.nansum(self.second[where]))
 
 
-@checked
+@validate_arguments
 def pair_columns(pair: PairScore) -> PairColumns:
     """Two scored sentences, token under token; the two parts of the difference add up to that of the totals.
 
@@ -82,7 +82,7 @@ def pair_columns(pair: PairScore) -> PairColumns:
             None if column.second is None else kept[1][column.second],
             column.same,
         )
-        for column in aligned(*tokens)
+        for column in align_columns(*tokens)
     ]
     return PairColumns(
         columns,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bert_core.refused import Refused, shaped
+from bert_core.refused import Refused, validate_arrays
 
 
-@shaped(first="token hidden", second="other hidden")
+@validate_arrays(first="token hidden", second="other hidden")
 def cosine_parts(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """What each pair of tokens adds to the cosine of two sums of vectors, (first's token, second's token) float64.
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from bert_core.analysis.patterns import share_to
 from bert_core.records.base import compared_by_value
-from bert_core.refused import check_finite, shaped
+from bert_core.refused import check_finite, validate_arrays
 
-MOSTLY = 0.5  # a sink: a token that gets more than this share of a head's attention
-LITTLE = 0.5  # what it brings is little: its vector is shorter than so many times those of the others
-SAME = 2.0  # a head brings much the same to every token: what it adds has fewer directions than this
+SINK_SHARE = 0.5  # a sink: a token that gets more than this share of a head's attention
+SHORT_LENGTH = 0.5  # what it brings is little: its vector is shorter than so many times those of the others
+MAX_BROADCAST_RANK = 2.0  # a head brings much the same to every token: what it adds has fewer directions than this
 
 
 @compared_by_value
@@ -39,14 +39,14 @@ class Sinks(NamedTuple):
         the others'. Broadcasts: the vector is not so short, and what the head adds has fewer than two directions.
         Source: after Bondarenko 2023, section 3 (arXiv:2306.12929); the thresholds are ours.
         """
-        if not self.share[layer, head] > MOSTLY:
+        if not self.share[layer, head] > SINK_SHARE:
             return ""
-        if self.length[layer, head] < LITTLE:
+        if self.length[layer, head] < SHORT_LENGTH:
             return "nothing"
-        return "broadcasts" if self.rank[layer, head] < SAME else ""
+        return "broadcasts" if self.rank[layer, head] < MAX_BROADCAST_RANK else ""
 
 
-@shaped(attention="layer head query key", values="layer head key width")
+@validate_arrays(attention="layer head query key", values="layer head key width")
 def sinks(attention: np.ndarray, values: np.ndarray) -> Sinks:
     """The favourite token of every head, and what it brings.
 
@@ -68,7 +68,7 @@ def sinks(attention: np.ndarray, values: np.ndarray) -> Sinks:
     return Sinks(np.where(there, token, -1), *(np.where(there, figure, np.nan) for figure in figures))
 
 
-@shaped(vectors="... seq width")
+@validate_arrays(vectors="... seq width")
 def effective_rank(vectors: np.ndarray) -> np.ndarray:
     """In how many directions some vectors lie, (...,) for vectors (..., seq, width): 1 for one, at most the smaller.
 
@@ -86,7 +86,7 @@ def effective_rank(vectors: np.ndarray) -> np.ndarray:
     return rank
 
 
-class Pull(NamedTuple):
+class SinkContribution(NamedTuple):
     """How much of all attention some tokens get, and how much of what is brought comes from them.
 
     heads: how many give more than half of their attention to them, of so many that are there, `of`.
@@ -94,13 +94,15 @@ class Pull(NamedTuple):
     """
 
     heads: int
-    of: int
+    head_count: int
     attention: float
-    brought: float
+    value_weighted: float
 
 
-@shaped(attention="layer head query key", brought="layer head query key")
-def pull_of(attention: np.ndarray, brought: np.ndarray, keys: Sequence[bool] | np.ndarray) -> Pull:
+@validate_arrays(attention="layer head query key", brought="layer head query key")
+def sink_contribution(
+    attention: np.ndarray, brought: np.ndarray, keys: Sequence[bool] | np.ndarray
+) -> SinkContribution:
     """What the heads that look mostly at some tokens give them, and get from them.
 
     attention, brought: maps of one run; NaN for a head that was pruned. keys: (key,) boolean, the tokens.
@@ -109,9 +111,9 @@ def pull_of(attention: np.ndarray, brought: np.ndarray, keys: Sequence[bool] | n
     """
     shares, sums = share_to(attention, keys), brought.sum(-1)
     there = ~np.isnan(brought).all((2, 3)) & (sums > 0).any(-1)
-    mostly = there & (shares > MOSTLY)
+    mostly = there & (shares > SINK_SHARE)
     if not mostly.any():
-        return Pull(0, int(there.sum()), float("nan"), float("nan"))
+        return SinkContribution(0, int(there.sum()), float("nan"), float("nan"))
     from_them = brought[..., np.asarray(keys)].sum(-1) / np.where(sums > 0, sums, np.nan)
     got = np.nanmean(from_them[mostly], axis=-1)
-    return Pull(int(mostly.sum()), int(there.sum()), float(shares[mostly].mean()), float(got.mean()))
+    return SinkContribution(int(mostly.sum()), int(there.sum()), float(shares[mostly].mean()), float(got.mean()))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bert_core.records import ModelRun
-from bert_core.refused import Refused, checked, several, shown
+from bert_core.refused import Refused, require_sequence, short_repr, validate_arguments
 from bert_core.tokenizer import Side
 
 OUTSIDE = "O"
@@ -42,10 +42,10 @@ class TagSpan:
     kind: str
     first: int
     last: int
-    begun: bool = True
+    has_begin_tag: bool = True
 
 
-@checked
+@validate_arguments
 def tagged_words(run: ModelRun) -> tuple[TaggedWord, ...]:
     """The words of a text, each tagged as its first piece is: what the other pieces say nobody taught the model.
 
@@ -53,7 +53,7 @@ def tagged_words(run: ModelRun) -> tuple[TaggedWord, ...]:
     Source: Devlin 2019, section 5.3 (arXiv:1810.04805).
     """
     if not isinstance(run, ModelRun) or run.tags is None:
-        raise Refused(f"the run is {shown(run) if not isinstance(run, ModelRun) else 'of a model without a tagger'}: "
+        raise Refused(f"the run is {short_repr(run) if not isinstance(run, ModelRun) else 'of a model without a tagger'}: "
                       "give what `capture` made with a model that tags tokens")  # fmt: skip
     encoding = run.encoding
     found: list[TaggedWord] = []
@@ -67,17 +67,17 @@ def tagged_words(run: ModelRun) -> tuple[TaggedWord, ...]:
     return tuple(found)
 
 
-@checked
-def marks_spans(tags: Sequence[str]) -> bool:
+@validate_arguments
+def tags_mark_spans(tags: Sequence[str]) -> bool:
     """Whether tags tell where spans begin and go on: each is O, or begins with B-, I-, E- or S-, and not all are O.
 
     They are then IOB1, IOB2 (BIO) or IOBES; parts of speech and the like are not.
     """
-    given = set(several("tags", tags, "texts"))
+    given = set(require_sequence("tags", tags, "texts"))
     return bool(given - {OUTSIDE}) and all(_parts(tag) is not None for tag in given)
 
 
-@checked
+@validate_arguments
 def tag_spans(tags: Sequence[str]) -> tuple[TagSpan, ...]:
     """The spans that the tags of words in a row come to, by their numbers from zero.
 
@@ -88,20 +88,20 @@ def tag_spans(tags: Sequence[str]) -> tuple[TagSpan, ...]:
     """
     found: list[TagSpan] = []
     before, of_kind = OUTSIDE, ""
-    for number, tag in enumerate(several("tags", tags, "texts")):
+    for number, tag in enumerate(require_sequence("tags", tags, "texts")):
         parts = _parts(tag)
         if parts is None:
-            raise Refused(f"the tag {shown(tag)} is none of spans: O, or B-, I-, E- or S- before a kind")
+            raise Refused(f"the tag {short_repr(tag)} is none of spans: O, or B-, I-, E- or S- before a kind")
         mark, kind = parts
         if mark in _GOES_ON and before in _OPEN and kind == of_kind:
-            found[-1] = TagSpan(kind, found[-1].first, number, found[-1].begun)
+            found[-1] = TagSpan(kind, found[-1].first, number, found[-1].has_begin_tag)
         elif mark != OUTSIDE:
             found.append(TagSpan(kind, number, number, mark in _BEGINS))
         before, of_kind = mark, kind
     return tuple(found)
 
 
-@checked
+@validate_arguments
 def tagged_spans(run: ModelRun) -> tuple[TagSpan, ...]:
     """The spans of a text by the numbers of its words, none across two texts.
 
@@ -110,13 +110,13 @@ def tagged_spans(run: ModelRun) -> tuple[TagSpan, ...]:
     """
     words = tagged_words(run)
     assert run.tags is not None  # tagged_words has seen to it
-    if not marks_spans(run.tags.labels):
+    if not tags_mark_spans(run.tags.labels):
         return tuple(TagSpan(one.label, one.word, one.word) for one in words if one.label != OUTSIDE)
     found = []
     for side in ("A", "B"):
         of_side = [word for word in words if word.side == side]
         for one in tag_spans([word.label for word in of_side]):
-            found.append(TagSpan(one.kind, of_side[one.first].word, of_side[one.last].word, one.begun))
+            found.append(TagSpan(one.kind, of_side[one.first].word, of_side[one.last].word, one.has_begin_tag))
     return tuple(found)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.refused import Refused, checked, several, shaped, shown, whole
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments, validate_arrays
 from bert_core.tokenizer import Encoding
 
 
-@checked
+@validate_arguments
 def word_units(encoding: Encoding) -> tuple[tuple[int, ...], ...]:
     """Positions that belong together: the pieces of a word, and each added [CLS] and [SEP] by itself.
 
@@ -25,26 +25,29 @@ def word_units(encoding: Encoding) -> tuple[tuple[int, ...], ...]:
     return tuple(units)
 
 
-@shaped(scores="... token")
+@validate_arrays(scores="... token")
 def scores_of_units(scores: np.ndarray, units: Sequence[Sequence[int]]) -> np.ndarray:
     """A unit's score is the sum of those of its pieces, so totals stay what they were.
 
     scores: (..., token). units: positions that go together, as `word_units` gives them. Returns (..., unit).
     Raises Refused without a unit, and for one without a position, or with one that does not exist.
     """
-    pieces = units_of(units, scores.shape[-1])
+    pieces = check_units(units, scores.shape[-1])
     return np.stack([scores[..., unit].sum(-1) for unit in pieces], axis=-1)
 
 
-def units_of(units: Sequence[Sequence[int]], length: int) -> list[list[int]]:
+def check_units(units: Sequence[Sequence[int]], length: int) -> list[list[int]]:
     """Units of a text of so many tokens, as they were given. Raises Refused as `scores_of_units`."""
-    given = several("units", units, "units")
-    found = [[whole("a position", place, None) for place in several("a unit", one, "positions")] for one in given]
+    given = require_sequence("units", units, "units")
+    found = [
+        [require_int("a position", place, None) for place in require_sequence("a unit", one, "positions")]
+        for one in given
+    ]
     if not found or not all(found):
-        raise Refused(f"units is {shown(units)}: there must be at least one, and each must have a position")
+        raise Refused(f"units is {short_repr(units)}: there must be at least one, and each must have a position")
     wrong = next((place for unit in found for place in unit if not 0 <= place < length), None)
     if wrong is not None:
-        raise Refused(f"position {shown(wrong)} does not exist: there are positions 0 to {length - 1}")
+        raise Refused(f"position {short_repr(wrong)} does not exist: there are positions 0 to {length - 1}")
     return found
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records import Walk
-from bert_core.refused import Refused, checked, whole
+from bert_core.refused import Refused, require_int, validate_arguments
 
 
 class Difference(NamedTuple):
@@ -15,15 +15,15 @@ class Difference(NamedTuple):
 
     name: str
     largest: float
-    reach: float
+    scale: float
 
     @property
     def share(self) -> float:
         """The difference on the value's own scale: 1e-7 is one unit in the last place of float32's largest number."""
-        return self.largest / self.reach if self.reach else float(self.largest > 0)
+        return self.largest / self.scale if self.scale else float(self.largest > 0)
 
 
-@checked
+@validate_arguments
 def differences(one: Walk, other: Walk) -> tuple[Difference, ...]:
     """Of every value, in the order of computation.
 
@@ -47,27 +47,27 @@ def _largest(values: np.ndarray) -> float:
     return float(np.abs(values[~np.isnan(values)]).max(initial=0))
 
 
-@checked
+@validate_arguments
 def weighted_values(walk: Walk, head: int, query: int) -> np.ndarray:
     """What each key gives to one query in one head: its probability times its value, (key, head size).
 
     Their sum is the head's context at that query, before the head's gate.
     Raises Refused for a head or a query that does not exist.
     """
-    probabilities = walk.of_layer("probabilities")
-    head = whole("head", head, 0, len(probabilities) - 1)
-    query = whole("query", query, 0, probabilities.shape[1] - 1)
-    weighted: np.ndarray = probabilities[head, query][:, None] * walk.of_layer("value")[head]
+    probabilities = walk.layer_value("probabilities")
+    head = require_int("head", head, 0, len(probabilities) - 1)
+    query = require_int("query", query, 0, probabilities.shape[1] - 1)
+    weighted: np.ndarray = probabilities[head, query][:, None] * walk.layer_value("value")[head]
     return weighted
 
 
-@checked
-def likeliest(walk: Walk, count: int) -> tuple[tuple[int, float], ...]:
+@validate_arguments
+def most_likely_tokens(walk: Walk, count: int) -> tuple[tuple[int, float], ...]:
     """The pieces that the masked-word head puts first at the walk's position, as (token_id, probability).
 
     count: how many at most. Raises Refused for a model without that head.
     """
-    count = whole("count", count)
+    count = require_int("count", count)
     if "mlm_logits" not in walk.values:
         raise Refused("the walk is through a model without a trained masked-word head: it puts no piece first")
     probabilities = softmax(walk.values["mlm_logits"])
@@ -75,18 +75,18 @@ def likeliest(walk: Walk, count: int) -> tuple[tuple[int, float], ...]:
     return tuple((int(token), float(probabilities[token])) for token in best)
 
 
-def follows(walk: Walk) -> float:
+def next_sentence_probability(walk: Walk) -> float:
     """The probability that B follows A."""
     return float(softmax(walk.values["nsp_logits"])[0])
 
 
-def shares_replaced(walk: Walk) -> np.ndarray:
+def replaced_probabilities(walk: Walk) -> np.ndarray:
     """The probability that each token was put in the place of another, (seq,); those of padding too."""
     shares: np.ndarray = 1 / (1 + np.exp(-walk.values["replaced_logits"].astype(np.float64)))
     return shares
 
 
-@checked
+@validate_arguments
 def step_angles(walk: Walk) -> np.ndarray:
     """How far each layer turns each token's vector: the cosine of before and after, (layer, seq).
 

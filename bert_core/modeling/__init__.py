@@ -21,10 +21,10 @@ from bert_core.modeling.layers import BertLayer as BertLayer
 from bert_core.modeling.layers import BertOutput as BertOutput
 from bert_core.modeling.layers import BertPooler as BertPooler
 from bert_core.modeling.layers import Block as Block
-from bert_core.modeling.layers import BlockPoints as BlockPoints
+from bert_core.modeling.layers import BlockActivations as BlockActivations
 from bert_core.modeling.layers import LayerOutput as LayerOutput
 from bert_core.modeling.layers import States as States
-from bert_core.modeling.layers import over_states as over_states
+from bert_core.modeling.layers import map_states as map_states
 from bert_core.modeling.models import BertForMaskedLM as BertForMaskedLM
 from bert_core.modeling.models import BertForMultipleChoice as BertForMultipleChoice
 from bert_core.modeling.models import BertForNextSentencePrediction as BertForNextSentencePrediction

@@ -18,7 +18,7 @@ class BertPredictionHeadTransform(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.embedding_width)
-        self.transform_act_fn = _activation(config.word_act)
+        self.transform_act_fn = _activation(config.mlm_act)
         self.LayerNorm = nn.LayerNorm(config.embedding_width, eps=config.layer_norm_eps)
 
     def forward(self, hidden_states: Tensor) -> Tensor:

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
-from bert_core.attention import BertAttention, KeyValue, prune_linear_layer, rows_at
+from bert_core.attention import BertAttention, KeyValue, gather_positions, prune_linear_layer
 from bert_core.config import BertConfig
-from bert_core.edits import Scaled
+from bert_core.edits import ScaledNeuron
 from bert_core.modeling.outputs import BertEncoderOutput, LayerCache
-from bert_core.recording import check_recorded_layers, watcher_of
+from bert_core.recording import check_recorded_layers, find_watcher
 from bert_core.refused import Refused
 
 States = Tensor | Sequence[Tensor]
@@ -96,7 +96,7 @@ class BertEmbeddings(nn.Module):
                         f"the sequence has {end} tokens: this model takes at most {self.config.max_position_embeddings}"
                     )
                 if input_ids is not None:
-                    position_ids = self.positions_of(input_ids, past_key_values_length)
+                    position_ids = self.create_position_ids(input_ids, past_key_values_length)
             if position_ids is None:
                 position_ids = torch.arange(past_key_values_length, end, device=inputs_embeds.device)[None]
             embeddings = embeddings + self.position_embeddings(position_ids + self.config.padding_rows)
@@ -108,7 +108,7 @@ class BertEmbeddings(nn.Module):
         normalised: Tensor = self.dropout(self.LayerNorm(embeddings))
         return normalised if self.embeddings_project is None else self.embeddings_project(normalised)
 
-    def positions_of(self, input_ids: Tensor, past_key_values_length: int = 0) -> Tensor | None:
+    def create_position_ids(self, input_ids: Tensor, past_key_values_length: int = 0) -> Tensor | None:
         """The places (batch, seq) of tokens where padding tokens are not counted, theirs -1; None where they are.
 
         RoBERTa and its relatives do not count them, also where they are typed (Liu 2019, as in fairseq).
@@ -119,7 +119,7 @@ class BertEmbeddings(nn.Module):
         return torch.where(counted, counted.cumsum(1) - 1 + past_key_values_length, -1)
 
     @property
-    def last(self) -> nn.Module:
+    def output_module(self) -> nn.Module:
         """The module that gives what enters the first layer, but for dropout."""
         return self.LayerNorm if self.embeddings_project is None else self.embeddings_project
 
@@ -135,19 +135,19 @@ class BertIntermediate(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
         self.intermediate_act_fn = _activation(config.hidden_act)
         self.neurons: Sequence[int] = range(config.intermediate_size)  # by their first numbers: pruning leaves gaps
-        self.scaled: tuple[Scaled, ...] = ()  # neurons whose activation is multiplied
+        self.scaled_neurons: tuple[ScaledNeuron, ...] = ()  # neurons whose activation is multiplied
         self.gates: Tensor | None = None  # (batch or 1, 1, intermediate), what all activations are multiplied by
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(batch, seq, hidden) -> (batch, seq, intermediate)."""
-        return self.activated(self.dense(hidden_states))
+        return self.activate(self.dense(hidden_states))
 
-    def activated(self, before: Tensor) -> Tensor:
+    def activate(self, before: Tensor) -> Tensor:
         """What the neurons pass on, of what they take; both (..., intermediate)."""
         after: Tensor = self.intermediate_act_fn(before)
-        if self.scaled:
+        if self.scaled_neurons:
             factors = dict.fromkeys(self.neurons, 1.0)
-            for one in self.scaled:
+            for one in self.scaled_neurons:
                 factors[one.neuron] *= one.factor
             after = after * after.new_tensor(list(factors.values()))
         return after if self.gates is None else after * self.gates
@@ -177,7 +177,7 @@ class LayerOutput(NamedTuple):
     past_key_value: LayerCache
 
 
-class BlockPoints(NamedTuple):
+class BlockActivations(NamedTuple):
     """What one block computes in a pass; the same for every kind of block.
 
     states, after_attention, output: (batch, seq, hidden), the residual stream before attention, between attention and
@@ -238,9 +238,9 @@ class Block(nn.Module, ABC):
     def output_states(self, update: Tensor, after_attention: Tensor) -> Tensor:
         """The residual stream after the feed-forward network, of its update and the states before it."""
 
-    def points(
+    def compute_activations(
         self, states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
-    ) -> BlockPoints:
+    ) -> BlockActivations:
         """The recorded points of a pass over states (batch, seq, hidden).
 
         attention_mask, head_mask: as for BertSelfAttention.forward.
@@ -254,7 +254,7 @@ class Block(nn.Module, ABC):
         after_attention = self.after_attention(self.attention_update(seen.context), states)
         neurons = self.neurons(after_attention)
         output = self.output_states(self.feed_forward_update(neurons), after_attention)
-        return BlockPoints(states, seen.attention_probs, head_outputs, after_attention, neurons, output)
+        return BlockActivations(states, seen.attention_probs, head_outputs, after_attention, neurons, output)
 
 
 class BertLayer(Block):
@@ -279,11 +279,13 @@ class BertLayer(Block):
             self.crossattention = BertAttention(config, is_cross_attention=True, layer_num=layer_num)
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
-        self.whole = False  # whether every position is computed, in one piece, also where only some are asked for
-        self.gone = False
+        self.computes_all_positions = (
+            False  # whether every position is computed, in one piece, also where only some are asked for
+        )
+        self.removed = False
         self.prune_neurons(cast("Collection[int]", config.pruned_neurons.get(layer_num, ())))
         if layer_num in config.pruned_layers:
-            self.take_out()
+            self.remove()
 
     def prune_neurons(self, neurons: Collection[int]) -> None:
         """Take neurons of the feed-forward network out for good, in place: smaller matrices.
@@ -301,7 +303,7 @@ class BertLayer(Block):
         self.output.dense = prune_linear_layer(self.output.dense, index, dim=1)
         self.intermediate.neurons = tuple(there[place] for place in kept)
 
-    def take_out(self) -> None:
+    def remove(self) -> None:
         """Take the layer out for good, in place: without heads, neurons, biases and norms only the residual is left.
 
         Raises Refused for a layer with cross-attention.
@@ -317,7 +319,7 @@ class BertLayer(Block):
         if attention.distances is not None:
             delattr(attention, attention.distances.table)
             attention.position_embedding_type, attention.distances = "absolute", None
-        self.gone = True
+        self.removed = True
 
     def forward(
         self,
@@ -339,10 +341,10 @@ class BertLayer(Block):
         if mode not in ("multimodal", "text"):
             raise ValueError(f"mode {mode!r} is unknown: 'multimodal' or 'text'")
         past = past_key_value or ()
-        asked, positions = positions, None if self.whole else positions
-        if self.gone and not self.whole:
+        asked, positions = positions, None if self.computes_all_positions else positions
+        if self.removed and not self.computes_all_positions:
             seen = self.attention.self(hidden_states, past_key_value=past or None, positions=positions)
-            passed = hidden_states if positions is None else rows_at(hidden_states, positions)
+            passed = hidden_states if positions is None else gather_positions(hidden_states, positions)
             maps = seen.attention_probs if output_attentions else None
             return LayerOutput(passed, maps, None, seen.past_key_value)
         mixed = self.attention(
@@ -366,13 +368,13 @@ class BertLayer(Block):
             )
             attention_output, cross_attention_probs = crossed.context, crossed.attention_probs
             cache = (*cache, *crossed.past_key_value)
-        if self.chunk_size_feed_forward and not self.whole:
+        if self.chunk_size_feed_forward and not self.computes_all_positions:
             chunks = attention_output.split(self.chunk_size_feed_forward, dim=self.seq_len_dim)
             layer_output = torch.cat([self.feed_forward_chunk(chunk) for chunk in chunks], dim=self.seq_len_dim)
         else:
             layer_output = self.feed_forward_chunk(attention_output)
-        if self.whole and asked is not None:
-            layer_output = rows_at(layer_output, asked)
+        if self.computes_all_positions and asked is not None:
+            layer_output = gather_positions(layer_output, asked)
         return LayerOutput(layer_output, mixed.attention_probs, cross_attention_probs, cache)
 
     def feed_forward_chunk(self, attention_output: Tensor) -> Tensor:
@@ -424,8 +426,10 @@ class BertEncoder(nn.Module):
         for layer_num, layer in enumerate(self.layer):
             _share(layer, self.layer[config.first_of_group(layer_num)])
         distances = config.position_scheme.distances
-        if distances is not None and distances.one_table:
-            attentions = [layer.attention.self for layer in cast("list[BertLayer]", list(self.layer)) if not layer.gone]
+        if distances is not None and distances.shared_by_layers:
+            attentions = [
+                layer.attention.self for layer in cast("list[BertLayer]", list(self.layer)) if not layer.removed
+            ]
             for attention in attentions[1:]:
                 _share(attention.get_submodule(distances.table), attentions[0].get_submodule(distances.table))
         self.gradient_checkpointing = False
@@ -509,7 +513,7 @@ def _of_layer(states: States | None, layer_num: int) -> Tensor | None:
     return states if states is None or isinstance(states, Tensor) else states[layer_num % len(states)]
 
 
-def over_states(function: Callable[[Tensor], Tensor], states: States | None) -> States | None:
+def map_states(function: Callable[[Tensor], Tensor], states: States | None) -> States | None:
     """The function of an encoder's states or mask, or of each in a list of them; None for None."""
     if states is None or isinstance(states, Tensor):
         return None if states is None else function(states)
@@ -520,7 +524,7 @@ def _is_watched(layer: BertLayer) -> bool:
     attentions = [layer.attention.self]
     if layer.add_cross_attention:
         attentions.append(layer.crossattention.self)
-    return any(watcher_of(attention) is not None for attention in attentions)
+    return any(find_watcher(attention) is not None for attention in attentions)
 
 
 class BertPooler(nn.Module):

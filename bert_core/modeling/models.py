@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bert_core import checkpoint
 from bert_core.attention import MASKED_SCORE, BertSelfAttention
-from bert_core.config import BertConfig, check_part
+from bert_core.config import BertConfig, check_part_number
 from bert_core.modeling.heads import (
     IGNORED_LABEL,
     BertDiscriminatorPredictions,
@@ -24,7 +24,7 @@ from bert_core.modeling.heads import (
     masked_lm_loss,
     span_loss,
 )
-from bert_core.modeling.layers import BertEmbeddings, BertEncoder, BertLayer, BertPooler, States, over_states
+from bert_core.modeling.layers import BertEmbeddings, BertEncoder, BertLayer, BertPooler, States, map_states
 from bert_core.modeling.outputs import (
     BertForPreTrainingOutput,
     BertModelOutput,
@@ -48,7 +48,7 @@ class BertPreTrainedModel(nn.Module):
     base_model_prefix = "bert"
     # Patterns of keys that a checkpoint may lack, or have too many, without a word in the report.
     _keys_to_ignore_on_load_missing: tuple[str, ...] = ()
-    _keys_to_ignore_on_load_unexpected: tuple[str, ...] = checkpoint.NO_NEWS
+    _keys_to_ignore_on_load_unexpected: tuple[str, ...] = checkpoint.IGNORED_KEYS
     load_report: checkpoint.LoadReport
 
     def __init__(self, config: BertConfig) -> None:
@@ -143,7 +143,7 @@ class BertPreTrainedModel(nn.Module):
 
     def unshare_layers(self) -> None:
         """Give every layer weights of its own, in place, equal to those that it shared; the model grows by them."""
-        if self.config.layers_together == 1:
+        if self.config.layers_per_group == 1:
             return
         for number, layer in enumerate(self.base_model.encoder.layer):
             if number != self.config.first_of_group(number):
@@ -176,7 +176,7 @@ class BertPreTrainedModel(nn.Module):
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer, neurons in neurons_to_prune.items():
             for neuron in neurons:
-                check_part("neuron", layer, neuron, len(layers), self.config.intermediate_size)
+                check_part_number("neuron", layer, neuron, len(layers), self.config.intermediate_size)
         if any(neurons_to_prune.values()):
             self.unshare_layers()
         for layer, neurons in neurons_to_prune.items():
@@ -191,16 +191,16 @@ class BertPreTrainedModel(nn.Module):
         """
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer in layers_to_prune:
-            check_part("head", layer, 0, len(layers), self.config.num_attention_heads)
+            check_part_number("head", layer, 0, len(layers), self.config.num_attention_heads)
         if layers_to_prune:
             self.unshare_layers()
         for layer in layers_to_prune:
-            if not layers[layer].gone:
-                layers[layer].take_out()
+            if not layers[layer].removed:
+                layers[layer].remove()
         self._change_config()
 
     @property
-    def without(self) -> dict[str, Any]:
+    def pruned_parts(self) -> dict[str, Any]:
         """What the layers have lost, as the configuration says it: its pruned_heads, _neurons and _layers."""
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         size, gone = self.config.intermediate_size, {}
@@ -210,12 +210,12 @@ class BertPreTrainedModel(nn.Module):
         return {
             "pruned_heads": self.pruned_heads,
             "pruned_neurons": gone,
-            "pruned_layers": [number for number, layer in enumerate(layers) if layer.gone],
+            "pruned_layers": [number for number, layer in enumerate(layers) if layer.removed],
         }
 
     def _change_config(self, **changes: Any) -> None:
         """Change the configuration that all modules of this model share; what is pruned the layers say."""
-        new = self.config.replace(**changes, **self.without)
+        new = self.config.replace(**changes, **self.pruned_parts)
         for module in self.modules():
             if isinstance(getattr(module, "config", None), BertConfig):
                 setattr(module, "config", new)  # noqa: B010
@@ -234,21 +234,21 @@ class BertPreTrainedModel(nn.Module):
         of the encoder itself is missing; a missing prediction head or pooler is only reported.
         """
         config, weights = checkpoint.read(folder)
-        with checkpoint.sizes_alone():
+        with checkpoint.on_meta_device():
             model = cls(config, **model_arguments)
-        model.load_report = checkpoint.fill(
+        model.load_report = checkpoint.load_weights(
             model,
             weights,
             source=str(folder),
-            may_lack=cls._keys_to_ignore_on_load_missing,
-            may_have=cls._keys_to_ignore_on_load_unexpected,
+            ignored_missing=cls._keys_to_ignore_on_load_missing,
+            ignored_unexpected=cls._keys_to_ignore_on_load_unexpected,
         )
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors`, whole or not at all."""
         # Asked of the layers: the BertModel inside may have been pruned by itself.
-        checkpoint.write(self, self.config.replace(**self.without), folder)
+        checkpoint.write(self, self.config.replace(**self.pruned_parts), folder)
 
 
 PreTrainedBertModel = BertPreTrainedModel  # its name in the first published code
@@ -422,7 +422,7 @@ class BertModel(BertPreTrainedModel):
             extended_mask,
             self.get_head_mask(head_mask, batch),
             encoder_hidden_states,
-            over_states(self.invert_attention_mask, encoder_attention_mask),
+            map_states(self.invert_attention_mask, encoder_attention_mask),
             past_key_values,
             use_cache,
             output_attentions,
@@ -739,7 +739,7 @@ class BertLMHeadModel(BertPreTrainedModel):
     The published captioners are of this form: with `add_cross_attention` it reads an image's patches.
     """
 
-    _keys_to_ignore_on_load_unexpected = (*checkpoint.NO_NEWS, r"^bert\.pooler\.", r"^cls\.seq_relationship\.")
+    _keys_to_ignore_on_load_unexpected = (*checkpoint.IGNORED_KEYS, r"^bert\.pooler\.", r"^cls\.seq_relationship\.")
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)

@@ -72,7 +72,7 @@ def _hashable(value: object) -> object:
     return None if isinstance(value, float | np.floating) and math.isnan(value) else value
 
 
-def read_only(record: object) -> None:
+def make_read_only(record: object) -> None:
     """Make every array of a record refuse to be written."""
     for value in vars(record).values():
         if isinstance(value, np.ndarray):

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
-from bert_core.refused import LARGEST_SEED, Refused, real_number, several, shown, whole
+from bert_core.refused import MAX_SEED, Refused, require_float, require_int, require_sequence, short_repr
 from bert_core.tokenizer import Encoding
 
-SAME = 1e-6  # of the larger answer: two answers that differ by no more are one, up to rounding
+EQUAL_TOLERANCE = 1e-6  # of the larger answer: two answers that differ by no more are one, up to rounding
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Noised:
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoding, Encoding):
-            raise Refused(f"the text of noise is {shown(self.encoding)}: it must be an Encoding")
-        size = real_number("the size of noise", self.size)
+            raise Refused(f"the text of noise is {short_repr(self.encoding)}: it must be an Encoding")
+        size = require_float("the size of noise", self.size)
         if not 0 < size < np.inf:
             raise Refused(f"the size of noise is {size:g}: it must be a number above 0")
         object.__setattr__(self, "size", size)
-        object.__setattr__(self, "seed", whole("the seed of noise", self.seed, 0, LARGEST_SEED))
+        object.__setattr__(self, "seed", require_int("the seed of noise", self.seed, 0, MAX_SEED))
         if self.positions is not None:
-            given = several("the positions of noise", self.positions, "whole numbers")
-            places = tuple(sorted({whole("a position of noise", one, None) for one in given}))
+            given = require_sequence("the positions of noise", self.positions, "whole numbers")
+            places = tuple(sorted({require_int("a position of noise", one, None) for one in given}))
             if not places or places[0] < 0 or places[-1] >= len(self.encoding):
                 raise Refused(f"noise at {list(places)}: at least one of 0 to {len(self.encoding) - 1}")
             object.__setattr__(self, "positions", places)
@@ -63,9 +63,9 @@ class MeanOf:
     encodings: tuple[Encoding, ...]
 
     def __post_init__(self) -> None:
-        given = tuple(several("the texts of a mean", self.encodings, "Encodings"))
+        given = tuple(require_sequence("the texts of a mean", self.encodings, "Encodings"))
         if not given or not all(isinstance(one, Encoding) for one in given):
-            raise Refused(f"the texts of a mean are {shown(self.encodings)}: they must be Encodings, at least one")
+            raise Refused(f"the texts of a mean are {short_repr(self.encodings)}: they must be Encodings, at least one")
         object.__setattr__(self, "encodings", given)
 
 
@@ -87,7 +87,7 @@ class Patches:
     source: Encoding | Noised | MeanOf
     partners: tuple[int | None, ...]
     target: Target
-    what: str
+    kind: str
     axes: tuple[str, ...]
     values: np.ndarray
     base_value: float
@@ -96,10 +96,10 @@ class Patches:
     exact: bool = True
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
-    def read(self) -> Encoding:
+    def text(self) -> Encoding:
         """The text that is read, without noise."""
         return without_noise(self.encoding)
 
@@ -136,7 +136,7 @@ class Paths:
     head_mask: np.ndarray
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def effects(self) -> np.ndarray:
@@ -149,7 +149,7 @@ def _shares(values: np.ndarray, base: float, source: float) -> np.ndarray:
     if np.isnan(source):
         raise Refused("a mean has no answer of its own, so there are no shares of the way to it: look at `values`")
     gap = source - base
-    if abs(gap) <= SAME * max(abs(source), abs(base)):
+    if abs(gap) <= EQUAL_TOLERANCE * max(abs(source), abs(base)):
         raise Refused(
             f"both texts give {base:.4g}: there is no difference to explain, so choose another question "
             "or another source"
@@ -171,9 +171,9 @@ class PatchBand:
     texts: int
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
-    def holds(self, found: Patches) -> np.ndarray:
+    def contains(self, found: Patches) -> np.ndarray:
         """Whether each patch is no more than what a random text did, boolean, of the shape of the values."""
         if found.values.shape != self.low.shape:
             raise Refused(f"patches of shape {found.values.shape} and a band of {self.low.shape}: of the same places")

@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, short_repr
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.tokenizer import Encoding
 
@@ -46,7 +46,7 @@ class HeadSweep:
     flips: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def effect(self) -> np.ndarray | None:
@@ -80,7 +80,7 @@ class PruningPlan:
     def __post_init__(self) -> None:
         sizes = {"heads": (self.layers, self.heads), "neurons": (self.layers, self.neurons), "layers": (self.layers,)}
         if self.what not in sizes:
-            raise Refused(f"the plan is of {shown(self.what)}: one of {', '.join(sizes)}")
+            raise Refused(f"the plan is of {short_repr(self.what)}: one of {', '.join(sizes)}")
         size = sizes[self.what]
         seen: set[tuple[int, ...]] = set()
         for part in self.order:
@@ -178,7 +178,7 @@ class HeadVectors:
     causal: bool = False
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def scores(self) -> np.ndarray:
@@ -234,7 +234,7 @@ class HeadTable:
         object.__setattr__(self, "figures", MappingProxyType(dict(self.figures)))
 
     @property
-    def loss_in_words(self) -> str:
+    def loss_text(self) -> str:
         """The loss with what it is counted by, as "4.076 nats a hidden piece"; empty where it was not asked for."""
         return "" if self.loss is None else f"{self.loss:.3f} {FILE_QUESTIONS[self.loss_of].loss}"
 

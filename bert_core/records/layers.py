@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.tokenizer import Encoding
 
 
@@ -24,7 +24,7 @@ class LayerStates:
     states: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def nbytes(self) -> int:
@@ -62,7 +62,7 @@ class LensRun:
     entropy: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def final(self) -> np.ndarray:
@@ -89,7 +89,7 @@ class LensChange:
     divergence: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def same(self) -> np.ndarray:
@@ -139,12 +139,12 @@ class Walk:
         """Memory of all arrays."""
         return sum(value.nbytes for value in self.values.values())
 
-    def of_layer(self, name: str) -> np.ndarray:
+    def layer_value(self, name: str) -> np.ndarray:
         """A value of the layer that was seen: `of_layer("query")` is `values["layer.N.query"]`."""
         return self.values[f"layer.{self.layer}.{name}"]
 
     @property
-    def entering(self) -> np.ndarray:
+    def layer_input(self) -> np.ndarray:
         """What enters the layer that was seen (seq, hidden)."""
         entering: np.ndarray = self.values["hidden_states"][self.layer]
         return entering

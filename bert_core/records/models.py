@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.heads import HeadTable
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, short_repr
 
 
 @compared_by_value
@@ -37,7 +37,7 @@ class ModelComparison:
     lens_after: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def texts(self) -> int:
@@ -63,7 +63,7 @@ class ModelComparison:
         """
         if figure not in self.before.figures or figure not in self.after.figures:
             there = [name for name in self.before.figures if name in self.after.figures]
-            raise Refused(f"there is no figure {shown(figure)} of both models: one of {', '.join(there)}")
+            raise Refused(f"there is no figure {short_repr(figure)} of both models: one of {', '.join(there)}")
         if self.divergence is None:
             (layers, heads), (others, of_others) = self.before.shape, self.after.shape
             raise Refused(

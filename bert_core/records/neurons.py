@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.tokenizer import Encoding
 
@@ -26,10 +26,10 @@ class NeuronRun:
     lengths: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
-    def added(self) -> np.ndarray:
+    def contributions(self) -> np.ndarray:
         """The length of what each adds to its token, with the sign of its activation: (layer, seq, neuron).
 
         In the unit of the states, before the layer norm behind the feed-forward network.
@@ -67,7 +67,7 @@ class NeuronWords:
     lowered_slopes: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
 
 @compared_by_value
@@ -90,10 +90,10 @@ class NeuronAttribution:
     off_values: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
-    def of_neurons(self) -> np.ndarray:
+    def neuron_scores(self) -> np.ndarray:
         """The score of each neuron at all tokens together, (some layers, neuron)."""
         summed: np.ndarray = self.scores.sum(1, dtype=np.float64)
         return summed
@@ -125,7 +125,7 @@ class Suppression:
     random: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def beyond_chance(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_core.edits import Edit
-from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
@@ -121,7 +121,7 @@ class ChoicePrediction:
     probabilities: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -195,7 +195,7 @@ class ModelRun:
         return None if self.gradient is None else self.gradient * self.attention
 
     @property
-    def brought(self) -> np.ndarray | None:
+    def value_weighted(self) -> np.ndarray | None:
         """Attention weighted by how long a vector it brings, |a f(x)| (layer, head, query, key); None without norms.
 
         In the unit of the states; 0 for a head that is off. Rows sum to any length.
@@ -204,7 +204,7 @@ class ModelRun:
         return None if self.norms is None else self.attention * (self.norms * self.head_mask[..., None])[..., None, :]
 
     @property
-    def there(self) -> np.ndarray:
+    def existing_heads(self) -> np.ndarray:
         """Whether the model has each head (layer, head); False for one that was pruned."""
         # A head with a hole in its first place is there; only few need the longer look.
         found: np.ndarray = ~np.isnan(self.attention[:, :, 0, 0])
@@ -212,14 +212,16 @@ class ModelRun:
             found[layer, head] = not np.isnan(self.attention[layer, head]).all()
         return found
 
-    def shown(self, what: str) -> np.ndarray:
+    def select_map(self, what: str) -> np.ndarray:
         """The maps by name: "attention", "gradient", "product" or "brought" (layer, head, query, key).
 
         Raises Refused for another name, or for a gradient or norms that were not captured.
         """
         if what not in MAPS:
             raise Refused(f"{what!r} is unknown: one of {', '.join(MAPS)}")
-        values: np.ndarray | None = getattr(self, what)  # the last two are computed for whoever asks for them
+        values: np.ndarray | None = getattr(
+            self, "value_weighted" if what == "brought" else what
+        )  # the last two are computed for whoever asks for them
         if values is None and what == "brought":
             raise Refused("what is brought was not computed: capture with norms=True")
         if values is None:
@@ -256,14 +258,14 @@ class DecoderRun:
     cross_norms: np.ndarray
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def sentence(self) -> str:
         """The words that are to be read."""
         return " ".join(word for word in self.words if word not in SPECIAL_TOKENS)
 
-    def shown(self, what: str) -> np.ndarray:
+    def select_map(self, what: str) -> np.ndarray:
         """The maps by name: "attention", "gradient", "product" or "brought" (word, layer, head, patch).
 
         Raises Refused for another name.

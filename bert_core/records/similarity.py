@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.tokenizer import Encoding
 
 
@@ -30,4 +30,4 @@ class Similarity:
     trained: bool
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
 from bert_core.target_kinds import TARGET_KINDS, TARGET_VALUES, TargetKind
 from bert_core.tokenizer import Encoding, Tokenizer
 
-LONGEST_QUOTED = 40  # characters of a word, in an error
-MOST_LISTED = 8  # pieces
+MAX_QUOTED_CHARACTERS = 40  # characters of a word, in an error
+MAX_LISTED = 8  # pieces
 
 
 _PIECES = "pairs (position, token_id)"
 
 
 def _piece(given: object) -> tuple[int, int]:
-    pair = several("a piece of a target", given, "two numbers, (position, token_id)")
+    pair = require_sequence("a piece of a target", given, "two numbers, (position, token_id)")
     if len(pair) != 2:
-        raise Refused(f"a piece of a target is {shown(given)}: it must be a pair (position, token_id)")
-    return whole("the position of a piece", pair[0], None), whole("the token_id of a piece", pair[1], None)
+        raise Refused(f"a piece of a target is {short_repr(given)}: it must be a pair (position, token_id)")
+    return require_int("the position of a piece", pair[0], None), require_int("the token_id of a piece", pair[1], None)
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,17 @@ class Target:
     pooled: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        needs = self.asks.needs
+        needs = self.target_kind.needs
         for name in ("position", "token_id", "label", "against", "last"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, whole(f"the {name} of a target", getattr(self, name), None))
-        object.__setattr__(self, "pieces", tuple(map(_piece, several("pieces", self.pieces, _PIECES))))
+                object.__setattr__(self, name, require_int(f"the {name} of a target", getattr(self, name), None))
+        object.__setattr__(self, "pieces", tuple(map(_piece, require_sequence("pieces", self.pieces, _PIECES))))
         if self.other is not None and not isinstance(self.other, Encoding):
-            raise Refused(f"the other text of a target is {shown(self.other)}: it must be an Encoding")
-        pooled = several("pooled", self.pooled, "positions")
-        object.__setattr__(self, "pooled", tuple(whole("a pooled position", position, None) for position in pooled))
+            raise Refused(f"the other text of a target is {short_repr(self.other)}: it must be an Encoding")
+        pooled = require_sequence("pooled", self.pooled, "positions")
+        object.__setattr__(
+            self, "pooled", tuple(require_int("a pooled position", position, None) for position in pooled)
+        )
         if any(getattr(self, name) in (None, ()) for name in needs):
             *first, last = (TARGET_VALUES[name] for name in needs)
             values = f"{', '.join(first)} and {last}" if first else last
@@ -69,10 +71,10 @@ class Target:
             raise Refused(f"a {self.kind!r} target asks for two pieces at one position")
 
     @property
-    def asks(self) -> TargetKind:
+    def target_kind(self) -> TargetKind:
         """The row of `TARGET_KINDS` for its kind. Raises Refused for one that `unregister_head` removed since."""
         if not isinstance(self.kind, str) or self.kind not in TARGET_KINDS:
-            raise Refused(f"target kind {shown(self.kind)} is unknown: one of {', '.join(TARGET_KINDS)}")
+            raise Refused(f"target kind {short_repr(self.kind)} is unknown: one of {', '.join(TARGET_KINDS)}")
         return TARGET_KINDS[self.kind]
 
     @property
@@ -81,11 +83,11 @@ class Target:
 
         Those that are pooled, where its vector is asked for.
         """
-        own: list[int] = [getattr(self, name) for name in ("position", "last") if name in self.asks.needs]
+        own: list[int] = [getattr(self, name) for name in ("position", "last") if name in self.target_kind.needs]
         return tuple(own) or tuple(position for position, _ in self.pieces) or self.pooled or (0,)
 
     @property
-    def asked(self) -> tuple[tuple[int, int], ...]:
+    def target_pieces(self) -> tuple[tuple[int, int], ...]:
         """The pieces that are asked for, as (position, token_id); none where the text as a whole is."""
         if self.position is None or self.token_id is None:
             return self.pieces
@@ -97,11 +99,11 @@ class Target:
         The word that a tag is asked of can be taken out, and those of an answer: their places are left, and what stands
         around them.
         """
-        asked = {position for position, _ in self.asked}
+        asked = {position for position, _ in self.target_pieces}
         return tuple(i for i, special in enumerate(encoding.special) if not special and i not in asked)
 
 
-@checked
+@validate_arguments
 def word_target(
     tokenizer: Tokenizer, encoding: Encoding, word: str, *, position: int | None = None, against: str | None = None
 ) -> Target:
@@ -133,7 +135,7 @@ def word_target(
     return Target("joint", pieces=tuple((first + n, tokenizer.id_of(piece)) for n, piece in enumerate(pieces)))
 
 
-@checked
+@validate_arguments
 def loss_target(encoding: Encoding, original: Encoding) -> Target:
     """Minus the masked-word loss over every mask of which it is known what stood there.
 
@@ -183,19 +185,19 @@ def _place(encoding: Encoding, pieces: int, position: int | None) -> int:
 
 def _masks_from(encoding: Encoding, position: int) -> int:
     """How many masks stand in a row from a position on."""
-    return next((n for n, duty in enumerate(encoding.duties[position:]) if duty != "mask"), 0)
+    return next((n for n, duty in enumerate(encoding.roles[position:]) if duty != "mask"), 0)
 
 
 def _in_pieces(word: str, pieces: tuple[str, ...]) -> str:
     """As in "'quasar' is 2 pieces here, qua and ##sar"."""
     count = "one piece" if len(pieces) == 1 else f"{len(pieces)} pieces"
-    some = pieces if len(pieces) <= MOST_LISTED else (*pieces[: MOST_LISTED - 1], "…", pieces[-1])
+    some = pieces if len(pieces) <= MAX_LISTED else (*pieces[: MAX_LISTED - 1], "…", pieces[-1])
     return f"{_shortened(word.strip())!r} has {count} in this vocabulary, {_listed(some)}"
 
 
 def _shortened(word: str) -> str:
     """A word as an error quotes it."""
-    return word if len(word) <= LONGEST_QUOTED else f"{word[:LONGEST_QUOTED]}…"
+    return word if len(word) <= MAX_QUOTED_CHARACTERS else f"{word[:MAX_QUOTED_CHARACTERS]}…"
 
 
 def _listed(names: tuple[object, ...]) -> str:

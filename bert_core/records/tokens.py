@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.records.base import compared_by_value, read_only
+from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
@@ -36,7 +36,7 @@ class Attribution:
     complete: bool = False
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def gap(self) -> float | None:
@@ -65,7 +65,7 @@ class TokenMaps:
     mixing: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
 
 @compared_by_value
@@ -82,7 +82,7 @@ class SentenceScore:
     log_probabilities: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def total(self) -> float:
@@ -132,7 +132,7 @@ class PairScore:
         return first.total - second.total
 
     @property
-    def believed(self) -> str | None:
+    def preferred(self) -> str | None:
         """Which is likelier: "first", "second", or "neither" where both are alike; None where there is a problem."""
         if self.problem is not None:
             return None

@@ -12,29 +12,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.attention import rows_at
+from bert_core.attention import gather_positions
 from bert_core.editing import unedited
-from bert_core.edits import check_own
+from bert_core.edits import check_unpatched
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import HeadSweep, Target
-from bert_core.refused import Refused, checked, several
+from bert_core.refused import Refused, require_sequence, validate_arguments
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import check_head_mask, embedded, layer_gates
-from bert_core.run.memory import copies_within
-from bert_core.run.stack import LayerTrace, layers_of, run_variants, trace
-from bert_core.run.targets import asked_positions, target_values
+from bert_core.run.inputs import check_head_mask, embed_text, layer_gates
+from bert_core.run.memory import copies_per_batch
+from bert_core.run.stack import LayerTrace, encoder_layers, run_variants, trace
+from bert_core.run.targets import prediction_positions, target_values
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
 REPLACEMENTS = ("zero", "mean", "resample")
-DOING = "switching heads off one by one"
+ABLATION_NAME = "switching heads off one by one"
 
 Head = tuple[int, int]
 
 
-def without_each(
+def iter_head_ablations(
     layers: Sequence[BertLayer],
     states: Tensor,
     positions: Tensor,
@@ -43,7 +43,7 @@ def without_each(
     mask: Tensor | None = None,
     replacement: Replacement | None = None,
     batch_tokens: int | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> tuple[Tensor, Iterator[tuple[Sequence[Head], Tensor]]]:
     """The last layer with all heads of a model, and without each of them, some heads at a time.
 
@@ -66,10 +66,10 @@ def without_each(
 
     def without() -> Iterator[tuple[Sequence[Head], Tensor]]:
         starts = [layer + 1 for layer, _ in heads]
-        at_once = copies_within(batch_tokens, states.device, batch * seq)
+        at_once = copies_per_batch(batch_tokens, states.device, batch * seq)
         for variants, leaving in run_variants(layers, starts, begin, at_once, **given):
             yield heads[variants.start : variants.stop], leaving.view(len(variants), batch, -1, leaving.shape[-1])
-            counted(report, variants.stop, len(heads), "heads")
+            report_count(report, variants.stop, len(heads), "heads")
 
     return clean.last, without()
 
@@ -82,11 +82,11 @@ def _without(traced: LayerTrace, heads: Sequence[int], contexts: Tensor | None, 
     layer, attention = traced.layer, traced.layer.attention
     change, summed = -traced.merged_context if contexts is None else contexts - traced.merged_context, traced.summed
     if positions is not None:
-        change, summed = rows_at(change, positions), rows_at(summed, positions)
+        change, summed = gather_positions(change, positions), gather_positions(summed, positions)
     places = [attention.self.heads.index(head) for head in heads]
     # (batch, seq, head, head size)
     parts = change.view(*change.shape[:-1], -1, attention.self.attention_head_size)[:, :, places]
-    summed = summed + torch.einsum("bshd,ohd->hbso", parts, attention.output_maps[:, places])
+    summed = summed + torch.einsum("bshd,ohd->hbso", parts, attention.head_projections[:, places])
     left: Tensor = layer.feed_forward_chunk(attention.output.LayerNorm(summed.flatten(0, 1)))
     return left
 
@@ -112,7 +112,7 @@ class Replacement:
     ) -> None:
         if method not in REPLACEMENTS:
             raise Refused(f"method {method!r} is unknown: one of {', '.join(REPLACEMENTS)}")
-        reference = several("reference", reference, "Encodings")
+        reference = require_sequence("reference", reference, "Encodings")
         if method != "zero" and not reference:
             raise Refused(f"method {method!r} needs a reference text")
         self.method = method
@@ -125,8 +125,8 @@ class Replacement:
         gates = layer_gates(loaded, head_mask)
         for text in reference if method == "mean" else reference[:1]:
             with torch.no_grad():
-                states = embedded(loaded, text)
-                traced = trace(layers_of(loaded), states, gates=gates, positions=first, keep=("context",))
+                states = embed_text(loaded, text)
+                traced = trace(encoder_layers(loaded), states, gates=gates, positions=first, keep=("context",))
             contexts = [layer.merged_context[0] for layer in traced.layers]
             if method == "mean":
                 contexts = [context.sum(0, keepdim=True) for context in contexts]
@@ -151,7 +151,7 @@ class Replacement:
         return contexts
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def ablate_heads(
     loaded: LoadedModel,
@@ -163,7 +163,7 @@ def ablate_heads(
     method: str = "zero",
     reference: Sequence[Encoding] = (),
     batch_tokens: int | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> HeadSweep:
     """Take every head out in turn, and see what the model then says of a text.
 
@@ -176,15 +176,15 @@ def ablate_heads(
     method, or one without its reference.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
-    positions, wanted = asked_positions(loaded, encoding, target, positions)
+    positions, wanted = prediction_positions(loaded, encoding, target, positions)
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     replacement = Replacement(loaded, method, reference, head_mask=gates)
-    check_own(loaded.edits, DOING)
+    check_unpatched(loaded.edits, ABLATION_NAME)
     judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)
     figures = {name: np.full(gates.shape, np.nan, np.float32) for name in ("value", "nsp", "kl", "flips")}
-    last, without = without_each(
-        layers_of(loaded), embedded(loaded, encoding), torch.tensor([wanted], device=loaded.device),
+    last, without = iter_head_ablations(
+        encoder_layers(loaded), embed_text(loaded, encoding), torch.tensor([wanted], device=loaded.device),
         gates=layer_gates(loaded, gates), replacement=replacement, batch_tokens=batch_tokens, report=report,
     )  # fmt: skip
     base = judge(last)
@@ -215,8 +215,8 @@ def values_without_heads(
     All targets are read from the same passes. Raises Refused as `ablate_heads`.
     """
     for target in targets:
-        asked_positions(loaded, encoding, target, ())
-    check_own(loaded.edits, DOING)
+        prediction_positions(loaded, encoding, target, ())
+    check_unpatched(loaded.edits, ABLATION_NAME)
     config, wanted = loaded.config, sorted({row for target in targets for row in target.rows})
     places = [[wanted.index(row) for row in target.rows] for target in targets]
 
@@ -225,8 +225,8 @@ def values_without_heads(
         read = [target_values(loaded, target, states[:, rows]) for target, rows in zip(targets, places, strict=True)]
         return np.stack([as_array(of_target) for of_target in read])
 
-    entering, asked = embedded(loaded, encoding), torch.tensor([wanted], device=loaded.device)
-    last, without = without_each(layers_of(loaded), entering, asked, replacement=replacement)
+    entering, asked = embed_text(loaded, encoding), torch.tensor([wanted], device=loaded.device)
+    last, without = iter_head_ablations(encoder_layers(loaded), entering, asked, replacement=replacement)
     figures = np.full((len(targets), config.num_hidden_layers, config.num_attention_heads), np.nan)
     for heads, states in without:
         figures[:, *np.transpose(heads)] = values(states[:, 0])

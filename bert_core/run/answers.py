@@ -13,7 +13,7 @@ from torch import Tensor
 from bert_core.loading import LoadedModel
 from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
 from bert_core.records.base import compared_by_value
-from bert_core.run.arrays import on_cpu
+from bert_core.run.arrays import to_cpu
 from bert_core.task_heads import TASK_HEADS, Words
 from bert_core.tokenizer import Encoding
 
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 @torch.no_grad()  # what is only read needs no way back
-def answers_of(
+def predict_answers(
     loaded: LoadedModel,
     encodings: Sequence[Encoding],
     states: Tensor,
@@ -67,7 +67,7 @@ def answers_of(
                 parts |= {(head.name, name): tensor[(text, *length)] for name, tensor in outputs[head.name].items()}
         of_texts.append(parts)
         first = last
-    values = iter(on_cpu([tensor for parts in of_texts for tensor in parts.values()]))
+    values = iter(to_cpu([tensor for parts in of_texts for tensor in parts.values()]))
     answers = []
     for encoding, at, parts in zip(encodings, positions, of_texts, strict=True):
         given: dict[str, dict[str, Tensor]] = {}

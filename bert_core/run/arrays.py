@@ -14,7 +14,7 @@ def as_array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy().copy()
 
 
-def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
+def to_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Tensors of one device on the CPU, without their graphs, copied together so that the device is waited for once.
 
     Once for each number type: the tensors of one type are joined on the device, which takes their memory once more
@@ -32,7 +32,7 @@ def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [copies[number] for number in range(len(detached))]
 
 
-def with_gaps(values: np.ndarray, heads: Sequence[int], count: int) -> np.ndarray:
+def fill_pruned_with_nan(values: np.ndarray, heads: Sequence[int], count: int) -> np.ndarray:
     """Values of the heads that a layer has (head, ...), each under its first number; NaN for those that were pruned.
 
     heads: their first numbers; neurons are numbered alike. count: how many there were. Returns (count, ...) float32.

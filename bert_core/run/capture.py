@@ -12,16 +12,16 @@ from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.recording import record
 from bert_core.records import ModelRun, Target
-from bert_core.refused import Refused, checked, several, whole
-from bert_core.run.answers import answers_of
-from bert_core.run.arrays import as_array, on_cpu, with_gaps
+from bert_core.refused import Refused, require_int, require_sequence, validate_arguments
+from bert_core.run.answers import predict_answers
+from bert_core.run.arrays import as_array, fill_pruned_with_nan, to_cpu
 from bert_core.run.inputs import check_head_mask, gate_tensor
-from bert_core.run.stack import PaddedTexts, layers_of, pad
-from bert_core.run.targets import asked_positions, target_values
+from bert_core.run.stack import PaddedTexts, encoder_layers, pad
+from bert_core.run.targets import prediction_positions, target_values
 from bert_core.tokenizer import Encoding
 
 
-@checked
+@validate_arguments
 def capture(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -41,11 +41,11 @@ def capture(
     Safe to call from many threads on one model: nothing is written to the model or its parameters.
     Raises Refused for a target the model has no trained head for, or a position or head that does not exist.
     """
-    (run,) = _runs(loaded, [encoding], target, positions, head_mask, whole("top_k", top_k), norms=norms)
+    (run,) = _runs(loaded, [encoding], target, positions, head_mask, require_int("top_k", top_k), norms=norms)
     return run
 
 
-@checked
+@validate_arguments
 def captures(
     loaded: LoadedModel,
     encodings: Sequence[Encoding],
@@ -60,10 +60,10 @@ def captures(
     head_mask, norms: as for `capture`, for all.
     Raises Refused for no text.
     """
-    encodings = several("encodings", encodings, "Encodings")
+    encodings = require_sequence("encodings", encodings, "Encodings")
     if not encodings:
         raise Refused("there is no text to read: give at least one")
-    return _runs(loaded, encodings, None, None, head_mask, whole("top_k", top_k), norms=norms)
+    return _runs(loaded, encodings, None, None, head_mask, require_int("top_k", top_k), norms=norms)
 
 
 def _runs(
@@ -78,11 +78,11 @@ def _runs(
 ) -> list[ModelRun]:
     """The texts in one pass; a target and positions are those of a single text."""
     bert, config = loaded.model.bert, loaded.config
-    asked = [asked_positions(loaded, encoding, target, positions) for encoding in encodings]
+    asked = [prediction_positions(loaded, encoding, target, positions) for encoding in encodings]
     wanted = [of_text for _, of_text in asked]
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     opened = gate_tensor(loaded, gates)
-    texts = PaddedTexts.of(loaded, encodings)
+    texts = PaddedTexts.from_encodings(loaded, encodings)
     everywhere = all(len(of_text) == texts.ids.shape[1] for of_text in wanted)
     with torch.set_grad_enabled(target is not None), record() as recording:
         if opened is not None and target is not None:
@@ -92,7 +92,7 @@ def _runs(
         outputs = bert(
             inputs_embeds=embeddings,
             token_type_ids=texts.segments,
-            position_ids=bert.embeddings.positions_of(texts.ids),
+            position_ids=bert.embeddings.create_position_ids(texts.ids),
             attention_mask=texts.mask,
             head_mask=opened,
             positions=None if everywhere else torch.from_numpy(pad(wanted)).to(loaded.device),
@@ -106,10 +106,12 @@ def _runs(
         # A layer without heads has no map, and what has no gates has no slope of them.
         slopes = list(torch.autograd.grad(value, there if opened is None else [*there, opened])) if there else []
     lengths = [_value_norms(loaded, outputs.hidden_states)] if norms else []
-    parts = iter(on_cpu([*maps, *slopes, *lengths, *value]))
+    parts = iter(to_cpu([*maps, *slopes, *lengths, *value]))
     maps, slopes, lengths, value = ([next(parts) for _ in part] for part in (maps, slopes, lengths, value))
     at = [[of_text.index(row) for row in predicted] for predicted, of_text in asked]
-    answers = answers_of(loaded, encodings, outputs.last_hidden_state, [predicted for predicted, _ in asked], at, top_k)
+    answers = predict_answers(
+        loaded, encodings, outputs.last_hidden_state, [predicted for predicted, _ in asked], at, top_k
+    )
     attention = [
         _stack([of_layer[number, :, : len(text), : len(text)] for of_layer in maps], config)
         for number, text in enumerate(encodings)
@@ -144,7 +146,7 @@ def _value_norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
 
     states: what enters each layer.
     """
-    layers = layers_of(loaded)
+    layers = encoder_layers(loaded)
     texts, tokens = states[0].shape[:2]
     lengths = states[0].new_full((texts, len(layers), loaded.config.num_attention_heads, tokens), torch.nan)
     for number, (layer, entering) in enumerate(zip(layers, states, strict=False)):
@@ -162,5 +164,7 @@ def _stack(maps: Sequence[Tensor], config: BertConfig) -> np.ndarray:
     result = np.empty((len(maps), config.num_attention_heads, *maps[0].shape[1:]), np.float32)
     for layer, of_layer in enumerate(maps):
         values, heads = of_layer.numpy(), config.heads_of(layer)
-        result[layer] = values if len(heads) == len(result[layer]) else with_gaps(values, heads, len(result[layer]))
+        result[layer] = (
+            values if len(heads) == len(result[layer]) else fill_pruned_with_nan(values, heads, len(result[layer]))
+        )
     return result

@@ -15,20 +15,20 @@ from torch import Tensor
 
 from bert_core.config import head_pairs
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, silent, within
-from bert_core.pruning import Part, without
+from bert_core.progress import Progress, ignore_progress, progress_of_part
+from bert_core.pruning import Part, prune_parts
 from bert_core.records import Batch, CurvePoint
-from bert_core.refused import Refused, checked, each, several, shown, whole
+from bert_core.refused import Refused, require_instances, require_int, require_sequence, short_repr, validate_arguments
 from bert_core.run.ablation import Head
-from bert_core.run.arrays import as_array, on_cpu
-from bert_core.run.inputs import gate_tensor, head_mask_without, ids_of
-from bert_core.run.losses import LOSS_HEADS, AskedBatch
-from bert_core.run.pace import synchronize
+from bert_core.run.arrays import as_array, to_cpu
+from bert_core.run.inputs import gate_tensor, head_mask_without, id_tensor
+from bert_core.run.losses import LOSS_HEADS, ExampleBatch
+from bert_core.run.timing import synchronize
 from bert_core.tokenizer import Encoding
 
 BATCHES = (1, 8, 32)
-MOST_TEXTS = 4096  # of a batch that is timed
-MOST_REPEATS = 10_000
+MAX_TEXTS = 4096  # of a batch that is timed
+MAX_REPEATS = 10_000
 
 # ---------------------------------------------------------------------------- what is right of some examples
 
@@ -44,7 +44,11 @@ class Score:
 
 @torch.no_grad()
 def score(
-    loaded: LoadedModel, batches: Sequence[Batch], *, head_mask: np.ndarray | None = None, report: Progress = silent
+    loaded: LoadedModel,
+    batches: Sequence[Batch],
+    *,
+    head_mask: np.ndarray | None = None,
+    report: Progress = ignore_progress,
 ) -> Score:
     """What a model gets right of some examples, with some heads off.
 
@@ -54,9 +58,9 @@ def score(
     gates = gate_tensor(loaded, head_mask)
     losses, kinds, right = [np.empty(0)], [np.empty(0, int)], np.zeros(len(LOSS_HEADS))
     for number, batch in enumerate(batches):
-        asked = AskedBatch(loaded, batch)
+        asked = ExampleBatch(loaded, batch)
         answers = asked.answers(asked.states(gates))
-        of_answers, *counts = on_cpu(
+        of_answers, *counts = to_cpu(
             [asked.losses(answers), *((logits.argmax(-1) == wanted).sum() for logits, wanted in answers)]
         )
         losses.append(as_array(of_answers))
@@ -84,16 +88,16 @@ def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.
 # ---------------------------------------------------------------------------- curves
 
 
-@checked
+@validate_arguments
 def curve_points(
     loaded: LoadedModel,
     batches: Sequence[Batch],
     orders: Mapping[str, Sequence[Part]],
     removed: Sequence[int],
     *,
-    what: str = "heads",
-    known: Collection[CurvePoint] = (),
-    report: Progress = silent,
+    part_kind: str = "heads",
+    previous_points: Collection[CurvePoint] = (),
+    report: Progress = ignore_progress,
 ) -> Iterator[CurvePoint]:
     """What is left of a model along some orders, each point from a model that was really pruned.
 
@@ -102,26 +106,32 @@ def curve_points(
     Yields point after point, so that whoever stops has all those before.
     Raises Refused for a head that does not exist, or examples of which nothing can be asked.
     """
-    batches, known = each("batches", batches, Batch), each("known", known, CurvePoint)
-    removed = [whole("a number of removed heads", count) for count in several("removed", removed, "whole numbers")]
+    batches, previous_points = (
+        require_instances("batches", batches, Batch),
+        require_instances("known", previous_points, CurvePoint),
+    )
+    removed = [
+        require_int("a number of removed heads", count)
+        for count in require_sequence("removed", removed, "whole numbers")
+    ]
     if not isinstance(orders, Mapping):
-        raise Refused(f"orders is {shown(orders)}: it must give each name a list of {what}")
-    if what != "layers":
-        orders = {name: head_pairs(parts, what.removesuffix("s")) for name, parts in orders.items()}
-    there = {(point.order, point.removed) for point in known}
+        raise Refused(f"orders is {short_repr(orders)}: it must give each name a list of {part_kind}")
+    if part_kind != "layers":
+        orders = {name: head_pairs(parts, part_kind.removesuffix("s")) for name, parts in orders.items()}
+    there = {(point.order, point.removed) for point in previous_points}
     wanted = [(name, count) for name in orders for count in removed if (name, count) not in there]
     before, left = None, loaded
     if wanted:
         score(loaded, batches[:1])  # the first pass of a process is slow, and no point should pay for it
     for number, (name, count) in enumerate(wanted):
         # A model of the same order is pruned on; another order starts from the whole model.
-        left = without(left if name == before else loaded, what, orders[name][:count])
+        left = prune_parts(left if name == before else loaded, part_kind, orders[name][:count])
         before = name
-        yield point_of(left, batches, name, count, report=within(report, number, len(wanted)))
+        yield measure_curve_point(left, batches, name, count, report=progress_of_part(report, number, len(wanted)))
 
 
-def point_of(
-    left: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Progress = silent
+def measure_curve_point(
+    left: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Progress = ignore_progress
 ) -> CurvePoint:
     """One point of a curve: test and time a model that has lost the first `removed` heads of an order."""
     start = time.perf_counter()
@@ -151,17 +161,17 @@ class Cost:
     seconds: Mapping[int, float]
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def pruning_costs(
     loaded: LoadedModel,
     heads: Collection[Part],
     encoding: Encoding,
     *,
-    what: str = "heads",
+    part_kind: str = "heads",
     batches: Sequence[int] = BATCHES,
     repeats: int = 5,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> tuple[Cost, ...]:
     """Size and measured speed of a model: as it is, with some heads switched off, and without them.
 
@@ -170,15 +180,17 @@ def pruning_costs(
     They take turns, so that whatever else the machine does meets them alike. report: as for `Progress`.
     Raises Refused for a head that does not exist, or numbers that are not from 1.
     """
-    batches = [whole("a batch", size, 1, MOST_TEXTS) for size in several("batches", batches, "whole numbers")]
-    repeats = whole("repeats", repeats, 1, MOST_REPEATS)
+    batches = [
+        require_int("a batch", size, 1, MAX_TEXTS) for size in require_sequence("batches", batches, "whole numbers")
+    ]
+    repeats = require_int("repeats", repeats, 1, MAX_REPEATS)
     sides: dict[str, tuple[LoadedModel, Tensor | None]] = {"full": (loaded, None)}
-    if what == "heads":
+    if part_kind == "heads":
         pairs = head_pairs(cast("Collection[Head]", heads))
         heads = pairs
         sides["masked"] = loaded, torch.tensor(head_mask_without(loaded.config, pairs), device=loaded.device)
-    sides["pruned"] = without(loaded, what, heads), None
-    ids = ids_of(loaded, encoding)
+    sides["pruned"] = prune_parts(loaded, part_kind, heads), None
+    ids = id_tensor(loaded, encoding)
     seconds: dict[str, dict[int, list[float]]] = {name: {size: [] for size in batches} for name in sides}
     for number, size in enumerate(batches):
         texts = ids.expand(size, -1).contiguous()

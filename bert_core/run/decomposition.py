@@ -15,19 +15,19 @@ from torch import Tensor, nn
 
 from bert_core.loading import LoadedModel
 from bert_core.records import Attribution, Target, TokenMaps
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, validate_arguments
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import embedded
-from bert_core.run.memory import BYTES_AT_ONCE, check_memory, vectors_bytes
+from bert_core.run.inputs import embed_text
+from bert_core.run.memory import BYTES_AT_ONCE, check_memory, decomposition_bytes
 from bert_core.run.stack import LayerTrace, trace_text
-from bert_core.run.targets import check_target, vector_of_other
+from bert_core.run.targets import check_target, reference_vector
 from bert_core.task_heads import LinearPath, head_of
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- sizes of what is added
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """The norm of the value-weighted vector that a head, or all heads of a layer together, add from a key to a query.
@@ -49,7 +49,7 @@ def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nd
     return TokenMaps(encoding, "norms of attention", maps, residual=False, heads=of_heads)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """As `attention_norms` of all heads, with the residual connection and the layer norm behind attention.
@@ -65,7 +65,7 @@ def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nda
     return _maps(encoding, "norms with residual", norms)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """As `residual_norms`, through the layer's second residual connection and layer norm too.
@@ -82,7 +82,7 @@ def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | 
     return _maps(encoding, "GlobEnc", norms)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """How much nearer each token's vector takes a position to what attention, residual and layer norm give there.
@@ -109,7 +109,7 @@ def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | Non
     return TokenMaps(encoding, "ALTI", maps, residual=True)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def head_values(loaded: LoadedModel, encoding: Encoding, *, projected: bool = False) -> np.ndarray:
     """The value vectors of every head, (layer, head, key, head size): what `effective_attention` asks for.
@@ -123,7 +123,7 @@ def head_values(loaded: LoadedModel, encoding: Encoding, *, projected: bool = Fa
     for number, traced in enumerate(trace_text(loaded, encoding, own=False)):
         values = traced.value
         if projected and len(values):
-            values = values @ _in_own_directions(traced.layer.attention.output_maps)
+            values = values @ _in_own_directions(traced.layer.attention.head_projections)
         vectors[number, list(traced.layer.attention.self.heads)] = as_array(values)
     return vectors
 
@@ -193,7 +193,7 @@ def _spread(states: Tensor, norm: nn.Module) -> Tensor:
 # ---------------------------------------------------------------------------- the vectors carried to the end
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def decompx(
     loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
@@ -214,17 +214,17 @@ def decompx(
     if target.other is None and head.linear_path(loaded, target, 0) is None:
         raise Refused(f"DecompX does not support the head {head.name!r}: choose another method")
     length, layers = len(encoding), loaded.config.num_hidden_layers
-    check_memory(loaded, "DecompX", length, vectors_bytes(loaded, length), "integrated gradients")
-    vectors = torch.diag_embed(embedded(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
+    check_memory(loaded, "DecompX", length, decomposition_bytes(loaded, length), "integrated gradients")
+    vectors = torch.diag_embed(embed_text(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
         asked = target.rows if number == layers - 1 else range(length)
         vectors, leaving = _through_layer(traced, vectors, asked)
-    other = vector_of_other(loaded, target)
+    other = reference_vector(loaded, target)
     if other is not None:
         # Each token's part of the vector, along that of the other text.
-        vector = loaded.pools.pooled(leaving)
+        vector = loaded.effective_pooling.pool(leaving)
         along = F.normalize(other[0], dim=-1) / vector.norm()
-        parts = torch.einsum("rh,rth,h->t", loaded.pools.shares(leaving), vectors, along)
+        parts = torch.einsum("rh,rth,h->t", loaded.effective_pooling.weights(leaving), vectors, along)
         return Attribution(
             encoding, target, "DecompX", as_array(parts), (vector @ along).item(), signed=True, complete=True
         )
@@ -232,7 +232,7 @@ def decompx(
     paths = [head.linear_path(loaded, target, row) for row in range(len(target.rows))]
     ends = [_through_head(*end) for end in zip(paths, vectors, leaving, strict=True)]
     parts, logit = (torch.stack(found).sum(0) for found in zip(*ends, strict=True))
-    if target.asks.mean:
+    if target.target_kind.mean:
         parts, logit = parts / len(ends), logit / len(ends)
     return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
 
@@ -249,7 +249,7 @@ def _through_layer(traced: LayerTrace, vectors: Tensor, positions: Sequence[int]
     # The bias of the values arrives as often as a row of attention says: its sum is its head's gate, less what is cut.
     of_values = mixing.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
     bias = attention.output.dense(of_values.flatten(1))  # (query, hidden)
-    slope = _slope(layer.intermediate.activated, layer.intermediate.dense(traced.normed))
+    slope = _slope(layer.intermediate.activate, layer.intermediate.dense(traced.normed))
     attended, summed = traced.summed, traced.fed + traced.normed
     leaving = vectors.new_empty(len(positions), length, hidden)
     together = max(1, BYTES_AT_ONCE // (2 * 4 * length * max(1, layer.intermediate.dense.out_features)))

@@ -8,22 +8,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.config import BertConfig, check_head, head_pairs
-from bert_core.edits import Edit, arrows_cut, cuts_in, puts_in
+from bert_core.config import BertConfig, check_head_number, head_pairs
+from bert_core.edits import Edit, activation_patches, blocked_edges, knockouts_in_layer
 from bert_core.loading import LoadedModel
-from bert_core.refused import Refused, checked, shown, whole
+from bert_core.refused import Refused, require_int, short_repr, validate_arguments
 from bert_core.tokenizer import Encoding
 
 
-def ids_of(loaded: LoadedModel, encoding: Encoding) -> Tensor:
+def id_tensor(loaded: LoadedModel, encoding: Encoding) -> Tensor:
     """(1, seq), on the model's device."""
-    return torch.tensor([known_text(loaded, encoding).input_ids], device=loaded.device)
+    return torch.tensor([check_text(loaded, encoding).input_ids], device=loaded.device)
 
 
-def known_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
+def check_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
     """The text, if the model can read it. Raises Refused for what is none, of other pieces, or too short to cut."""
     if not isinstance(encoding, Encoding):
-        raise Refused(f"the text is {shown(encoding)}: it must be an Encoding, as `loaded.tokenizer.encode` gives it")
+        raise Refused(
+            f"the text is {short_repr(encoding)}: it must be an Encoding, as `loaded.tokenizer.encode` gives it"
+        )
     if max(encoding.input_ids) >= loaded.config.vocab_size:
         raise Refused(
             f"the text has a piece of number {max(encoding.input_ids)}: the vocabulary of {loaded.name} has 0 to "
@@ -43,8 +45,8 @@ def check_edits(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None =
     edits = loaded.edits if edits is None else edits
     for layer, module in enumerate(loaded.model.attention_modules):
         for renormalised in (True, False):
-            arrows_cut(cuts_in(edits, layer), module.heads, tokens, renormalised=renormalised)
-    for one in puts_in(edits):
+            blocked_edges(knockouts_in_layer(edits, layer), module.heads, tokens, renormalised=renormalised)
+    for one in activation_patches(edits):
         if one.tokens != tokens:
             raise Refused(
                 f"what is put in belongs to a text of {one.tokens} tokens, and this one has {tokens}: each token gets "
@@ -52,23 +54,23 @@ def check_edits(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None =
             )
 
 
-def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
+def segment_tensor(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
     """(1, seq), or None for a model without segments."""
     if not loaded.config.type_vocab_size:
         return None
     return torch.tensor([encoding.token_type_ids], device=loaded.device)
 
 
-def positions_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
+def position_tensor(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
     """(1, seq), for a model that is given embeddings; None where tokens are counted one by one."""
-    return loaded.model.bert.embeddings.positions_of(ids_of(loaded, encoding))
+    return loaded.model.bert.embeddings.create_position_ids(id_tensor(loaded, encoding))
 
 
 @torch.no_grad()
-def embedded(loaded: LoadedModel, encoding: Encoding) -> Tensor:
+def embed_text(loaded: LoadedModel, encoding: Encoding) -> Tensor:
     """What enters the first layer, (1, seq, hidden)."""
     states: Tensor = loaded.model.bert.embeddings(
-        ids_of(loaded, encoding), token_type_ids=segments_of(loaded, encoding)
+        id_tensor(loaded, encoding), token_type_ids=segment_tensor(loaded, encoding)
     )
     return states
 
@@ -85,7 +87,7 @@ def layer_gates(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | N
     return gates
 
 
-@checked
+@validate_arguments
 def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> np.ndarray:
     """Gates (layer, head) as float32: 0 for each of these heads, (layer, head) from zero, and 1 for all others.
 
@@ -93,7 +95,7 @@ def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> n
     """
     gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
     for layer, head in head_pairs(heads):
-        check_head(layer, head, *gates.shape)
+        check_head_number(layer, head, *gates.shape)
         gates[layer, head] = 0
     return gates
 
@@ -108,7 +110,9 @@ def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np
     try:
         gates = np.asarray(head_mask).astype(np.float32)
     except (TypeError, ValueError) as error:
-        raise Refused(f"head_mask is {shown(head_mask)}: this model has {layers} layers of {heads} heads") from error
+        raise Refused(
+            f"head_mask is {short_repr(head_mask)}: this model has {layers} layers of {heads} heads"
+        ) from error
     if gates.shape != (layers, heads):
         raise Refused(f"head_mask is {gates.shape}: this model has {layers} layers of {heads} heads")
     if not ((gates >= 0) & (gates <= 1)).all():
@@ -118,7 +122,7 @@ def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np
 
 def check_position(encoding: Encoding, position: int) -> int:
     """The position as an int. Raises Refused unless the encoding has a token there."""
-    number = whole("a position", position, None)
+    number = require_int("a position", position, None)
     if not 0 <= number < len(encoding):
         raise Refused(f"position {number} does not exist: this text has positions 0 to {len(encoding) - 1}")
     return number

@@ -12,21 +12,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.config import check_head_there
+from bert_core.config import check_head_exists
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import Target
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, validate_arguments
 from bert_core.run.inputs import layer_gates
-from bert_core.run.memory import copies_within
-from bert_core.run.stack import LayerTrace, layers_of, run_layers, trace_text
+from bert_core.run.memory import copies_per_batch
+from bert_core.run.stack import LayerTrace, encoder_layers, run_layers, trace_text
 from bert_core.run.targets import check_target, target_values
 from bert_core.tokenizer import Encoding
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
-def cut_each(
+def knock_out_edges(
     loaded: LoadedModel,
     encoding: Encoding,
     target: Target,
@@ -36,7 +36,7 @@ def cut_each(
     renormalised: bool = True,
     head_mask: np.ndarray | None = None,
     batch_tokens: int | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> np.ndarray:
     """The target with each arrow of a head cut, one at a time: what `Cut` of that query and key gives.
 
@@ -48,23 +48,23 @@ def cut_each(
     """
     check_target(loaded, encoding, target)
     config, tokens = loaded.config, len(encoding)
-    check_head_there(config, layer, head)
+    check_head_exists(config, layer, head)
     module = loaded.model.attention_modules[layer]
-    if any(cut.heads is None or head in cut.heads for cut in module.cuts):
+    if any(cut.heads is None or head in cut.heads for cut in module.knockouts):
         raise Refused(f"arrows of L{layer} H{head} are cut already: each arrow is cut from a head that is whole")
     traced = next(islice(trace_text(loaded, encoding, head_mask), layer, None))
-    layers, gates = layers_of(loaded), layer_gates(loaded, head_mask)
+    layers, gates = encoder_layers(loaded), layer_gates(loaded, head_mask)
     asked = torch.tensor([target.rows], device=loaded.device)
     values = np.empty(tokens * tokens)
     cells = torch.arange(tokens * tokens, device=loaded.device)
-    for some in cells.split(min(len(cells), copies_within(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]
+    for some in cells.split(min(len(cells), copies_per_batch(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]
         queries, keys = some // tokens, some % tokens
         states = traced.leaving.repeat(len(some), 1, 1)
         rows = _rows_without(traced, module.heads.index(head), queries, keys, renormalised=renormalised)
         states[torch.arange(len(some)), queries] = rows
         states = run_layers(layers, states, layer + 1, gates=gates, positions=asked)
         values[some.cpu().numpy()] = target_values(loaded, target, states).cpu().double().numpy()
-        counted(report, int(some[-1]) + 1, len(cells), "arrows")
+        report_count(report, int(some[-1]) + 1, len(cells), "arrows")
     return values.reshape(tokens, tokens)
 
 
@@ -81,6 +81,6 @@ def _rows_without(traced: LayerTrace, place: int, queries: Tensor, keys: Tensor,
         # Nothing is left to grow of a head that is off, either.
         mixing = torch.where(before > 0, mixing * (before / mixing.sum(-1, keepdim=True)), mixing)
     change = mixing @ traced.value[place] - traced.context[place, queries]
-    summed = traced.summed[queries] + change @ attention.output_maps[:, place].T
+    summed = traced.summed[queries] + change @ attention.head_projections[:, place].T
     left: Tensor = layer.feed_forward_chunk(attention.output.LayerNorm(summed)[None])[0]
     return left

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import LayerStates, LensChange, LensRun
-from bert_core.refused import Refused, checked, several, whole
-from bert_core.run.arrays import as_array, on_cpu
-from bert_core.run.inputs import check_position, gate_tensor, ids_of, segments_of
+from bert_core.refused import Refused, require_int, require_sequence, validate_arguments
+from bert_core.run.arrays import as_array, to_cpu
+from bert_core.run.inputs import check_position, gate_tensor, id_tensor, segment_tensor
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
 
 BYTES_AT_ONCE = 64 * 2**20  # of one table of scores (position, vocab); a few of them are held at once
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def layer_states(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> LayerStates:
     """The state of every position before the first layer and after each.
@@ -30,7 +30,7 @@ def layer_states(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarr
     return LayerStates(encoding, as_array(_states(loaded, encoding, head_mask)))
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def logit_lens(
     loaded: LoadedModel,
@@ -41,7 +41,7 @@ def logit_lens(
     followed: Sequence[int] | None = None,
     top_k: int = 10,
     head_mask: np.ndarray | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> LensRun:
     """What the masked-word head reads out of every layer at every position, in batches that fit.
 
@@ -57,14 +57,18 @@ def logit_lens(
     """
     loaded.require_head("words", "its layers cannot be read as words")
     vocab, length = loaded.config.vocab_size, len(encoding)
-    top_k = whole("top_k", top_k, 1)
-    given = encoding.input_ids if followed is None else several("followed", followed, "pieces, one at each position")
-    pieces = tuple(whole("a piece to follow", piece, None) for piece in given)
+    top_k = require_int("top_k", top_k, 1)
+    given = (
+        encoding.input_ids
+        if followed is None
+        else require_sequence("followed", followed, "pieces, one at each position")
+    )
+    pieces = tuple(require_int("a piece to follow", piece, None) for piece in given)
     if len(pieces) != length:
         raise Refused(f"{len(pieces)} pieces to follow at {length} positions: one at each")
     if not all(0 <= piece < vocab for piece in pieces):
         raise Refused(f"a piece to follow does not exist: the vocabulary has 0 to {vocab - 1}")
-    given = tuple(range(length)) if positions is None else several("positions", positions, "whole numbers")
+    given = tuple(range(length)) if positions is None else require_sequence("positions", positions, "whole numbers")
     places = tuple(sorted({check_position(encoding, position) for position in given}))
     pieces = tuple(pieces[position] for position in places)
     head = loaded.model.cls.predictions
@@ -101,14 +105,14 @@ def logit_lens(
             # Rounding may take a divergence of nothing a hair below it.
             values["divergence"] = (final.exp() * (final - here)).sum(-1).clamp(min=0)
             values["entropy"] = -(here.exp() * here).sum(-1)
-            for name, value in zip(values, on_cpu([*values.values()]), strict=True):
+            for name, value in zip(values, to_cpu([*values.values()]), strict=True):
                 figures[name][depth, some] = value.numpy()
-            counted(report, depths * first + (depth + 1) * len(final), depths * len(places), "cells")
+            report_count(report, depths * first + (depth + 1) * len(final), depths * len(places), "cells")
     lens = "logit" if translators is None else "tuned"
     return LensRun(encoding, lens, places, pieces, **figures)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def lens_change(before: LoadedModel, after: LoadedModel, encoding: Encoding) -> LensChange:
     """What the word heads of two models, each its own, read out of every layer of a text, in batches that fit.
@@ -142,7 +146,7 @@ def lens_change(before: LoadedModel, after: LoadedModel, encoding: Encoding) -> 
             )
             for side, read in enumerate((one, other)):
                 likeliest = read.max(-1)
-                indices, values = on_cpu([likeliest.indices, likeliest.values.exp()])
+                indices, values = to_cpu([likeliest.indices, likeliest.values.exp()])
                 tops[side, depth, some], shares[side, depth, some] = indices.numpy(), as_array(values)
             middle = torch.logaddexp(one, other) - np.log(2)
             both = (one.exp() * (one - middle)).sum(-1) + (other.exp() * (other - middle)).sum(-1)
@@ -154,8 +158,8 @@ def lens_change(before: LoadedModel, after: LoadedModel, encoding: Encoding) -> 
 def _states(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> Tensor:
     """(depth, seq, hidden)."""
     outputs = loaded.model.bert(
-        ids_of(loaded, encoding),
-        token_type_ids=segments_of(loaded, encoding),
+        id_tensor(loaded, encoding),
+        token_type_ids=segment_tensor(loaded, encoding),
         head_mask=gate_tensor(loaded, head_mask),
         output_hidden_states=True,
     )

@@ -24,7 +24,7 @@ def tokens_at_once(device: torch.device) -> int:
     return TOKENS_AT_ONCE_ON_CUDA if device.type == "cuda" else TOKENS_AT_ONCE
 
 
-def copies_within(batch_tokens: int | None, device: torch.device, tokens: int) -> int:
+def copies_per_batch(batch_tokens: int | None, device: torch.device, tokens: int) -> int:
     """How many copies of so many tokens a caller's bound allows, at least one; None: as many as suit the device."""
     return max(1, (tokens_at_once(device) if batch_tokens is None else batch_tokens) // tokens)
 
@@ -55,17 +55,17 @@ def capture_bytes(loaded: LoadedModel, tokens: int, *, gradients: bool = False) 
     return one * (7 if gradients else 3)
 
 
-def passes_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
+def forward_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
     """What forward passes of so many copies of a text take, about, however many of them travel together.
 
     Measured with all heads of a text switched off in turn: within a third from 256 tokens to 510.
     """
     config = loaded.config
-    rows = tokens * min(copies, copies_within(None, loaded.device, tokens))
+    rows = tokens * min(copies, copies_per_batch(None, loaded.device, tokens))
     return 4 * rows * (config.num_attention_heads * tokens + 8 * config.hidden_size + 3 * config.intermediate_size)
 
 
-def slopes_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
+def gradient_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
     """What a pass there and back of so many copies of a text together takes, about.
 
     Measured from 8 copies of 32 tokens to 2 of 510: within a quarter.
@@ -75,12 +75,12 @@ def slopes_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
     return int(4 * config.num_hidden_layers * copies * tokens * a_row)
 
 
-def words_bytes(loaded: LoadedModel, positions: int) -> int:
+def mlm_head_bytes(loaded: LoadedModel, positions: int) -> int:
     """What reading so many positions through the word head takes, about: a number a word, six times for a moment."""
     return 6 * 4 * positions * loaded.config.vocab_size
 
 
-def vectors_bytes(loaded: LoadedModel, tokens: int) -> int:
+def decomposition_bytes(loaded: LoadedModel, tokens: int) -> int:
     """Entering and leaving vectors and the values between them, for every two tokens of a text."""
     return 3 * 4 * tokens**2 * loaded.config.hidden_size
 

@@ -13,30 +13,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.config import check_head
+from bert_core.config import check_head_number
 from bert_core.editing import edited
-from bert_core.edits import Scaled
+from bert_core.edits import ScaledNeuron
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Suppression, Target
-from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.run.arrays import as_array, with_gaps
-from bert_core.run.inputs import check_position, gate_tensor, ids_of, layer_gates, segments_of
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.run.arrays import as_array, fill_pruned_with_nan
+from bert_core.run.inputs import check_position, gate_tensor, id_tensor, layer_gates, segment_tensor
 from bert_core.run.memory import copies_at_once
-from bert_core.run.perturbation import points_on_the_way
-from bert_core.run.stack import LayerTrace, layers_of, run_layers, trace_text
+from bert_core.run.perturbation import quadrature_points
+from bert_core.run.stack import LayerTrace, encoder_layers, run_layers, trace_text
 from bert_core.run.targets import check_target, target_values
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
 
-AMONG = ("all", "active")
-ACTIVE = 0.1  # the share of a layer's neurons that add most to a text, which are its active ones
-MOST_DRAWS = 1_000
+RANDOM_POOLS = ("all", "active")
+ACTIVE_SHARE = 0.1  # the share of a layer's neurons that add most to a text, which are its active ones
+MAX_DRAWS = 1_000
 POSITIONS_AT_ONCE = 64  # of which every word's probability is held
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> NeuronRun:
     """How strongly each feed-forward neuron fires at each token of a text, from one pass.
@@ -51,7 +51,7 @@ def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np
     return NeuronRun(encoding, np.stack(activations), np.stack(lengths))
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def neuron_words(
     loaded: LoadedModel,
@@ -80,10 +80,10 @@ def neuron_words(
     (layer,) = _layers(loaded, [layer])
     traced = next(islice(trace_text(loaded, encoding, head_mask), layer, None))
     there, output = traced.layer.intermediate.neurons, traced.layer.output
-    given = tuple(whole("a neuron", neuron) for neuron in several("neurons", neurons, "whole numbers"))
+    given = tuple(require_int("a neuron", neuron) for neuron in require_sequence("neurons", neurons, "whole numbers"))
     _check(loaded, [(layer, neuron) for neuron in given])
     places, at = [there.index(neuron) for neuron in given], _positions(encoding, positions)
-    some, head = min(whole("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
+    some, head = min(require_int("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
     if translators is not None:
         translators = translators.on_device_of(traced.normed)
 
@@ -118,7 +118,7 @@ def neuron_words(
     )
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def neuron_gradients(
     loaded: LoadedModel,
@@ -129,7 +129,7 @@ def neuron_gradients(
     positions: Sequence[int] | None = None,
     steps: int = 20,
     head_mask: np.ndarray | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> NeuronAttribution:
     """Integrated gradients over the neurons of each layer, from none of them firing to as they fire.
 
@@ -145,7 +145,7 @@ def neuron_gradients(
     """
     check_target(loaded, encoding, target)
     asked, at = _layers(loaded, layers), _positions(encoding, positions)
-    along = points_on_the_way(steps)
+    along = quadrature_points(steps)
     above, together = UpperLayers(loaded, target, head_mask), copies_at_once(loaded, len(encoding), gradients=True)
     width = loaded.config.intermediate_size
     scores = np.zeros((len(asked), len(encoding), width), np.float32)
@@ -164,14 +164,14 @@ def neuron_gradients(
             gradient = above.gradients(traced, start + points[:, None, None] * way)
             mean += torch.einsum("c,csh->sh", weights, gradient)
             done += len(points)
-            counted(report, done, len(asked) * steps, "points")
+            report_count(report, done, len(asked) * steps, "points")
         place = asked.index(number)
         scores[place] = _spread(traced.layer, width, (mean @ dense.weight) * (traced.activated - silenced))
         off[place], value = above.values(traced, torch.stack([start, start + way])).tolist()
     return NeuronAttribution(encoding, target, asked, at, scores, value, off)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def suppress_neurons(
     loaded: LoadedModel,
@@ -181,7 +181,7 @@ def suppress_neurons(
     *,
     factor: float = 0.0,
     draws: int = 10,
-    among: str = "all",
+    random_pool: str = "all",
     seed: int = 0,
     head_mask: np.ndarray | None = None,
 ) -> Suppression:
@@ -195,19 +195,19 @@ def suppress_neurons(
     Source: suppression: Dai 2022, section 4.3 (arXiv:2104.08696); the critique: Niu 2024 (arXiv:2405.02421).
     """
     check_target(loaded, encoding, target)
-    given = several("neurons", neurons, "pairs (layer, neuron)")
+    given = require_sequence("neurons", neurons, "pairs (layer, neuron)")
     pairs = tuple(dict.fromkeys(_pair(pair) for pair in given))
     _check(loaded, pairs)
-    draws, rng = whole("draws", draws, 1, MOST_DRAWS), np.random.default_rng(whole("seed", seed))
-    if among not in AMONG:
-        raise Refused(f"among {shown(among)} is unknown: one of {', '.join(AMONG)}")
-    own = _others(loaded, encoding, pairs, among, head_mask)
+    draws, rng = require_int("draws", draws, 1, MAX_DRAWS), np.random.default_rng(require_int("seed", seed))
+    if random_pool not in RANDOM_POOLS:
+        raise Refused(f"among {short_repr(random_pool)} is unknown: one of {', '.join(RANDOM_POOLS)}")
+    own = _others(loaded, encoding, pairs, random_pool, head_mask)
 
     def value(off: Sequence[tuple[int, int]]) -> float:
-        changed = edited(loaded, [Scaled(layer, neuron, factor) for layer, neuron in off])
+        changed = edited(loaded, [ScaledNeuron(layer, neuron, factor) for layer, neuron in off])
         states = changed.model.bert(
-            ids_of(changed, encoding),
-            token_type_ids=segments_of(changed, encoding),
+            id_tensor(changed, encoding),
+            token_type_ids=segment_tensor(changed, encoding),
             head_mask=gate_tensor(changed, head_mask),
             positions=torch.tensor([target.rows], device=loaded.device),
         ).last_hidden_state
@@ -222,7 +222,14 @@ def suppress_neurons(
         for _ in range(draws)
     ]  # fmt: skip
     return Suppression(
-        encoding, target, pairs, Scaled(*pairs[0], factor).factor, among, value([]), value(pairs), np.array(random)
+        encoding,
+        target,
+        pairs,
+        ScaledNeuron(*pairs[0], factor).factor,
+        random_pool,
+        value([]),
+        value(pairs),
+        np.array(random),
     )
 
 
@@ -230,14 +237,14 @@ def _check(loaded: LoadedModel, pairs: Sequence[tuple[int, int]]) -> None:
     """Raise Refused unless there are neurons (layer, neuron), and the model has them."""
     if not pairs:
         raise Refused("there are no neurons: name at least one")
-    edited(loaded, [Scaled(*pair) for pair in pairs])
+    edited(loaded, [ScaledNeuron(*pair) for pair in pairs])
 
 
 def _pair(pair: object) -> tuple[int, int]:
-    two = several("a neuron", pair, "two numbers, (layer, neuron)")
+    two = require_sequence("a neuron", pair, "two numbers, (layer, neuron)")
     if len(two) != 2:
-        raise Refused(f"a neuron is {shown(pair)}: it must be a pair (layer, neuron)")
-    return whole("the layer of a neuron", two[0]), whole("the number of a neuron", two[1])
+        raise Refused(f"a neuron is {short_repr(pair)}: it must be a pair (layer, neuron)")
+    return require_int("the layer of a neuron", two[0]), require_int("the number of a neuron", two[1])
 
 
 def _others(
@@ -248,10 +255,12 @@ def _others(
     found = {}
     for layer in sorted({layer for layer, _ in pairs}):
         own = {neuron for at, neuron in pairs if at == layer}
-        there = list(layers_of(loaded)[layer].intermediate.neurons)
+        there = list(encoder_layers(loaded)[layer].intermediate.neurons)
         if run is not None:
-            added = np.abs(run.added[layer]).mean(0)[there]
-            there = [there[place] for place in np.argsort(-added, kind="stable")[: int(np.ceil(ACTIVE * len(there)))]]
+            added = np.abs(run.contributions[layer]).mean(0)[there]
+            there = [
+                there[place] for place in np.argsort(-added, kind="stable")[: int(np.ceil(ACTIVE_SHARE * len(there)))]
+            ]
         others = [neuron for neuron in there if neuron not in own]
         if len(others) < len(own):
             what = "neurons" if among == "all" else "active neurons"
@@ -282,7 +291,7 @@ class UpperLayers:
 
     def __init__(self, loaded: LoadedModel, target: Target, head_mask: np.ndarray | None) -> None:
         self.loaded, self.target, self.gates = loaded, target, layer_gates(loaded, head_mask)
-        self.layers, self.asked = layers_of(loaded), torch.tensor([target.rows], device=loaded.device)
+        self.layers, self.asked = encoder_layers(loaded), torch.tensor([target.rows], device=loaded.device)
 
     def values(self, traced: LayerTrace, fed: Tensor) -> Tensor:
         """(copies,) the target, for fed (copies, seq, hidden) in a layer that was traced."""
@@ -301,23 +310,23 @@ class UpperLayers:
 
 def _spread(layer: BertLayer, width: int, values: Tensor) -> np.ndarray:
     """Values of the neurons that a layer has (..., neuron), each under its own number of so many; NaN for others."""
-    return with_gaps(as_array(values).T, layer.intermediate.neurons, width).T
+    return fill_pruned_with_nan(as_array(values).T, layer.intermediate.neurons, width).T
 
 
 def _layers(loaded: LoadedModel, layers: Sequence[int] | None) -> tuple[int, ...]:
     """Layers that exist, rising; None: all."""
     count = loaded.config.num_hidden_layers
-    given = range(count) if layers is None else several("layers", layers, "whole numbers")
-    numbers = sorted({whole("a layer", layer) for layer in given})
+    given = range(count) if layers is None else require_sequence("layers", layers, "whole numbers")
+    numbers = sorted({require_int("a layer", layer) for layer in given})
     if not numbers:
         raise Refused("there are no layers: name at least one, or give None for all")
-    check_head(numbers[-1], 0, count, 1)
+    check_head_number(numbers[-1], 0, count, 1)
     return tuple(numbers)
 
 
 def _positions(encoding: Encoding, positions: Sequence[int] | None) -> tuple[int, ...]:
     """Positions that exist, rising; None: all."""
-    given = range(len(encoding)) if positions is None else several("positions", positions, "whole numbers")
+    given = range(len(encoding)) if positions is None else require_sequence("positions", positions, "whole numbers")
     at = tuple(sorted({check_position(encoding, position) for position in given}))
     if not at:
         raise Refused("there are no positions: name at least one, or give None for all")

@@ -14,24 +14,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.attention import rows_at
-from bert_core.config import check_head_there, head_pairs
+from bert_core.attention import gather_positions
+from bert_core.config import check_head_exists, head_pairs
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import MeanOf, Noised, Paths, Target
-from bert_core.refused import Refused, checked, shown
-from bert_core.run.memory import copies_within
-from bert_core.run.patching import aligned_source, asked_patches, probs_of
-from bert_core.run.readings import trace_source
-from bert_core.run.stack import Trace, layers_of, run_layers
+from bert_core.refused import Refused, short_repr, validate_arguments
+from bert_core.run.memory import copies_per_batch
+from bert_core.run.patch_sources import trace_source
+from bert_core.run.patching import aligned_source, attention_probabilities, plan_patches
+from bert_core.run.stack import Trace, encoder_layers, run_layers
 from bert_core.run.targets import target_values
 from bert_core.tokenizer import Encoding
 
-THROUGH = ("query", "key", "value")
+RECEIVER_INPUTS = ("query", "key", "value")
 Head = tuple[int, int]
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def patch_path(
     loaded: LoadedModel,
@@ -41,11 +41,11 @@ def patch_path(
     senders: Sequence[Head] | None = None,
     receivers: Sequence[Head] | None = None,
     *,
-    through: str | None = None,
+    receiver_input: str | None = None,
     align: str = "tokens",
     head_mask: np.ndarray | None = None,
     batch_tokens: int | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> Paths:
     """Read a text while some heads hear, of one sender, its output in a source; for each sender by itself.
 
@@ -62,11 +62,15 @@ def patch_path(
     Source: path patching, Goldowsky-Dill 2023 (arXiv:2304.05969); Wang 2022, appendix B (arXiv:2211.00593), who let the
     feed-forward networks between answer.
     """
-    if through is not None and through not in THROUGH:
-        raise Refused(f"through {shown(through)} is unknown: one of {', '.join(THROUGH)}, or nothing for all three")
-    if receivers is None and through is not None:
-        raise Refused(f"through {shown(through)} is of a receiver: name receivers, or leave it out for the answer")
-    asked = asked_patches(loaded, source, encoding, target, "head", False, None, None, align, head_mask)
+    if receiver_input is not None and receiver_input not in RECEIVER_INPUTS:
+        raise Refused(
+            f"through {short_repr(receiver_input)} is unknown: one of {', '.join(RECEIVER_INPUTS)}, or nothing for all three"
+        )
+    if receivers is None and receiver_input is not None:
+        raise Refused(
+            f"through {short_repr(receiver_input)} is of a receiver: name receivers, or leave it out for the answer"
+        )
+    asked = plan_patches(loaded, source, encoding, target, "head", False, None, None, align, head_mask)
     top = loaded.config.num_hidden_layers
     hearing = None if receivers is None else _heads(loaded, "receivers", receivers)
     end = top if hearing is None else hearing[-1][0]
@@ -81,23 +85,25 @@ def patch_path(
     other, source_value = aligned_source(loaded, source, target, own, asked)
     rows = torch.tensor([target.rows], device=loaded.device)
     runner = PathRunner(loaded, own, other, asked.opened)
-    values, together = np.full(asked.gates.shape, np.nan), copies_within(batch_tokens, loaded.device, len(encoding))
+    values, together = np.full(asked.gates.shape, np.nan), copies_per_batch(batch_tokens, loaded.device, len(encoding))
     for first in range(0, len(sending), together):
         some = sending[first : first + together]
         if hearing is None:
-            states = rows_at(runner.direct_states(some, [top])[top], rows)
+            states = gather_positions(runner.direct_states(some, [top])[top], rows)
         else:
             arrived = runner.direct_states(some, [layer for layer, _ in hearing])
-            states = runner.run_remaining_layers(arrived, hearing, THROUGH if through is None else (through,), rows)
+            states = runner.run_remaining_layers(
+                arrived, hearing, RECEIVER_INPUTS if receiver_input is None else (receiver_input,), rows
+            )
         values[tuple(np.transpose(some))] = target_values(loaded, target, states).cpu().double().numpy()
-        counted(report, first + len(some), len(sending), "senders")
+        report_count(report, first + len(some), len(sending), "senders")
     return Paths(
         encoding=encoding,
         source=source,
         partners=asked.partners,
         target=target,
         receivers=None if hearing is None else tuple(hearing),
-        through=through,
+        through=receiver_input,
         values=values,
         base_value=target_values(loaded, target, own.last[:, target.rows]).item(),
         source_value=source_value,
@@ -109,7 +115,7 @@ class PathRunner:
     """The direct paths from some senders, and the passes of their receivers; each sender is a row of the batch."""
 
     def __init__(self, loaded: LoadedModel, own: Trace, other: Trace, gates: Tensor | None) -> None:
-        self.layers, self.own, self.other, self.gates = layers_of(loaded), own, other, gates
+        self.layers, self.own, self.other, self.gates = encoder_layers(loaded), own, other, gates
 
     def direct_states(self, senders: Sequence[Head], to: Sequence[int]) -> dict[int, Tensor]:
         """What enters some layers by the direct path alone, each (sender, seq, hidden); number n is behind all n.
@@ -125,7 +131,7 @@ class PathRunner:
                 if sent_from == number:
                     place = layer.attention.self.heads.index(head)
                     change = other.context[0, place] - own.context[0, place]
-                    attended[row] += change @ layer.attention.output_maps[:, place].T
+                    attended[row] += change @ layer.attention.head_projections[:, place].T
             states = layer.output.LayerNorm(own.fed + layer.attention.output.LayerNorm(attended + states))
             if number + 1 in to:
                 arrived[number + 1] = states
@@ -151,12 +157,12 @@ class PathRunner:
         attention = layer.attention.self
         places = [attention.heads.index(head) for head in heads]
         parts = {}
-        for name in THROUGH:
+        for name in RECEIVER_INPUTS:
             makes = getattr(attention, name)
             parts[name] = attention.transpose_for_scores(makes(states)).clone()
             if name in through:
                 parts[name][:, places] = attention.transpose_for_scores(makes(arrived))[:, places]
-        context = probs_of(attention, parts["query"], parts["key"]) @ parts["value"]
+        context = attention_probabilities(attention, parts["query"], parts["key"]) @ parts["value"]
         if self.gates is not None:
             context = context * self.gates[number][:, list(attention.heads)]
         attended = layer.attention.output.dense(context.transpose(1, 2).flatten(2))
@@ -175,5 +181,5 @@ def _heads(loaded: LoadedModel, name: str, given: Sequence[Head]) -> list[Head]:
     if not heads:
         raise Refused(f"{name} are none: name at least one head, as (layer, head)")
     for layer, head in heads:
-        check_head_there(loaded.config, layer, head)
+        check_head_exists(loaded.config, layer, head)
     return heads

@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
-from bert_core.refused import Refused, checked, several, shown
+from bert_core.refused import Refused, require_sequence, short_repr, validate_arguments
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import check_position, gate_tensor, known_text, positions_of, segments_of
+from bert_core.run.inputs import check_position, check_text, gate_tensor, position_tensor, segment_tensor
 from bert_core.run.memory import copies_at_once
 from bert_core.run.stack import trace_text
 from bert_core.run.targets import check_target, rows_of_probability, target_probabilities, target_values
@@ -29,7 +29,7 @@ VARIANTS = ("original", "within word")
 
 # ---------------------------------------------------------------------------- copies of a text
 
-MOST_STEPS = 10_000  # finding so many points takes a minute by itself
+MAX_STEPS = 10_000  # finding so many points takes a minute by itself
 
 
 class _TargetOnCopies:
@@ -41,10 +41,10 @@ class _TargetOnCopies:
     def __init__(
         self, loaded: LoadedModel, encoding: Encoding, target: Target, head_mask: np.ndarray | None = None
     ) -> None:
-        check_target(loaded, known_text(loaded, encoding), target)
+        check_target(loaded, check_text(loaded, encoding), target)
         self.loaded, self.encoding, self.target = loaded, encoding, target
-        self._gates, self._segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
-        self._positions = positions_of(loaded, encoding)  # of the text as it is, whatever stands for a word
+        self._gates, self._segments = gate_tensor(loaded, head_mask), segment_tensor(loaded, encoding)
+        self._positions = position_tensor(loaded, encoding)  # of the text as it is, whatever stands for a word
         self.words = self.embedded(torch.tensor([encoding.input_ids], device=loaded.device))
 
     @torch.no_grad()
@@ -80,7 +80,7 @@ class _TargetOnCopies:
         baseline: str,
         *,
         probability: bool,
-        report: Progress = silent,
+        report: Progress = ignore_progress,
     ) -> np.ndarray:
         """The target, or its probability, with words taken away, float64 (copies,).
 
@@ -94,7 +94,7 @@ class _TargetOnCopies:
             for some in torch.split(changed, copies_at_once(self.loaded, len(self.encoding))):
                 rows = self.rows(torch.where(some[..., None], nothing, self.words), probability=probability)
                 values.append(as_array(read(self.loaded, self.target, rows)))
-                counted(report, sum(map(len, values)), len(changed), "changed copies")
+                report_count(report, sum(map(len, values)), len(changed), "changed copies")
         return np.concatenate(values).astype(np.float64)
 
     def words_of(self, baseline: str) -> Tensor:
@@ -116,7 +116,7 @@ class _TargetOnCopies:
 # ---------------------------------------------------------------------------- gradients at the words
 
 
-@checked
+@validate_arguments
 def saliency(
     loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
 ) -> Attribution:
@@ -131,7 +131,7 @@ def saliency(
     return copies.attribution("saliency", gradient[0].norm(dim=-1), values.item(), signed=False)
 
 
-@checked
+@validate_arguments
 def input_x_gradient(
     loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
 ) -> Attribution:
@@ -146,7 +146,7 @@ def input_x_gradient(
     return copies.attribution("input x gradient", (gradient * copies.words)[0].sum(-1), values.item(), signed=True)
 
 
-@checked
+@validate_arguments
 def integrated_gradients(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -169,7 +169,7 @@ def integrated_gradients(
     Source: Sundararajan 2017 (arXiv:1703.01365).
     """
     copies = _TargetOnCopies(loaded, encoding, target, head_mask)
-    along, weights = points_on_the_way(steps)
+    along, weights = quadrature_points(steps)
     removed = _removable(encoding, target, keep)
     start = torch.where(removed[:, None].to(loaded.device), copies.words_of(baseline), copies.words)
     way = copies.words - start
@@ -187,13 +187,13 @@ def integrated_gradients(
     )  # fmt: skip
 
 
-def points_on_the_way(steps: int) -> tuple[Tensor, Tensor]:
+def quadrature_points(steps: int) -> tuple[Tensor, Tensor]:
     """Where a straight way from 0 to 1 is looked at, and what each counts: Gauss-Legendre, float64 (steps,) each.
 
     Raises Refused for fewer than one step, or too many.
     """
-    if not 1 <= steps <= MOST_STEPS:
-        raise Refused(f"{shown(steps)} steps: it takes at least one, and at most {MOST_STEPS:,}")
+    if not 1 <= steps <= MAX_STEPS:
+        raise Refused(f"{short_repr(steps)} steps: it takes at least one, and at most {MAX_STEPS:,}")
     points, weights = np.polynomial.legendre.leggauss(steps)
     return torch.from_numpy((points + 1) / 2), torch.from_numpy(weights / 2)  # the rule's way is from -1 to 1
 
@@ -203,7 +203,7 @@ def _removable(encoding: Encoding, target: Target, keep: Sequence[int] | None) -
     length = len(encoding)
     if keep is None:
         keep = sorted(set(range(length)) - set(target.removable(encoding)))
-    keep = [check_position(encoding, position) for position in several("keep", keep, "positions")]
+    keep = [check_position(encoding, position) for position in require_sequence("keep", keep, "positions")]
     removable = torch.ones(length, dtype=torch.bool)
     removable[keep] = False
     return removable
@@ -212,7 +212,7 @@ def _removable(encoding: Encoding, target: Target, keep: Sequence[int] | None) -
 # ---------------------------------------------------------------------------- words taken away
 
 
-@checked
+@validate_arguments
 def values_without(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -222,7 +222,7 @@ def values_without(
     baseline: str = "mask",
     probability: bool = False,
     head_mask: np.ndarray | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> np.ndarray:
     """The target with some tokens taken away, for every row of `removed`, in batches that fit.
 
@@ -242,7 +242,7 @@ def values_without(
     return copies.without(different, baseline, probability=probability, report=report)[place.reshape(-1)]
 
 
-@checked
+@validate_arguments
 def occlusion(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -262,9 +262,10 @@ def occlusion(
     Source: Zeiler 2014 (arXiv:1311.2901); Li 2016 (arXiv:1612.08220).
     """
     removable = target.removable(encoding)
-    given = [(position,) for position in removable] if units is None else several("units", units, "units")
+    given = [(position,) for position in removable] if units is None else require_sequence("units", units, "units")
     parts = [
-        [check_position(encoding, position) for position in several("a unit", unit, "positions")] for unit in given
+        [check_position(encoding, position) for position in require_sequence("a unit", unit, "positions")]
+        for unit in given
     ]
     parts = [kept for unit in parts if (kept := [position for position in unit if position in removable])]
     removed = np.zeros((len(parts) + 1, len(encoding)), bool)  # the last row is the text itself
@@ -278,7 +279,7 @@ def occlusion(
     return copies.attribution("occlusion", scores, float(values[-1]), signed=True, baseline=baseline)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """How far each position's output turns in a layer when one token's values are zero in all its heads.
@@ -306,7 +307,7 @@ def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndar
 # ---------------------------------------------------------------------------- a text's own likelihood
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def pseudo_log_likelihood(
     loaded: LoadedModel,
@@ -314,7 +315,7 @@ def pseudo_log_likelihood(
     *,
     variant: str = "original",
     head_mask: np.ndarray | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> SentenceScore:
     """How likely each piece is when it alone is masked, all pieces in batches that fit.
 
@@ -328,7 +329,7 @@ def pseudo_log_likelihood(
     if variant not in VARIANTS:
         raise Refused(f"variant {variant!r} is unknown: {' or '.join(map(repr, VARIANTS))}")
     loaded.require_head("words", "it cannot score a text")
-    if known_text(loaded, encoding).mask_positions:
+    if check_text(loaded, encoding).mask_positions:
         raise Refused(
             f"the text contains {encoding.special_tokens.mask} at position {encoding.mask_positions[0]}: only words "
             "that are there can be scored"
@@ -343,7 +344,7 @@ def pseudo_log_likelihood(
     masked = torch.where(
         torch.from_numpy(hidden).to(loaded.device), torch.tensor(loaded.tokenizer.mask_id, device=ids.device), ids
     )
-    gates, segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
+    gates, segments = gate_tensor(loaded, head_mask), segment_tensor(loaded, encoding)
     log_probabilities = np.full(len(encoding), np.nan, np.float32)
     for first in range(0, len(scored), together := copies_at_once(loaded, len(encoding))):
         some = scored[first : first + together]
@@ -357,5 +358,5 @@ def pseudo_log_likelihood(
         )
         scores = loaded.model.cls.predictions(outputs.last_hidden_state[:, 0]).float().log_softmax(-1)
         log_probabilities[some] = as_array(scores.gather(1, ids[0, at])[:, 0])
-        counted(report, first + len(some), len(scored), "masked copies")
+        report_count(report, first + len(some), len(scored), "masked copies")
     return SentenceScore(encoding, variant, log_probabilities)

@@ -8,21 +8,21 @@ from dataclasses import replace
 import numpy as np
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import PairRow, PairScore, SentenceScore
-from bert_core.refused import Refused, checked, several, shown
+from bert_core.refused import Refused, require_sequence, short_repr, validate_arguments
 from bert_core.run.perturbation import pseudo_log_likelihood
 from bert_core.tokenizer import Encoding
 
 
-@checked
+@validate_arguments
 def score_pairs(
     loaded: LoadedModel,
     pairs: Sequence[tuple[str, str] | PairRow],
     *,
     variant: str = "original",
     head_mask: np.ndarray | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> list[PairScore]:
     """Both sentences of every pair by their pseudo-log-likelihood, in the order given.
 
@@ -34,13 +34,13 @@ def score_pairs(
     """
     known: dict[str, Encoding] = {}
     scored = []
-    for number, pair in enumerate(several("pairs", pairs, "pairs of sentences"), 1):
-        parts = pair if isinstance(pair, PairRow) else several(f"pair {number}", pair, "two sentences")
+    for number, pair in enumerate(require_sequence("pairs", pairs, "pairs of sentences"), 1):
+        parts = pair if isinstance(pair, PairRow) else require_sequence(f"pair {number}", pair, "two sentences")
         if len(parts) != 2 and not isinstance(pair, PairRow):
             raise Refused(f"pair {number} has {len(parts)} parts: give two sentences, or a row of read_pairs")
         row, first, second, problem = pair if isinstance(pair, PairRow) else PairRow(number, *parts)
         if not (isinstance(first, str) and isinstance(second, str)):
-            raise Refused(f"pair {number} is {shown(parts)}: both sentences must be texts")
+            raise Refused(f"pair {number} is {short_repr(parts)}: both sentences must be texts")
         pair_score = PairScore(row, (first, second), problem=problem)
         if problem is None:
             try:
@@ -56,7 +56,7 @@ def score_pairs(
     for sentence, pieces in copies.items():
 
         def tell(share: float | None, what: str = "", before: int = done, pieces: int = pieces) -> None:
-            counted(report, before + round((share or 0) * pieces), of, "masked copies")
+            report_count(report, before + round((share or 0) * pieces), of, "masked copies")
 
         score_of[sentence] = pseudo_log_likelihood(
             loaded, known[sentence], variant=variant, head_mask=head_mask, report=tell

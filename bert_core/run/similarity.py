@@ -10,15 +10,15 @@ import torch
 from bert_core.analysis.similarity import cosine_parts
 from bert_core.loading import LoadedModel
 from bert_core.records import Similarity, Target
-from bert_core.refused import checked
+from bert_core.refused import validate_arguments
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import known_text
-from bert_core.run.targets import states_pooled
+from bert_core.run.inputs import check_text
+from bert_core.run.targets import pooling_states
 from bert_core.tokenizer import Encoding
-from bert_core.unknown import counting
+from bert_core.unknown_tokens import count_unknown_tokens
 
 # Sentences that have nothing to do with each other: how alike they are is what a cosine is held against.
-UNRELATED = (
+UNRELATED_SENTENCES = (
     "The ferry to the island leaves at noon.",
     "Prices of copper fell for the third month.",
     "My grandmother taught me how to bake bread.",
@@ -38,16 +38,16 @@ UNRELATED = (
 )
 
 
-@checked
+@validate_arguments
 def read_sentence(loaded: LoadedModel, text: str) -> Encoding:
     """A text by itself, as it is read where its vector is asked for: cut where the model's file says.
 
     Raises Refused as `Tokenizer.encode`.
     """
-    return loaded.tokenizer.encode(text, max_length=loaded.longest_sentence)
+    return loaded.tokenizer.encode(text, max_length=loaded.max_sentence_tokens)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def sentence_vector(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> np.ndarray:
     """The vector of a text, (hidden,) float32: its states pooled, and normalised, as the model's file says.
@@ -56,13 +56,13 @@ def sentence_vector(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nd
     head_mask: as for `capture`.
     Source: Reimers & Gurevych 2019, section 3 (arXiv:1908.10084).
     """
-    vector = loaded.pools.pooled(states_pooled(loaded, encoding, head_mask))
-    return as_array(vector / vector.norm() if loaded.pools.normalize else vector)
+    vector = loaded.effective_pooling.pool(pooling_states(loaded, encoding, head_mask))
+    return as_array(vector / vector.norm() if loaded.effective_pooling.normalize else vector)
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
-def similar(
+def sentence_similarity(
     loaded: LoadedModel, first: Encoding, second: Encoding, *, head_mask: np.ndarray | None = None
 ) -> Similarity:
     """The cosine of the vectors of two texts, and the part in it of each pair of their tokens.
@@ -80,20 +80,22 @@ def similar(
         cosine=float(parts.sum()),
         parts=parts,
         vectors=np.stack([one.sum(0) for one in mixed]).astype(np.float32),
-        mode=loaded.pools.mode,
+        mode=loaded.effective_pooling.mode,
         trained=loaded.pooling is not None,
     )
 
 
 def _mixed(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> np.ndarray:
     """What each token adds to the vector of its text, (token, hidden) float64."""
-    states = states_pooled(loaded, encoding, head_mask).cpu().double()  # MPS has no float64
+    states = pooling_states(loaded, encoding, head_mask).cpu().double()  # MPS has no float64
     mixed = np.zeros((len(encoding), states.shape[-1]))
-    mixed[list(loaded.pools.rows(len(encoding)))] = (loaded.pools.shares(states) * states).numpy()
+    mixed[list(loaded.effective_pooling.pooled_positions(len(encoding)))] = (
+        loaded.effective_pooling.weights(states) * states
+    ).numpy()
     return mixed
 
 
-@checked
+@validate_arguments
 def unrelated_cosines(loaded: LoadedModel, *, head_mask: np.ndarray | None = None) -> np.ndarray:
     """The cosines of all pairs of some sentences that have nothing to do with each other, (pair,), the least first.
 
@@ -101,14 +103,14 @@ def unrelated_cosines(loaded: LoadedModel, *, head_mask: np.ndarray | None = Non
     head_mask: as for `capture`. The sentences are English.
     Source: Ethayarajh 2019, section 3.3 (arXiv:1909.00512), of words.
     """
-    with counting():  # apart from what the caller's texts have of unknown tokens
-        encodings = [read_sentence(loaded, text) for text in UNRELATED]
+    with count_unknown_tokens():  # apart from what the caller's texts have of unknown tokens
+        encodings = [read_sentence(loaded, text) for text in UNRELATED_SENTENCES]
     vectors = [sentence_vector(loaded, one, head_mask=head_mask).astype(np.float64) for one in encodings]
     units = [vector / np.linalg.norm(vector) for vector in vectors]
     return np.sort([one @ other for one, other in combinations(units, 2)])
 
 
-@checked
+@validate_arguments
 def similarity_target(loaded: LoadedModel, encoding: Encoding, other: Encoding) -> Target:
     """How alike a text and another are as a target: the cosine, the other's vector staying as it is.
 
@@ -116,5 +118,5 @@ def similarity_target(loaded: LoadedModel, encoding: Encoding, other: Encoding) 
     the text, or changed in the model, changes the text's own vector alone.
     Raises Refused for texts that the model cannot read.
     """
-    known_text(loaded, encoding)
-    return Target("similarity", other=other, pooled=loaded.pools.rows(len(encoding)))
+    check_text(loaded, encoding)
+    return Target("similarity", other=other, pooled=loaded.effective_pooling.pooled_positions(len(encoding)))

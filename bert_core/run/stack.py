@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.attention import rows_at
-from bert_core.edits import check_own
+from bert_core.attention import gather_positions
+from bert_core.edits import check_unpatched
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
-from bert_core.run.inputs import embedded, layer_gates
+from bert_core.run.inputs import embed_text, layer_gates
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- layers and their heads
 
 
-def layers_of(loaded: LoadedModel) -> list[BertLayer]:
+def encoder_layers(loaded: LoadedModel) -> list[BertLayer]:
     """The layers of a model, the first one first."""
     return cast("list[BertLayer]", list(loaded.model.bert.encoder.layer))
 
@@ -57,7 +57,7 @@ class PaddedTexts:
     mask: Tensor | None
 
     @classmethod
-    def of(cls, loaded: LoadedModel, encodings: Sequence[Encoding]) -> PaddedTexts:
+    def from_encodings(cls, loaded: LoadedModel, encodings: Sequence[Encoding]) -> PaddedTexts:
         """encodings: at least one."""
         ids = pad([text.input_ids for text in encodings], loaded.config.pad_token_id)
         segments, mask = pad([text.token_type_ids for text in encodings]), pad([[1] * len(text) for text in encodings])
@@ -70,7 +70,7 @@ class PaddedTexts:
         )
 
     @cached_property
-    def entering(self) -> Tensor:
+    def embeddings(self) -> Tensor:
         """The states that enter the first layer, (text, seq, hidden)."""
         states: Tensor = self.loaded.model.bert.embeddings(self.ids, token_type_ids=self.segments)
         return states
@@ -82,7 +82,7 @@ class PaddedTexts:
         return None if self.mask is None else self.loaded.model.bert.get_extended_attention_mask(self.mask, shape)
 
     @cached_property
-    def places(self) -> tuple[Tensor, Tensor]:
+    def token_index(self) -> tuple[Tensor, Tensor]:
         """Row and position of every token, (token,) each, text after text.
 
         Unlike a mask it is an index whose size the host knows, so that no device is waited for.
@@ -92,7 +92,7 @@ class PaddedTexts:
         return torch.from_numpy(rows).to(self.ids.device), torch.from_numpy(positions).to(self.ids.device)
 
     @cached_property
-    def typed(self) -> Tensor:
+    def typed_mask(self) -> Tensor:
         """Whether a place holds a token that is no added [CLS] or [SEP], boolean (text, seq)."""
         typed = pad([[not special for special in text.special] for text in self.encodings])
         return torch.from_numpy(typed.astype(bool)).to(self.ids.device)
@@ -216,15 +216,15 @@ def _trace_layer(
     parts = {name: part for name, part in parts.items() if name in keep}
     del seen  # before the feed-forward network takes its memory
     attended = layer.attention_update(context.transpose(1, 2).flatten(2))
-    if positions is None or layer.whole:  # a layer with parts put in is computed as a whole
+    if positions is None or layer.computes_all_positions:  # a layer with parts put in is computed as a whole
         normed = layer.after_attention(attended, states)
     else:
-        normed = layer.after_attention(rows_at(attended, positions), rows_at(states, positions))
+        normed = layer.after_attention(gather_positions(attended, positions), gather_positions(states, positions))
     activated = layer.neurons(normed)
     fed = layer.feed_forward_update(activated)
     leaving = layer.output_states(fed, normed)
-    if positions is not None and layer.whole:
-        leaving = rows_at(leaving, positions)
+    if positions is not None and layer.computes_all_positions:
+        leaving = gather_positions(leaving, positions)
     parts |= {"attended": attended, "normed": normed, "activated": activated, "fed": fed}
     kept = {name: parts[name] if name in keep else states.new_empty(0) for name in PARTS}
     return LayerTrace(layer=layer, gate=gate, entering=states, leaving=leaving, **kept)
@@ -249,7 +249,7 @@ def trace(
     traced = tuple(trace_layers(layers, states, gates=gates, mask=mask, positions=positions, keep=keep))
     if traced:
         return Trace(traced, traced[-1].leaving)
-    return Trace((), states if positions is None else rows_at(states, positions))
+    return Trace((), states if positions is None else gather_positions(states, positions))
 
 
 @torch.no_grad()
@@ -268,9 +268,9 @@ def trace_text(
     Raises Refused where a part of another text is put in, if so.
     """
     if own:
-        check_own(loaded.edits, "what is asked")
+        check_unpatched(loaded.edits, "what is asked")
     gates = layer_gates(loaded, head_mask)
-    for layer in trace_layers(layers_of(loaded), embedded(loaded, encoding), gates=gates, keep=keep):
+    for layer in trace_layers(encoder_layers(loaded), embed_text(loaded, encoding), gates=gates, keep=keep):
         yield layer.text(0)
 
 
@@ -297,7 +297,7 @@ def run_layers(
     stop = len(layers) if stop is None else stop
     mask, positions = _of_copies(mask, len(states)), _of_copies(positions, len(states))
     if positions is not None and start == len(layers):
-        return rows_at(states, positions)
+        return gather_positions(states, positions)
     for number in range(start, stop):
         states = layers[number](
             states,

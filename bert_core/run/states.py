@@ -12,21 +12,21 @@ from torch import Tensor
 
 from bert_core.analysis.erasure import Eraser
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, checked, each, several, shown, whole
-from bert_core.run.answers import Answer, answers_of
-from bert_core.run.arrays import as_array, on_cpu, with_gaps
-from bert_core.run.losses import AskedText, together
+from bert_core.refused import Refused, require_instances, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.run.answers import Answer, predict_answers
+from bert_core.run.arrays import as_array, fill_pruned_with_nan, to_cpu
+from bert_core.run.losses import TextExample, batch_by_length
 from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
-from bert_core.run.stack import PaddedTexts, layers_of, run_layers, trace_layers
-from bert_core.run.targets import asked_positions
+from bert_core.run.stack import PaddedTexts, encoder_layers, run_layers, trace_layers
+from bert_core.run.targets import prediction_positions
 from bert_core.tokenizer import Encoding
 
-Change = Callable[[Tensor], Tensor]
+StateChange = Callable[[Tensor], Tensor]
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def word_states(
     loaded: LoadedModel,
@@ -34,7 +34,7 @@ def word_states(
     words: Sequence[Sequence[Sequence[int]]],
     depth: int,
     *,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> np.ndarray:
     """The state of every word of some texts at one depth: the mean over its pieces, (word, hidden) float32.
 
@@ -43,9 +43,10 @@ def word_states(
     report: told how many texts are done, as for `Progress`.
     Raises Refused for a depth that does not exist, or a word without a piece.
     """
-    texts, depth = each("encodings", encodings, Encoding), _depth(loaded, depth)
+    texts, depth = require_instances("encodings", encodings, Encoding), _depth(loaded, depth)
     pieces = [
-        several("the words of a text", own, "positions") for own in several("words", words, "words, text by text")
+        require_sequence("the words of a text", own, "positions")
+        for own in require_sequence("words", words, "words, text by text")
     ]
     if len(pieces) != len(texts):
         raise Refused(f"{len(pieces)} texts have words and {len(texts)} are given: the words of each")
@@ -55,7 +56,7 @@ def word_states(
         states, numbers, of_words = _run(batch, 0, depth), [], []
         for row, number in enumerate(some):
             for word, own in enumerate(pieces[number], firsts[number]):
-                at = [whole("a piece", piece, 0, len(texts[number]) - 1) for piece in own]
+                at = [require_int("a piece", piece, 0, len(texts[number]) - 1) for piece in own]
                 if not at:
                     raise Refused("a word has no piece: leave it out")
                 numbers.append(word)
@@ -65,15 +66,15 @@ def word_states(
     return found
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
-def hidden_words(
+def masked_losses_with_erasers(
     loaded: LoadedModel,
-    texts: Sequence[AskedText],
+    texts: Sequence[TextExample],
     depth: int,
     erasers: Sequence[Eraser | None],
     *,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What a model says at every hidden piece of some texts while a label is erased from the states at one depth.
 
@@ -84,10 +85,10 @@ def hidden_words(
     Raises Refused for a depth that does not exist, or a model without a trained masked-word head.
     Source: amnesic probing, Elazar 2021 (arXiv:2006.00995).
     """
-    depth, texts = _depth(loaded, depth), each("texts", texts, AskedText)
+    depth, texts = _depth(loaded, depth), require_instances("texts", texts, TextExample)
     loaded.require_head("words", "it says nothing at a hidden word")
     firsts = np.cumsum([0, *(len(text.positions) for text in texts)])
-    changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
+    changes = [_on_tensors(eraser, loaded.device) for eraser in require_sequence("erasers", erasers, "Eraser")]
     losses, right = np.empty((len(changes), firsts[-1])), np.empty((len(changes), firsts[-1]), bool)
     for some, batch in _batches(loaded, [text.encoding for text in texts], report):
         reached = _run(batch, 0, depth)
@@ -97,14 +98,14 @@ def hidden_words(
             states = _run(batch, depth, states=_changed(batch, reached, change))
             scores = loaded.model.cls.predictions(states[places]).float()
             own = scores.gather(1, answers[:, None])
-            of_change, larger = on_cpu([scores.logsumexp(-1) - own[:, 0], (scores > own).sum(-1)])
+            of_change, larger = to_cpu([scores.logsumexp(-1) - own[:, 0], (scores > own).sum(-1)])
             losses[which, numbers], right[which, numbers] = as_array(of_change), larger.numpy() == 0
     return losses, right
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
-def answers_erased(
+def predict_with_erasers(
     loaded: LoadedModel,
     encoding: Encoding,
     depth: int,
@@ -117,31 +118,31 @@ def answers_erased(
     depth, erasers: as for `hidden_words`. top_k: likeliest pieces of each prediction.
     Safe to call from many threads on one model. Raises Refused for a depth that does not exist.
     """
-    depth, top_k = _depth(loaded, depth), whole("top_k", top_k, 1)
-    changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
-    positions, wanted = asked_positions(loaded, encoding, None, None)
+    depth, top_k = _depth(loaded, depth), require_int("top_k", top_k, 1)
+    changes = [_on_tensors(eraser, loaded.device) for eraser in require_sequence("erasers", erasers, "Eraser")]
+    positions, wanted = prediction_positions(loaded, encoding, None, None)
     rows = [wanted.index(position) for position in positions]
-    batch = PaddedTexts.of(loaded, [encoding])
+    batch = PaddedTexts.from_encodings(loaded, [encoding])
     reached, found = _run(batch, 0, depth), []
     for change in changes:
         states = _run(batch, depth, states=_changed(batch, reached, change))
-        found += answers_of(loaded, [encoding], states[:, wanted], [positions], [rows], top_k)
+        found += predict_answers(loaded, [encoding], states[:, wanted], [positions], [rows], top_k)
     return found
 
 
 @torch.no_grad()
-def states_of(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+def iter_states(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tuple[list[int], list[np.ndarray]]]:
     """The states of many texts at every depth, some texts at a time, the short ones first.
 
     Yields the numbers of the texts, and for each depth (token, hidden) float32: the tokens of these texts, one text
     after the other, [CLS] and [SEP] too. Depth 0 is the embeddings, depth n + 1 what leaves layer n.
     """
     for some, batch in _batches(loaded, encodings):
-        yield some, [as_array(states[batch.places]) for states in _at_every_depth(batch)]
+        yield some, [as_array(states[batch.token_index]) for states in _at_every_depth(batch)]
 
 
 @torch.no_grad()
-def hidden_words_by_depth(loaded: LoadedModel, texts: Sequence[AskedText]) -> np.ndarray:
+def masked_losses_by_depth(loaded: LoadedModel, texts: Sequence[TextExample]) -> np.ndarray:
     """The loss at the hidden pieces of some texts when the word head reads every depth, (depth,): nats, their mean.
 
     texts: with hidden pieces and their answers. The last depth is the model's own prediction.
@@ -162,7 +163,7 @@ def hidden_words_by_depth(loaded: LoadedModel, texts: Sequence[AskedText]) -> np
 
 
 @torch.no_grad()
-def activations(
+def iter_activations(
     loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int]
 ) -> Iterator[tuple[list[int], int, np.ndarray]]:
     """What every neuron of some layers passes on at every token of many texts, some texts at a time, layer by layer.
@@ -171,10 +172,10 @@ def activations(
     after the other, [CLS] and [SEP] too. The layers above the last of these are not computed.
     """
     for some, batch in _batches(loaded, encodings):
-        used, mask = layers_of(loaded)[: max(layers) + 1], batch.additive_mask
-        for number, traced in enumerate(trace_layers(used, batch.entering, mask=mask, keep=("activated",))):
+        used, mask = encoder_layers(loaded)[: max(layers) + 1], batch.additive_mask
+        for number, traced in enumerate(trace_layers(used, batch.embeddings, mask=mask, keep=("activated",))):
             if number in layers:
-                yield some, number, as_array(traced.activated[batch.places])
+                yield some, number, as_array(traced.activated[batch.token_index])
 
 
 @compared_by_value
@@ -208,26 +209,26 @@ def token_states(
     """
     heads = loaded.config.num_attention_heads
     for some, batch in _batches(loaded, encodings, maps=True):
-        yield TokenStates(some, 0, as_array(batch.entering[batch.places]))
-        states, done = batch.entering, 0
+        yield TokenStates(some, 0, as_array(batch.embeddings[batch.token_index]))
+        states, done = batch.embeddings, 0
         for number in sorted(set(layers)):
             states = _run(batch, done, number, states)
             (traced,) = trace_layers(
-                [layers_of(loaded)[number]], states, mask=batch.additive_mask, keep=("probs", "context")
+                [encoder_layers(loaded)[number]], states, mask=batch.additive_mask, keep=("probs", "context")
             )
             states, done = traced.leaving, number + 1
-            rows, positions = batch.places
+            rows, positions = batch.token_index
             strongest = traced.probs.topk(min(keys, traced.probs.shape[-1]), dim=-1)
             # (text, head, query, some) to (head, token, some), of the tokens that are there
             parts = (traced.context, strongest.indices, strongest.values)
             of_tokens = [part.transpose(0, 1)[:, rows, positions] for part in parts]
-            own, *of_heads = map(as_array, on_cpu([states[batch.places], *of_tokens]))
+            own, *of_heads = map(as_array, to_cpu([states[batch.token_index], *of_tokens]))
             left = traced.layer.attention.self.heads
-            yield TokenStates(some, done, own, *(with_gaps(part, left, heads) for part in of_heads))
+            yield TokenStates(some, done, own, *(fill_pruned_with_nan(part, left, heads) for part in of_heads))
 
 
 def _batches(
-    loaded: LoadedModel, encodings: Sequence[Encoding], report: Progress = silent, *, maps: bool = False
+    loaded: LoadedModel, encodings: Sequence[Encoding], report: Progress = ignore_progress, *, maps: bool = False
 ) -> Iterator[tuple[list[int], PaddedTexts]]:
     """The numbers of the texts that are computed together, the short ones first, and their batch.
 
@@ -239,46 +240,47 @@ def _batches(
         return min(copies_at_once(loaded, tokens), max(1, of_maps)) if maps else copies_at_once(loaded, tokens)
 
     done = 0
-    for some in together(encodings, at_once):
-        yield some, PaddedTexts.of(loaded, [encodings[number] for number in some])
+    for some in batch_by_length(encodings, at_once):
+        yield some, PaddedTexts.from_encodings(loaded, [encodings[number] for number in some])
         done += len(some)
-        counted(report, done, len(encodings), "texts")
+        report_count(report, done, len(encodings), "texts")
 
 
-def _changed(batch: PaddedTexts, states: Tensor, change: Change) -> Tensor:
+def _changed(batch: PaddedTexts, states: Tensor, change: StateChange) -> Tensor:
     """States (text, seq, hidden) with those of the tokens that were typed changed."""
-    return torch.where(batch.typed[..., None], change(states), states)
+    return torch.where(batch.typed_mask[..., None], change(states), states)
 
 
 def _run(batch: PaddedTexts, start: int, stop: int | None = None, states: Tensor | None = None) -> Tensor:
     """As `run_layers` for padded texts; without states those that enter the first layer."""
-    states = batch.entering if states is None else states
-    return run_layers(layers_of(batch.loaded), states, start, stop, mask=batch.additive_mask)
+    states = batch.embeddings if states is None else states
+    return run_layers(encoder_layers(batch.loaded), states, start, stop, mask=batch.additive_mask)
 
 
 def _at_every_depth(batch: PaddedTexts) -> Iterator[Tensor]:
     """States (text, seq, hidden) that enter the first layer, and those that leave each."""
-    states = batch.entering
+    states = batch.embeddings
     yield states
     for number in range(batch.loaded.config.num_hidden_layers):
         states = _run(batch, number, number + 1, states)
         yield states
 
 
-def _answers(texts: Sequence[AskedText], device: torch.device) -> tuple[tuple[list[int], list[int]], Tensor]:
+def _answers(texts: Sequence[TextExample], device: torch.device) -> tuple[tuple[list[int], list[int]], Tensor]:
     """Row and position of every hidden piece of some texts in a batch, and the pieces that should stand there."""
     rows = [row for row, text in enumerate(texts) for _ in text.positions]
     positions = [position for text in texts for position in text.positions]
     return (rows, positions), torch.tensor([answer for text in texts for answer in text.answers], device=device)
 
 
-def _on_tensors(eraser: Eraser | None, device: torch.device) -> Change:
+def _on_tensors(eraser: Eraser | None, device: torch.device) -> StateChange:
     if eraser is None:
         return lambda states: states
     if not isinstance(eraser, Eraser):
-        raise Refused(f"one of erasers is {shown(eraser)}: it must be an Eraser, or nothing")
+        raise Refused(f"one of erasers is {short_repr(eraser)}: it must be an Eraser, or nothing")
     mean, taken, put = (
-        torch.tensor(part, dtype=torch.float32, device=device) for part in (eraser.mean, eraser.taken, eraser.put)
+        torch.tensor(part, dtype=torch.float32, device=device)
+        for part in (eraser.mean, eraser.readout, eraser.directions)
     )
 
     def change(states: Tensor) -> Tensor:
@@ -288,4 +290,4 @@ def _on_tensors(eraser: Eraser | None, device: torch.device) -> Change:
 
 
 def _depth(loaded: LoadedModel, depth: int) -> int:
-    return whole("depth", depth, 0, loaded.config.num_hidden_layers)
+    return require_int("depth", depth, 0, loaded.config.num_hidden_layers)

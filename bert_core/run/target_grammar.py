@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 from bert_core.loading import LoadedModel
 from bert_core.records import Target, hidden_pieces, word_target
-from bert_core.refused import Refused, checked, shown
+from bert_core.refused import Refused, short_repr, validate_arguments
 from bert_core.run.similarity import read_sentence, similarity_target
-from bert_core.target_kinds import TARGET_KINDS, form_of
+from bert_core.target_kinds import TARGET_KINDS, text_form
 from bert_core.task_heads import TASK_HEADS
-from bert_core.tokenizer import Encoding, joined
+from bert_core.tokenizer import Encoding, join_pieces
 
-AGAINST = " rather than "
-MOST_DIGITS = 9  # of a position or the number of a label
+CONTRAST_SEPARATOR = " rather than "
+MAX_DIGITS = 9  # of a position or the number of a label
 
 
 class TextTarget(NamedTuple):
@@ -40,18 +40,18 @@ def target_forms(loaded: LoadedModel | None = None) -> list[str]:
     """How each kind of target is written, of all kinds or of those of the trained heads of a model."""
     heads = [name for name, head in TASK_HEADS.items() if loaded is None or head.is_trained(loaded)]
     forms = ["POSITION:WORD"] * ("words" in heads)
-    forms += [form for name, kind in TARGET_KINDS.items() if kind.head in heads and (form := form_of(name, kind))]
+    forms += [form for name, kind in TARGET_KINDS.items() if kind.head in heads and (form := text_form(name, kind))]
     return [*forms, "like:TEXT"]
 
 
-@checked
+@validate_arguments
 def parse_target(
     loaded: LoadedModel,
     encoding: Encoding,
-    written: str,
+    text: str,
     *,
     original: Encoding | None = None,
-    what: str = "the target",
+    label: str = "the target",
 ) -> TextTarget:
     """The target that a text in the grammar of this module stands for.
 
@@ -59,25 +59,28 @@ def parse_target(
     what: how errors name the text, as the option of a command.
     Raises Refused, with the allowed forms, for anything else; whether the model can compute it, `check_target` says.
     """
-    name, colon, values = written.partition(":")
+    name, colon, values = text.partition(":")
     name = name.strip()
     if name == "like" and values:  # of the other text every space counts
         return TextTarget(similarity_target(loaded, encoding, read_sentence(loaded, values)), encoding)
     values = values.strip()
     if name == "alike" and values in ("A", "B"):
         if encoding.pair is None:
-            raise Refused(f"{what} is {shown(written)}: that needs a second text")
-        both = [read_apart(loaded, encoding, original or encoding, side) for side in (values, "BA"["AB".index(values)])]
+            raise Refused(f"{label} is {short_repr(text)}: that needs a second text")
+        both = [
+            encode_pair_text(loaded, encoding, original or encoding, side)
+            for side in (values, "BA"["AB".index(values)])
+        ]
         return TextTarget(similarity_target(loaded, *both), both[0])
     if name == "loss" and not colon and original is not None and (pieces := hidden_pieces(encoding, original)):
         return TextTarget(Target("loss", pieces=pieces), encoding)
-    if name in TARGET_KINDS and TARGET_KINDS[name].is_written:
+    if name in TARGET_KINDS and TARGET_KINDS[name].has_text_form:
         head = TASK_HEADS[TARGET_KINDS[name].head]
         # A name alone may also be a word that fits the gap.
         is_word = not colon and encoding.mask_positions and loaded.tokenizer.has(name) and loaded.has_head("words")
         if head.is_trained(loaded) or not is_word:
-            return TextTarget(_of_kind(loaded, name, values, written, what), encoding)
-    return TextTarget(_word(loaded, encoding, written, what), encoding)
+            return TextTarget(_of_kind(loaded, name, values, text, label), encoding)
+    return TextTarget(_word(loaded, encoding, text, label), encoding)
 
 
 def _of_kind(loaded: LoadedModel, name: str, values: str, written: str, what: str) -> Target:
@@ -93,55 +96,55 @@ def _of_kind(loaded: LoadedModel, name: str, values: str, written: str, what: st
         elif _is_number(value):
             given[need] = int(value)
     if len(given) < len(needs) or (values and not needs):
-        raise Refused(f"{what} is {shown(written)}: write {form_of(name, TARGET_KINDS[name])}")
+        raise Refused(f"{what} is {short_repr(written)}: write {text_form(name, TARGET_KINDS[name])}")
     return Target(name, **given)  # type: ignore[arg-type]
 
 
 def _is_number(text: str) -> bool:
     """Whether a text is a position or the number of a label; Python reads no numbers of thousands of digits."""
-    return text.isdecimal() and len(text) <= MOST_DIGITS
+    return text.isdecimal() and len(text) <= MAX_DIGITS
 
 
 def _word(loaded: LoadedModel, encoding: Encoding, written: str, what: str) -> Target:
     """The target of a word. A piece of the vocabulary may also be asked for at a position that is not hidden."""
     tokenizer = loaded.tokenizer
-    text, _, against = written.partition(AGAINST)
+    text, _, against = written.partition(CONTRAST_SEPARATOR)
     place, colon, word = text.partition(":")
     if not (colon and _is_number(place) and word):
         word, at, place = text.rpartition(" at ")
         if not (at and _is_number(place.strip())):
             word, place = text, ""
     if not word.strip() or (colon and not place and not tokenizer.has(word.strip())):
-        raise Refused(f"{what} is {shown(written)}: write {', '.join(target_forms(loaded))}")
+        raise Refused(f"{what} is {short_repr(written)}: write {', '.join(target_forms(loaded))}")
     position = int(place) if place else None
     if position is None and not encoding.mask_positions:
         forms = ", ".join(target_forms(loaded))
-        raise Refused(f"{what} is {shown(written)}: no word is hidden, so hide one, or write {forms}")
+        raise Refused(f"{what} is {short_repr(written)}: no word is hidden, so hide one, or write {forms}")
     if position is not None and position not in encoding.mask_positions and not against:
         if not tokenizer.has(word):
             raise Refused(
-                f"{what} is {shown(written)}: the vocabulary of {loaded.name} has no piece {word!r:.60}, and no word "
+                f"{what} is {short_repr(written)}: the vocabulary of {loaded.name} has no piece {word!r:.60}, and no word "
                 f"is hidden at position {position}"
             )
         return Target("mlm", position, tokenizer.id_of(word))
     return word_target(tokenizer, encoding, word, position=position, against=against or None)
 
 
-@checked
+@validate_arguments
 def format_target(loaded: LoadedModel, target: Target) -> str:
     """The text from which `parse_target` makes a target again: a word with its position, labels as numbers."""
     if target.other is not None:
         return f"like:{target.other.text}"
-    if target.asks.is_written:
-        return ":".join([target.kind, *(str(getattr(target, need)) for need in target.asks.needs)])
+    if target.target_kind.has_text_form:
+        return ":".join([target.kind, *(str(getattr(target, need)) for need in target.target_kind.needs)])
     if target.kind == "loss":
         return target.kind
     token_of = loaded.tokenizer.token_of
-    word = f"{target.rows[0]}:{joined(token_of(token) for _, token in target.asked)}"
-    return word if target.against is None else f"{word}{AGAINST}{token_of(target.against)}"
+    word = f"{target.rows[0]}:{join_pieces(token_of(token) for _, token in target.target_pieces)}"
+    return word if target.against is None else f"{word}{CONTRAST_SEPARATOR}{token_of(target.against)}"
 
 
-def read_apart(loaded: LoadedModel, encoding: Encoding, original: Encoding, side: str) -> Encoding:
+def encode_pair_text(loaded: LoadedModel, encoding: Encoding, original: Encoding, side: str) -> Encoding:
     """One text of a pair, "A" or "B", by itself, with the words hidden that are hidden in the pair.
 
     original: the pair before words were hidden.

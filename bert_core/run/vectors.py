@@ -8,16 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.config import check_head_there
+from bert_core.config import check_head_exists
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.records import HeadVectors
-from bert_core.refused import Refused, checked
-from bert_core.run.inputs import gate_tensor, ids_of, segments_of
+from bert_core.refused import Refused, validate_arguments
+from bert_core.run.inputs import gate_tensor, id_tensor, segment_tensor
 from bert_core.tokenizer import Encoding
 
 
-@checked
+@validate_arguments
 @torch.no_grad()
 def head_vectors(
     loaded: LoadedModel, encoding: Encoding, layer: int, head: int, *, head_mask: np.ndarray | None = None
@@ -29,18 +29,18 @@ def head_vectors(
     Raises Refused for a head that does not exist, or not any more, and for one some of whose arrows are cut.
     """
     config, bert = loaded.config, loaded.model.bert
-    check_head_there(config, layer, head)
+    check_head_exists(config, layer, head)
     attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
-    if any(put.head == head for put in attention.put):
+    if any(put.head == head for put in attention.pattern_patches):
         raise Refused(f"L{layer} H{head} looks as in another text, so its queries and keys do not make its attention")
-    if any(cut.heads is None or head in cut.heads for cut in attention.cuts):
+    if any(cut.heads is None or head in cut.heads for cut in attention.knockouts):
         raise Refused(
             f"arrows of L{layer} H{head} are cut: its queries and keys alone do not make its attention, so put them "
             "back, or look at another head"
         )
     outputs = bert(
-        ids_of(loaded, encoding),
-        token_type_ids=segments_of(loaded, encoding),
+        id_tensor(loaded, encoding),
+        token_type_ids=segment_tensor(loaded, encoding),
         head_mask=gate_tensor(loaded, head_mask),
         output_hidden_states=True,
     )

@@ -14,24 +14,24 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from bert_core.config import BertConfig, check_head
-from bert_core.edits import arrows_cut, check_own, cuts_in, scaled_in
+from bert_core.config import BertConfig, check_head_number
+from bert_core.edits import blocked_edges, check_unpatched, knockouts_in_layer, scaled_neurons_in_layer
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertForReplacedTokenDetection, BertLayer
 from bert_core.numpy_bert import MASKED_SCORE, BertForPretraining
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.recording import record
 from bert_core.records import Walk
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, checked
-from bert_core.run.arrays import as_array, on_cpu, with_gaps
-from bert_core.run.inputs import check_head_mask, check_position, known_text
+from bert_core.refused import Refused, validate_arguments
+from bert_core.run.arrays import as_array, fill_pruned_with_nan, to_cpu
+from bert_core.run.inputs import check_head_mask, check_position, check_text
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
 ENGINES = ("torch", "numpy")
-OF_HEADS = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
-OF_NEURONS = ("intermediate_dense", "intermediate")
+HEAD_VALUES = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
+NEURON_VALUES = ("intermediate_dense", "intermediate")
 # What each value is in the torch model: what goes into a module with weights, or what comes out of it.
 _INTO, _OUT = 0, 1
 _EMBEDDINGS = {
@@ -55,7 +55,7 @@ _AFTER_THE_SOFTMAX = {
 }
 
 
-@checked
+@validate_arguments
 def walk(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -65,7 +65,7 @@ def walk(
     head_mask: np.ndarray | None = None,
     pads: int = 0,
     engine: str = "torch",
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> Walk:
     """The values on the way of a text, in full in one layer; see `Walk` for their names and shapes.
 
@@ -77,15 +77,15 @@ def walk(
     Raises Refused for a layer, position, gate or engine that does not exist, or padding without room.
     """
     config = loaded.config
-    check_own(loaded.edits, "Step by step")
+    check_unpatched(loaded.edits, "Step by step")
     if engine not in ENGINES:
         raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
-    check_head(layer, 0, config.num_hidden_layers, config.num_attention_heads)
+    check_head_number(layer, 0, config.num_hidden_layers, config.num_attention_heads)
     if layer in config.pruned_layers:
         raise Refused(f"layer {layer} was taken out: nothing is computed in it, and what enters it leaves it")
     check_position(encoding, position)
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    room = config.max_position_embeddings - len(known_text(loaded, encoding))
+    room = config.max_position_embeddings - len(check_text(loaded, encoding))
     if not 0 <= pads <= room:
         raise Refused(f"{pads} pads: behind this text there is room for 0 to {room}")
     inputs = _WalkInputs(
@@ -104,8 +104,8 @@ def walk(
     )
 
 
-@checked
-def asked_at(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
+@validate_arguments
+def walk_at_position(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
     """The same walk with the masked-word head asked at another position: nothing else of it changes.
 
     loaded: the model that was walked through. Raises Refused for a position that does not exist.
@@ -189,7 +189,7 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     layers = loaded.config.num_hidden_layers
 
     def passed(done: int) -> None:
-        counted(report, done, layers, "layers")
+        report_count(report, done, layers, "layers")
 
     # Only the watched layer builds its map; the others stay fused.
     with (
@@ -210,10 +210,10 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     if mask is not None or loaded.config.is_decoder:
         allowed = torch.ones_like(ids) if mask is None else mask
         added = model.bert.get_extended_attention_mask(allowed, (1, length))[0, 0].expand_as(added)
-    if attention.heads and (added.any() or attention.cuts):
+    if attention.heads and (added.any() or attention.knockouts):
         # The module once more without mask and cuts: taking -10000 off again would leave few digits of the scores.
         bare = copy.copy(attention)
-        bare.cuts = ()
+        bare.knockouts = ()
         with torch.no_grad(), record([inputs.layer]), ModuleTracer(model) as unmasked:
             bare(modules[layer + "attention.self.query"][_INTO])
         (scores,) = unmasked.scores.values()  # of the one layer, under whatever number
@@ -265,7 +265,7 @@ def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]
 
 def _tokens_by_torch(loaded: LoadedModel, states: Tensor) -> dict[str, np.ndarray]:
     """What the detector of replaced tokens makes of the last layer (seq, hidden)."""
-    detector = cast("BertForReplacedTokenDetection", loaded.tuned["detector"])
+    detector = cast("BertForReplacedTokenDetection", loaded.task_models["detector"])
     with torch.no_grad(), ModuleTracer(detector) as heard:
         logits = detector.discriminator_predictions(states)
     (_, dense), (activated, _) = (
@@ -276,7 +276,7 @@ def _tokens_by_torch(loaded: LoadedModel, states: Tensor) -> dict[str, np.ndarra
 
 def _copied(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """As arrays of their own: a record must not change with a tensor."""
-    return {name: as_array(value) for name, value in zip(found, on_cpu([*found.values()]), strict=True)}
+    return {name: as_array(value) for name, value in zip(found, to_cpu([*found.values()]), strict=True)}
 
 
 def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) -> dict[str, np.ndarray]:
@@ -284,12 +284,12 @@ def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) ->
     heads, neurons = config.heads_of(layer), config.neurons_of(layer)
     whole = dict(values)
     if len(heads) < config.num_attention_heads:
-        whole |= {f"layer.{layer}.{name}": with_gaps(values[f"layer.{layer}.{name}"], heads, config.num_attention_heads)
-                  for name in OF_HEADS}  # fmt: skip
+        whole |= {f"layer.{layer}.{name}": fill_pruned_with_nan(values[f"layer.{layer}.{name}"], heads, config.num_attention_heads)
+                  for name in HEAD_VALUES}  # fmt: skip
     if len(neurons) < config.intermediate_size:
-        whole |= {f"layer.{layer}.{name}": with_gaps(values[f"layer.{layer}.{name}"].T, neurons,
+        whole |= {f"layer.{layer}.{name}": fill_pruned_with_nan(values[f"layer.{layer}.{name}"].T, neurons,
                                                      config.intermediate_size).T
-                  for name in OF_NEURONS}  # fmt: skip
+                  for name in NEURON_VALUES}  # fmt: skip
     return whole
 
 
@@ -297,7 +297,7 @@ def _twin(loaded: LoadedModel) -> BertForPretraining:
     """The NumPy model with the same weights."""
     tensors = loaded.model.state_dict()
     if loaded.has_head("detector"):
-        tensors |= loaded.own_of("detector")
+        tensors |= loaded.head_weights("detector")
     weights = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
     return BertForPretraining.from_weights(weights, loaded.config)
 
@@ -306,11 +306,11 @@ def _changes(loaded: LoadedModel, tokens: int) -> dict[str, Callable[[np.ndarray
     """What the model's edits do to the twin's values, by name."""
     changes: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
     for number in range(loaded.config.num_hidden_layers):
-        cuts, heads, at = cuts_in(loaded.edits, number), loaded.config.heads_of(number), f"layer.{number}."
-        unseen = arrows_cut(cuts, heads, tokens, renormalised=True)
-        removed = arrows_cut(cuts, heads, tokens, renormalised=False)
+        cuts, heads, at = knockouts_in_layer(loaded.edits, number), loaded.config.heads_of(number), f"layer.{number}."
+        unseen = blocked_edges(cuts, heads, tokens, renormalised=True)
+        removed = blocked_edges(cuts, heads, tokens, renormalised=False)
         factors = np.ones(loaded.config.intermediate_size)
-        for one in scaled_in(loaded.edits, number):
+        for one in scaled_neurons_in_layer(loaded.edits, number):
             factors[one.neuron] *= one.factor
         factors = factors[list(loaded.config.neurons_of(number))]
         if unseen is not None:
@@ -357,7 +357,7 @@ def _by_numpy(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     def keep(name: str, value: np.ndarray) -> np.ndarray:
         if name in states:
             leaving.append(value[0])
-            counted(report, len(leaving) - 1, len(states) - 1, "layers")
+            report_count(report, len(leaving) - 1, len(states) - 1, "layers")
         if name in changes:
             value = changes[name](value)
         if name == layer + "masked_scores":
@@ -372,7 +372,7 @@ def _by_numpy(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
         token_type_ids=inputs.segments,
         attention_mask=inputs.mask,
         head_mask=inputs.gates,
-        keep=keep,
+        hook=keep,
     )
     found["hidden_states"] = np.stack(leaving)
     pooled_output = twin.bert.pool(sequence_output, keep) if inputs.has_pooler else None

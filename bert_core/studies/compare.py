@@ -13,22 +13,29 @@ from bert_core.analysis.compare import attention_divergence
 from bert_core.analysis.roles import head_figures, roles_of_heads
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent, within
+from bert_core.progress import Progress, ignore_progress, progress_of_part, report_count
 from bert_core.records import HeadTable, ModelComparison
-from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.run.losses import AskedText, attention_maps, check_can_answer, gate_gradients, hide_pieces, parts_there
-from bert_core.run.states import hidden_words_by_depth, states_of
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.run.losses import (
+    TextExample,
+    attention_maps,
+    check_loss_heads,
+    existing_parts,
+    gate_gradients,
+    mask_pieces,
+)
+from bert_core.run.states import iter_states, masked_losses_by_depth
 from bert_core.studies.rows import Columns
 from bert_core.studies.tables import write_columns
 from bert_core.studies.texts import text_shards
 from bert_core.tokenizer import Encoding
 
-MOST_TOKENS = 65_536  # of a text
-BYTES_OF_SUMS = 512 * 2**20  # of the sums of which CKA is made; with more, the texts are read again
+MAX_TOKENS = 65_536  # of a text
+MAX_SUM_BYTES = 512 * 2**20  # of the sums of which CKA is made; with more, the texts are read again
 _STAGES = 3  # of the work: states, maps, and what is asked
 
 
-@checked
+@validate_arguments
 def compare_models(
     before: LoadedModel,
     after: LoadedModel,
@@ -38,7 +45,7 @@ def compare_models(
     max_length: int = 128,
     importance: bool = True,
     seed: int = 0,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> ModelComparison:
     """What changed from one model to another, both on the same texts: their states, their heads, their lenses.
 
@@ -50,22 +57,22 @@ def compare_models(
     Raises Refused for no text, models that do not read the texts as the same tokens, or a class that either lacks.
     Source: linear CKA: Kornblith 2019 (arXiv:1905.00414); importance: Michel 2019 (arXiv:1905.10650).
     """
-    max_length, seed = whole("max_length", max_length, 3, MOST_TOKENS), whole("seed", seed)
+    max_length, seed = require_int("max_length", max_length, 3, MAX_TOKENS), require_int("seed", seed)
     ours, theirs = _read_by_both(before, after, texts, max_length)
     asked = [_questions(loaded, own, labels, seed) for loaded, own in ((before, ours), (after, theirs))]
     asks = importance and all(_can_answer(loaded, own) for loaded, own in zip((before, after), asked, strict=True))
-    cka, unbiased = _alike(before, after, ours, theirs, within(report, 0, _STAGES))
-    same = parts_there(before).shape == parts_there(after).shape
+    cka, unbiased = _alike(before, after, ours, theirs, progress_of_part(report, 0, _STAGES))
+    same = existing_parts(before).shape == existing_parts(after).shape
     ours_seen: dict[str, np.ndarray] = {}
     theirs_seen: dict[str, np.ndarray] = {}
-    divergence = np.zeros(parts_there(before).shape) if same else None
+    divergence = np.zeros(existing_parts(before).shape) if same else None
     pairs = zip(attention_maps(before, ours), attention_maps(after, theirs), strict=True)
     for done, ((number, one), (_, other)) in enumerate(pairs, 1):
         _add(ours_seen, head_figures(one, ours[number]), len(ours))
         _add(theirs_seen, head_figures(other, theirs[number]), len(ours))
         if divergence is not None:
             divergence += attention_divergence(one, other) / len(ours)
-        counted(within(report, 1, _STAGES), done, len(ours), "texts")
+        report_count(progress_of_part(report, 1, _STAGES), done, len(ours), "texts")
     tables, lenses = [], []
     sides = zip((before, after), (ours_seen, theirs_seen), asked, strict=True)
     for done, (loaded, seen, own) in enumerate(sides, 1):
@@ -74,13 +81,13 @@ def compare_models(
             losses, slopes = gate_gradients(loaded, own)
             # The size is taken of each text's own slope, as in `studies.heads`.
             seen["importance"], loss = np.abs(slopes).mean(0), float(losses.mean())
-            lens = hidden_words_by_depth(loaded, own) if labels is None else None
+            lens = masked_losses_by_depth(loaded, own) if labels is None else None
         tokens, loss_of = sum(map(len, ours)), "words" if labels is None else "class"
         tables.append(
             HeadTable(Path(loaded.name).name, len(ours), tokens, seen, loss, loss_of, weights=fingerprint(loaded))
         )
         lenses.append(lens)
-        counted(within(report, 2, _STAGES), done, 2, "models")
+        report_count(progress_of_part(report, 2, _STAGES), done, 2, "models")
     return ModelComparison(tables[0], tables[1], cka, unbiased, divergence, lenses[0], lenses[1])
 
 
@@ -95,19 +102,19 @@ def _read_by_both(
 ) -> tuple[list[Encoding], list[Encoding]]:
     """The texts as both read them. Raises Refused where these are not the same tokens."""
     longest = min(max_length, before.config.max_position_embeddings, after.config.max_position_embeddings)
-    given = several("texts", texts, "texts")
+    given = require_sequence("texts", texts, "texts")
     if not given:
         raise Refused("there is no text to compare the models on: give at least one")
     sides: tuple[list[Encoding], list[Encoding]] = ([], [])
     for text in given:
-        parts = (text,) if isinstance(text, str) else several("a text", text, "two texts, or one text")
+        parts = (text,) if isinstance(text, str) else require_sequence("a text", text, "two texts, or one text")
         if len(parts) not in (1, 2):
-            raise Refused(f"one of texts is {shown(text)}: it must be a text, or a pair of two")
+            raise Refused(f"one of texts is {short_repr(text)}: it must be a text, or a pair of two")
         one, other = (loaded.tokenizer.encode(*parts, max_length=longest) for loaded in (before, after))
         if (one.input_ids, one.tokens) != (other.input_ids, other.tokens):
             names = f"{Path(before.name).name} and {Path(after.name).name}"
             raise Refused(
-                f"{names} do not read {shown(parts[0])} as the same tokens: two models are compared that have the same "
+                f"{names} do not read {short_repr(parts[0])} as the same tokens: two models are compared that have the same "
                 "tokenizer"
             )
         sides[0].append(one)
@@ -117,28 +124,28 @@ def _read_by_both(
 
 def _questions(
     loaded: LoadedModel, encodings: Sequence[Encoding], labels: Sequence[str] | None, seed: int
-) -> list[AskedText]:
+) -> list[TextExample]:
     """What each text is asked: its class, or some of its pieces. Raises Refused for a class that the model lacks."""
     if labels is None:
         draws = (np.random.default_rng([seed, number]) for number in range(len(encodings)))
-        return [hide_pieces(loaded.tokenizer, text, rng) for text, rng in zip(encodings, draws, strict=True)]
-    wanted = several("labels", labels, "classes")
+        return [mask_pieces(loaded.tokenizer, text, rng) for text, rng in zip(encodings, draws, strict=True)]
+    wanted = require_sequence("labels", labels, "classes")
     if len(wanted) != len(encodings):
         raise Refused(f"{len(encodings)} texts are given, and {len(wanted)} have a class: the class of each")
     for label in wanted:
         if label not in loaded.labels:
             raise Refused(
-                f"the class {shown(label)} is none of {Path(loaded.name).name}'s: {', '.join(loaded.labels) or 'none'}"
+                f"the class {short_repr(label)} is none of {Path(loaded.name).name}'s: {', '.join(loaded.labels) or 'none'}"
             )
-    return [AskedText(text, label=loaded.labels.index(label)) for text, label in zip(encodings, wanted, strict=True)]
+    return [TextExample(text, label=loaded.labels.index(label)) for text, label in zip(encodings, wanted, strict=True)]
 
 
-def _can_answer(loaded: LoadedModel, asked: Sequence[AskedText]) -> bool:
+def _can_answer(loaded: LoadedModel, asked: Sequence[TextExample]) -> bool:
     """Whether the model has the head that is asked; of a class, which was asked for by name, it must be there."""
     kinds = {kind for text in asked for kind in text.kinds}
     if kinds == {"words"}:
         return loaded.has_head("words")
-    check_can_answer(loaded, kinds)
+    check_loss_heads(loaded, kinds)
     return True
 
 
@@ -148,7 +155,7 @@ def _alike(
     """Linear CKA of every depth with every depth, and its unbiased estimate; (depth, depth) each."""
     depths, others = before.config.num_hidden_layers + 1, after.config.num_hidden_layers + 1
     a_row = 8 * before.config.hidden_size * (after.config.hidden_size * others + before.config.hidden_size)
-    at_once = max(1, BYTES_OF_SUMS // a_row)
+    at_once = max(1, MAX_SUM_BYTES // a_row)
     biased, unbiased = [], []
     for first in range(0, depths, at_once):
         rows = range(first, min(first + at_once, depths))
@@ -168,12 +175,12 @@ def _states_of_both(
 ) -> Iterator[tuple[list[int], list[np.ndarray], list[np.ndarray]]]:
     """The same texts' states of both models, some texts at a time."""
     # How many travel together hangs on their lengths alone, which are the same.
-    for (some, one), (_, other) in zip(states_of(before, ours), states_of(after, theirs), strict=True):
+    for (some, one), (_, other) in zip(iter_states(before, ours), iter_states(after, theirs), strict=True):
         yield some, one, other
 
 
-def texts_of(
-    path: Path, columns: Columns | None = None, most: int = 1000
+def read_texts(
+    path: Path, columns: Columns | None = None, max_texts: int = 1000
 ) -> tuple[list[str | tuple[str, str]], list[str]]:
     """The first texts of a file, one a line, or of a table by its columns; and their classes, where a column has them.
 
@@ -182,10 +189,10 @@ def texts_of(
     texts: list[str | tuple[str, str]] = []
     answers: list[str] = []
     for shard in text_shards(path, columns):
-        for line in shard.lines[: most - len(texts)]:
+        for line in shard.lines[: max_texts - len(texts)]:
             texts.append(line.text if line.pair is None else (line.text, line.pair))
             answers.append(line.answer)
-        if len(texts) >= most:
+        if len(texts) >= max_texts:
             break
     if not texts:
         raise Refused(f"{path.name} has no text: there is nothing to compare the models on")
@@ -194,8 +201,8 @@ def texts_of(
 
 def check_heads(before: LoadedModel, after: LoadedModel) -> None:
     """Raise Refused unless two models have as many layers and heads, so that these can be compared one by one."""
-    if parts_there(before).shape != parts_there(after).shape:
-        (layers, heads), (others, of_others) = parts_there(before).shape, parts_there(after).shape
+    if existing_parts(before).shape != existing_parts(after).shape:
+        (layers, heads), (others, of_others) = existing_parts(before).shape, existing_parts(after).shape
         raise Refused(f"{layers} layers of {heads} heads and {others} of {of_others} cannot be compared head by head")
 
 

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from bert_core.records.base import compared_by_value
-from bert_core.studies.indexed import Index, IndexedShard
+from bert_core.studies.index_reader import Index, IndexedShard
 from bert_core.studies.profiles import TENTHS, Bar, Joined, Seen
 
-FARTHEST = 8  # tokens: what is farther off is one bar to each side
-AT_ONCE = 2**21  # pairs of tokens that are counted at once
-LEAST = 5  # times that a word, or a pair, must be seen
-KINDS = ("first", "end", "itself", "its word", "the same word", "punctuation", "number", "another word")
-RELATED = ("its governor", "its dependent", "its own word", "first", "end", "not tied to it")
-SORTS = ("punctuation", "number", "a later piece", "a word")
+MAX_OFFSET = 8  # tokens: what is farther off is one bar to each side
+PAIRS_AT_ONCE = 2**21  # pairs of tokens that are counted at once
+MIN_COUNT = 5  # times that a word, or a pair, must be seen
+KEY_KINDS = ("first", "end", "itself", "its word", "the same word", "punctuation", "number", "another word")
+KEY_RELATIONS = ("its governor", "its dependent", "its own word", "first", "end", "not tied to it")
+TOKEN_TYPES = ("punctuation", "number", "a later piece", "a word")
 UNLABELLED = "no label"  # of a treebank: pieces of no word of its own
-PLACES = (1, 2, 3, 4, 5, 9, 17, 33)  # the first position of each group, [CLS] being 0
+POSITION_GROUPS = (1, 2, 3, 4, 5, 9, 17, 33)  # the first position of each group, [CLS] being 0
 
 
 @compared_by_value
@@ -38,115 +38,125 @@ class Corpus:
     """
 
     shards: tuple[IndexedShard, ...]
-    first: np.ndarray
-    length: np.ndarray
-    added: np.ndarray
-    typed: np.ndarray
-    number: np.ndarray
-    written: np.ndarray
+    sentence_start: np.ndarray
+    sentence_length: np.ndarray
+    special: np.ndarray
+    typed_rows: np.ndarray
+    word_number: np.ndarray
+    word_id: np.ndarray
     words: tuple[str, ...]
-    piece: np.ndarray
+    piece_id: np.ndarray
     pieces: tuple[str, ...]
-    sign: np.ndarray
-    digits: np.ndarray
+    is_punctuation: np.ndarray
+    is_number: np.ndarray
     distance: np.ndarray
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    label_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def kinds(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def key_kinds(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Of pairs of rows the number in `KINDS`."""
-        begins = keys == self.first[keys]
+        begins = keys == self.sentence_start[keys]
         return np.select(
             [
-                self.added[keys] & begins, self.added[keys], keys == queries, self.number[keys] == self.number[queries],
-                self.written[keys] == self.written[queries], self.sign[keys], self.digits[keys],
+                self.special[keys] & begins, self.special[keys], keys == queries, self.word_number[keys] == self.word_number[queries],
+                self.word_id[keys] == self.word_id[queries], self.is_punctuation[keys], self.is_number[keys],
             ],
-            range(len(KINDS) - 1), len(KINDS) - 1,
+            range(len(KEY_KINDS) - 1), len(KEY_KINDS) - 1,
         )  # fmt: skip
 
-    def offsets(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def key_offsets(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """From 0, for farther than `FARTHEST` before, on; behind them the first and the end token."""
-        near = np.clip(keys - queries, -FARTHEST - 1, FARTHEST + 1) + FARTHEST + 1
-        added = np.where(keys == self.first[keys], 2 * FARTHEST + 3, 2 * FARTHEST + 4)
-        found: np.ndarray = np.where(self.added[keys], added, near)
+        near = np.clip(keys - queries, -MAX_OFFSET - 1, MAX_OFFSET + 1) + MAX_OFFSET + 1
+        added = np.where(keys == self.sentence_start[keys], 2 * MAX_OFFSET + 3, 2 * MAX_OFFSET + 4)
+        found: np.ndarray = np.where(self.special[keys], added, near)
         return found
 
-    def relations(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def key_relations(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Of pairs of rows the number in `RELATED`."""
-        above = self.number[queries] + self.distance[queries] == self.number[keys]
-        below = self.number[keys] + self.distance[keys] == self.number[queries]
-        begins = keys == self.first[keys]
+        above = self.word_number[queries] + self.distance[queries] == self.word_number[keys]
+        below = self.word_number[keys] + self.distance[keys] == self.word_number[queries]
+        begins = keys == self.sentence_start[keys]
         return np.select(
             [
-                self.added[keys] & begins, self.added[keys], self.number[keys] == self.number[queries],
+                self.special[keys] & begins, self.special[keys], self.word_number[keys] == self.word_number[queries],
                 above & (self.distance[queries] != 0), below & (self.distance[keys] != 0),
             ],
-            [3, 4, 2, 0, 1], len(RELATED) - 1,
+            [3, 4, 2, 0, 1], len(KEY_RELATIONS) - 1,
         )  # fmt: skip
 
-    def tags(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def key_tags(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """The part of speech of the key."""
         found: np.ndarray = self.labels["upos"][keys]
         return found
 
     @property
-    def questions(self) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    def key_properties(self) -> dict[str, tuple[Any, tuple[str, ...]]]:
         """What is asked of a strongest key: the function that answers, and the names of its answers."""
-        near = [f"{by:+d}" if by else "0" for by in range(-FARTHEST, FARTHEST + 1)]
+        near = [f"{by:+d}" if by else "0" for by in range(-MAX_OFFSET, MAX_OFFSET + 1)]
         asked = {
-            "offset": (self.offsets, (f"<{near[0]}", *near, f">{near[-1]}", "first", "end")),
-            "kind": (self.kinds, KINDS),
+            "offset": (self.key_offsets, (f"<{near[0]}", *near, f">{near[-1]}", "first", "end")),
+            "kind": (self.key_kinds, KEY_KINDS),
         }
         if self.labels:
-            asked |= {"relation": (self.relations, RELATED), "upos": (self.tags, self.names["upos"])}
+            asked |= {
+                "relation": (self.key_relations, KEY_RELATIONS),
+                "upos": (self.key_tags, self.label_names["upos"]),
+            }
         return asked
 
-    def sorts(self, tokens: np.ndarray) -> np.ndarray:
+    def token_types(self, tokens: np.ndarray) -> np.ndarray:
         """Of rows the number in `SORTS`."""
-        later = (self.number[tokens] == self.number[tokens - 1]) & (tokens > self.first[tokens])
-        found: np.ndarray = np.select([self.sign[tokens], self.digits[tokens], later], [0, 1, 2], len(SORTS) - 1)
+        later = (self.word_number[tokens] == self.word_number[tokens - 1]) & (tokens > self.sentence_start[tokens])
+        found: np.ndarray = np.select(
+            [self.is_punctuation[tokens], self.is_number[tokens], later], [0, 1, 2], len(TOKEN_TYPES) - 1
+        )
         return found
 
-    def places(self, tokens: np.ndarray) -> np.ndarray:
+    def position_groups(self, tokens: np.ndarray) -> np.ndarray:
         """Of rows the number of the group of `PLACES` in which they stand in their sentence."""
-        found: np.ndarray = np.searchsorted(PLACES, tokens - self.first[tokens], side="right") - 1
+        found: np.ndarray = np.searchsorted(POSITION_GROUPS, tokens - self.sentence_start[tokens], side="right") - 1
         return found
 
     @property
-    def columns(self) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    def token_properties(self) -> dict[str, tuple[Any, tuple[str, ...]]]:
         """What is asked of a typed token itself: the function that answers for rows, and the names of its answers."""
-        ends = [*(start - 1 for start in PLACES[1:]), None]
+        ends = [*(start - 1 for start in POSITION_GROUPS[1:]), None]
         groups = tuple(
             f"{start} on" if end is None else str(start) if start == end else f"{start} to {end}"
-            for start, end in zip(PLACES, ends, strict=True)
+            for start, end in zip(POSITION_GROUPS, ends, strict=True)
         )
-        asked: dict[str, tuple[Any, tuple[str, ...]]] = {"sort": (self.sorts, SORTS), "place": (self.places, groups)}
+        asked: dict[str, tuple[Any, tuple[str, ...]]] = {
+            "sort": (self.token_types, TOKEN_TYPES),
+            "place": (self.position_groups, groups),
+        }
         for name, labels in self.labels.items():
-            asked[name] = (labels.__getitem__, self.names[name])
+            asked[name] = (labels.__getitem__, self.label_names[name])
         return asked
 
     @cached_property
-    def shares(self) -> dict[str, np.ndarray]:
+    def typed_shares(self) -> dict[str, np.ndarray]:
         """Of all typed tokens the shares (answer,) of what `columns` asks."""
-        return self.shares_of(self.typed)
+        return self.property_shares(self.typed_rows)
 
-    def shares_of(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
+    def property_shares(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
         """Of some rows the shares (answer,) of what `columns` asks."""
         return {
             name: np.bincount(answer(tokens), minlength=len(names)) / len(tokens)
-            for name, (answer, names) in self.columns.items()
+            for name, (answer, names) in self.token_properties.items()
         }
 
-    def bars(self, tokens: np.ndarray) -> dict[str, tuple[Bar, ...]]:
+    def property_bars(self, tokens: np.ndarray) -> dict[str, tuple[Bar, ...]]:
         """What these tokens are, beside what all typed ones are."""
-        own = self.shares_of(tokens)
+        own = self.property_shares(tokens)
         return {
             name: tuple(
                 Bar(answer or UNLABELLED, share, chance)
-                for answer, share, chance in zip(names, own[name].tolist(), self.shares[name].tolist(), strict=True)
+                for answer, share, chance in zip(
+                    names, own[name].tolist(), self.typed_shares[name].tolist(), strict=True
+                )
                 if share or chance
             )
-            for name, (_, names) in self.columns.items()
+            for name, (_, names) in self.token_properties.items()
         }
 
     def word_counts(self, tokens: np.ndarray, step: int = 0) -> np.ndarray:
@@ -155,20 +165,20 @@ class Corpus:
         A word of several pieces counts once.
         """
         rows = tokens + step  # the rows before and behind a typed one are of its sentence: [CLS], [SEP] or typed
-        there = rows[~self.added[rows] & ((self.number[rows] != self.number[tokens]) | (step == 0))]
-        _, once = np.unique(self.number[there], return_index=True)
-        return np.bincount(self.written[there[once]], minlength=len(self.words))
+        there = rows[~self.special[rows] & ((self.word_number[rows] != self.word_number[tokens]) | (step == 0))]
+        _, once = np.unique(self.word_number[there], return_index=True)
+        return np.bincount(self.word_id[there[once]], minlength=len(self.words))
 
-    def most_telling_words(
+    def overrepresented_words(
         self, tokens: np.ndarray, of_all: np.ndarray, count: int, step: int = 0
     ) -> tuple[Joined, ...]:  # fmt: skip
         """The words of `word_counts` that are most telling beside those of all typed tokens, `of_all`."""
         times = self.word_counts(tokens, step)
         expected = of_all * (times.sum() / max(of_all.sum(), 1))
-        best = most_telling(times, expected, count)
+        best = most_overrepresented(times, expected, count)
         return tuple(Joined(self.words[word], int(times[word]), float(expected[word])) for word in best)
 
-    def seen(self, tokens: np.ndarray, values: np.ndarray, places: Iterable[int]) -> tuple[Seen, ...]:
+    def examples(self, tokens: np.ndarray, values: np.ndarray, places: Iterable[int]) -> tuple[Seen, ...]:
         """Some of these rows in their sentences, each with its value."""
         rows = ((self.row(int(tokens[place])), float(values[place])) for place in places)
         return tuple(
@@ -187,15 +197,15 @@ class Corpus:
 
     def pairs(self, tokens: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """These tokens, each with every token of its sentence, and one over how many these are; some at a time."""
-        ends, start = np.cumsum(self.length[tokens]), 0
+        ends, start = np.cumsum(self.sentence_length[tokens]), 0
         while start < len(ends):
             done = ends[start - 1] if start else 0
-            stop = max(int(np.searchsorted(ends, done + AT_ONCE, side="right")), start + 1)
+            stop = max(int(np.searchsorted(ends, done + PAIRS_AT_ONCE, side="right")), start + 1)
             some = tokens[start:stop]
-            counts = self.length[some]
+            counts = self.sentence_length[some]
             queries = np.repeat(some, counts)
             within = np.arange(len(queries)) - np.repeat(np.cumsum(counts) - counts, counts)
-            yield queries, self.first[queries] + within, 1 / self.length[queries]
+            yield queries, self.sentence_start[queries] + within, 1 / self.sentence_length[queries]
             start = stop
 
 
@@ -207,13 +217,13 @@ def read_corpus(index: Index) -> Corpus:
     }
     rows = 0
     for shard in index.shards:
-        firsts = shard.whole_numbers("first", of="texts")
+        firsts = shard.integer_column("first", table="texts")
         lengths = np.diff(np.append(firsts, shard.tokens))
         columns["first"].append(np.repeat(rows + firsts, lengths))
         columns["length"].append(np.repeat(lengths, lengths))
-        columns["added"].append(shard.added)
+        columns["added"].append(shard.special)
         for name in ("start", "end"):
-            columns[name].append(shard.whole_numbers(name))
+            columns[name].append(shard.integer_column(name))
         for name in ("word", "piece", "upos", "relation"):
             column = shard.column(name)
             columns[name] += [None] * shard.tokens if column is None else column.to_pylist()
@@ -253,7 +263,7 @@ def _numbered(values: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.array([names[value] for value in values], np.int64), tuple(names)
 
 
-def telling(times: np.ndarray, expected: np.ndarray) -> np.ndarray:
+def log_likelihood_term(times: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """How telling a count is beside what is expected, 2 n ln(n / expected); negative where it is smaller.
 
     Source: Dunning 1993, section 5, the term of the count itself.
@@ -262,13 +272,13 @@ def telling(times: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return found
 
 
-def most_telling(times: np.ndarray, expected: np.ndarray, count: int) -> list[int]:
+def most_overrepresented(times: np.ndarray, expected: np.ndarray, count: int) -> list[int]:
     """The places of the counts that are most telling, of those of `LEAST` and above what is expected."""
-    scores = np.where(times >= LEAST, telling(times, expected), -np.inf)
+    scores = np.where(times >= MIN_COUNT, log_likelihood_term(times, expected), -np.inf)
     return [place for place in np.argsort(-scores, kind="stable")[:count].tolist() if scores[place] > 0]
 
 
-def in_tenths(
+def sample_by_decile(
     values: np.ndarray, count: int, draw: np.random.Generator
 ) -> tuple[np.ndarray, list[list[int]]]:  # fmt: skip
     """What 0, 10, ... 100 % of some values do not pass, and the places of some of each tenth, falling.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bert_core.refused import Refused
 from bert_core.studies.files import Format, identify
-from bert_core.studies.rows import rows_of
-from bert_core.studies.texts import unnamed_columns
+from bert_core.studies.rows import read_rows
+from bert_core.studies.texts import missing_columns_message
 
 # A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
 _CLOSING = r"[\"'”’)]"
@@ -23,13 +23,13 @@ def check_documents(path: Path, column: str | None = None) -> None:
     """Raise Refused for a file from which `read_documents` reads nothing, before any work begins."""
     source = identify(path)
     if column is None and source.is_table:
-        raise Refused(unnamed_columns(source))
+        raise Refused(missing_columns_message(source))
     if column is None and source.format is not Format.TEXT:
         raise Refused(
             f"{path.name} contains {source.format.value}: plain text is needed, one paragraph per line, or a table"
         )
     if column is not None:
-        next(rows_of(path, [column]), None)
+        next(read_rows(path, [column]), None)
 
 
 def read_documents(path: Path, column: str | None = None) -> Iterator[list[str]]:
@@ -42,7 +42,7 @@ def read_documents(path: Path, column: str | None = None) -> Iterator[list[str]]
     """
     check_documents(path, column)
     if column is not None:
-        for _, fields, _ in rows_of(path, [column]):
+        for _, fields, _ in read_rows(path, [column]):
             if paragraphs := [line.strip() for line in fields[column].splitlines() if line.strip()]:
                 yield paragraphs
         return

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from bert_core.loading import best_device
 from bert_core.refused import Refused
-from bert_core.unknown import UnknownTokens, counting, current_count
+from bert_core.unknown_tokens import UnknownTokens, count_unknown_tokens, current_counts
 
 ENGINES = ("local", "ray")
-WAITING_PER_WORKER = 2  # shards: a cluster is never idle, and never holds the file
+QUEUED_SHARDS_PER_WORKER = 2  # shards: a cluster is never idle, and never holds the file
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 
@@ -23,7 +23,7 @@ def check_engine(engine: str) -> None:
         raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
 
 
-def device_of_workers(device: str | None) -> str:
+def ray_worker_device(device: str | None) -> str:
     """The device on which the workers of a Ray cluster load a model: "cuda" where each of them gets a GPU of its own.
 
     device: as for `load`, for this machine or a cluster at RAY_ADDRESS; Ray is started if it is not yet.
@@ -46,7 +46,7 @@ def device_of_workers(device: str | None) -> str:
     return "cuda" if name == "auto" and gpus else name
 
 
-def on_ray(
+def run_on_ray(
     measure: Callable[..., Found], given: tuple[Any, ...], rest: Iterator[Given], device: str | None
 ) -> Iterator[tuple[Given, Found]]:
     """Each shard with what `measure(*given, shard)` finds on a worker, in their order, whoever is done first.
@@ -59,7 +59,7 @@ def on_ray(
     resource = "GPU" if device == "cuda" else "CPU"
     task = ray.remote(num_cpus=1, num_gpus=int(resource == "GPU"), max_retries=-1)(_with_unknown)
     workers = int(ray.cluster_resources().get(resource, 1))
-    most = WAITING_PER_WORKER * max(1, workers)
+    most = QUEUED_SHARDS_PER_WORKER * max(1, workers)
     waiting: deque[tuple[Given, Any]] = deque()
     for shard in rest:
         waiting.append((shard, task.remote(measure, *given, shard)))
@@ -89,11 +89,11 @@ def _started() -> Any:
 
 def _with_unknown(measure: Callable[..., Found], *given: Any) -> tuple[Found, UnknownTokens]:
     """What a worker finds, and how much of what it read the vocabulary does not know."""
-    with counting() as read:
+    with count_unknown_tokens() as read:
         return measure(*given), read
 
 
 def _counted_here(found: Found, read: UnknownTokens) -> Found:
-    if (here := current_count()) is not None:
+    if (here := current_counts()) is not None:
         here.add(read.typed, read.unknown)
     return found

@@ -13,17 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_core.analysis.causes import words_of
+from bert_core.analysis.causes import words_with_positions
 from bert_core.loading import LoadedModel
 from bert_core.methods import method_of, token_scores
 from bert_core.records import Target
-from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.studies.asked import check_length, check_model, check_question, encoded, read_from, targets_of
-from bert_core.studies.faithfulness import probability_of
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.studies.faithfulness import answer_probability
+from bert_core.studies.file_questions import (
+    check_length,
+    check_model,
+    check_question,
+    encode_line,
+    shard_reader,
+    targets_of,
+)
 from bert_core.studies.lines import Shard
 from bert_core.studies.rows import Columns
 from bert_core.studies.runner import (
-    Place,
+    ResumePoint,
     ShardRun,
     ShardStudy,
     StateFile,
@@ -31,18 +38,18 @@ from bert_core.studies.runner import (
     is_complete,
     read_json,
     run_to_end,
-    settings_beside,
+    settings_path,
     write_settings,
 )
-from bert_core.studies.tables import check_kind, put_together, write_columns
+from bert_core.studies.tables import check_table_suffix, concatenate_tables, write_columns
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.tokenizer import Encoding
 
-QUESTION = ("kind", "first", "last")  # of the target, and where its answer is read; a table of before has none
-PLACES = ("text", "position", "side", "token", "word", "start", "end", "asked", *QUESTION, "probability")
+TARGET_COLUMNS = ("kind", "first", "last")  # of the target, and where its answer is read; a table of before has none
+BASE_COLUMNS = ("text", "position", "side", "token", "word", "start", "end", "asked", *TARGET_COLUMNS, "probability")
 TEXT_COLUMNS = ("side", "token", "word", "asked", "kind")
-WHOLE_COLUMNS = ("text", "position", "start", "end", "first", "last")
-_TYPES = dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(WHOLE_COLUMNS, "int64")  # of .parquet
+INTEGER_COLUMNS = ("text", "position", "start", "end", "first", "last")
+_TYPES = dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(INTEGER_COLUMNS, "int64")  # of .parquet
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,8 @@ class ExplainSettings:
     def __post_init__(self) -> None:
         known = [name for name, question in FILE_QUESTIONS.items() if question.explained]
         if not isinstance(self.asked, str) or self.asked not in known:
-            raise Refused(f"asked {shown(self.asked)} is unknown: one of {', '.join(known)}")
-        object.__setattr__(self, "methods", tuple(several("methods", self.methods, "names")))
+            raise Refused(f"asked {short_repr(self.asked)} is unknown: one of {', '.join(known)}")
+        object.__setattr__(self, "methods", tuple(require_sequence("methods", self.methods, "names")))
         if not self.methods:
             raise Refused("there is nothing to explain with: name at least one method")
         for name in self.methods:
@@ -76,12 +83,14 @@ class ExplainSettings:
         if len(set(self.methods)) < len(self.methods):
             raise Refused(f"the methods {', '.join(self.methods)} are not all different: name each once")
         if not isinstance(self.word, str):
-            raise Refused(f"the word is {shown(self.word)}: it must be a text")
+            raise Refused(f"the word is {short_repr(self.word)}: it must be a text")
         if not isinstance(self.columns, Columns | None):
-            raise Refused(f"the columns are {shown(self.columns)}: they must be Columns, or None for one text a line")
-        object.__setattr__(self, "max_length", whole("max_length", self.max_length, 3))
+            raise Refused(
+                f"the columns are {short_repr(self.columns)}: they must be Columns, or None for one text a line"
+            )
+        object.__setattr__(self, "max_length", require_int("max_length", self.max_length, 3))
         if not isinstance(self.tags, str):
-            raise Refused(f"the label of the tags is {shown(self.tags)}: it must be a text")
+            raise Refused(f"the label of the tags is {short_repr(self.tags)}: it must be a text")
         check_question(self.asked, self.columns, self.tags, self.word)
         if self.asked == "next" and (self.columns is None or self.columns.pair is None):
             raise Refused("whether B follows A needs a column of second texts")
@@ -99,11 +108,11 @@ def explain_shard(
     counts: of `lines.Shard`, and of "texts" and "tokens" explained, "questions" of them, texts "shortened" to the
     length that is read, "unreadable", and "without the word" or "without an answer", where it cannot be asked for.
     """
-    columns: dict[str, list[Any]] = {name: [] for name in (*PLACES, *settings.methods)}
+    columns: dict[str, list[Any]] = {name: [] for name in (*BASE_COLUMNS, *settings.methods)}
     counts = Counter(shard.counts)
     for line in shard.lines:
         try:
-            encoding = encoded(loaded, line, settings.asked, settings.max_length)
+            encoding = encode_line(loaded, line, settings.asked, settings.max_length)
         except Refused:  # nothing in it that can be read
             counts["unreadable"] += 1
             continue
@@ -122,7 +131,7 @@ def explain_shard(
         for target, asked in questions:
             scores = token_scores(loaded, encoding, target, settings.methods)
             words = _words(encoding, target)
-            whole = probability_of(loaded, encoding, target)
+            whole = answer_probability(loaded, encoding, target)
             for position, (start, end) in enumerate(encoding.offsets):
                 place = (
                     line.number, position, encoding.sides[position] or "", encoding.tokens[position], words[position],
@@ -136,9 +145,9 @@ def explain_shard(
 
 def _words(encoding: Encoding, target: Target) -> list[str]:
     """The word of each token; none of what is added, nor where the word itself is asked for."""
-    hidden = [position for position, _ in target.asked]
+    hidden = [position for position, _ in target.target_pieces]
     words = [""] * len(encoding)
-    for word, positions in words_of(encoding):
+    for word, positions in words_with_positions(encoding):
         for position in positions:
             words[position] = "" if encoding.special[position] or position in hidden else word
     return words
@@ -167,14 +176,14 @@ def _check(loaded: LoadedModel, settings: ExplainSettings) -> None:
 STUDY = ShardStudy(explain_shard, _check)
 
 
-class Explained(NamedTuple):
+class ExplainResult(NamedTuple):
     """What a table of explanations is of. counts: as `explain_shard` has them. was_complete: it was there already."""
 
     counts: Counter[str]
     was_complete: bool = False
 
 
-@checked
+@validate_arguments
 def explain_file(
     path: Path,
     out: Path,
@@ -185,7 +194,7 @@ def explain_file(
     device: str | None = None,
     overwrite: bool = False,
     on_progress: Callable[[Counter[str], float], None] | None = None,
-) -> Explained:
+) -> ExplainResult:
     """Explain every text of a file, one a line or a row, into a table, .csv or .parquet, of a row a token.
 
     What is done lies in the folder OUT.parts, from which the same call goes on; it may be stopped at any moment. Only
@@ -198,10 +207,10 @@ def explain_file(
     """
     was_complete = out.exists() and not _parts_of(out).exists() and not overwrite
     steps = iter_explanations(path, out, model, settings, engine=engine, device=device, overwrite=overwrite)
-    return Explained(run_to_end(steps, on_progress, Counter[str]()), was_complete)
+    return ExplainResult(run_to_end(steps, on_progress, Counter[str]()), was_complete)
 
 
-@checked
+@validate_arguments
 def iter_explanations(
     path: Path,
     out: Path,
@@ -214,34 +223,34 @@ def iter_explanations(
 ) -> Iterator[tuple[Counter[str], float]]:
     """What `explain_file` has read after each shard, and the share of the file; the last step makes the table."""
     settings = ExplainSettings() if settings is None else settings
-    check_kind(out)
+    check_table_suffix(out)
     with exclusive_lock(out):
         run = ShardRun(STUDY, path, model, settings, engine=engine, device=device)
         folder, identity = _parts_of(out), run.identity()
         if not folder.exists() and is_complete(out, identity, overwrite=overwrite):
-            yield Counter(read_json(settings_beside(out))["counts"]), 1.0
+            yield Counter(read_json(settings_path(out))["counts"]), 1.0
             return
         if (folder / "state.json").exists():
             raise Refused(f"{folder} was left by an earlier version of Headlight: delete it to begin anew")
-        shards_from = read_from(path, run.loaded, settings.asked, settings.columns, settings.tags)
+        shards_from = shard_reader(path, run.loaded, settings.asked, settings.columns, settings.tags)
         folder.mkdir(parents=True, exist_ok=True)
-        state, counts, place = StateFile(folder / "state.npz", identity), Counter[str](), Place()
+        state, counts, place = StateFile(folder / "state.npz", identity), Counter[str](), ResumePoint()
         if (before := state.read()) is not None:
             place, counts = before[0], Counter(before[1])
             yield counts, place.read / run.source.size
         for part in folder.iterdir():  # of a shard that was written, but not yet counted
             if part.stem.isdigit() and int(part.stem) >= place.number:
                 part.unlink()
-        for shard, (columns, read) in run.measured(shards_from(**place.shard)):
+        for shard, (columns, read) in run.measure_shards(shards_from(**place.shard_arguments)):
             if columns["text"]:
                 write_columns(columns, folder / f"{shard.number:08d}{out.suffix}", _TYPES)
-            counts, place = counts + read, Place.after(shard)
+            counts, place = counts + read, ResumePoint.after(shard)
             state.write(place, counts, {})
             yield counts, place.read / run.source.size
         if not counts["texts"]:
             shutil.rmtree(folder)
             raise Refused(f"none of {counts['lines']:,} lines of {path.name} could be explained{_why_none(counts)}")
-        put_together(sorted(folder.glob(f"[0-9]*{out.suffix}")), out)
+        concatenate_tables(sorted(folder.glob(f"[0-9]*{out.suffix}")), out)
         write_settings(out, {**identity, "counts": counts})
         shutil.rmtree(folder)
 

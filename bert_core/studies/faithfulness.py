@@ -19,20 +19,20 @@ from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import Target
-from bert_core.refused import Refused, checked, each, real_array, shown
+from bert_core.refused import Refused, require_array, require_instances, short_repr, validate_arguments
 from bert_core.run.perturbation import values_without
-from bert_core.studies.asked import check_model, check_pairs, encoded, marked_lines, targets_of
 from bert_core.studies.documents import read_documents, split_sentences
+from bert_core.studies.file_questions import check_model, check_pairs, encode_line, read_annotated, targets_of
 from bert_core.studies.lines import Line
 from bert_core.studies.rows import Columns
 from bert_core.studies.runner import (
     SourceFile,
-    check_same,
+    check_same_study,
     exclusive_lock,
     read_json,
-    settings_beside,
+    settings_path,
     study_identity,
     write_settings,
 )
@@ -40,12 +40,12 @@ from bert_core.studies.tables import GrowingTable
 from bert_core.target_kinds import FILE_QUESTIONS, judged_kinds, questions_of_targets
 from bert_core.tokenizer import Encoding
 
-HIDDEN_AND_PAIRS = ("content", "function", "nsp")
+DEFAULT_KINDS = ("content", "function", "nsp")
 
 
 def question_kinds() -> tuple[str, ...]:
     """The kinds of questions that a study draws from a file."""
-    return (*HIDDEN_AND_PAIRS, *(name for name in questions_of_targets() if FILE_QUESTIONS[name].judged))
+    return (*DEFAULT_KINDS, *(name for name in questions_of_targets() if FILE_QUESTIONS[name].judged))
 
 
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
@@ -76,7 +76,7 @@ class StudySettings:
     """
 
     questions: int = 150
-    kinds: tuple[str, ...] = HIDDEN_AND_PAIRS
+    kinds: tuple[str, ...] = DEFAULT_KINDS
     methods: tuple[str, ...] = tuple(method.name for method in METHODS)
     lengths: tuple[int, int] = (10, 24)
     pair_lengths: tuple[int, int] = (16, 40)
@@ -146,10 +146,12 @@ class Judgement:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in judged_kinds():
-            raise Refused(f"kind {shown(self.kind)} is unknown: one of {', '.join(judged_kinds())}")
+            raise Refused(f"kind {short_repr(self.kind)} is unknown: one of {', '.join(judged_kinds())}")
         for name in ("scores", "low", "high"):
-            if len(real_array(name, getattr(self, name), "measure")) != len(MEASURES):
-                raise Refused(f"{name} is {shown(getattr(self, name))}: one number for each of {', '.join(MEASURES)}")
+            if len(require_array(name, getattr(self, name), "measure")) != len(MEASURES):
+                raise Refused(
+                    f"{name} is {short_repr(getattr(self, name))}: one number for each of {', '.join(MEASURES)}"
+                )
 
     def verdict(self, measure: str) -> str:
         """Whether "better", "chance" or "worse" than random rankings on this question."""
@@ -161,7 +163,7 @@ class Judgement:
 # ---------------------------------------------------------------------------- the questions of a file
 
 
-def questions(
+def draw_questions(
     loaded: LoadedModel, text: Path, settings: StudySettings, column: str | None = None
 ) -> list[StudyQuestion]:
     """The questions of a file, the kinds in turn; each kind's are drawn by the seed from the whole file.
@@ -181,7 +183,7 @@ def questions(
     if "nsp" in settings.kinds:
         loaded.require_head("next", "ask for content and function alone")
     columns = None if column is None else Columns(column)
-    marked = marked_lines(text, settings.kinds[0], settings.tags, loaded.tags, columns)
+    marked = read_annotated(text, settings.kinds[0], settings.tags, loaded.tags, columns)
     check_pairs(settings.kinds[0], marked, None)
     paragraphs: list[Sequence[str]] = []
     if marked is None:
@@ -231,7 +233,7 @@ def _a_word(
         (position,) = encoding.pieces_of(word)
         target = Target("mlm", position, encoding.input_ids[position])
         masked = loaded.tokenizer.mask_words(encoding, [word])
-        if probability_of(loaded, masked, target) >= settings.least:
+        if answer_probability(loaded, masked, target) >= settings.least:
             return StudyQuestion(number, kind, masked, target, encoding.word_text(word).lower())
     return None
 
@@ -241,7 +243,7 @@ def _single_pieces(encoding: Encoding) -> dict[str, list[int]]:
     by_kind: dict[str, list[int]] = {"content": [], "function": []}
     for word in range(encoding.word_count):
         (first, *more), written = encoding.pieces_of(word), encoding.word_text(word).lower()
-        if more or encoding.duties[first] == "unknown" or not written.isalpha():
+        if more or encoding.roles[first] == "unknown" or not written.isalpha():
             continue
         if written in FUNCTION_WORDS:
             by_kind["function"].append(word)
@@ -262,7 +264,7 @@ def _of_pairs(
         if number == settings.questions:
             return
         encoding = _encoded(loaded, settings.pair_lengths, *pairs[drawn])
-        if encoding is not None and probability_of(loaded, encoding, target) >= settings.least:
+        if encoding is not None and answer_probability(loaded, encoding, target) >= settings.least:
             yield StudyQuestion(number, "nsp", encoding, target, "follows")
             number += 1
 
@@ -285,7 +287,7 @@ def _of_heads(
                 break
             line, draw = lines[drawn], np.random.default_rng([settings.seed, drawn])
             try:
-                encoding = encoded(loaded, line, kind, longest)
+                encoding = encode_line(loaded, line, kind, longest)
                 if encoding.cut or not (kind == "span" or settings.lengths[0] <= len(encoding) <= settings.lengths[1]):
                     continue
                 asked = targets_of(loaded, encoding, line, kind)
@@ -293,7 +295,7 @@ def _of_heads(
                 continue
             for place in draw.permutation(len(asked)).tolist():
                 target, name = asked[place]
-                if probability_of(loaded, encoding, target) >= settings.least:
+                if answer_probability(loaded, encoding, target) >= settings.least:
                     yield StudyQuestion(number, kind, encoding, target, name)
                     number += 1
                     break
@@ -311,7 +313,7 @@ def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Enco
     return encoding if shortest <= len(encoding) <= longest and not encoding.cut else None
 
 
-def probability_of(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:
+def answer_probability(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:
     """The probability of the answer with nothing taken out of the text."""
     whole = np.zeros((1, len(encoding)), bool)
     return float(values_without(loaded, encoding, target, whole, probability=True)[0])
@@ -327,13 +329,13 @@ def _range(lengths: tuple[int, int]) -> str:
 def judge_question(loaded: LoadedModel, question: StudyQuestion, settings: StudySettings) -> list[Judgement]:
     """Every method on one question, in the order of the settings; all are beside the same random rankings."""
     scores = token_scores(loaded, question.encoding, question.target, settings.methods)
-    return judged(
+    return evaluate_scores(
         loaded, question, settings.methods, scores, words=settings.words, random_rankings=settings.random_rankings,
         seed=settings.seed,
     )  # fmt: skip
 
 
-def judged(
+def evaluate_scores(
     loaded: LoadedModel,
     question: StudyQuestion,
     names: Sequence[str],
@@ -351,7 +353,7 @@ def judged(
     by_measure = faithfulness(
         loaded, encoding, target, scores, words=words, random_rankings=random_rankings, seed=seed + question.number
     )
-    whole = probability_of(loaded, encoding, target)
+    whole = answer_probability(loaded, encoding, target)
     measures = [by_measure[name] for name in MEASURES]
     return [
         Judgement(
@@ -363,7 +365,7 @@ def judged(
     ]  # fmt: skip
 
 
-@checked
+@validate_arguments
 def judge_file(
     loaded: LoadedModel,
     text: Path,
@@ -371,7 +373,7 @@ def judge_file(
     settings: StudySettings,
     *,
     column: str | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> list[Judgement]:
     """Ask every question of a file, and write each answer's judgement into a table, a CSV file, as it comes.
 
@@ -385,8 +387,8 @@ def judge_file(
     source = SourceFile(text)
     identity = study_identity(source, fingerprint(loaded), settings, column=column)
     del identity["questions"]  # more of them are the same study
-    check_begun(table, identity)
-    asked = questions(loaded, text, settings, column)
+    check_existing_table(table, identity)
+    asked = draw_questions(loaded, text, settings, column)
     by_key = {(one.kind, one.number): one for one in asked}
 
     def judge(key: tuple[str, int]) -> list[Judgement]:
@@ -423,10 +425,10 @@ def fill_table(
             if key in known:
                 continue
             rows = judge(key)
-            _grows(table).add(map(_to_line, rows))
+            _grows(table).append_rows(map(_to_line, rows))
             done += rows
             known.add(key)
-            counted(report, len(known), of, "questions")
+            report_count(report, len(known), of, "questions")
         return done
 
 
@@ -434,17 +436,17 @@ def _key(judgement: Judgement) -> tuple[str, int]:
     return judgement.kind, judgement.number
 
 
-def check_begun(table: Path, identity: Mapping[str, Any]) -> None:
+def check_existing_table(table: Path, identity: Mapping[str, Any]) -> None:
     """Raise Refused for a table that is there and was made by another study, or by none."""
     if not table.exists():
         return
-    place = settings_beside(table)
+    place = settings_path(table)
     if not place.is_file():
         raise Refused(f"{table.name} is there, without the settings of a study beside it: choose another name")
     kept = read_json(place)
     if not kept:
         raise Refused(f"{place.name} does not hold the settings of a study: choose another name for the table")
-    check_same(kept, identity, table)
+    check_same_study(kept, identity, table)
 
 
 # ---------------------------------------------------------------------------- the table
@@ -455,7 +457,7 @@ _HEADER = (
 )  # fmt: skip
 
 
-@checked
+@validate_arguments
 def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[Judgement]:
     """The judgements of a table; an empty list where there is none.
 
@@ -463,7 +465,7 @@ def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[J
         while it wrote, is taken out of the file.
     Raises Refused for a file that is no such table.
     """
-    lines = _grows(table).lines()
+    lines = _grows(table).read_rows()
     judgements = [judgement for line in lines if (judgement := _from_line(line)) is not None]
     if methods is None:
         return judgements
@@ -476,7 +478,7 @@ def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[J
         if [row.method for row in rows] == list(methods)
         for judgement in rows
     ]
-    _grows(table).keep(map(_to_line, whole))
+    _grows(table).replace_rows(map(_to_line, whole))
     return whole
 
 
@@ -508,7 +510,7 @@ def _from_line(line: Sequence[str]) -> Judgement | None:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MethodSummary:
     """How one method fares on all questions of a kind.
 
     questions: how many. medians: of each of `MEASURES`. verdicts: shares of "better", "chance" and "worse" for each of
@@ -522,10 +524,10 @@ class Standing:
     verdicts: tuple[tuple[float, float, float], ...]
 
 
-def standings(judgements: Iterable[Judgement]) -> list[Standing]:
+def summarise_methods(judgements: Iterable[Judgement]) -> list[MethodSummary]:
     """Every method on every kind of question, the kinds in their order, the largest median AOPC first."""
     groups: dict[tuple[str, str], list[Judgement]] = {}
-    for judgement in each("judgements", judgements, Judgement):
+    for judgement in require_instances("judgements", judgements, Judgement):
         groups.setdefault((judgement.kind, judgement.method), []).append(judgement)
     table = []
     for (kind, method), rows in groups.items():
@@ -535,13 +537,13 @@ def standings(judgements: Iterable[Judgement]) -> list[Standing]:
             said = [row.verdict(measure) for row in rows]
             better, chance, worse = (said.count(word) / len(said) for word in ("better", "chance", "worse"))
             verdicts.append((better, chance, worse))
-        table.append(Standing(kind, method, len(rows), medians, tuple(verdicts)))
+        table.append(MethodSummary(kind, method, len(rows), medians, tuple(verdicts)))
     aopc = MEASURES.index("aopc")
     kinds = list(judged_kinds())
     return sorted(table, key=lambda standing: (kinds.index(standing.kind), -standing.medians[aopc]))
 
 
-def markdown(standings: Sequence[Standing]) -> str:
+def summary_markdown(standings: Sequence[MethodSummary]) -> str:
     """The standings as tables, one for each kind of question: medians, and the verdicts by AOPC."""
     aopc, lines = MEASURES.index("aopc"), []
     for kind, title in judged_kinds().items():

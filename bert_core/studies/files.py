@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, Any, cast
 
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, short_repr
 
 _HEAD = 1 << 16  # bytes of the decompressed file from which its content is identified
 _HEAD_LINES = 10  # lines among them
@@ -35,7 +35,7 @@ class Format(Enum):
     COLUMNS = "words in columns"
 
 
-TABLES = (Format.CSV, Format.TSV, Format.JSON_LINES, Format.JSON)
+TABLE_FORMATS = (Format.CSV, Format.TSV, Format.JSON_LINES, Format.JSON)
 _EXTENSIONS = {
     ".txt": Format.TEXT, ".csv": Format.CSV, ".tsv": Format.TSV, ".jsonl": Format.JSON_LINES,
     ".ndjson": Format.JSON_LINES, ".json": Format.JSON, ".conllu": Format.TREEBANK, ".conll": Format.COLUMNS,
@@ -88,7 +88,7 @@ class InputFile:
     @property
     def is_table(self) -> bool:
         """Whether texts are in named columns or fields."""
-        return self.format in TABLES
+        return self.format in TABLE_FORMATS
 
     @contextmanager
     def open(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
@@ -114,7 +114,7 @@ class InputFile:
                 for line in text:
                     yield line.rstrip("\r\n"), disk.tell()
             except UnicodeDecodeError as error:
-                raise not_utf8(self.path, error) from error
+                raise utf8_error(self.path, error) from error
 
     def read_text(self, largest: int) -> str:
         """The whole text. Raises Refused for more bytes than `largest`, and as `lines`."""
@@ -125,7 +125,7 @@ class InputFile:
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise not_utf8(self.path, error) from error
+            raise utf8_error(self.path, error) from error
 
     def _converted(self, source: IO[bytes]) -> Iterator[bytes]:
         """The content in chunks: decompressed, as UTF-8, with a line feed for each carriage return."""
@@ -195,7 +195,7 @@ def _decompressed(disk: IO[bytes], compression: str) -> IO[bytes]:
     return disk
 
 
-def not_utf8(path: Path, error: UnicodeDecodeError) -> Refused:
+def utf8_error(path: Path, error: UnicodeDecodeError) -> Refused:
     """The error for a file whose bytes are not those of UTF-8."""
     return Refused(f"{path.name} is not UTF-8 ({error.reason}): save it as UTF-8")
 
@@ -203,7 +203,7 @@ def not_utf8(path: Path, error: UnicodeDecodeError) -> Refused:
 def check_file(path: Path) -> None:
     """Raise Refused unless a path names a file that is not empty."""
     if not path.is_file():
-        raise Refused(f"there is no file {shown(str(path))}: name one that holds a text")
+        raise Refused(f"there is no file {short_repr(str(path))}: name one that holds a text")
     if not path.stat().st_size:
         raise Refused(f"{path.name} is empty: there is no text in it")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import HeadTable
-from bert_core.refused import LARGEST_SEED, Refused, checked, whole
-from bert_core.studies.corpus import LEAST, Corpus, in_tenths, most_telling, read_corpus
+from bert_core.refused import MAX_SEED, Refused, require_int, validate_arguments
+from bert_core.studies.corpus import MIN_COUNT, Corpus, most_overrepresented, read_corpus, sample_by_decile
 from bert_core.studies.head_tables import check_weights
-from bert_core.studies.indexed import Index
+from bert_core.studies.index_reader import Index
 from bert_core.studies.profiles import FIGURES, Bar, HeadProfile, Joined, Look, Profiles
 
 SHOWN = 12  # words, and pairs of words
@@ -26,7 +26,7 @@ LARGEST = 2**28  # strongest keys, of all heads together: 12 bytes each
 ALIKE = 5  # heads
 
 
-@checked
+@validate_arguments
 def head_profiles(
     index: Index,
     heads: Sequence[tuple[int, int]] | None = None,
@@ -36,7 +36,7 @@ def head_profiles(
     source: str = "",
     table: HeadTable | None = None,
     table_source: str = "",
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> Profiles:
     """The profiles of some heads over all that an index holds.
 
@@ -48,8 +48,8 @@ def head_profiles(
     Raises Refused for a head that is not kept, an index without a typed token, a broken shard, more than fits, or a
     table of another model, or of other weights.
     """
-    examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, LARGEST_SEED)
-    asked = index.every_head if heads is None else list(dict.fromkeys(index.known_heads(heads)))
+    examples, seed = require_int("examples", examples, 1, 100), require_int("seed", seed, 0, MAX_SEED)
+    asked = index.all_heads if heads is None else list(dict.fromkeys(index.validate_heads(heads)))
     model = Path(index.model).name
     if table is not None and (table.model, table.shape[1]) != (model, index.heads):
         raise Refused(
@@ -59,31 +59,31 @@ def head_profiles(
     if table is not None:
         check_weights(table, index.weights, f"the index {index.folder.name}")
     corpus = read_corpus(index)
-    if not len(corpus.typed):
+    if not len(corpus.typed_rows):
         raise Refused(f"{index.folder} holds no typed token, so there is nothing to say of a head")
-    if len(asked) * len(corpus.typed) > LARGEST:
+    if len(asked) * len(corpus.typed_rows) > LARGEST:
         raise Refused(
-            f"{len(asked)} heads from {len(corpus.typed):,} tokens do not fit in memory: ask for "
-            f"{max(LARGEST // len(corpus.typed), 1)} heads at a time"
+            f"{len(asked)} heads from {len(corpus.typed_rows):,} tokens do not fit in memory: ask for "
+            f"{max(LARGEST // len(corpus.typed_rows), 1)} heads at a time"
         )
-    chance, of_words = _by_chance(corpus, corpus.typed), _words_by_chance(corpus)
+    chance, of_words = _by_chance(corpus, corpus.typed_rows), _words_by_chance(corpus)
     looks = {pair: found for pair in asked if (found := _looks(index, corpus, *pair)) is not None}
     expected = _expected(corpus, {pair: _most_joined(corpus, keys) for pair, (keys, _, _) in looks.items()})
     profiles = []
     for number, (pair, (keys, shares, activity)) in enumerate(looks.items()):
-        deciles, drawn = in_tenths(activity, examples, np.random.default_rng([seed, *pair]))
+        deciles, drawn = sample_by_decile(activity, examples, np.random.default_rng([seed, *pair]))
         strongest = np.argsort(-activity, kind="stable")[: 2 * examples]
         top = np.flatnonzero(activity >= deciles[-2])
-        active = corpus.typed[top]
+        active = corpus.typed_rows[top]
         profiles.append(HeadProfile(
-            *pair, len(keys), float(shares.mean()), _bars(corpus, corpus.typed, keys, chance),
+            *pair, len(keys), float(shares.mean()), _bars(corpus, corpus.typed_rows, keys, chance),
             _bars(corpus, active, keys[top], _by_chance(corpus, active)), _words(corpus, keys, of_words),
             expected[pair], tuple(deciles.tolist()),
             tuple(tuple(_look(corpus, row, keys, shares, activity) for row in rows) for rows in drawn),
             tuple(_look(corpus, row, keys, shares, activity) for row in strongest.tolist()),
             _alike(pair, looks, top), {} if table is None else _figures(table, *pair),
         ))  # fmt: skip
-        counted(report, number + 1, len(looks), "heads")
+        report_count(report, number + 1, len(looks), "heads")
     measured = "" if table is None else _measured(table, table_source)
     return Profiles(model, index.weights, tuple(index.documents), tuple(profiles), source, measured)
 
@@ -91,7 +91,7 @@ def head_profiles(
 def _measured(table: HeadTable, source: str) -> str:
     parts = [f"{table.texts:,} texts{f' of {source}' if source else ''}"]
     if table.loss is not None:
-        parts.append(f"where the loss with all heads is {table.loss_in_words}")
+        parts.append(f"where the loss with all heads is {table.loss_text}")
     if "loss_change" in table.figures:
         parts.append(f"a head's output replaced by {table.method}")
     return ", ".join(parts)
@@ -115,21 +115,21 @@ def _looks(
         shares.append(shard.part("weights", place)[head, :, 0].astype(np.float32))
         scale, length = shard.part("head_scales", place)[head]
         lengths.append(scale * length)
-    typed = corpus.typed
+    typed = corpus.typed_rows
     activity = np.concatenate(lengths)[typed]
     if not np.isfinite(activity).all():
         return None
     mean = float(activity.mean())
     return (
-        corpus.first[typed] + np.concatenate(keys)[typed], np.concatenate(shares)[typed], activity / (mean or 1.0),
+        corpus.sentence_start[typed] + np.concatenate(keys)[typed], np.concatenate(shares)[typed], activity / (mean or 1.0),
     )  # fmt: skip
 
 
 def _by_chance(corpus: Corpus, tokens: np.ndarray) -> dict[str, np.ndarray]:
     """Of each question the shares (answer,) that a key drawn from the sentence of each of these tokens would have."""
-    shares = {name: np.zeros(len(names)) for name, (_, names) in corpus.questions.items()}
+    shares = {name: np.zeros(len(names)) for name, (_, names) in corpus.key_properties.items()}
     for queries, keys, weights in corpus.pairs(tokens):
-        for name, (answer, names) in corpus.questions.items():
+        for name, (answer, names) in corpus.key_properties.items():
             shares[name] += np.bincount(answer(queries, keys), weights, len(names))
     return {name: found / len(tokens) for name, found in shares.items()}
 
@@ -137,8 +137,8 @@ def _by_chance(corpus: Corpus, tokens: np.ndarray) -> dict[str, np.ndarray]:
 def _words_by_chance(corpus: Corpus) -> np.ndarray:
     """How often each word would be looked at, (word,)."""
     words = np.zeros(len(corpus.words))
-    for _, keys, weights in corpus.pairs(corpus.typed):
-        words += np.bincount(corpus.written[keys], weights, len(words))
+    for _, keys, weights in corpus.pairs(corpus.typed_rows):
+        words += np.bincount(corpus.word_id[keys], weights, len(words))
     return words
 
 
@@ -146,7 +146,7 @@ def _bars(
     corpus: Corpus, tokens: np.ndarray, keys: np.ndarray, chance: Mapping[str, np.ndarray]
 ) -> dict[str, tuple[Bar, ...]]:  # fmt: skip
     bars = {}
-    for name, (answer, names) in corpus.questions.items():
+    for name, (answer, names) in corpus.key_properties.items():
         found = np.bincount(answer(tokens, keys), minlength=len(names)) / len(keys)
         bars[name] = tuple(
             Bar(of or "added", share, by_chance)
@@ -157,23 +157,23 @@ def _bars(
 
 
 def _words(corpus: Corpus, keys: np.ndarray, expected: np.ndarray) -> tuple[Joined, ...]:
-    times = np.bincount(corpus.written[keys[~corpus.added[keys]]], minlength=len(corpus.words))
-    best = most_telling(times, expected, SHOWN)
+    times = np.bincount(corpus.word_id[keys[~corpus.special[keys]]], minlength=len(corpus.words))
+    best = most_overrepresented(times, expected, SHOWN)
     return tuple(Joined(corpus.words[row], int(times[row]), float(expected[row])) for row in best)
 
 
 def _most_joined(corpus: Corpus, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Codes of the pairs of typed words that are joined most often, query and key, and how often."""
-    other = ~corpus.added[keys] & (corpus.number[keys] != corpus.number[corpus.typed])
-    codes = _codes(corpus, corpus.typed[other], keys[other])
+    other = ~corpus.special[keys] & (corpus.word_number[keys] != corpus.word_number[corpus.typed_rows])
+    codes = _codes(corpus, corpus.typed_rows[other], keys[other])
     known, times = np.unique(codes, return_counts=True)
-    often = np.flatnonzero(times >= LEAST)
+    often = np.flatnonzero(times >= MIN_COUNT)
     often = often[np.argsort(-times[often], kind="stable")[:CANDIDATES]]
     return known[often], times[often]
 
 
 def _codes(corpus: Corpus, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    found: np.ndarray = corpus.written[queries] * len(corpus.words) + corpus.written[keys]
+    found: np.ndarray = corpus.word_id[queries] * len(corpus.words) + corpus.word_id[keys]
     return found
 
 
@@ -183,10 +183,10 @@ def _expected(
     """Of every head the pairs of words that it joins more often than chance, the most telling first."""
     known = np.unique(np.concatenate([np.zeros(0, np.int64), *(codes for codes, _ in joined.values())]))
     by_chance = np.zeros(len(known))
-    for queries, keys, weights in corpus.pairs(corpus.typed) if len(known) else ():
+    for queries, keys, weights in corpus.pairs(corpus.typed_rows) if len(known) else ():
         codes = _codes(corpus, queries, keys)
         at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-        same = (known[at] == codes) & (corpus.number[keys] != corpus.number[queries])
+        same = (known[at] == codes) & (corpus.word_number[keys] != corpus.word_number[queries])
         by_chance += np.bincount(at[same], weights[same], len(known))
     found = {}
     for pair, (codes, times) in joined.items():
@@ -196,13 +196,13 @@ def _expected(
                 corpus.words[codes[row] % len(corpus.words)], int(times[row]), float(expected[row]),
                 corpus.words[codes[row] // len(corpus.words)],
             )
-            for row in most_telling(times, expected, SHOWN)
+            for row in most_overrepresented(times, expected, SHOWN)
         )  # fmt: skip
     return found
 
 
 def _look(corpus: Corpus, number: int, keys: np.ndarray, shares: np.ndarray, activity: np.ndarray) -> Look:
-    own, other = corpus.row(int(corpus.typed[number])), corpus.row(int(keys[number]))
+    own, other = corpus.row(int(corpus.typed_rows[number])), corpus.row(int(keys[number]))
     return Look(
         own["document"], own["line"], own["sentence_text"], (own["start"], own["end"]),
         None if other["word"] is None else (other["start"], other["end"]), other["piece"],

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 
 from bert_core.records import HeadTable
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, validate_arguments
 from bert_core.run.ablation import REPLACEMENTS
-from bert_core.studies.rows import separator_of
-from bert_core.studies.tables import check_kind, write_columns
+from bert_core.studies.rows import detect_separator
+from bert_core.studies.tables import check_table_suffix, write_columns
 from bert_core.target_kinds import FILE_QUESTIONS
 
-LARGEST_FILE = 8  # megabytes: a model of 96 layers of 96 heads has less
-MOST_LAYERS = MOST_HEADS = 256
-MOST_COLUMNS = 64
+MAX_MEGABYTES = 8  # megabytes: a model of 96 layers of 96 heads has less
+MAX_LAYERS = MAX_HEADS = 256
+MAX_COLUMNS = 64
 _DECIMAL_COMMA = re.compile(r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$")
 _FIXED = ("model", "layer", "head", "texts", "tokens", "loss")
 _WEIGHTS = "weights"  # the fingerprint of the model; tables of version 0.2 have no such column
 _SAID = {"loss_of": FILE_QUESTIONS, "method": REPLACEMENTS}  # older tables do not say it, and mean the first
 
 
-@checked
+@validate_arguments
 def write_table(table: HeadTable, path: Path) -> None:
     """One row a head that is there, whole or not at all; in `.csv` numbers in full precision, and nothing for None.
 
@@ -37,7 +37,7 @@ def write_table(table: HeadTable, path: Path) -> None:
     write_columns(_columns(table), path)
 
 
-@checked
+@validate_arguments
 def read_table(data: bytes, name: str) -> HeadTable:
     """A table that `write_table` wrote; name: of the file, whose end says its kind.
 
@@ -45,13 +45,13 @@ def read_table(data: bytes, name: str) -> HeadTable:
 
     Raises Refused, in one sentence, for a file that is none, is too large, or whose rows do not fit each other.
     """
-    check_kind(Path(name))
-    if len(data) > LARGEST_FILE * 1_000_000:
-        raise Refused(f"the file {name} has {len(data) / 1e6:.1f} MB: a table of heads has {LARGEST_FILE} at most")
+    check_table_suffix(Path(name))
+    if len(data) > MAX_MEGABYTES * 1_000_000:
+        raise Refused(f"the file {name} has {len(data) / 1e6:.1f} MB: a table of heads has {MAX_MEGABYTES} at most")
     columns = _parquet(data, name) if name.endswith(".parquet") else _csv(data, name)
     missing = [column for column in _FIXED if column not in columns]
-    if len(columns) > MOST_COLUMNS:
-        raise Refused(f"the file {name} has {len(columns)} columns: a table of heads has {MOST_COLUMNS} at most")
+    if len(columns) > MAX_COLUMNS:
+        raise Refused(f"the file {name} has {len(columns)} columns: a table of heads has {MAX_COLUMNS} at most")
     if missing or len(columns.keys() - {*_SAID, _WEIGHTS}) == len(_FIXED):
         what = f"the column {missing[0]!r}" if missing else "a figure"
         raise Refused(f"the file {name} lacks {what}: a table of heads comes from `headlight heads`")
@@ -133,7 +133,7 @@ def _columns(table: HeadTable) -> dict[str, list[Any]]:
 def _csv(data: bytes, name: str) -> dict[str, list[Any]]:
     try:
         text = data.decode("utf-8-sig")
-        separator = separator_of(text.partition("\n")[0])
+        separator = detect_separator(text.partition("\n")[0])
         rows = list(csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator))
     except (UnicodeDecodeError, csv.Error) as error:
         raise Refused(f"the file {name} is not a table in UTF-8: {str(error)[:80]}") from error
@@ -152,7 +152,7 @@ def _parquet(data: bytes, name: str) -> dict[str, list[Any]]:
         source = parquet.ParquetFile(pyarrow.BufferReader(data))
         rows_of = source.metadata.num_rows
         unpacked = sum(source.metadata.row_group(n).total_byte_size for n in range(source.metadata.num_row_groups))
-        if rows_of > MOST_LAYERS * MOST_HEADS or unpacked > 8_000_000 * LARGEST_FILE:
+        if rows_of > MAX_LAYERS * MAX_HEADS or unpacked > 8_000_000 * MAX_MEGABYTES:
             raise Refused(
                 f"the file {name} has {rows_of:,} rows and unpacks to {unpacked / 1e6:,.0f} MB: one row a head"
             )
@@ -174,7 +174,7 @@ def _numbers(values: Sequence[Any], column: str, name: str) -> np.ndarray:
 
 def _whole_numbers(values: Sequence[Any], column: str, name: str) -> list[int]:
     numbers = _numbers(values, column, name)
-    limit = {"layer": MOST_LAYERS, "head": MOST_HEADS}.get(column, 1e15)
+    limit = {"layer": MAX_LAYERS, "head": MAX_HEADS}.get(column, 1e15)
     if not ((numbers >= 0) & (numbers < limit) & (numbers == np.floor(numbers))).all():
         raise Refused(f"the column {column!r} of {name} counts from zero, in whole numbers below {limit:.0f}")
     return [int(number) for number in numbers]

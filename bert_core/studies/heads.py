@@ -23,24 +23,31 @@ from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.records import HeadTable, Target, pieces_of, word_target
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, validate_arguments
 from bert_core.run.ablation import REPLACEMENTS, Replacement, values_without_heads
 from bert_core.run.capture import capture
 from bert_core.run.losses import (
-    AskedText,
+    TextExample,
     attention_maps,
-    check_can_answer,
     check_has_parts,
+    check_loss_heads,
     gate_gradients,
-    hide_pieces,
-    losses_without_each,
+    losses_without_heads,
+    mask_pieces,
 )
-from bert_core.studies.asked import check_length, check_model, check_question, encoded, read_from, targets_of
+from bert_core.studies.file_questions import (
+    check_length,
+    check_model,
+    check_question,
+    encode_line,
+    shard_reader,
+    targets_of,
+)
 from bert_core.studies.head_tables import write_table
 from bert_core.studies.lines import Line, Shard
 from bert_core.studies.rows import Columns
 from bert_core.studies.runner import (
-    Place,
+    ResumePoint,
     ShardRun,
     ShardStudy,
     StateFile,
@@ -49,12 +56,12 @@ from bert_core.studies.runner import (
     run_to_end,
     write_settings,
 )
-from bert_core.studies.tables import check_kind
+from bert_core.studies.tables import check_table_suffix
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.task_heads import FOLLOWS
 from bert_core.tokenizer import Encoding
 
-STRANGER = "from elsewhere"  # the answer of a line whose second text does not follow its first
+NOT_NEXT = "from elsewhere"  # the answer of a line whose second text does not follow its first
 
 
 @dataclass(frozen=True)
@@ -93,14 +100,14 @@ class CorpusSettings:
             raise Refused(f"texts of {self.max_length} tokens hold no word: 3 is the least")
         if self.loss not in FILE_QUESTIONS:
             raise Refused(f"the loss {self.loss!r} is unknown: one of {', '.join(FILE_QUESTIONS)}")
-        if self.loss != "words" and not self.asks_loss:
+        if self.loss != "words" and not self.needs_loss:
             raise Refused(f"the loss {self.loss!r} is asked for by importance or ablation: neither was")
         answer = None if self.columns is None else self.columns.answer
         if self.loss == "class" and answer is None:
             raise Refused("the class of a text stands in a column: say in which")
         if self.loss == "word" and bool(self.word) == (answer is not None):
             raise Refused("the word at the [MASK] is either one word, or named by a column")
-        check_question(self.loss, self.columns, self.tags, self.word, what="the loss")
+        check_question(self.loss, self.columns, self.tags, self.word, label="the loss")
         if self.loss == "next" and self.columns is not None and self.columns.pair is None:
             raise Refused("whether B follows A needs a column of second texts")
         if self.method not in REPLACEMENTS:
@@ -111,7 +118,7 @@ class CorpusSettings:
             raise Refused(f"method {self.method!r} needs {'no' if self.reference else 'a'} reference text")
 
     @property
-    def asks_loss(self) -> bool:
+    def needs_loss(self) -> bool:
         """Whether a loss is needed at all."""
         return self.importance or self.ablation
 
@@ -187,7 +194,7 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
         figures["importance"] = np.abs(slopes).sum(0)
         loss = float(losses.sum())
     if settings.ablation:
-        losses, without = losses_without_each(loaded, texts, _replacement(loaded, settings))
+        losses, without = losses_without_heads(loaded, texts, _replacement(loaded, settings))
         change = without - losses[:, None, None]
         figures["loss_change"] = change.sum(0)
         figures["loss_change_squared"] = (change**2).sum(0)
@@ -201,7 +208,7 @@ def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, cou
     targets: list[list[Target]] = []
     for line in shard.lines:
         try:
-            encoding = encoded(loaded, line, settings.loss, settings.max_length)
+            encoding = encode_line(loaded, line, settings.loss, settings.max_length)
             found = [one.target for one in targets_of(loaded, encoding, line, settings.loss, settings.word)]
         except Refused:  # nothing in it that can be read
             counts["unreadable"] += 1
@@ -246,19 +253,19 @@ def _add(figures: dict[str, np.ndarray], name: str, values: np.ndarray) -> None:
 
 def _questions(
     loaded: LoadedModel, shard: Shard, settings: CorpusSettings, counts: Counter[str]
-) -> tuple[list[Encoding], list[AskedText]]:
+) -> tuple[list[Encoding], list[TextExample]]:
     """The texts of a shard as they are written, and what is asked of each; nothing if no loss is asked for."""
     encodings: list[Encoding] = []
-    texts: list[AskedText] = []
-    lines = paired(shard.lines, settings.seed) if settings.loss == "next" else shard.lines
-    counts["strangers"] += sum(line.answer == STRANGER for line in lines)
+    texts: list[TextExample] = []
+    lines = draw_pairs(shard.lines, settings.seed) if settings.loss == "next" else shard.lines
+    counts["strangers"] += sum(line.answer == NOT_NEXT for line in lines)
     for line in lines:
         try:
             encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=settings.max_length)
         except Refused:  # nothing in it that can be read
             counts["unreadable"] += 1
             continue
-        if settings.asks_loss:
+        if settings.needs_loss:
             try:
                 text = _question(loaded, encoding, line, settings)
             except Refused:  # no [MASK], or not as many as the word has pieces
@@ -271,22 +278,22 @@ def _questions(
     return encodings, texts
 
 
-def _question(loaded: LoadedModel, encoding: Encoding, line: Line, settings: CorpusSettings) -> AskedText:
+def _question(loaded: LoadedModel, encoding: Encoding, line: Line, settings: CorpusSettings) -> TextExample:
     """What is asked of one text. Raises Refused if its word cannot be asked for."""
     if settings.loss == "class":
-        return AskedText(encoding, label=loaded.labels.index(line.answer))
+        return TextExample(encoding, label=loaded.labels.index(line.answer))
     if settings.loss == "next":
-        return AskedText(encoding, follows=int(line.answer == STRANGER))
+        return TextExample(encoding, next_sentence_label=int(line.answer == NOT_NEXT))
     if settings.loss == "word":
         positions, answers = zip(
-            *word_target(loaded.tokenizer, encoding, settings.word or line.answer).asked, strict=True
+            *word_target(loaded.tokenizer, encoding, settings.word or line.answer).target_pieces, strict=True
         )
-        return AskedText(encoding, positions, answers)
+        return TextExample(encoding, positions, answers)
     rng = np.random.default_rng([settings.seed, line.number])
-    return hide_pieces(loaded.tokenizer, encoding, rng, share=settings.mask_share)
+    return mask_pieces(loaded.tokenizer, encoding, rng, share=settings.mask_share)
 
 
-def paired(lines: Sequence[Line], seed: int) -> list[Line]:
+def draw_pairs(lines: Sequence[Line], seed: int) -> list[Line]:
     """Second texts that follow and such that do not: half of the pairs, by a coin, get one from elsewhere in the shard.
 
     lines: of a text, each paired with the next if no empty line is between; or rows of a table with their own pairs.
@@ -304,7 +311,7 @@ def paired(lines: Sequence[Line], seed: int) -> list[Line]:
         rng = np.random.default_rng([seed, number])
         others = [other for other in seconds if other not in (first, second)]
         if others and rng.random() < 0.5:
-            found.append(Line(number, first, others[int(rng.integers(len(others)))], STRANGER))
+            found.append(Line(number, first, others[int(rng.integers(len(others)))], NOT_NEXT))
         else:
             found.append(Line(number, first, second, FOLLOWS))
     return found
@@ -322,11 +329,11 @@ def _check(loaded: LoadedModel, settings: CorpusSettings) -> None:
     """Raise Refused if a model cannot answer the question."""
     check_has_parts(loaded)
     check_length(loaded, settings.max_length)
-    if settings.asks_loss:
+    if settings.needs_loss:
         if FILE_QUESTIONS[settings.loss].of_target:
             check_model(loaded, settings.loss)
         else:
-            check_can_answer(loaded, {FILE_QUESTIONS[settings.loss].head})
+            check_loss_heads(loaded, {FILE_QUESTIONS[settings.loss].head})
     if settings.loss == "word" and settings.word:
         pieces_of(loaded.tokenizer, settings.word)
 
@@ -334,8 +341,8 @@ def _check(loaded: LoadedModel, settings: CorpusSettings) -> None:
 STUDY = ShardStudy(measure_shard, _check)
 
 
-@checked
-def heads_over(
+@validate_arguments
+def measure_heads(
     path: Path,
     model: str = "headlight-mini",
     settings: CorpusSettings | None = None,
@@ -353,7 +360,7 @@ def heads_over(
     return run_to_end(steps, on_progress, HeadSums({}))
 
 
-@checked
+@validate_arguments
 def iter_heads(
     path: Path,
     model: str = "headlight-mini",
@@ -378,19 +385,21 @@ def iter_heads(
 
 def _sums(run: ShardRun[CorpusSettings, HeadSums], state: Path | None) -> Iterator[tuple[HeadSums, float]]:
     settings, kept = run.settings, StateFile(state, run.identity())
-    total, place = HeadSums({}), Place()
+    total, place = HeadSums({}), ResumePoint()
     if (before := kept.read()) is not None:
         place, values, figures = before
         total = HeadSums(figures, values["loss"], Counter(values["counts"]), run.weights if figures else "")
         yield total, place.read / run.source.size
-    rest = read_from(run.source.path, run.loaded, settings.loss, settings.columns, settings.tags)(**place.shard)
-    for shard, sums in run.measured(rest):
-        total, place = total + sums, Place.after(shard)
+    rest = shard_reader(run.source.path, run.loaded, settings.loss, settings.columns, settings.tags)(
+        **place.shard_arguments
+    )
+    for shard, sums in run.measure_shards(rest):
+        total, place = total + sums, ResumePoint.after(shard)
         kept.write(place, {"loss": total.loss, "counts": total.counts}, total.figures)
         yield total, place.read / run.source.size
 
 
-@checked
+@validate_arguments
 def heads_file(
     path: Path,
     out: Path,
@@ -411,7 +420,7 @@ def heads_file(
     table of another study, for a file without a text, and where another run writes to it now.
     """
     settings = CorpusSettings() if settings is None else settings
-    check_kind(out)
+    check_table_suffix(out)
     state = out.with_name(f"{out.name}.part")
     with exclusive_lock(out):
         run = ShardRun(STUDY, path, model, settings, engine=engine, device=device)
@@ -436,7 +445,7 @@ def heads_file(
         return total
 
 
-def note_of(counts: Mapping[str, int]) -> str:
+def reading_note(counts: Mapping[str, int]) -> str:
     """How many lines of the file were read, and why others were not, in one sentence."""
     said = f"{counts.get('texts', 0):,} of {counts.get('lines', 0):,} lines were read"
     if counts.get("strangers"):

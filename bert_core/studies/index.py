@@ -22,35 +22,35 @@ from bert_core import checkpoint
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.loading import LoadedModel
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
 from bert_core.run.states import TokenStates, token_states
-from bert_core.studies.asked import check_length
 from bert_core.studies.documents import split_sentences
+from bert_core.studies.file_questions import check_length
 from bert_core.studies.files import Format
-from bert_core.studies.lines import LONGEST_LINE, Line, Shard
+from bert_core.studies.lines import MAX_LINE_BYTES, Line, Shard
 from bert_core.studies.rows import Columns
 from bert_core.studies.runner import (
-    Place,
+    ResumePoint,
     ShardRun,
     ShardStudy,
     SourceFile,
     as_json_values,
-    check_same,
+    check_same_study,
     read_json,
     run_to_end,
 )
 from bert_core.studies.tables import write_columns
-from bert_core.studies.texts import check_texts, text_shards, trees_from
+from bert_core.studies.texts import check_texts, read_trees, text_shards
 from bert_core.studies.treebank import TreeSentence
 from bert_core.tokenizer import Encoding
 
-KEYS = 4  # of the strongest of each head
-FORMAT = 1
+TOP_KEYS = 4  # of the strongest of each head
+FORMAT_VERSION = 1
 SHARD_CHARACTERS = 1 << 16  # of text: about 16,000 tokens, and 110 MB of the bundled model's
-CONTENTS, OF_SHARD = "index.json", "shard.json"
+CONTENTS_FILE, SHARD_FILE = "index.json", "shard.json"
 ARRAYS = ("states", "state_scales", "heads", "head_scales", "keys", "weights")
 TREE_COLUMNS = ("upos", "relation", "governor", "distance", "features")
-LARGEST = 127  # of int8
+MAX_INT8 = 127  # of int8
 _WHOLE_NUMBERS = {"line", "sentence", "text", "position", "start", "end", "first", "distance"}  # columns
 
 
@@ -68,13 +68,15 @@ class IndexSettings:
 
     def __post_init__(self) -> None:
         if self.layers is not None:
-            given = {whole("a layer", layer) for layer in several("layers", self.layers, "their numbers")}
+            given = {
+                require_int("a layer", layer) for layer in require_sequence("layers", self.layers, "their numbers")
+            }
             object.__setattr__(self, "layers", tuple(sorted(given)))
-        object.__setattr__(self, "max_length", whole("max_length", self.max_length, 3, 2**16))
+        object.__setattr__(self, "max_length", require_int("max_length", self.max_length, 3, 2**16))
 
 
 @dataclass(frozen=True)
-class Passage(Shard):
+class CorpusShard(Shard):
     """A shard of a text or of a treebank; of the second each sentence with its tree, as many as lines."""
 
     trees: tuple[TreeSentence, ...] = ()
@@ -82,7 +84,7 @@ class Passage(Shard):
 
 @compared_by_value
 @dataclass(frozen=True)
-class Packed:
+class PackedShard:
     """What is kept of a shard.
 
     arrays: by the names of `ARRAYS`; a depth or a layer after the other, in the order in which these are kept.
@@ -105,9 +107,9 @@ class Packed:
 # ---------------------------------------------------------------------------- one shard
 
 
-def index_shard(loaded: LoadedModel, shard: Passage, settings: IndexSettings) -> Packed:
+def index_shard(loaded: LoadedModel, shard: CorpusShard, settings: IndexSettings) -> PackedShard:
     """Everything that is kept of a shard."""
-    counts, read = Counter(shard.counts), list(sentences_of(loaded, shard, settings))
+    counts, read = Counter(shard.counts), list(iter_sentences(loaded, shard, settings))
     encodings = [encoding for _, _, _, encoding in read if encoding is not None]
     counts["unreadable"] += len(read) - len(encodings)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
@@ -120,11 +122,11 @@ def index_shard(loaded: LoadedModel, shard: Passage, settings: IndexSettings) ->
         "text": [encoding.text for encoding in encodings],
         "first": firsts[:-1],
     }
-    return Packed(pack(loaded, encodings, settings), _tokens(there, bool(shard.trees)), texts, counts)
+    return PackedShard(pack_sentences(loaded, encodings, settings), _tokens(there, bool(shard.trees)), texts, counts)
 
 
-def sentences_of(
-    loaded: LoadedModel, shard: Passage, settings: IndexSettings
+def iter_sentences(
+    loaded: LoadedModel, shard: CorpusShard, settings: IndexSettings
 ) -> Iterator[tuple[int, int, TreeSentence | None, Encoding | None]]:
     """Line, number in the line, tree and encoding of every sentence; no encoding where nothing can be read."""
     trees: Sequence[TreeSentence | None] = shard.trees or [None] * len(shard.lines)
@@ -136,18 +138,20 @@ def sentences_of(
                 yield line.number, number, tree, None
 
 
-def layers_kept(loaded: LoadedModel, settings: IndexSettings) -> tuple[int, ...]:
+def indexed_layers(loaded: LoadedModel, settings: IndexSettings) -> tuple[int, ...]:
     """Raises Refused for a layer that the model does not have."""
     of = loaded.config.num_hidden_layers
     layers = tuple(range(of)) if settings.layers is None else settings.layers
     for layer in layers:
-        whole(f"a layer of {loaded.name}", layer, 0, of - 1)
+        require_int(f"a layer of {loaded.name}", layer, 0, of - 1)
     return layers
 
 
-def pack(loaded: LoadedModel, encodings: Sequence[Encoding], settings: IndexSettings) -> dict[str, np.ndarray]:
+def pack_sentences(
+    loaded: LoadedModel, encodings: Sequence[Encoding], settings: IndexSettings
+) -> dict[str, np.ndarray]:
     """The arrays of some sentences, one after the other, as `Packed` has them."""
-    layers, config = layers_kept(loaded, settings), loaded.config
+    layers, config = indexed_layers(loaded, settings), loaded.config
     heads, size, tokens = config.num_attention_heads, config.attention_head_size, sum(map(len, encodings))
     firsts = np.array([0, *accumulate(map(len, encodings))])
     found: dict[str, np.ndarray] = {
@@ -155,15 +159,15 @@ def pack(loaded: LoadedModel, encodings: Sequence[Encoding], settings: IndexSett
         "state_scales": np.zeros((len(layers) + 1, 2, tokens), np.float32),
         "heads": np.zeros((len(layers), heads, tokens, size), np.int8),
         "head_scales": np.zeros((len(layers), heads, 2, tokens), np.float32),
-        "keys": np.zeros((len(layers), heads, tokens, KEYS), np.uint8 if settings.max_length <= 256 else np.uint16),
-        "weights": np.zeros((len(layers), heads, tokens, KEYS), np.float16),
+        "keys": np.zeros((len(layers), heads, tokens, TOP_KEYS), np.uint8 if settings.max_length <= 256 else np.uint16),
+        "weights": np.zeros((len(layers), heads, tokens, TOP_KEYS), np.float16),
     }
     rows = np.arange(0)
-    for one in token_states(loaded, encodings, layers, KEYS):
+    for one in token_states(loaded, encodings, layers, TOP_KEYS):
         if not one.depth:
             rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in one.texts])
         place = (0, *(layer + 1 for layer in layers)).index(one.depth)
-        found["states"][place, rows], found["state_scales"][place][:, rows] = rounded(one.states)
+        found["states"][place, rows], found["state_scales"][place][:, rows] = quantise_rows(one.states)
         if one.depth:
             _keep_heads(found, place - 1, rows, one)
     return found
@@ -171,20 +175,20 @@ def pack(loaded: LoadedModel, encodings: Sequence[Encoding], settings: IndexSett
 
 def _keep_heads(found: Mapping[str, np.ndarray], place: int, rows: np.ndarray, one: TokenStates) -> None:
     assert one.head_output is not None and one.keys is not None and one.weights is not None  # of a layer
-    values, scales = rounded(one.head_output)
+    values, scales = quantise_rows(one.head_output)
     found["heads"][place][:, rows], found["head_scales"][place][:, :, rows] = values, scales.swapaxes(0, 1)
     some, weights = one.keys.shape[-1], np.nan_to_num(one.weights)
     found["keys"][place][:, rows, :some] = np.where(weights > 0, np.nan_to_num(one.keys), 0)
     found["weights"][place][:, rows, :some] = weights
 
 
-def rounded(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantise_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows of numbers as int8, and what gives them back.
 
     values: (..., size). Returns the same as int8, and float32 (2, ...): what one unit is worth, and the length of the
     row in these units. A row of NaN is one of zeros, whose two figures are NaN.
     """
-    scale = np.abs(values).max(-1, initial=0) / np.float32(LARGEST)
+    scale = np.abs(values).max(-1, initial=0) / np.float32(MAX_INT8)
     whole_numbers = np.rint(values / np.where(scale > 0, scale, 1)[..., None])
     length = np.sqrt((whole_numbers * whole_numbers).sum(-1))
     return np.nan_to_num(whole_numbers).astype(np.int8), np.stack([scale, length]).astype(np.float32)
@@ -196,7 +200,7 @@ def _tokens(
     names = ("line", "sentence", "text", "position", "piece", "word", "start", "end")
     columns: dict[str, list[Any]] = {name: [] for name in (*names, *(TREE_COLUMNS if treebank else ()))}
     for row, (line, sentence, tree, encoding) in enumerate(read):
-        words = written_words(encoding)
+        words = word_per_piece(encoding)
         labels: dict[int, tuple[Any, ...]] = {}
         if tree is not None:
             for word, pieces in enumerate(pieces_of_words(encoding, tree.spans)):
@@ -209,7 +213,7 @@ def _tokens(
     return columns
 
 
-def written_words(encoding: Encoding) -> list[str | None]:
+def word_per_piece(encoding: Encoding) -> list[str | None]:
     """The word that each piece is of, as it was typed; None of [CLS] and [SEP]."""
     spans: dict[int, list[int]] = {}
     for word, (start, end) in zip(encoding.words, encoding.offsets, strict=True):
@@ -232,14 +236,14 @@ def _labels(tree: TreeSentence, word: int) -> tuple[Any, ...]:
 
 def _check(loaded: LoadedModel, settings: IndexSettings) -> None:
     """Raise Refused if a model has not what is kept."""
-    layers_kept(loaded, settings)
+    indexed_layers(loaded, settings)
     check_length(loaded, settings.max_length)
 
 
 STUDY = ShardStudy(index_shard, _check)
 
 
-@checked
+@validate_arguments
 def index_file(
     path: Path,
     out: Path,
@@ -266,7 +270,7 @@ def index_file(
     return run_to_end(steps, on_progress, Counter[str]())
 
 
-@checked
+@validate_arguments
 def iter_index(
     path: Path,
     out: Path,
@@ -291,31 +295,31 @@ def iter_index(
     if document["whole"]:
         return
     _sweep(out, contents)
-    for shard, packed in run.measured(passages(path, columns, **place, characters=characters)):
+    for shard, packed in run.measure_shards(corpus_shards(path, columns, **place, characters=characters)):
         if packed.counts["texts"]:
             _write_shard(out / _folder(document["number"], document["shards"]), packed, path.name)
             document["shards"] += 1
         counts = counts + packed.counts
-        document |= {"counts": dict(counts), "place": Place.after(shard).shard, "read": shard.read}
+        document |= {"counts": dict(counts), "place": ResumePoint.after(shard).shard_arguments, "read": shard.read}
         _write(out, contents)
         yield counts, min(shard.read / run.source.size, 1.0)
     document["whole"] = True
     _write(out, contents)
 
 
-@checked
+@validate_arguments
 def remove_from_index(folder: Path, document: str) -> None:
     """Take a file out of an index, by its name. Raises Refused for one that is not there."""
     contents = read_contents(folder)
     names = [one["name"] for one in contents["documents"]]
     if document not in names:
-        raise Refused(f"{folder} holds no file {shown(document)}: it holds {', '.join(names) or 'none'}")
+        raise Refused(f"{folder} holds no file {short_repr(document)}: it holds {', '.join(names) or 'none'}")
     contents["documents"] = [one for one in contents["documents"] if one["name"] != document]
     _write(folder, contents)
     _sweep(folder, contents)
 
 
-def not_whole(counts: Mapping[str, int]) -> str:
+def incomplete_note(counts: Mapping[str, int]) -> str:
     """What of a file is not read whole, as the end of a sentence; empty where all of it is."""
     names = {
         "shortened": "sentences cut to the length that is read", "unreadable": "without a sign that can be read",
@@ -326,10 +330,10 @@ def not_whole(counts: Mapping[str, int]) -> str:
     return "".join(f"; {counts[name]:,} {words}" for name, words in names.items() if counts.get(name))
 
 
-def passages(
+def corpus_shards(
     path: Path, columns: Columns | None = None, *, number: int = 0, start: int = 0, line: int = 0,
     characters: int | None = None,
-) -> Iterator[Passage]:  # fmt: skip
+) -> Iterator[CorpusShard]:  # fmt: skip
     """The shards of a text, a table or a treebank from one on, of about so many characters, never of half a line."""
     most = SHARD_CHARACTERS if characters is None else characters
     found: Iterator[Shard]
@@ -345,23 +349,23 @@ def passages(
     held, last = 0, None
     for last in found:
         lines += [one._replace(number=one.number - first) for one in last.lines]
-        trees += last.trees if isinstance(last, Passage) else ()
+        trees += last.trees if isinstance(last, CorpusShard) else ()
         counts += last.counts
         held += sum(len(one.text) for one in last.lines)
         if held >= most:
-            yield Passage(number, tuple(lines), last.end, last.next_line, counts, last.read, tuple(trees))
+            yield CorpusShard(number, tuple(lines), last.end, last.next_line, counts, last.read, tuple(trees))
             number, lines, trees, counts, held = number + 1, [], [], Counter(), 0
     if last is not None and counts:
-        yield Passage(number, tuple(lines), last.end, last.next_line, counts, last.read, tuple(trees))
+        yield CorpusShard(number, tuple(lines), last.end, last.next_line, counts, last.read, tuple(trees))
 
 
-def _trees(path: Path, line: int) -> Iterator[Passage]:
+def _trees(path: Path, line: int) -> Iterator[CorpusShard]:
     """The sentences of a treebank from a line on, each by itself."""
-    for tree, read in trees_from(path, line):
-        own, counts = Line(tree.line - 1, tree.text[:LONGEST_LINE]), Counter(lines=1, comments=tree.comments)
-        if len(tree.text) > LONGEST_LINE:
+    for tree, read in read_trees(path, line):
+        own, counts = Line(tree.line - 1, tree.text[:MAX_LINE_BYTES]), Counter(lines=1, comments=tree.comments)
+        if len(tree.text) > MAX_LINE_BYTES:
             counts["overlong"] = 1
-        yield Passage(0, (own,), read, tree.line, counts, read, (tree,))
+        yield CorpusShard(0, (own,), read, tree.line, counts, read, (tree,))
 
 
 # ---------------------------------------------------------------------------- the folder
@@ -369,29 +373,29 @@ def _trees(path: Path, line: int) -> Iterator[Passage]:
 
 def read_contents(folder: Path) -> dict[str, Any]:
     """What an index says of itself. Raises Refused for a folder that is none."""
-    place = folder / CONTENTS
+    place = folder / CONTENTS_FILE
     contents = read_json(place) if place.is_file() else {}
-    if contents.get("format") != FORMAT or not isinstance(contents.get("documents"), list):
+    if contents.get("format") != FORMAT_VERSION or not isinstance(contents.get("documents"), list):
         raise Refused(f"{folder} is no index: `headlight index FILE --out {folder}` makes one")
     return contents
 
 
-def _begun(out: Path, run: ShardRun[IndexSettings, Packed]) -> dict[str, Any]:
+def _begun(out: Path, run: ShardRun[IndexSettings, PackedShard]) -> dict[str, Any]:
     """The contents of an index that is there, or those of an empty one. Raises Refused if it is another."""
     config, model = run.loaded.config, run.model
     asked = as_json_values({
-        "format": FORMAT, "model": model, "weights": run.weights, **asdict(run.settings),
+        "format": FORMAT_VERSION, "model": model, "weights": run.weights, **asdict(run.settings),
         "hidden_size": config.hidden_size, "heads": config.num_attention_heads,
-        "head_size": config.attention_head_size, "kept_layers": layers_kept(run.loaded, run.settings),
+        "head_size": config.attention_head_size, "kept_layers": indexed_layers(run.loaded, run.settings),
     })  # fmt: skip
-    if (out / CONTENTS).exists():
+    if (out / CONTENTS_FILE).exists():
         contents = read_contents(out)
         if contents.get("weights") != asked["weights"]:
             raise Refused(
                 f"{out} is an index of other weights than those of {model}, or of an earlier version of Headlight: "
                 "choose another folder, or remove this one, and `headlight index` makes it again"
             )
-        check_same(contents, {name: value for name, value in asked.items() if name != "model"}, out)
+        check_same_study(contents, {name: value for name, value in asked.items() if name != "model"}, out)
         return contents
     if out.is_dir() and any(one.name != ".lock" for one in out.iterdir()):
         raise Refused(f"{out} is there already and holds no index: choose another folder")
@@ -443,14 +447,14 @@ def _sweep(out: Path, contents: Mapping[str, Any]) -> None:
 
 
 def _write(out: Path, contents: Mapping[str, Any]) -> None:
-    checkpoint.write_whole(out / CONTENTS, json.dumps(contents, indent=1) + "\n")
+    checkpoint.write_atomically(out / CONTENTS_FILE, json.dumps(contents, indent=1) + "\n")
 
 
-def _write_shard(folder: Path, packed: Packed, document: str) -> None:
+def _write_shard(folder: Path, packed: PackedShard, document: str) -> None:
     """The files of a shard, last of them what they must be: their sizes, and a digest of every part of an array."""
     folder.mkdir(exist_ok=True)
     for name, array in packed.arrays.items():
-        checkpoint.write_whole(folder / f"{name}.npy", _saves(array))
+        checkpoint.write_atomically(folder / f"{name}.npy", _saves(array))
     tokens = {"document": [document] * packed.counts["tokens"], **packed.tokens}
     for name, columns in (("tokens", tokens), ("texts", packed.texts)):
         types = {column: "int32" if column in _WHOLE_NUMBERS else "string" for column in columns}
@@ -464,7 +468,7 @@ def _write_shard(folder: Path, packed: Packed, document: str) -> None:
         kept["digests"][name] = [digest(part) for part in array]
     for name in ("tokens", "texts"):
         kept["digests"][name] = digest((folder / f"{name}.parquet").read_bytes())
-    checkpoint.write_whole(folder / OF_SHARD, json.dumps(kept, indent=1) + "\n")
+    checkpoint.write_atomically(folder / SHARD_FILE, json.dumps(kept, indent=1) + "\n")
 
 
 def digest(data: np.ndarray | bytes) -> str:

@@ -13,7 +13,7 @@ from bert_core.refused import Refused
 from bert_core.studies.files import Format, identify
 
 SHARD_LINES = 32
-LONGEST_LINE = 1 << 16  # bytes of a line that are read: far more than a model reads
+MAX_LINE_BYTES = 1 << 16  # bytes of a line that are read: far more than a model reads
 
 
 class Line(NamedTuple):
@@ -50,7 +50,9 @@ class Shard:
     read: int = 0
 
 
-def shards(path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES) -> Iterator[Shard]:
+def line_shards(
+    path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES
+) -> Iterator[Shard]:
     """The shards of plain text from one on, one text per line; the memory is that of one shard.
 
     number, start, line: of the first shard, its first byte and its first line, as an earlier one told them.
@@ -78,15 +80,15 @@ def shards(path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: 
 
 def _read_line(file: IO[bytes], counts: Counter[str]) -> bytes | None:
     """The next line, of an overlong one the beginning; None at the end of the file."""
-    raw = file.readline(LONGEST_LINE)
+    raw = file.readline(MAX_LINE_BYTES)
     if not raw:
         return None
     counts["lines"] += 1
-    if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-        rest = file.readline(LONGEST_LINE)
+    if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+        rest = file.readline(MAX_LINE_BYTES)
         counts["overlong"] += bool(rest.strip())
         while rest and not rest.endswith(b"\n"):
-            rest = file.readline(LONGEST_LINE)
+            rest = file.readline(MAX_LINE_BYTES)
         return _whole_characters(raw)
     return raw
 

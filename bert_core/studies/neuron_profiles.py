@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.config import check_part, head_pairs
+from bert_core.config import check_part_number, head_pairs
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
-from bert_core.refused import LARGEST_SEED, Refused, checked, whole
-from bert_core.run.states import activations
-from bert_core.studies.corpus import in_tenths, read_corpus
-from bert_core.studies.indexed import Index
+from bert_core.progress import Progress, ignore_progress, report_count
+from bert_core.refused import MAX_SEED, Refused, require_int, validate_arguments
+from bert_core.run.states import iter_activations
+from bert_core.studies.corpus import read_corpus, sample_by_decile
+from bert_core.studies.index_reader import Index
 from bert_core.studies.profiles import NeuronProfile
 
 SHOWN = 12  # words
@@ -23,7 +23,7 @@ ALIKE = 5  # neurons
 LARGEST = 2**27  # activations, of all neurons together: 4 bytes each
 
 
-@checked
+@validate_arguments
 def neuron_profiles(
     index: Index,
     loaded: LoadedModel,
@@ -31,7 +31,7 @@ def neuron_profiles(
     *,
     examples: int = 3,
     seed: int = 0,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> tuple[NeuronProfile, ...]:
     """The profiles of some neurons over all that an index holds.
 
@@ -41,38 +41,38 @@ def neuron_profiles(
     Raises Refused for a neuron that the model does not have, another model, an index without a typed token, more than
     fits, or a broken shard.
     """
-    examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, LARGEST_SEED)
+    examples, seed = require_int("examples", examples, 1, 100), require_int("seed", seed, 0, MAX_SEED)
     asked = _asked(loaded, neurons)
     index.check_model(loaded)
     corpus = read_corpus(index)
-    if not len(corpus.typed):
+    if not len(corpus.typed_rows):
         raise Refused(f"{index.folder} holds no typed token, so there is nothing to say of a neuron")
-    if len(asked) * len(corpus.added) > LARGEST:
+    if len(asked) * len(corpus.special) > LARGEST:
         raise Refused(
-            f"{len(asked)} neurons at {len(corpus.added):,} tokens do not fit in memory: ask for "
-            f"{max(LARGEST // len(corpus.added), 1)} neurons at a time"
+            f"{len(asked)} neurons at {len(corpus.special):,} tokens do not fit in memory: ask for "
+            f"{max(LARGEST // len(corpus.special), 1)} neurons at a time"
         )
     if not asked:
         return ()
     fired = _fired(index, loaded, asked, report)
-    typed = fired[:, corpus.typed]
+    typed = fired[:, corpus.typed_rows]
     spread = typed.std(1, dtype=np.float64)
     # Rows of length 1 around their mean, so that their products are correlations.
-    around = (typed - typed.mean(1, keepdims=True)) / np.maximum(spread * len(corpus.typed) ** 0.5, 1e-9)[:, None]
+    around = (typed - typed.mean(1, keepdims=True)) / np.maximum(spread * len(corpus.typed_rows) ** 0.5, 1e-9)[:, None]
     alike = around @ around.T
-    of_words, before = corpus.word_counts(corpus.typed), corpus.word_counts(corpus.typed, -1)
+    of_words, before = corpus.word_counts(corpus.typed_rows), corpus.word_counts(corpus.typed_rows, -1)
     found = []
     for number, (pair, values) in enumerate(zip(asked, typed, strict=True)):
-        deciles, tenths = in_tenths(values, examples, np.random.default_rng([seed, *pair]))
-        top = corpus.typed[values >= deciles[-2]]
+        deciles, tenths = sample_by_decile(values, examples, np.random.default_rng([seed, *pair]))
+        top = corpus.typed_rows[values >= deciles[-2]]
         strongest = np.argsort(-values, kind="stable")[: 2 * examples].tolist()
         found.append(NeuronProfile(
             *pair, len(values), float(values.mean(dtype=np.float64)), float(spread[number]), float((values > 0).mean()),
-            float(fired[number, corpus.added].mean()) if corpus.added.any() else 0.0,
-            corpus.bars(top), corpus.most_telling_words(top, of_words, SHOWN),
-            corpus.most_telling_words(top, before, SHOWN, -1), tuple(deciles.tolist()),
-            tuple(corpus.seen(corpus.typed, values, tenth) for tenth in tenths),
-            corpus.seen(corpus.typed, values, strongest), _most_alike(asked, alike[number], number),
+            float(fired[number, corpus.special].mean()) if corpus.special.any() else 0.0,
+            corpus.property_bars(top), corpus.overrepresented_words(top, of_words, SHOWN),
+            corpus.overrepresented_words(top, before, SHOWN, -1), tuple(deciles.tolist()),
+            tuple(corpus.examples(corpus.typed_rows, values, tenth) for tenth in tenths),
+            corpus.examples(corpus.typed_rows, values, strongest), _most_alike(asked, alike[number], number),
         ))  # fmt: skip
     return tuple(found)
 
@@ -81,7 +81,7 @@ def _asked(loaded: LoadedModel, neurons: Sequence[tuple[int, int]]) -> list[tupl
     """Those that the model has, each once, in order."""
     config, found = loaded.config, set()
     for layer, neuron in head_pairs(neurons, "neuron"):
-        check_part("neuron", layer, neuron, config.num_hidden_layers, config.intermediate_size)
+        check_part_number("neuron", layer, neuron, config.num_hidden_layers, config.intermediate_size)
         if neuron in config.neurons_of(layer):
             found.add((layer, neuron))
     return sorted(found)
@@ -106,11 +106,11 @@ def _fired(
                 f"{loaded.name} now reads {firsts[-1]:,} tokens where {index.folder} has {shard.tokens:,}: make it "
                 "again"
             )
-        for some, layer, values in activations(loaded, encodings, layers):
+        for some, layer, values in iter_activations(loaded, encodings, layers):
             at = done + np.concatenate([np.arange(firsts[text], firsts[text + 1]) for text in some])
             fired[np.ix_(rows[layer], at)] = values[:, places[layer]].T
         done += shard.tokens
-        counted(report, done, fired.shape[1], "tokens")
+        report_count(report, done, fired.shape[1], "tokens")
     return fired
 
 

@@ -20,30 +20,30 @@ from typing import Any
 import numpy as np
 
 from bert_core import checkpoint
-from bert_core.config import check_part
+from bert_core.config import check_part_number
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, load
-from bert_core.progress import Progress, silent
-from bert_core.records.base import compared_by_value, read_only
-from bert_core.refused import LARGEST_SEED, Refused, checked, several, shown, whole
-from bert_core.run.states import activations
-from bert_core.studies.asked import check_length
+from bert_core.progress import Progress, ignore_progress
+from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.refused import MAX_SEED, Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.run.states import iter_activations
+from bert_core.studies.file_questions import check_length
 from bert_core.studies.lines import Line, Shard
 from bert_core.studies.rows import Columns
-from bert_core.studies.runner import Place, SourceFile, StateFile, study_identity
-from bert_core.studies.tables import check_kind, column_names, write_columns
+from bert_core.studies.runner import ResumePoint, SourceFile, StateFile, study_identity
+from bert_core.studies.tables import check_table_suffix, read_column_names, write_columns
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.tokenizer import Encoding
 
 TENTHS = 10
-STRONGEST = 100  # tokens of each neuron that are kept, and whose pieces are counted
-NUMBERS = 2**26  # activations at drawn tokens, of all neurons together
-MOST_DRAWN = 2**16  # tokens
-PIECES = 5  # that are named
-TOGETHER = 256  # neurons
+MAX_STRONGEST = 100  # tokens of each neuron that are kept, and whose pieces are counted
+MAX_SAMPLED_ACTIVATIONS = 2**26  # activations at drawn tokens, of all neurons together
+MAX_SAMPLED_TOKENS = 2**16  # tokens
+TOP_PIECES = 5  # that are named
+NEURONS_AT_ONCE = 256  # neurons
 _FAR = 2**40  # more words than a text has
-SMALL = 2**22  # bytes: what is kept to go on later is written after every shard if it has no more
-SAVING = 0.1  # of the time, at most, goes into writing what has more
+SMALL_STATE_BYTES = 2**22  # bytes: what is kept to go on later is written after every shard if it has no more
+MAX_SAVING_SHARE = 0.1  # of the time, at most, goes into writing what has more
 _OF_LINES = 16  # bits of a token's number that are its position
 
 
@@ -67,22 +67,25 @@ class NeuronSettings:
 
     def __post_init__(self) -> None:
         if self.neurons is not None:
-            pairs = [several("a neuron", one, "two numbers, (layer, neuron)") for one in
-                     several("neurons", self.neurons, "pairs (layer, neuron)")]  # fmt: skip
+            pairs = [require_sequence("a neuron", one, "two numbers, (layer, neuron)") for one in
+                     require_sequence("neurons", self.neurons, "pairs (layer, neuron)")]  # fmt: skip
             if not pairs or any(len(pair) != 2 for pair in pairs):
                 raise Refused(f"neurons are {pairs}: at least one pair (layer, neuron), or None for all")
             named = {
-                (whole("the layer of a neuron", layer), None if neuron is None else whole("a neuron", neuron))
+                (
+                    require_int("the layer of a neuron", layer),
+                    None if neuron is None else require_int("a neuron", neuron),
+                )
                 for layer, neuron in pairs
             }
             in_order = sorted(named, key=lambda one: (one[0], -1 if one[1] is None else one[1]))
             object.__setattr__(self, "neurons", tuple(in_order))
-        whole("max_length", self.max_length, 3, 2**_OF_LINES)
-        whole("examples", self.examples, 1, STRONGEST // 2)
-        whole("window", self.window, 0, 1000)
-        whole("seed", self.seed, 0, LARGEST_SEED)
+        require_int("max_length", self.max_length, 3, 2**_OF_LINES)
+        require_int("examples", self.examples, 1, MAX_STRONGEST // 2)
+        require_int("window", self.window, 0, 1000)
+        require_int("seed", self.seed, 0, MAX_SEED)
         if self.columns is not None and not isinstance(self.columns, Columns):
-            raise Refused(f"columns are {shown(self.columns)}: they must be of type Columns, or None")
+            raise Refused(f"columns are {short_repr(self.columns)}: they must be of type Columns, or None")
         if self.columns is not None and self.columns.answer is not None:
             raise Refused(f"the column {self.columns.answer!r} is not needed: what is asked of a neuron has no answer")
 
@@ -104,7 +107,7 @@ class TokenContext:
 
 @compared_by_value
 @dataclass(frozen=True)
-class Firing:
+class NeuronStats:
     """How strongly some neurons fire over a file, each an entry in every array's first axis.
 
     model: its name. neurons: (neuron, 2), layer and number. counts: of texts, lines, "tokens" that were typed, and the
@@ -137,7 +140,7 @@ class Firing:
     random_pieces: tuple[tuple[str, float, float], ...]
 
     def __post_init__(self) -> None:
-        read_only(self)
+        make_read_only(self)
 
     @property
     def rank_error(self) -> float:
@@ -182,10 +185,10 @@ class _Kept:
 
     @classmethod
     def empty(cls, neurons: int, vocabulary: int) -> _Kept:
-        slots = min(MOST_DRAWN, max(1, NUMBERS // neurons))
+        slots = min(MAX_SAMPLED_TOKENS, max(1, MAX_SAMPLED_ACTIVATIONS // neurons))
         of_all = {name: np.zeros(neurons) for name in ("sums", "squares", "added_sums", "added_squares")}
         of_all |= {name: np.zeros(neurons, np.int64) for name in ("above", "added_above")}
-        of_top = {name: np.full((neurons, STRONGEST), -1, np.int32) for name in ("top_positions", "top_pieces")}
+        of_top = {name: np.full((neurons, MAX_STRONGEST), -1, np.int32) for name in ("top_positions", "top_pieces")}
         of_drawn = {name: np.zeros(slots, np.int32) for name in ("drawn_positions", "drawn_pieces")}
         return cls(
             **of_all,
@@ -193,8 +196,8 @@ class _Kept:
             **of_drawn,
             least=np.full(neurons, np.inf, np.float32),
             most=np.full(neurons, -np.inf, np.float32),
-            top=np.full((neurons, STRONGEST), -np.inf, np.float32),
-            top_lines=np.full((neurons, STRONGEST), -1, np.int64),
+            top=np.full((neurons, MAX_STRONGEST), -np.inf, np.float32),
+            top_lines=np.full((neurons, MAX_STRONGEST), -1, np.int64),
             pieces=np.zeros(vocabulary, np.int64),
             lots=np.zeros(slots, np.uint64),
             drawn_lines=np.zeros(slots, np.int64),
@@ -242,7 +245,7 @@ class _Reader:
         kept.counts["unreadable"] += len(shard.lines) - len(given)
         kept.counts["texts"] += len(given)
         kept.counts["shortened"] += sum(bool(encoding.cut) for _, encoding in given)
-        fired = activations(self.loaded, [encoding for _, encoding in given], list(self.columns)) if given else ()
+        fired = iter_activations(self.loaded, [encoding for _, encoding in given], list(self.columns)) if given else ()
         for some, layers in groupby(fired, lambda one: one[0]):
             tokens = _Tokens.of([given[number] for number in some], self.settings.seed)
             kept.counts["tokens"] += len(tokens.lines)
@@ -285,7 +288,7 @@ class _Reader:
 
     def _strengthen(self, own: slice, values: np.ndarray, tokens: _Tokens) -> None:
         """Take what is among the strongest so far; of equal ones, what stands first in the file."""
-        kept, count = self.kept, min(STRONGEST, len(values))
+        kept, count = self.kept, min(MAX_STRONGEST, len(values))
         bar = kept.top[own, -1]
         if count and np.isneginf(bar).any():  # not yet as many as are kept: what is not among the strongest here is out
             bar = np.maximum(bar, np.partition(values, len(values) - count, axis=0)[len(values) - count])
@@ -294,7 +297,7 @@ class _Reader:
             return
         changed, place = np.unique(neuron, return_inverse=True)
         rows = changed + own.start
-        which = np.concatenate([place, np.repeat(np.arange(len(rows)), STRONGEST)])
+        which = np.concatenate([place, np.repeat(np.arange(len(rows)), MAX_STRONGEST)])
         parts = [
             np.concatenate([new, getattr(kept, name)[rows].ravel()])
             for name, new in (("top", values[at, neuron]), ("top_lines", tokens.lines[at]),
@@ -302,9 +305,9 @@ class _Reader:
         ]  # fmt: skip
         order = np.lexsort((parts[2], parts[1], -parts[0], which))
         first = np.searchsorted(which[order], np.arange(len(rows)))
-        best = order[(first[:, None] + np.arange(STRONGEST)).ravel()]
+        best = order[(first[:, None] + np.arange(MAX_STRONGEST)).ravel()]
         for name, part in zip(("top", "top_lines", "top_positions", "top_pieces"), parts, strict=True):
-            getattr(kept, name)[rows] = part[best].reshape(len(rows), STRONGEST)
+            getattr(kept, name)[rows] = part[best].reshape(len(rows), MAX_STRONGEST)
 
 
 @compared_by_value
@@ -364,7 +367,7 @@ def _neurons(loaded: LoadedModel, settings: NeuronSettings) -> np.ndarray:
     given = [(layer, None) for layer in range(layers)] if settings.neurons is None else settings.neurons
     found: set[tuple[int, int]] = set()
     for layer, neuron in given:
-        check_part("neuron", layer, neuron or 0, layers, config.intermediate_size)
+        check_part_number("neuron", layer, neuron or 0, layers, config.intermediate_size)
         there = config.neurons_of(layer)
         if neuron is not None and neuron not in there:
             raise Refused(f"neuron {neuron} of layer {layer} was pruned: {loaded.name} does not have it any more")
@@ -377,16 +380,16 @@ def _neurons(loaded: LoadedModel, settings: NeuronSettings) -> np.ndarray:
 # ---------------------------------------------------------------------------- the study
 
 
-@checked
-def neurons_over(
+@validate_arguments
+def measure_neurons(
     path: Path,
     model: str = "headlight-mini",
     settings: NeuronSettings | None = None,
     *,
     state: Path | None = None,
     device: str | None = None,
-    report: Progress = silent,
-) -> Firing:
+    report: Progress = ignore_progress,
+) -> NeuronStats:
     """How strongly neurons fire over a file, and at which of its tokens: the strongest, and some of every tenth.
 
     path: plain text, one text per line; a table, with `columns` in the settings; or a treebank, `.conllu`.
@@ -402,7 +405,7 @@ def neurons_over(
     loaded, source = load(model, device=device), SourceFile(path)
     check_length(loaded, settings.max_length)
     kept = StateFile(state, study_identity(source, fingerprint(loaded), settings))
-    reader, place = _Reader(loaded, settings), Place()
+    reader, place = _Reader(loaded, settings), ResumePoint()
     if (before := kept.read()) is not None:
         place, values, arrays = before
         try:
@@ -410,14 +413,14 @@ def neurons_over(
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error
     began, saving = time.monotonic(), 0.0
-    for shard in text_shards(path, settings.columns, **place.shard):
+    for shard in text_shards(path, settings.columns, **place.shard_arguments):
         reader.read(shard)
         source.check_unchanged()
         counts, now = reader.kept.counts, time.monotonic()
         arrays = reader.kept.arrays()
-        small = sum(array.nbytes for array in arrays.values()) <= SMALL
-        if state is not None and (small or saving <= SAVING * (now - began)):
-            kept.write(Place.after(shard), {"counts": counts}, arrays)
+        small = sum(array.nbytes for array in arrays.values()) <= SMALL_STATE_BYTES
+        if state is not None and (small or saving <= MAX_SAVING_SHARE * (now - began)):
+            kept.write(ResumePoint.after(shard), {"counts": counts}, arrays)
             saving += time.monotonic() - now
         report(min(shard.read / source.size, 1.0), f"{counts['texts']:,} texts, {counts['tokens']:,} tokens")
     found = _found(path, loaded, reader, settings)
@@ -425,7 +428,7 @@ def neurons_over(
     return found
 
 
-def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSettings) -> Firing:
+def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSettings) -> NeuronStats:
     """What is known once the file is read. Raises Refused if there was no token, or what is no number."""
     kept, tokens = reader.kept, reader.kept.counts["tokens"]
     if not tokens:
@@ -435,12 +438,12 @@ def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSet
         raise Refused(f"neuron {neuron} of layer {layer} gives no finite numbers: {loaded.name} is broken")
     order = np.argsort(kept.lots[: kept.filled])
     lines, positions = kept.drawn_lines[order], kept.drawn_positions[order]
-    few, many, top = settings.examples, 2 * settings.examples, max(1, min(STRONGEST, tokens // TENTHS))
+    few, many, top = settings.examples, 2 * settings.examples, max(1, min(MAX_STRONGEST, tokens // TENTHS))
     deciles = np.empty((len(reader.neurons), TENTHS + 1), np.float32)
     tenths = np.empty((len(reader.neurons), TENTHS, few), np.int64)
     tenths_values = np.empty(tenths.shape, np.float32)
-    for first in range(0, len(reader.neurons), TOGETHER):
-        some = slice(first, first + TOGETHER)
+    for first in range(0, len(reader.neurons), NEURONS_AT_ONCE):
+        some = slice(first, first + NEURONS_AT_ONCE)
         values = kept.drawn[order, some].T.copy()
         deciles[some] = np.quantile(values, np.linspace(0, 1, TENTHS + 1), axis=1).T
         tenths[some], tenths_values[some] = _in_tenths(values, deciles[some, 1:-1], few)
@@ -460,7 +463,7 @@ def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSet
     shares = kept.pieces / tokens
 
     def named(pieces: np.ndarray) -> tuple[tuple[str, float, float], ...]:
-        often = sorted(Counter(pieces.tolist()).items(), key=lambda one: (-one[1], one[0]))[:PIECES]
+        often = sorted(Counter(pieces.tolist()).items(), key=lambda one: (-one[1], one[0]))[:TOP_PIECES]
         return tuple(
             (loaded.tokenizer.token_of(piece), count / len(pieces), float(shares[piece])) for piece, count in often
         )
@@ -471,7 +474,7 @@ def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSet
         figures |= {f"{name}mean": sums, f"{name}active": above}
         figures[f"{name}spread"] = np.sqrt(np.maximum(squares - sums**2, 0))
     strongest = zip(kept.top_lines[:, shown].tolist(), kept.top_positions[:, shown].tolist(), strict=True)
-    return Firing(
+    return NeuronStats(
         model=Path(loaded.name).name,
         neurons=reader.neurons,
         counts=dict(kept.counts),
@@ -548,7 +551,7 @@ def _place(
 # ---------------------------------------------------------------------------- files
 
 
-def _columns(found: Firing) -> dict[str, list[Any]]:
+def _columns(found: NeuronStats) -> dict[str, list[Any]]:
     count = len(found.neurons)
     named = [own[0] for own in found.pieces]
     return {
@@ -567,27 +570,27 @@ def _columns(found: Firing) -> dict[str, list[Any]]:
     }
 
 
-def check_firing(path: Path) -> None:
+def check_neuron_table(path: Path) -> None:
     """Raise Refused unless a table of neurons may be written there: there is none, or an older one."""
-    check_kind(path)
+    check_table_suffix(path)
     if not path.exists():
         return
     try:
-        names = column_names(path)
+        names = read_column_names(path)
     except Refused:
         names = []
     if not {"layer", "neuron", "drawn"} <= set(names):
         raise Refused(f"{path} is there already and holds no table of neurons: choose another name")
 
 
-@checked
-def write_firing(found: Firing, path: Path) -> None:
+@validate_arguments
+def write_neuron_table(found: NeuronStats, path: Path) -> None:
     """One row a neuron, as `.csv` or `.parquet`, whole or not at all. Raises Refused for another kind of file."""
     write_columns(_columns(found), path)
 
 
-@checked
-def write_examples(found: Firing, path: Path) -> None:
+@validate_arguments
+def write_examples(found: NeuronStats, path: Path) -> None:
     """All examples as JSON, whole or not at all: the tokens in their texts once, and of each neuron which, how strong.
 
     An example is [number of its place, activation]. Raises Refused for another kind of file.
@@ -620,7 +623,7 @@ def write_examples(found: Firing, path: Path) -> None:
         with open(temporary, "w", encoding="utf-8") as file:
             file.writelines(lines())
 
-    checkpoint.write_whole(path, write)
+    checkpoint.write_atomically(path, write)
 
 
 def _paired(places: np.ndarray, values: np.ndarray) -> list[list[float]]:

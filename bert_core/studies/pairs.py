@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 
 from bert_core.csv_cells import as_csv
 from bert_core.records import PairRow, PairScore
-from bert_core.refused import Refused, checked, each
+from bert_core.refused import Refused, require_instances, validate_arguments
 
-MOST_PAIRS = 1_000
-LONGEST_SENTENCE = 2_000  # characters
+MAX_PAIRS = 1_000
+MAX_SENTENCE_CHARACTERS = 2_000  # characters
 _QUOTED = "put a sentence with a comma or semicolon in quotes"
 
 
-@checked
+@validate_arguments
 def read_pairs(text: str | bytes) -> list[PairRow]:
     """Two sentences a line, parted by a tab, by " | ", or as CSV with commas or semicolons; empty lines are left out.
 
@@ -54,8 +54,8 @@ def pair_rows(rows: Iterable[tuple[int, Sequence[str]]]) -> list[PairRow]:
 
 
 def _check_count(count: int) -> None:
-    if count > MOST_PAIRS:
-        raise Refused(f"there are {count:,} pairs: at most {MOST_PAIRS:,} are scored at once")
+    if count > MAX_PAIRS:
+        raise Refused(f"there are {count:,} pairs: at most {MAX_PAIRS:,} are scored at once")
 
 
 _HEADINGS = {
@@ -116,9 +116,9 @@ def _checked(number: int, fields: Sequence[str]) -> PairRow:
         problem = f"{len(fields)} parts instead of two sentences: {_QUOTED}"
     elif not first or not second:
         problem = "only one sentence: two are needed"
-    elif max(len(first), len(second)) > LONGEST_SENTENCE:
+    elif max(len(first), len(second)) > MAX_SENTENCE_CHARACTERS:
         longest = max(len(first), len(second))
-        problem = f"a sentence of {longest:,} characters: at most {LONGEST_SENTENCE:,} are read"
+        problem = f"a sentence of {longest:,} characters: at most {MAX_SENTENCE_CHARACTERS:,} are read"
     return PairRow(number, first, second, problem)
 
 
@@ -127,7 +127,7 @@ def pairs_csv(scores: Sequence[PairScore]) -> str:
 
     A sentence that a spreadsheet would take for a formula gets an apostrophe in front.
     """
-    return as_csv([PAIR_COLUMNS, *(pair_values(score) for score in each("scores", scores, PairScore))])
+    return as_csv([PAIR_COLUMNS, *(pair_values(score) for score in require_instances("scores", scores, PairScore))])
 
 
 PAIR_COLUMNS = (
@@ -143,5 +143,5 @@ def pair_values(score: PairScore) -> tuple[int | float | str | None, ...]:
     one, other = score.both
     return (
         score.row, *score.sentences, one.total, other.total, score.difference, one.perplexity,
-        other.perplexity, score.believed or "", "",
+        other.perplexity, score.preferred or "", "",
     )  # fmt: skip

@@ -11,23 +11,31 @@ from pathlib import Path
 import numpy as np
 
 from bert_core.analysis.erasure import Eraser, leace, random_eraser
-from bert_core.analysis.probes import ONLINE, PENALTY, code_lengths, control_labels, fit_probe, lookup
+from bert_core.analysis.probes import ONLINE_SHARES, PENALTY, code_lengths, control_labels, fit_probe, lookup
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.csv_cells import as_csv
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent, within
+from bert_core.progress import Progress, ignore_progress, progress_of_part, report_count
 from bert_core.records import ProbePoint
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, checked, each, real_number, several, shown, whole
-from bert_core.run.losses import hide_pieces
-from bert_core.run.states import hidden_words, word_states
+from bert_core.refused import (
+    Refused,
+    require_float,
+    require_instances,
+    require_int,
+    require_sequence,
+    short_repr,
+    validate_arguments,
+)
+from bert_core.run.losses import mask_pieces
+from bert_core.run.states import masked_losses_with_erasers, word_states
 from bert_core.studies.runner import (
     SourceFile,
-    check_same,
+    check_same_study,
     exclusive_lock,
     read_json,
-    settings_beside,
+    settings_path,
     study_identity,
     write_settings,
 )
@@ -35,9 +43,9 @@ from bert_core.studies.tables import GrowingTable
 from bert_core.studies.words import LabelledSentence, read_labelled_words
 from bert_core.tokenizer import Encoding
 
-WHAT = "table of probes"
-FEWEST_SENTENCES = 20
-MOST_LABELS = 100
+TABLE_KIND = "table of probes"
+MIN_SENTENCES = 20
+MAX_LABELS = 100
 MASKED_SENTENCES = 200  # of those held out, in which words are hidden and asked for
 _COLUMNS = tuple(entry.name for entry in dataclasses.fields(ProbePoint))
 _WHOLE = ("depth", "seed", "labels", "learned", "asked")
@@ -60,11 +68,11 @@ class ProbeSettings:
     erase: bool = False
 
     def __post_init__(self) -> None:
-        whole("seeds", self.seeds, 1, 100)
-        whole("words", self.words, 100)
-        whole("least", self.least, 1)
-        real_number("held_out", self.held_out, 0.05, 0.5)
-        real_number("penalty", self.penalty, 1e-6)
+        require_int("seeds", self.seeds, 1, 100)
+        require_int("words", self.words, 100)
+        require_int("least", self.least, 1)
+        require_float("held_out", self.held_out, 0.05, 0.5)
+        require_float("penalty", self.penalty, 1e-6)
 
 
 # ---------------------------------------------------------------------------- what is asked
@@ -95,8 +103,8 @@ def _asked(loaded: LoadedModel, given: Sequence[LabelledSentence], settings: Pro
             f"{len(names)} labels are there {settings.least:,} times or more, of {len(often)} in all: a probe tells at "
             "least two apart"
         )
-    if len(names) > MOST_LABELS:
-        raise Refused(f"{len(names):,} labels are there {settings.least:,} times or more: a probe tells {MOST_LABELS} "
+    if len(names) > MAX_LABELS:
+        raise Refused(f"{len(names):,} labels are there {settings.least:,} times or more: a probe tells {MAX_LABELS} "
                       "apart at most, so choose a label that says less, or leave out rarer ones")  # fmt: skip
     number = {name: place for place, name in enumerate(names)}
     encodings: list[Encoding] = []
@@ -122,8 +130,8 @@ def _asked(loaded: LoadedModel, given: Sequence[LabelledSentence], settings: Pro
         words += [(len(encodings), number[label], tuple(ids[n] for n in at)) for at, label in own if label is not None]
         encodings.append(encoding)
         pieces.append([at for at, _ in own])
-    if len(encodings) < FEWEST_SENTENCES:
-        raise Refused(f"{len(encodings)} sentences have words with a label: at least {FEWEST_SENTENCES} are needed, as "
+    if len(encodings) < MIN_SENTENCES:
+        raise Refused(f"{len(encodings)} sentences have words with a label: at least {MIN_SENTENCES} are needed, as "
                       "some are held out")  # fmt: skip
     of_type: dict[tuple[int, ...], int] = {}
     sentences, labels, types = np.array(
@@ -135,15 +143,15 @@ def _asked(loaded: LoadedModel, given: Sequence[LabelledSentence], settings: Pro
 # ---------------------------------------------------------------------------- the points
 
 
-@checked
+@validate_arguments
 def probe_points(
     loaded: LoadedModel,
     sentences: Sequence[LabelledSentence],
     settings: ProbeSettings | None = None,
     *,
     depths: Sequence[int] | None = None,
-    known: Iterable[ProbePoint] = (),
-    report: Progress = silent,
+    previous_points: Iterable[ProbePoint] = (),
+    report: Progress = ignore_progress,
 ) -> Iterator[ProbePoint]:
     """A linear probe at each depth for each seed, on sentences that it did not learn from, beside what misleads.
 
@@ -160,24 +168,24 @@ def probe_points(
     """
     settings = ProbeSettings() if settings is None else settings
     layers = loaded.config.num_hidden_layers
-    given = range(layers + 1) if depths is None else several("depths", depths, "whole numbers")
-    wanted = sorted({whole("a depth", depth, 0, layers) for depth in given})
+    given = range(layers + 1) if depths is None else require_sequence("depths", depths, "whole numbers")
+    wanted = sorted({require_int("a depth", depth, 0, layers) for depth in given})
     if not wanted:
         raise Refused(f"there is no depth to probe: name at least one of 0 to {layers}")
-    there = {(point.depth, point.seed) for point in each("known", known, ProbePoint)}
-    asked = _asked(loaded, each("sentences", sentences, LabelledSentence), settings)
+    there = {(point.depth, point.seed) for point in require_instances("known", previous_points, ProbePoint)}
+    asked = _asked(loaded, require_instances("sentences", sentences, LabelledSentence), settings)
     left = [(depth, seed) for depth in wanted for seed in range(settings.seeds) if (depth, seed) not in there]
     states, read = np.empty(0), -1
     for done, (depth, seed) in enumerate(left):
         if depth != read:
             report(done / len(left), f"reading the states at depth {depth}")
             states, read = word_states(loaded, asked.encodings, asked.pieces, depth), depth
-        told = within(report, done, len(left))
+        told = progress_of_part(report, done, len(left))
         yield _point(loaded, asked, states, depth, seed, settings, told)
-        counted(report, done + 1, len(left), "probes")
+        report_count(report, done + 1, len(left), "probes")
 
 
-def split(sentences: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def split_by_sentence(sentences: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which words are learned from, and which are asked about: those of some sentences, drawn by the seed.
 
     sentences: (word,), the number of its sentence, from zero, without gaps. share: of the sentences, that is held out.
@@ -201,13 +209,13 @@ def _point(
     settings: ProbeSettings,
     report: Progress,
 ) -> ProbePoint:
-    rows, places, held_out = split(asked.sentences, settings.held_out, seed)
+    rows, places, held_out = split_by_sentence(asked.sentences, settings.held_out, seed)
     states, labels, types = states[rows], asked.labels[rows], asked.types[rows]
     learned, classes = int((places >= len(held_out)).sum()), len(asked.names)
     control = control_labels(labels, types, seed)
     majority, table = lookup(labels, types, learned)
     new_sentence = np.flatnonzero(np.diff(places[:learned], append=-1)) + 1  # where a sentence has just ended
-    ends = sorted({int(new_sentence[np.searchsorted(new_sentence, share * learned)]) for share in ONLINE})
+    ends = sorted({int(new_sentence[np.searchsorted(new_sentence, share * learned)]) for share in ONLINE_SHARES})
     figures, share = {}, 0.0
     for name, own in (("", labels), ("control_", control)):
         probe = fit_probe(states[:learned], own[:learned], classes, penalty=settings.penalty)
@@ -248,23 +256,23 @@ def _with_erasure(
     if loaded.has_head("words"):
         rng = np.random.default_rng([point.seed, 1])
         some = held_out[:MASKED_SENTENCES]
-        texts = [hide_pieces(loaded.tokenizer, asked.encodings[number], rng) for number in some]
+        texts = [mask_pieces(loaded.tokenizer, asked.encodings[number], rng) for number in some]
         at_random = random_eraser(states[:half], eraser.rank, point.seed)
-        losses, first = hidden_words(loaded, texts, point.depth, [None, eraser, at_random])
+        losses, first = masked_losses_with_erasers(loaded, texts, point.depth, [None, eraser, at_random])
         for name, loss, guessed in zip(("", "_erased", "_random"), losses.mean(1), first.mean(1), strict=True):
             found |= {f"loss{name}": float(loss), f"guessed{name}": float(guessed)}
     return dataclasses.replace(point, **found)  # type: ignore[arg-type]
 
 
-@checked
+@validate_arguments
 def label_erasers(
     loaded: LoadedModel,
     sentences: Sequence[LabelledSentence],
     depth: int,
     settings: ProbeSettings | None = None,
     *,
-    at_random: int = 10,
-    report: Progress = silent,
+    random_erasers: int = 10,
+    report: Progress = ignore_progress,
 ) -> tuple[Eraser, list[Eraser]]:
     """What takes a label out of the states at one depth, and what takes as many random directions out.
 
@@ -274,17 +282,17 @@ def label_erasers(
     Source: Belrose 2023 (arXiv:2306.03819).
     """
     settings = ProbeSettings() if settings is None else settings
-    at_random = whole("at_random", at_random, 0, 1000)
-    asked = _asked(loaded, each("sentences", sentences, LabelledSentence), settings)
+    random_erasers = require_int("at_random", random_erasers, 0, 1000)
+    asked = _asked(loaded, require_instances("sentences", sentences, LabelledSentence), settings)
     states = word_states(loaded, asked.encodings, asked.pieces, depth, report=report)
     eraser = leace(states, asked.labels)
-    return eraser, [random_eraser(states, eraser.rank, seed) for seed in range(at_random)]
+    return eraser, [random_eraser(states, eraser.rank, seed) for seed in range(random_erasers)]
 
 
 # ---------------------------------------------------------------------------- the table
 
 
-@checked
+@validate_arguments
 def probe_file(
     loaded: LoadedModel,
     path: Path,
@@ -293,7 +301,7 @@ def probe_file(
     settings: ProbeSettings | None = None,
     *,
     depths: Sequence[int] | None = None,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> list[ProbePoint]:
     """Probe a label of a file, and write each point into a table, a CSV file, as it comes.
 
@@ -305,35 +313,35 @@ def probe_file(
     settings, source = ProbeSettings() if settings is None else settings, SourceFile(path)
     identity = study_identity(source, fingerprint(loaded), settings, label=label)
     del identity["seeds"]  # more of them are the same study
-    grows, sentences = GrowingTable(table, _COLUMNS, WHAT), read_labelled_words(path, label)
+    grows, sentences = GrowingTable(table, _COLUMNS, TABLE_KIND), read_labelled_words(path, label)
     with exclusive_lock(table):
         known = read_probes(table) if table.exists() else []
         if known:
-            place = settings_beside(table)
-            check_same(read_json(place) if place.is_file() else {}, identity, table)
-            grows.keep(map(dataclasses.astuple, known))  # the last line may have been cut off
-        for point in probe_points(loaded, sentences, settings, depths=depths, known=known, report=report):
+            place = settings_path(table)
+            check_same_study(read_json(place) if place.is_file() else {}, identity, table)
+            grows.replace_rows(map(dataclasses.astuple, known))  # the last line may have been cut off
+        for point in probe_points(loaded, sentences, settings, depths=depths, previous_points=known, report=report):
             source.check_unchanged()
             if not known:  # not before there is a point: what was given wrongly must not bind the next call
                 write_settings(table, identity)
-            grows.add([dataclasses.astuple(point)])
+            grows.append_rows([dataclasses.astuple(point)])
             known.append(point)
     return sorted(known, key=lambda point: (point.depth, point.seed))
 
 
-@checked
+@validate_arguments
 def probes_csv(points: Iterable[ProbePoint]) -> str:
     """Points as the table that `probe_file` makes of them, a CSV file, by depth and seed."""
-    known = sorted(each("points", points, ProbePoint), key=lambda point: (point.depth, point.seed))
+    known = sorted(require_instances("points", points, ProbePoint), key=lambda point: (point.depth, point.seed))
     return as_csv([_COLUMNS, *map(dataclasses.astuple, known)])
 
 
-@checked
+@validate_arguments
 def read_probes(table: Path) -> list[ProbePoint]:
     """All points of a table that `probe_file` made. Raises Refused for a file that is none."""
     if not table.is_file():
-        raise Refused(f"there is no file {shown(str(table))}: a table of probes is one")
-    return [point for line in GrowingTable(table, _COLUMNS, WHAT).lines() for point in _from_line(line)]
+        raise Refused(f"there is no file {short_repr(str(table))}: a table of probes is one")
+    return [point for line in GrowingTable(table, _COLUMNS, TABLE_KIND).read_rows() for point in _from_line(line)]
 
 
 def _from_line(line: Sequence[str]) -> list[ProbePoint]:

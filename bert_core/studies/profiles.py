@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bert_core import checkpoint
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, validate_arguments
 
 FORMAT = 2
 TENTHS = 10
@@ -328,7 +328,7 @@ def _figure_rows(own: Mapping[str, Any], figures: Mapping[str, float]) -> Iterat
         yield {**own, "asked": "figure", "tokens": "all", "name": name, "value": value}
 
 
-@checked
+@validate_arguments
 def write_profiles(found: Profiles, path: Path) -> None:
     """Write profiles as JSON, compressed where the name ends in .json.gz; `read_profiles` reads both.
 
@@ -337,9 +337,9 @@ def write_profiles(found: Profiles, path: Path) -> None:
     text = profiles_json(found)
     if path.name.lower().endswith(".json.gz"):
         # Without the time, so that equal profiles are equal files.
-        checkpoint.write_whole(path, gzip.compress(text.encode(), mtime=0))
+        checkpoint.write_atomically(path, gzip.compress(text.encode(), mtime=0))
     elif path.suffix.lower() == ".json":
-        checkpoint.write_whole(path, text)
+        checkpoint.write_atomically(path, text)
     else:
         raise Refused(f"{path.name or path} does not end in .json or .json.gz, as profiles do")
 
@@ -362,7 +362,7 @@ def _numbered(kept: Any, sentences: dict[tuple[str, int, str], int]) -> Any:
     return [_numbered(one, sentences) for one in kept] if isinstance(kept, (list, tuple)) else kept
 
 
-@checked
+@validate_arguments
 def read_profiles(path: Path) -> Profiles:
     """Raises Refused for a file that `write_profiles` did not write."""
     if not path.is_file():

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Sequence, Sized
 from bert_core.analysis.relations import RelationRow, RelationTally
 from bert_core.csv_cells import as_csv
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, silent
-from bert_core.refused import checked, each, one_by_one
+from bert_core.progress import Progress, ignore_progress
+from bert_core.refused import iterate_items, require_instances, validate_arguments
 from bert_core.run.losses import attention_maps
 from bert_core.studies.treebank import TreeSentence
 
 SENTENCES_AT_ONCE = 64
 
 
-@checked
+@validate_arguments
 def track_relations(
-    loaded: LoadedModel, sentences: Iterable[TreeSentence], *, report: Progress = silent
+    loaded: LoadedModel, sentences: Iterable[TreeSentence], *, report: Progress = ignore_progress
 ) -> RelationTally:
     """Ask every head for the head of every word of a treebank; the memory is that of a few sentences.
 
@@ -26,12 +26,12 @@ def track_relations(
     """
     config = loaded.config
     tally = RelationTally(config.num_hidden_layers, config.num_attention_heads)
-    waiting = one_by_one("sentences", sentences, "TreeSentence")
+    waiting = iterate_items("sentences", sentences, "TreeSentence")
     of = len(sentences) if isinstance(sentences, Sized) else None
     while some := list(itertools.islice(waiting, SENTENCES_AT_ONCE)):
         readable = [
             (sentence, loaded.tokenizer.encode(sentence.text, max_length=config.max_position_embeddings))
-            for sentence in each("sentences", some, TreeSentence)
+            for sentence in require_instances("sentences", some, TreeSentence)
         ]
         for number, attention in attention_maps(loaded, [encoding for _, encoding in readable]):
             sentence, encoding = readable[number]
@@ -42,4 +42,4 @@ def track_relations(
 
 def relations_csv(rows: Sequence[RelationRow]) -> str:
     """One line a relation; shares in full precision."""
-    return as_csv([RelationRow._fields, *each("rows", rows, RelationRow)])
+    return as_csv([RelationRow._fields, *require_instances("rows", rows, RelationRow)])

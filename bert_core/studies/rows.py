@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_core.refused import Refused, shown
-from bert_core.studies.files import Format, InputFile, identify, not_utf8
-from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard
+from bert_core.refused import Refused, short_repr
+from bert_core.studies.files import Format, InputFile, identify, utf8_error
+from bert_core.studies.lines import MAX_LINE_BYTES, SHARD_LINES, Line, Shard
 
-LONGEST_FIELD = 10_000_000  # characters
+MAX_FIELD_CHARACTERS = 10_000_000  # characters
 _limit_lock = threading.Lock()
-LARGEST_JSON = 2_000_000_000  # bytes of a .json file, which is read as a whole: some fifty times SQuAD's
+MAX_JSON_BYTES = 2_000_000_000  # bytes of a .json file, which is read as a whole: some fifty times SQuAD's
 _RECORDS_FOR_FIELDS = 100  # records whose fields are listed
 _NAMED_ROWS = 5
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
@@ -79,7 +79,7 @@ def check_rows(path: Path, columns: Columns, classes: Collection[str] = (), *, p
         raise Refused(f"{path.name} has no rows: there is nothing to ask")
     for name, where in strange.items():
         raise Refused(
-            f"{path.name} has the class {name!r:.60} ({some_rows(where)}), which the model does not have: "
+            f"{path.name} has the class {name!r:.60} ({format_rows(where)}), which the model does not have: "
             f"its classes are {', '.join(classes)}"
         )
 
@@ -102,14 +102,14 @@ def row_shards(
             yield Shard(number, tuple(rows), end, example.row, counts, end)
             number, rows, counts = number + 1, [], Counter()
         counts["lines"] += 1
-        counts["overlong"] += max(len(example.text), len(example.pair or "")) > LONGEST_LINE
-        pair = None if example.pair is None else example.pair[:LONGEST_LINE]
-        rows.append(Line(example.row, example.text[:LONGEST_LINE], pair, example.label))
+        counts["overlong"] += max(len(example.text), len(example.pair or "")) > MAX_LINE_BYTES
+        pair = None if example.pair is None else example.pair[:MAX_LINE_BYTES]
+        rows.append(Line(example.row, example.text[:MAX_LINE_BYTES], pair, example.label))
     if rows:
         yield Shard(number, tuple(rows), end, rows[-1].number + 1, counts, end)
 
 
-def separator_of(header: str) -> str:
+def detect_separator(header: str) -> str:
     """What parts the fields of a table with this first line: "," or ";", whichever stands more often outside quotes.
 
     Spreadsheets write semicolons where the comma is the decimal point. Where both stand alike it is the comma.
@@ -117,7 +117,7 @@ def separator_of(header: str) -> str:
     return max(",;", key=re.sub(r'"[^"]*"', "", header).count)
 
 
-def some_rows(rows: Sequence[int]) -> str:
+def format_rows(rows: Sequence[int]) -> str:
     """The first of some rows, in words."""
     named = ", ".join(map(str, rows[:_NAMED_ROWS]))
     more = f" and {len(rows) - _NAMED_ROWS} more" if len(rows) > _NAMED_ROWS else ""
@@ -135,7 +135,7 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
     needed = [name for name in (text, pair if pairs else None, label) if name is not None]
     empty: dict[str, list[int]] = defaultdict(list)
     count = 0
-    for row, fields, end in rows_of(path, names):
+    for row, fields, end in read_rows(path, names):
         for name in needed:
             if not fields[name].strip():
                 empty[name].append(row)
@@ -146,11 +146,11 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
         header = "" if identify(path).format in _RECORDS else "; the header is row 1"
         raise Refused(
             f"{len(where)} of {count} rows of {path.name} have nothing in the column {name!r} "
-            f"({some_rows(where)}{header}): fill them in or take them out"
+            f"({format_rows(where)}{header}): fill them in or take them out"
         )
 
 
-def rows_of(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str], int]]:
+def read_rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str], int]]:
     """The rows of a table by the names of its columns: the row's number from 1, its fields, and the bytes read so far.
 
     names: columns that must exist; others are given too. Numbers and truth values of JSON are written as in JSON, null
@@ -208,7 +208,7 @@ def _fields_of_records(source: InputFile, names: Sequence[str]) -> Iterator[tupl
                 )
             if isinstance(record[name], list | dict):
                 raise Refused(
-                    f"the field {name!r} of {_place(source, number)} is {shown(record[name])}: "
+                    f"the field {name!r} of {_place(source, number)} is {short_repr(record[name])}: "
                     "it must be a text, a number or a truth value"
                 )
         texts = {name: _as_text(value) for name, value in record.items() if not isinstance(value, list | dict)}
@@ -234,12 +234,12 @@ def _records(source: InputFile) -> Iterator[tuple[int, dict[str, Any], int]]:
         )
     for number, value, end in items:
         if not isinstance(value, dict):
-            raise Refused(f"{_place(source, number)} is {shown(value)}: it must be an object with named fields")
+            raise Refused(f"{_place(source, number)} is {short_repr(value)}: it must be an object with named fields")
         yield number, value, end
 
 
 def _list_of(source: InputFile) -> list[Any]:
-    values = _parsed(source, source.read_text(LARGEST_JSON))
+    values = _parsed(source, source.read_text(MAX_JSON_BYTES))
     if not isinstance(values, list):
         raise Refused(
             f"{source.name} contains a JSON {'object' if isinstance(values, dict) else 'value'} and no list of "
@@ -264,7 +264,7 @@ def _separator(source: InputFile) -> str:
     if source.format is Format.TSV:
         return "\t"
     with source.open() as (content, _), io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace") as lines:
-        return separator_of(next(filter(str.strip, lines), ""))
+        return detect_separator(next(filter(str.strip, lines), ""))
 
 
 def _rows(source: InputFile) -> Iterator[tuple[int, list[str], int]]:
@@ -289,7 +289,7 @@ def _rows(source: InputFile) -> Iterator[tuple[int, list[str], int]]:
                 if values:
                     yield number, values, disk.tell()
     except UnicodeDecodeError as error:
-        raise not_utf8(source.path, error) from error
+        raise utf8_error(source.path, error) from error
     except csv.Error as error:
         raise Refused(f"{source.name} is not a whole table: {error}") from error
 
@@ -297,7 +297,7 @@ def _rows(source: InputFile) -> Iterator[tuple[int, list[str], int]]:
 def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
     """The next row of a reader, with fields as long as a text may be; None at the end."""
     with _limit_lock:
-        before = csv.field_size_limit(LONGEST_FIELD)  # of the whole process: only while a row is read
+        before = csv.field_size_limit(MAX_FIELD_CHARACTERS)  # of the whole process: only while a row is read
         try:
             return next(rows, None)
         finally:

@@ -23,14 +23,14 @@ from filelock import FileLock, Timeout
 
 from bert_core import checkpoint
 from bert_core.fingerprint import fingerprint
-from bert_core.loading import LoadedModel, files_of, load
+from bert_core.loading import LoadedModel, load, stat_model_files
 from bert_core.refused import Refused
-from bert_core.studies.engines import check_engine, device_of_workers, on_ray
+from bert_core.studies.engines import check_engine, ray_worker_device, run_on_ray
 from bert_core.studies.files import check_file
 from bert_core.studies.lines import Shard
 
 STATE_VERSION = 1  # version 0.2 wrote none
-HASHED_AT_ONCE = 1 << 20  # bytes
+HASH_BLOCK_BYTES = 1 << 20  # bytes
 Settings = TypeVar("Settings")
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -74,7 +74,7 @@ class SourceFile:
     def _digest(self) -> str:
         digest = sha256()
         with self.path.open("rb") as file:
-            while part := file.read(HASHED_AT_ONCE):
+            while part := file.read(HASH_BLOCK_BYTES):
                 digest.update(part)
         return digest.hexdigest()
 
@@ -93,7 +93,7 @@ def study_identity(source: SourceFile, weights: str, settings: Any, **more: Any)
     return as_json_values(values | more)
 
 
-def check_same(kept: Mapping[str, Any], wanted: Mapping[str, Any], place: Path | str) -> None:
+def check_same_study(kept: Mapping[str, Any], wanted: Mapping[str, Any], place: Path | str) -> None:
     """Raise Refused, naming what differs, unless the study in a place was begun with what is wanted now."""
     if "version" in wanted and "version" not in kept:
         raise Refused(f"{place} was left by an earlier version of Headlight: delete it to begin anew")
@@ -123,7 +123,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Place:
+class ResumePoint:
     """Where a study goes on: number, first byte and first line of the next shard, and the bytes of the file read."""
 
     number: int = 0
@@ -132,17 +132,17 @@ class Place:
     read: int = 0
 
     @classmethod
-    def after(cls, shard: Shard) -> Place:
+    def after(cls, shard: Shard) -> ResumePoint:
         """Behind a shard."""
         return cls(shard.number + 1, shard.end, shard.next_line, shard.read)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Place:
+    def from_json(cls, values: Mapping[str, Any]) -> ResumePoint:
         """From JSON. Raises KeyError, TypeError or ValueError for anything else."""
         return cls(**{entry.name: int(values[entry.name]) for entry in dataclasses.fields(cls)})
 
     @property
-    def shard(self) -> dict[str, int]:
+    def shard_arguments(self) -> dict[str, int]:
         """The arguments with which functions such as `text_shards` begin here."""
         return {"number": self.number, "start": self.start, "line": self.line}
 
@@ -178,22 +178,24 @@ class ShardRun(Generic[Settings, Part]):
             study.check(model, settings)
             self.loaded, self.model = model, model.name
         else:
-            self.device = device_of_workers(device) if engine == "ray" else device
+            self.device = ray_worker_device(device) if engine == "ray" else device
             on = self.device if engine == "local" else "cpu"
-            self.loaded, self.model = _opened(study, model, files_of(model).version, on, settings), model
+            self.loaded, self.model = _opened(study, model, stat_model_files(model).version, on, settings), model
         self.weights = fingerprint(self.loaded)
 
     def identity(self, **more: Any) -> dict[str, Any]:
         """What the study is known by, as `study_identity` has it."""
         return study_identity(self.source, self.weights, self.settings, **more)
 
-    def measured(self, rest: Iterator[Any]) -> Iterator[tuple[Any, Part]]:
+    def measure_shards(self, rest: Iterator[Any]) -> Iterator[tuple[Any, Part]]:
         """Each shard and what it gives, in order. Raises Refused if the file or the weights change meanwhile."""
         parts: Iterator[tuple[Any, tuple[str, Part]]]
         if self.engine == "local":
             parts = ((shard, (self.weights, self.study.measure(self.loaded, shard, self.settings))) for shard in rest)
         else:
-            parts = on_ray(_measured_by_name, (self.study, self.model, self.device, self.settings), rest, self.device)
+            parts = run_on_ray(
+                _measured_by_name, (self.study, self.model, self.device, self.settings), rest, self.device
+            )
         for shard, (weights, part) in parts:
             if weights != self.weights:
                 raise Refused(
@@ -232,7 +234,7 @@ def _opened(
 def _measured_by_name(
     study: ShardStudy[Settings, Part], model: str, device: str | None, settings: Settings, shard: Any
 ) -> tuple[str, Part]:
-    loaded = _opened(study, model, files_of(model).version, device, settings)
+    loaded = _opened(study, model, stat_model_files(model).version, device, settings)
     return fingerprint(loaded), study.measure(loaded, shard, settings)
 
 
@@ -249,7 +251,7 @@ class StateFile:
     path: Path | None
     identity: Mapping[str, Any] = field(repr=False)
 
-    def read(self) -> tuple[Place, dict[str, Any], dict[str, np.ndarray]] | None:
+    def read(self) -> tuple[ResumePoint, dict[str, Any], dict[str, np.ndarray]] | None:
         """Place, values and arrays that the same study left; None if there is no file.
 
         Raises Refused for a file of another study, or one that is no state.
@@ -261,30 +263,30 @@ class StateFile:
                 header = dict(json.loads(str(file["header"])))
                 arrays = {name: file[name] for name in file.files if name != "header"}
             kept, values = dict(header["asked"]), dict(header.get("values", {}))
-            place = Place.of(header["place"]) if "version" in kept else Place()
+            place = ResumePoint.from_json(header["place"]) if "version" in kept else ResumePoint()
         except Exception as error:  # of a file that is no archive, is cut off, or holds something else
             raise Refused(f"{self.path} is not what an earlier run left: delete it to begin anew") from error
-        check_same(kept, self.identity, self.path)
+        check_same_study(kept, self.identity, self.path)
         return place, values, arrays
 
-    def write(self, place: Place, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    def write(self, place: ResumePoint, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep all that the study needs to go on from a place."""
         if self.path is None:
             return
         header = {"asked": self.identity, "place": dataclasses.asdict(place), "values": values}
         packed = io.BytesIO()  # NumPy 1 leaves its archive open where a disk is full
         np.savez(packed, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-        checkpoint.write_whole(self.path, packed.getvalue())
+        checkpoint.write_atomically(self.path, packed.getvalue())
 
 
-def settings_beside(result: Path) -> Path:
+def settings_path(result: Path) -> Path:
     """The file beside a result that holds the identity of the study that made it."""
     return Path(f"{result}.settings.json")
 
 
 def write_settings(result: Path, identity: Mapping[str, Any]) -> None:
     """Write the identity of a study beside its result."""
-    checkpoint.write_whole(settings_beside(result), json.dumps(identity, indent=1) + "\n")
+    checkpoint.write_atomically(settings_path(result), json.dumps(identity, indent=1) + "\n")
 
 
 def is_complete(result: Path, identity: Mapping[str, Any], *, overwrite: bool = False) -> bool:
@@ -294,7 +296,7 @@ def is_complete(result: Path, identity: Mapping[str, Any], *, overwrite: bool = 
     """
     if not result.exists() or overwrite:
         return False
-    place = settings_beside(result)
+    place = settings_path(result)
     kept = read_json(place) if place.is_file() else {}
     if as_json_values(identity).items() <= kept.items():
         return True
@@ -329,10 +331,10 @@ def exclusive_lock(place: Path) -> Iterator[None]:
         ) from error
     try:
         if inside:
-            names = (checkpoint.unfinished(), checkpoint.OF_SAFETENSORS)
+            names = (checkpoint.temporary_pattern(), checkpoint.SAFETENSORS_TEMPORARY_PATTERN)
             left = [path for deep in ("", "*/", "*/*/") for name in names for path in place.glob(deep + name)]
         else:
-            left = [*place.parent.glob(checkpoint.unfinished(glob.escape(place.name) + "*"))]
+            left = [*place.parent.glob(checkpoint.temporary_pattern(glob.escape(place.name) + "*"))]
         for path in left:
             path.unlink(missing_ok=True)
         yield

@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, counted, silent
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.studies.engines import check_engine, on_ray
-from bert_core.studies.index import TREE_COLUMNS, pack, rounded
-from bert_core.studies.indexed import BrokenShard, Index, IndexedShard
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.studies.engines import check_engine, run_on_ray
+from bert_core.studies.index import TREE_COLUMNS, pack_sentences, quantise_rows
+from bert_core.studies.index_reader import BrokenShard, Index, IndexedShard
 from bert_core.tokenizer import Encoding
 
-ALIKE = ("brings", "looks")  # what of a head is compared
-PHRASES = ("mean", "each")
-FILTERS = ("document", "piece", "word", *TREE_COLUMNS, "offset")
-FIRST, END = "first", "end"  # [CLS] and [SEP], where an offset stands for a key
+HEAD_SIMILARITIES = ("brings", "looks")  # what of a head is compared
+PHRASE_MODES = ("mean", "each")
+FILTER_COLUMNS = ("document", "piece", "word", *TREE_COLUMNS, "offset")
+CLS_OFFSET, SEP_OFFSET = "first", "end"  # [CLS] and [SEP], where an offset stands for a key
 _FIRST, _END = 2**20, 2**20 + 1  # the same among offsets
 _AT_ONCE = 2**18  # numbers of a block, that both fit a processor's own cache
 # Numbers in a matrix that BLAS multiplies by a vector: with more it would wake its threads, which wait for each other
@@ -70,7 +70,7 @@ class Matches:
     broken: tuple[str, ...] = ()
 
 
-@checked
+@validate_arguments
 def search(
     index: Index,
     loaded: LoadedModel,
@@ -79,12 +79,12 @@ def search(
     *,
     depth: int | None = None,
     heads: Sequence[tuple[int, int]] = (),
-    alike: str = "brings",
+    head_similarity: str = "brings",
     phrase: str = "mean",
     where: Mapping[str, Sequence[Any]] | None = None,
     top: int = 20,
     engine: str = "local",
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> Matches:
     """Where else in an index a token is in a state like this one, or heads do the like.
 
@@ -104,9 +104,9 @@ def search(
     """
     check_engine(engine)
     index.check_model(loaded)
-    asked = _Asked.of(index, loaded, encoding, tokens, depth, heads, alike, phrase)
+    asked = _Asked.of(index, loaded, encoding, tokens, depth, heads, head_similarity, phrase)
     conditions = _conditions(where, asked)
-    top = whole("top", top, 1)
+    top = require_int("top", top, 1)
     nothing = (np.zeros(0, np.float32), np.zeros(0, np.int64), 0)
     best: list[_Best] = []
     broken: dict[int, str] = {}
@@ -114,7 +114,7 @@ def search(
         if isinstance(found, str):
             broken[number], found = found, nothing
         best.append(found)
-        counted(report, number + 1, len(index.shards), "shards")
+        report_count(report, number + 1, len(index.shards), "shards")
     while True:
         scores, rows = (np.concatenate([nothing[part], *(own[part] for own in best)]) for part in (0, 1))
         shards = np.repeat(np.arange(len(best)), [len(own[1]) for own in best])
@@ -132,16 +132,16 @@ def search(
 
 
 @dataclass(frozen=True)
-class Share:
+class ValueShare:
     """How often a value of a column stands among matches, and among all tokens that were typed; shares of 1."""
 
     value: str
-    among: float
-    of_all: float
+    share_of_matches: float
+    share_of_corpus: float
 
 
-@checked
-def shares(index: Index, found: Matches, column: str, *, head: tuple[int, int] | None = None) -> list[Share]:
+@validate_arguments
+def value_shares(index: Index, found: Matches, column: str, *, head: tuple[int, int] | None = None) -> list[ValueShare]:
     """The values of a column among matches, the most frequent first, beside their share of the whole index.
 
     column: "word", "piece", or one of `TREE_COLUMNS` but "distance", whatever their case; or "offset", how far on the
@@ -149,13 +149,13 @@ def shares(index: Index, found: Matches, column: str, *, head: tuple[int, int] |
     head: (layer, head), the first that was searched by, for offsets; None otherwise.
     Raises Refused for another column, or a head without offsets or offsets without a head.
     """
-    if column not in FILTERS or column == "distance":
-        raise Refused(f"there is no column {shown(column)} of words: one of word, piece, upos, relation, offset")
+    if column not in FILTER_COLUMNS or column == "distance":
+        raise Refused(f"there is no column {short_repr(column)} of words: one of word, piece, upos, relation, offset")
     if (column == "offset") != (head is not None):
         raise Refused("an offset is that of a head's strongest key: give a head with it, and with it alone")
     place = None
     if head is not None:
-        layer, number = index.known_heads([head])[0]
+        layer, number = index.validate_heads([head])[0]
         place = index.layers.index(layer), number
     here: Counter[str] = Counter()
     for one in found.matches:
@@ -174,14 +174,14 @@ def shares(index: Index, found: Matches, column: str, *, head: tuple[int, int] |
             if value in here:
                 of_all[value] += count
     return [
-        Share(value, count / max(1, len(found.matches)), of_all[value] / max(1, typed))
+        ValueShare(value, count / max(1, len(found.matches)), of_all[value] / max(1, typed))
         for value, count in sorted(here.items(), key=lambda one: (-one[1], one[0]))
     ]
 
 
 def _said(offset: int) -> int | str:
     """An offset of `_offsets` as it is told: a number, or which of `FIRST` and `END` it stands for."""
-    return {_FIRST: FIRST, _END: END}.get(offset, offset)
+    return {_FIRST: CLS_OFFSET, _END: SEP_OFFSET}.get(offset, offset)
 
 
 def _written(value: object) -> str:
@@ -194,7 +194,7 @@ def _counts(shard: IndexedShard, column: str, place: tuple[int, int] | None) -> 
 
     place: of the head whose offsets they are, by its layer's place in the index.
     """
-    typed = ~shard.added
+    typed = ~shard.special
     found: Counter[str] = Counter()
     if place is not None:
         values, counts = np.unique(_strongest(shard, *place)[typed], return_counts=True)
@@ -239,15 +239,17 @@ class _Asked:
         cls, index: Index, loaded: LoadedModel, encoding: Encoding, tokens: Sequence[int], depth: int | None,
         heads: Sequence[tuple[int, int]], alike: str, phrase: str,
     ) -> _Asked:  # fmt: skip
-        positions = [whole("a token", one, 0, len(encoding) - 1) for one in several("tokens", tokens, "positions")]
-        pairs = index.known_heads(heads)
+        positions = [
+            require_int("a token", one, 0, len(encoding) - 1) for one in require_sequence("tokens", tokens, "positions")
+        ]
+        pairs = index.validate_heads(heads)
         if not positions:
             raise Refused("no token is asked for: name at least one of the text")
         if (depth is None) == (not pairs):
             raise Refused("either a depth or heads are asked for: give one of them")
-        for name, given, known in (("alike", alike, ALIKE), ("phrase", phrase, PHRASES)):
+        for name, given, known in (("alike", alike, HEAD_SIMILARITIES), ("phrase", phrase, PHRASE_MODES)):
             if given not in known:
-                raise Refused(f"{name} {shown(given)} is unknown: one of {', '.join(known)}")
+                raise Refused(f"{name} {short_repr(given)} is unknown: one of {', '.join(known)}")
         if encoding.pair is not None:
             raise Refused("an index holds single sentences: ask about one text, not a pair")
         if len(encoding) > index.settings.max_length:
@@ -255,7 +257,7 @@ class _Asked:
                           f"{index.settings.max_length} of a sentence: shorten it")  # fmt: skip
         looks = bool(pairs) and alike == "looks"
         each = phrase == "each" or (looks and len(positions) > 1)
-        arrays, places = pack(loaded, [encoding], index.settings), cls._places(index, depth, pairs)
+        arrays, places = pack_sentences(loaded, [encoding], index.settings), cls._places(index, depth, pairs)
         rows: list[tuple[_Row, ...]] = []
         for number, head in places:
             if looks:
@@ -269,7 +271,7 @@ class _Asked:
                 values, (scale, length) = arrays[name][place], arrays[f"{name[:-1]}_scales"][place]
                 if phrase == "mean" and len(positions) > 1:
                     mean = (values[positions] * scale[positions, None]).mean(0)
-                    values, (_, length) = rounded(mean[None])
+                    values, (_, length) = quantise_rows(mean[None])
                     own = [_Row(values[0].astype(np.float32), float(length[0]))]
                 else:
                     own = [_Row(values[one].astype(np.float32), float(length[one])) for one in positions]
@@ -284,7 +286,7 @@ class _Asked:
         index: Index, depth: int | None, pairs: Sequence[tuple[int, int]]
     ) -> tuple[tuple[int, int | None], ...]:  # fmt: skip
         if depth is not None:
-            depth = whole("depth", depth, 0)
+            depth = require_int("depth", depth, 0)
             if depth not in index.depths:
                 raise Refused(f"{index.folder} has no states of depth {depth}: it has {_listed(index.depths)}")
             return ((index.depths.index(depth), None),)
@@ -311,26 +313,26 @@ def _offsets(keys: np.ndarray, positions: np.ndarray, added: np.ndarray) -> np.n
 def _conditions(where: Mapping[str, Sequence[Any]] | None, asked: _Asked) -> dict[str, frozenset[Any]]:
     found: dict[str, frozenset[Any]] = {}
     if where is not None and not isinstance(where, Mapping):
-        raise Refused(f"where is {shown(where)}: it must be columns and their values")
+        raise Refused(f"where is {short_repr(where)}: it must be columns and their values")
     for name, given in (where or {}).items():
-        if name not in FILTERS:
-            raise Refused(f"there is no column {shown(name)} to filter by: one of {', '.join(FILTERS)}")
+        if name not in FILTER_COLUMNS:
+            raise Refused(f"there is no column {short_repr(name)} to filter by: one of {', '.join(FILTER_COLUMNS)}")
         if name == "offset" and asked.places[0][1] is None:
             raise Refused("an offset is that of a head's strongest key: ask for a head")
-        values = several(f"the values of {name}", given, "values")
+        values = require_sequence(f"the values of {name}", given, "values")
         if name in ("distance", "offset"):
-            names = {FIRST: _FIRST, END: _END} if name == "offset" else {}
-            values = tuple(names[one] if isinstance(one, str) and one in names else whole(name, one, None)
+            names = {CLS_OFFSET: _FIRST, SEP_OFFSET: _END} if name == "offset" else {}
+            values = tuple(names[one] if isinstance(one, str) and one in names else require_int(name, one, None)
                            for one in values)  # fmt: skip
         elif not all(isinstance(one, str) for one in values):
-            raise Refused(f"the values of {name} are {shown(values)}: they must be texts")
+            raise Refused(f"the values of {name} are {short_repr(values)}: they must be texts")
         found[name] = frozenset(one.casefold() if isinstance(one, str) else one for one in values)
     return found
 
 
 def _passes(shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozenset[Any]]) -> np.ndarray:
     """Which tokens of a shard are compared at all."""
-    passes: np.ndarray = np.ones(shard.tokens, bool) if asked.added else ~shard.added
+    passes: np.ndarray = np.ones(shard.tokens, bool) if asked.added else ~shard.special
     for name, allowed in conditions.items():
         if name == "offset":
             number, head = asked.places[0]
@@ -351,7 +353,7 @@ def _passes(shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozens
 def _strongest(shard: IndexedShard, number: int, head: int | None) -> np.ndarray:
     """The offset of the strongest key of a head, of every token, as `_offsets`."""
     keys = shard.part("keys", number)[head][:, :1]
-    found: np.ndarray = _offsets(keys, shard.whole_numbers("position"), shard.added)[:, 0]
+    found: np.ndarray = _offsets(keys, shard.integer_column("position"), shard.special)[:, 0]
     return found
 
 
@@ -369,7 +371,7 @@ def _looked_up(
             yield from pool.map(partial(_tried, asked, conditions, top), index.shards)
     else:  # a worker opens its shard anew: what was read here stays here
         unread = (IndexedShard(shard.folder.resolve(), shard.document) for shard in index.shards)
-        yield from (found for _, found in on_ray(_tried, (asked, conditions, top), unread, None))
+        yield from (found for _, found in run_on_ray(_tried, (asked, conditions, top), unread, None))
 
 
 def _tried(
@@ -396,7 +398,7 @@ def _best_of(shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozen
         alone = scores[0]
         best = _largest(alone, top)
         return alone[best], rows[best], len(rows)
-    firsts = shard.whole_numbers("first", of="texts")
+    firsts = shard.integer_column("first", table="texts")
     texts = np.searchsorted(firsts, rows, side="right") - 1
     own, begins = np.unique(texts, return_index=True)
     sums = np.maximum.reduceat(scores, begins, axis=1).sum(0)
@@ -458,7 +460,7 @@ def _products(values: np.ndarray, questions: Sequence[np.ndarray]) -> np.ndarray
 
 def _looks_alike(shard: IndexedShard, asked: _Asked, rows: np.ndarray | None) -> np.ndarray:
     """(query, row): the mean over the heads of the share of attention that goes to the same places."""
-    positions, added = shard.whole_numbers("position"), shard.added
+    positions, added = shard.integer_column("position"), shard.special
     found: np.ndarray | None = None
     for (number, head), questions in zip(asked.places, asked.rows, strict=True):
         places = _offsets(shard.part("keys", number)[head], positions, added)
@@ -489,7 +491,7 @@ def _match(
     also: tuple[int, ...] = ()
     if asked.each:
         first = row - own["position"]
-        firsts = shard.whole_numbers("first", of="texts")
+        firsts = shard.integer_column("first", table="texts")
         after = np.append(firsts, shard.tokens)[np.searchsorted(firsts, first, side="right")]
         inside = np.arange(first, after)
         inside = inside[_passes(shard, asked, conditions)[inside]]

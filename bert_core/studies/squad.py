@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, short_repr
 from bert_core.studies.files import Format, identify
-from bert_core.studies.rows import LARGEST_JSON
+from bert_core.studies.rows import MAX_JSON_BYTES
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_SIGNS = str.maketrans("", "", string.punctuation)
@@ -21,7 +21,7 @@ _NAMED = 3
 
 
 @dataclass(frozen=True)
-class Question:
+class SquadQuestion:
     """One question of a context, and what was answered.
 
     id: as its file has it. answers: every one that was given; none where the context has none. start: the first
@@ -35,7 +35,7 @@ class Question:
     start: int = 0
 
 
-def read_squad(path: Path, *, skip_broken: bool = False) -> tuple[list[Question], int]:
+def read_squad(path: Path, *, skip_broken: bool = False) -> tuple[list[SquadQuestion], int]:
     """The questions of a `.json` file of SQuAD, of version 1.1 or 2.0, and how many were left out.
 
     A question without answers, or that is said to be impossible, has none in its context.
@@ -47,7 +47,7 @@ def read_squad(path: Path, *, skip_broken: bool = False) -> tuple[list[Question]
     source = identify(path)
     if source.format is not Format.JSON:
         raise Refused(f"{path.name} contains {source.format.value}: questions are read from a .json in SQuAD's form")
-    text = source.read_text(LARGEST_JSON)
+    text = source.read_text(MAX_JSON_BYTES)
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -66,14 +66,14 @@ def read_squad(path: Path, *, skip_broken: bool = False) -> tuple[list[Question]
     return kept, len(found) - len(kept)
 
 
-def _misplaced(one: Question) -> str | None:
+def _misplaced(one: SquadQuestion) -> str | None:
     """The answer of a question that does not stand where it is said to; None if all is well."""
     if not one.answers or one.context[one.start : one.start + len(one.answers[0])] == one.answers[0] != "":
         return None
     return f"{one.answers[0]!r:.40} at character {one.start}"
 
 
-def _questions(values: object, name: str) -> Iterator[Question]:
+def _questions(values: object, name: str) -> Iterator[SquadQuestion]:
     """All questions of a file in their order. Raises Refused, saying where, for what is not as in SQuAD."""
     seen: set[str] = set()
     for number, article in enumerate(_part(values, "data", list, name)):
@@ -93,14 +93,14 @@ def _questions(values: object, name: str) -> Iterator[Question]:
                 given = [] if impossible else _part(asked, "answers", list, here)
                 texts = tuple(_part(one, "text", str, f"answers of {here}") for one in given)
                 start = _part(given[0], "answer_start", int, f"answers of {here}") if given else 0
-                yield Question(str(own), question, context, texts, max(start, -1))
+                yield SquadQuestion(str(own), question, context, texts, max(start, -1))
 
 
 def _part(values: object, name: str, kind: Any, where: str) -> Any:
     """A field of an object in a file. Raises Refused where there is none of its kind."""
     found = values.get(name) if isinstance(values, Mapping) else None
     if not isinstance(found, kind) or isinstance(found, bool):
-        given = "missing" if found is None else shown(found)
+        given = "missing" if found is None else short_repr(found)
         raise Refused(f"{name!r} is {given} in {where}: it must be as in SQuAD's files")
     return found
 
@@ -108,7 +108,7 @@ def _part(values: object, name: str, kind: Any, where: str) -> Any:
 # ---------------------------------------------------------------------------- judging
 
 
-def normalised(answer: str) -> str:
+def normalise_answer(answer: str) -> str:
     """An answer as it is compared: lower case, without punctuation and English articles, and one space between words.
 
     Source: the evaluation of SQuAD (Rajpurkar 2016, section 6.1).
@@ -121,20 +121,20 @@ def exact_match(found: str, given: Sequence[str]) -> float:
 
     Both are compared as `normalised`.
     """
-    return float(normalised(found) in {normalised(one) for one in _golds(given)})
+    return float(normalise_answer(found) in {normalise_answer(one) for one in _golds(given)})
 
 
-def f1(found: str, given: Sequence[str]) -> float:
+def token_f1(found: str, given: Sequence[str]) -> float:
     """The harmonic mean of precision and recall of an answer's words, of the one given that it fits best.
 
     Where either has no words, 1 if neither has, else 0. Both are compared as `normalised`.
     """
-    return max(_overlap(normalised(found).split(), normalised(one).split()) for one in _golds(given))
+    return max(_overlap(normalise_answer(found).split(), normalise_answer(one).split()) for one in _golds(given))
 
 
 def _golds(given: Sequence[str]) -> list[str]:
     """The answers that say something; nothing, where there is none."""
-    return [one for one in given if normalised(one)] or [""]
+    return [one for one in given if normalise_answer(one)] or [""]
 
 
 def _overlap(found: list[str], given: list[str]) -> float:

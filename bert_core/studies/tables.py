@@ -18,7 +18,7 @@ TABLE_SUFFIXES = (".csv", ".parquet")
 ROWS_AT_ONCE = 4096
 
 
-def check_kind(path: Path) -> None:
+def check_table_suffix(path: Path) -> None:
     """Raise Refused unless the name says CSV or Parquet."""
     if path.suffix not in TABLE_SUFFIXES:
         raise Refused(
@@ -39,9 +39,9 @@ def write_columns(
     `.parquet`.
     Raises Refused for another kind of file.
     """
-    check_kind(path)
+    check_table_suffix(path)
     if path.suffix == ".csv":
-        checkpoint.write_whole(path, as_csv([tuple(columns), *zip(*columns.values(), strict=True)]))
+        checkpoint.write_atomically(path, as_csv([tuple(columns), *zip(*columns.values(), strict=True)]))
         return
     import pyarrow
     from pyarrow import parquet
@@ -51,10 +51,10 @@ def write_columns(
         name: pyarrow.array(values, pyarrow.type_for_alias(wanted[name]) if name in wanted else None)
         for name, values in columns.items()
     })  # fmt: skip
-    checkpoint.write_whole(path, lambda temporary: parquet.write_table(rows, temporary, compression=compression))
+    checkpoint.write_atomically(path, lambda temporary: parquet.write_table(rows, temporary, compression=compression))
 
 
-def put_together(parts: Sequence[Path], path: Path) -> None:
+def concatenate_tables(parts: Sequence[Path], path: Path) -> None:
     """Write one table of the rows of several, which have the same columns; the memory is that of one part."""
 
     def as_parquet(temporary: str) -> None:
@@ -72,10 +72,10 @@ def put_together(parts: Sequence[Path], path: Path) -> None:
                     whole.write(b"" if number else header)
                     shutil.copyfileobj(rows, whole)
 
-    checkpoint.write_whole(path, as_parquet if path.suffix == ".parquet" else as_lines)
+    checkpoint.write_atomically(path, as_parquet if path.suffix == ".parquet" else as_lines)
 
 
-def column_names(path: Path) -> list[str]:
+def read_column_names(path: Path) -> list[str]:
     """Of a table, read off its beginning. Raises Refused for a file that is none."""
     if path.suffix == ".parquet":
         import pyarrow
@@ -131,9 +131,9 @@ class GrowingTable:
 
     path: Path
     header: tuple[str, ...]
-    what: str
+    kind: str
 
-    def lines(self) -> list[list[str]]:
+    def read_rows(self) -> list[list[str]]:
         """The rows that are whole; none where there is no file, or one without its first row.
 
         Raises Refused for a file with other columns.
@@ -147,19 +147,19 @@ class GrowingTable:
         if not rows:
             return []
         if tuple(rows[0]) != self.header:
-            raise Refused(f"{self.path} is there already and holds no {self.what}: choose another name")
+            raise Refused(f"{self.path} is there already and holds no {self.kind}: choose another name")
         return [[original_text(cell) for cell in row] for row in rows[1:] if len(row) == len(self.header)]
 
-    def keep(self, rows: Iterable[Sequence[object]]) -> None:
+    def replace_rows(self, rows: Iterable[Sequence[object]]) -> None:
         """Make the file one of these rows, whole or not at all; where there is no file, none is made."""
         wanted = as_csv([self.header, *rows])
         if self.path.is_file() and self._written() != wanted:
-            checkpoint.write_whole(self.path, wanted.encode())
+            checkpoint.write_atomically(self.path, wanted.encode())
 
-    def add(self, rows: Iterable[Sequence[object]]) -> None:
+    def append_rows(self, rows: Iterable[Sequence[object]]) -> None:
         """Add some rows, and see them to the disk."""
         begun = self.path.is_file() and self.path.stat().st_size > 0
-        checkpoint.append_whole(self.path, as_csv([*([] if begun else [self.header]), *rows]))
+        checkpoint.append_atomically(self.path, as_csv([*([] if begun else [self.header]), *rows]))
 
     def _written(self) -> str:
         return self.path.read_bytes().decode(errors="replace") if self.path.is_file() else ""

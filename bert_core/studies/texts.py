@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bert_core.refused import Refused
 from bert_core.studies.files import Format, InputFile, identify
-from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard, shards
+from bert_core.studies.lines import MAX_LINE_BYTES, SHARD_LINES, Line, Shard, line_shards
 from bert_core.studies.rows import Columns, check_rows, input_columns, row_shards
 from bert_core.studies.treebank import TreeSentence, read_treebank
 
@@ -24,7 +24,7 @@ def check_texts(path: Path, columns: Columns | None = None) -> InputFile:
     if columns is not None:
         check_rows(path, columns)
     elif source.is_table:
-        raise Refused(unnamed_columns(source))
+        raise Refused(missing_columns_message(source))
     elif source.format is Format.COLUMNS:
         raise Refused(
             f"{path.name} contains words in columns, from which only labels of words are read: give a treebank in "
@@ -33,7 +33,7 @@ def check_texts(path: Path, columns: Columns | None = None) -> InputFile:
     return source
 
 
-def unnamed_columns(source: InputFile, needed: str = "the texts (--text)") -> str:
+def missing_columns_message(source: InputFile, needed: str = "the texts (--text)") -> str:
     """The sentence on a file of which columns must be named and are not; it lists them.
 
     needed: what the columns hold, and how each is named.
@@ -60,10 +60,10 @@ def text_shards(
         return row_shards(path, columns, number=number, start=start, line=line, size=size)
     if check_texts(path).format is Format.TREEBANK:
         return _tree_shards(path, number, line, size)
-    return shards(path, number=number, start=start, line=line, size=size)
+    return line_shards(path, number=number, start=start, line=line, size=size)
 
 
-def trees_from(path: Path, line: int = 0) -> Iterator[tuple[TreeSentence, int]]:
+def read_trees(path: Path, line: int = 0) -> Iterator[tuple[TreeSentence, int]]:
     """The sentences of a treebank from a line on, counted from zero, each with the bytes of the file read so far.
 
     Raises Refused as `read_treebank`, for a file that is no treebank, and one that is not UTF-8.
@@ -87,14 +87,14 @@ def _tree_shards(path: Path, number: int, line: int, size: int) -> Iterator[Shar
     rows: list[Line] = []
     counts: Counter[str] = Counter()
     end = 0
-    for tree, read in trees_from(path, line):
+    for tree, read in read_trees(path, line):
         if len(rows) == size:
             yield Shard(number, tuple(rows), end, tree.line - 1, counts, end)
             number, rows, counts = number + 1, [], Counter()
         counts["lines"] += 1
         counts["comments"] += tree.comments
-        counts["overlong"] += len(tree.text) > LONGEST_LINE
-        rows.append(Line(tree.line - 1, tree.text[:LONGEST_LINE]))
+        counts["overlong"] += len(tree.text) > MAX_LINE_BYTES
+        rows.append(Line(tree.line - 1, tree.text[:MAX_LINE_BYTES]))
         end = read
     if rows:
         size_on_disk = path.stat().st_size

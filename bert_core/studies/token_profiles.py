@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from bert_core.progress import Progress, counted, silent
-from bert_core.refused import LARGEST_SEED, Refused, checked, several, shown, whole
-from bert_core.studies.corpus import Corpus, in_tenths, most_telling, read_corpus
-from bert_core.studies.indexed import Index
+from bert_core.progress import Progress, ignore_progress, report_count
+from bert_core.refused import MAX_SEED, Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.studies.corpus import Corpus, most_overrepresented, read_corpus, sample_by_decile
+from bert_core.studies.index_reader import Index
 from bert_core.studies.profiles import TENTHS, TokenProfile
 
 LEAST_TIMES = TENTHS  # so that each tenth of its states has one
@@ -21,7 +21,7 @@ WATCHERS = 8  # heads
 ALIKE = 8  # pieces
 
 
-@checked
+@validate_arguments
 def token_profiles(
     index: Index,
     pieces: Sequence[str] | None = None,
@@ -30,7 +30,7 @@ def token_profiles(
     depth: int | None = None,
     examples: int = 3,
     seed: int = 0,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> tuple[TokenProfile, ...]:
     """The profiles of some pieces of the vocabulary over all that an index holds.
 
@@ -42,15 +42,15 @@ def token_profiles(
     shard.
     """
     most, examples, seed = (
-        whole("most", most, 0),
-        whole("examples", examples, 1, 100),
-        whole("seed", seed, 0, LARGEST_SEED),
+        require_int("most", most, 0),
+        require_int("examples", examples, 1, 100),
+        require_int("seed", seed, 0, MAX_SEED),
     )
-    depth = index.depths[-1] if depth is None else whole("depth", depth, 0)
+    depth = index.depths[-1] if depth is None else require_int("depth", depth, 0)
     if depth not in index.depths:
         raise Refused(f"depth is {depth}: {index.folder} has states at {', '.join(map(str, index.depths))}")
     corpus = read_corpus(index)
-    times = np.bincount(corpus.piece[corpus.typed], minlength=len(corpus.pieces))
+    times = np.bincount(corpus.piece_id[corpus.typed_rows], minlength=len(corpus.pieces))
     asked = _asked(index, corpus, times, pieces, most)
     if not len(asked):
         return ()
@@ -60,24 +60,24 @@ def token_profiles(
         _alike(corpus, times, sums, asked),
         _watched(index, corpus, times),
     )
-    before, after = (corpus.word_counts(corpus.typed, step) for step in (-1, 1))
-    in_order = corpus.typed[np.argsort(corpus.piece[corpus.typed], kind="stable")]
+    before, after = (corpus.word_counts(corpus.typed_rows, step) for step in (-1, 1))
+    in_order = corpus.typed_rows[np.argsort(corpus.piece_id[corpus.typed_rows], kind="stable")]
     ends = np.cumsum(times)
     found = []
     for number, piece in enumerate(asked.tolist()):
         own = in_order[ends[piece] - times[piece] : ends[piece]]
         values = near[own]
         draw = np.random.default_rng([seed, *corpus.pieces[piece].encode()])
-        deciles, tenths = in_tenths(values, examples, draw)
-        bars = corpus.bars(own)
+        deciles, tenths = sample_by_decile(values, examples, draw)
+        bars = corpus.property_bars(own)
         del bars["sort"]  # all of its tokens are of one
         found.append(TokenProfile(
-            corpus.pieces[piece], len(own), len(corpus.typed), depth, likeness[number], bars,
-            corpus.most_telling_words(own, before, SHOWN, -1), corpus.most_telling_words(own, after, SHOWN, 1),
-            watched(piece), tuple(deciles.tolist()), tuple(corpus.seen(own, values, tenth) for tenth in tenths),
+            corpus.pieces[piece], len(own), len(corpus.typed_rows), depth, likeness[number], bars,
+            corpus.overrepresented_words(own, before, SHOWN, -1), corpus.overrepresented_words(own, after, SHOWN, 1),
+            watched(piece), tuple(deciles.tolist()), tuple(corpus.examples(own, values, tenth) for tenth in tenths),
             alike[number],
         ))  # fmt: skip
-        counted(report, number + 1, len(asked), "tokens")
+        report_count(report, number + 1, len(asked), "tokens")
     return tuple(found)
 
 
@@ -89,14 +89,14 @@ def _asked(
         often = np.argsort(-times, kind="stable")[:most]
         return often[times[often] >= LEAST_TIMES]
     number_of, asked = {piece: number for number, piece in enumerate(corpus.pieces)}, []
-    for piece in several("pieces", pieces, "pieces of the vocabulary"):
+    for piece in require_sequence("pieces", pieces, "pieces of the vocabulary"):
         if not isinstance(piece, str):
-            raise Refused(f"a piece is {shown(piece)}: it must be text, as the tokenizer writes it")
+            raise Refused(f"a piece is {short_repr(piece)}: it must be text, as the tokenizer writes it")
         number = number_of.get(piece)
         there = 0 if number is None else int(times[number])
         if number is None or there < LEAST_TIMES:
             raise Refused(
-                f"{shown(piece)} is typed {there} times in {index.folder}: a token's profile takes {LEAST_TIMES}"
+                f"{short_repr(piece)} is typed {there} times in {index.folder}: a token's profile takes {LEAST_TIMES}"
             )
         asked.append(number)
     return np.array(list(dict.fromkeys(asked)), np.int64)
@@ -118,8 +118,8 @@ def _sums(index: Index, corpus: Corpus, depth: int) -> np.ndarray:
     for rows, states in _states(index, depth):
         if sums is None:
             sums = np.zeros((len(corpus.pieces), states.shape[1]))
-        typed = np.flatnonzero(~corpus.added[rows])
-        own = corpus.piece[rows][typed]
+        typed = np.flatnonzero(~corpus.special[rows])
+        own = corpus.piece_id[rows][typed]
         order = np.argsort(own, kind="stable")
         known, first = np.unique(own[order], return_index=True)
         if len(known):
@@ -151,9 +151,9 @@ def _likeness(
 
 def _near(index: Index, corpus: Corpus, sums: np.ndarray, depth: int) -> np.ndarray:
     """Of every token (token,) the cosine of its state with the mean of the others of its piece, NaN without others."""
-    near = np.full(len(corpus.added), np.nan)
+    near = np.full(len(corpus.special), np.nan)
     for rows, states in _states(index, depth):
-        others = sums[corpus.piece[rows]]
+        others = sums[corpus.piece_id[rows]]
         along = (states * others).sum(1)
         length = np.sqrt(np.maximum((others**2).sum(1) - 2 * along + 1, 0))
         near[rows] = np.divide(along - 1, length, out=np.full(len(length), np.nan), where=length > 1e-6)
@@ -184,17 +184,17 @@ def _watched(
     for place, layer in enumerate(index.layers):
         keys = np.concatenate([shard.part("keys", place)[:, :, 0] for shard in index.shards], axis=1)
         there = np.isfinite(np.concatenate([shard.part("head_scales", place)[:, 0] for shard in index.shards], axis=1))
-        for head in np.flatnonzero(there[:, corpus.typed].all(1)).tolist():  # the others were pruned
-            looked = corpus.first[corpus.typed] + keys[head, corpus.typed].astype(np.int64)
-            looked = looked[(looked != corpus.typed) & ~corpus.added[looked]]
+        for head in np.flatnonzero(there[:, corpus.typed_rows].all(1)).tolist():  # the others were pruned
+            looked = corpus.sentence_start[corpus.typed_rows] + keys[head, corpus.typed_rows].astype(np.int64)
+            looked = looked[(looked != corpus.typed_rows) & ~corpus.special[looked]]
             heads.append((layer, head))
-            looks.append(np.bincount(corpus.piece[looked], minlength=len(corpus.pieces)))
+            looks.append(np.bincount(corpus.piece_id[looked], minlength=len(corpus.pieces)))
     every = np.array(looks).reshape(len(looks), len(corpus.pieces))
     of_a_token = every.sum(1) / times.sum()
 
     def of(piece: int) -> tuple[tuple[int, int, int, float], ...]:
         own, expected = every[:, piece], of_a_token * times[piece]
-        best = most_telling(own, expected, WATCHERS)
+        best = most_overrepresented(own, expected, WATCHERS)
         return tuple((*heads[row], int(own[row]), float(expected[row])) for row in best)
 
     return of

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from bert_core.refused import Refused, checked, one_by_one, shown
+from bert_core.refused import Refused, iterate_items, short_repr, validate_arguments
 
-FIELDS = 10
-LONGEST_SENTENCE = 10_000  # lines: a file that never has an empty one is no treebank
+CONLLU_COLUMNS = 10
+MAX_SENTENCE_LINES = 10_000  # lines: a file that never has an empty one is no treebank
 _WORD, _RANGE, _EMPTY_NODE = re.compile(r"[1-9]\d*"), re.compile(r"([1-9]\d*)-([1-9]\d*)"), re.compile(r"\d+\.\d+")
 
 
@@ -61,7 +61,7 @@ def _features(written: str) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-@checked
+@validate_arguments
 def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
     """The sentences of a CoNLL-U file, one at a time; comments before a sentence and empty nodes are left out.
 
@@ -71,9 +71,9 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
     block: list[tuple[int, str]] = []
     comments = 0
     last: TreeSentence | None = None  # held back: comments behind the last sentence are counted with it
-    for number, line in enumerate(one_by_one("lines", lines, "texts"), 1):
+    for number, line in enumerate(iterate_items("lines", lines, "texts"), 1):
         if not isinstance(line, str):
-            raise Refused(f"line {number} of {name} is {shown(line)}: it must be a text")
+            raise Refused(f"line {number} of {name} is {short_repr(line)}: it must be a text")
         line = line.strip("\ufeff\r\n")
         if line.strip():
             if line.startswith("#") and not block:
@@ -85,9 +85,9 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
                     "first word of a sentence"
                 )
             block.append((number, line))
-            if len(block) > LONGEST_SENTENCE:
+            if len(block) > MAX_SENTENCE_LINES:
                 raise Refused(
-                    f"line {block[0][0]} of {name} begins a sentence of more than {LONGEST_SENTENCE:,} lines: "
+                    f"line {block[0][0]} of {name} begins a sentence of more than {MAX_SENTENCE_LINES:,} lines: "
                     "an empty line ends a sentence"
                 )
         elif block:
@@ -102,7 +102,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
         yield replace(last, comments=last.comments + comments)
     else:
         raise Refused(
-            f"the file {name} contains no sentence: CoNLL-U has one word per line, in {FIELDS} columns separated by "
+            f"the file {name} contains no sentence: CoNLL-U has one word per line, in {CONLLU_COLUMNS} columns separated by "
             "tabs"
         )
 
@@ -113,8 +113,8 @@ def _sentence(block: list[tuple[int, str]], name: str, comments: int) -> TreeSen
     covered = 0  # words up to here are written as part of something longer
     for number, line in block:
         fields, where = line.split("\t"), f"line {number} of {name}"
-        if len(fields) != FIELDS:
-            raise Refused(f"{where} has {len(fields)} columns: CoNLL-U has {FIELDS}, separated by tabs")
+        if len(fields) != CONLLU_COLUMNS:
+            raise Refused(f"{where} has {len(fields)} columns: CoNLL-U has {CONLLU_COLUMNS}, separated by tabs")
         identity, form, spaced = fields[0], fields[1], "SpaceAfter=No" not in fields[9].split("|")
         if _EMPTY_NODE.fullmatch(identity):
             continue

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.refused import Refused, checked, whole
+from bert_core.refused import Refused, require_int, validate_arguments
 from bert_core.studies.files import Format, InputFile, identify
-from bert_core.studies.rows import rows_of
-from bert_core.studies.treebank import LONGEST_SENTENCE, TreeSentence, read_treebank
+from bert_core.studies.rows import read_rows
+from bert_core.studies.treebank import MAX_SENTENCE_LINES, TreeSentence, read_treebank
 
-LAST = "last"  # of the columns of a file that has no header
-DOCUMENT = "-DOCSTART-"  # in the place of a word: a new document begins (Tjong Kim Sang & De Meulder 2003)
+LAST_COLUMN = "last"  # of the columns of a file that has no header
+DOCUMENT_MARKER = "-DOCSTART-"  # in the place of a word: a new document begins (Tjong Kim Sang & De Meulder 2003)
 _OF_WORDS = ("sentence", "word")  # columns of a table that say what the words are
 _HOW = "a treebank has parts of speech, relations or features; a table a column beside sentence and word"
 
@@ -41,7 +41,7 @@ class LabelledSentence:
             raise Refused(f"{len(self.spans)} words have a place and {len(self.labels)} a label: each needs both")
 
 
-@checked
+@validate_arguments
 def read_labelled_words(path: Path, label: str, *, word: int = 1) -> list[LabelledSentence]:
     """The sentences of a file and a label of their words.
 
@@ -55,7 +55,7 @@ def read_labelled_words(path: Path, label: str, *, word: int = 1) -> list[Labell
     source = identify(path, tabs_in_text=True)
     if source.is_table:
         found = _of_table(path, label)
-    elif in_columns(source, label):
+    elif is_column_label(source, label):
         found = _of_columns(source, label, word)
     else:
         found = _of_treebank(source, label)
@@ -64,13 +64,13 @@ def read_labelled_words(path: Path, label: str, *, word: int = 1) -> list[Labell
     return found
 
 
-def comments_left_out(sentences: Iterable[LabelledSentence]) -> str:
+def skipped_comments_note(sentences: Iterable[LabelledSentence]) -> str:
     """How many lines of comments were left out, as the end of a sentence; empty where there are none."""
     count = sum(sentence.comments for sentence in sentences)
     return f"; {count:,} lines of comments were left out" if count else ""
 
 
-@checked
+@validate_arguments
 def label_names(path: Path) -> list[str]:
     """The labels that words of a file have, as `read_labelled_words` takes them.
 
@@ -79,7 +79,7 @@ def label_names(path: Path) -> list[str]:
     source = identify(path, tabs_in_text=True)
     if source.is_table:
         there: dict[str, bool] = {}
-        for _, fields, _ in rows_of(path, _OF_WORDS):
+        for _, fields, _ in read_rows(path, _OF_WORDS):
             there = {name: there.get(name, False) or bool(label.strip()) for name, label in fields.items()}
         names = [name for name, any_label in there.items() if any_label and name not in _OF_WORDS]
     else:
@@ -104,7 +104,7 @@ def _trees(source: InputFile) -> Iterator[TreeSentence]:
     if source.format is Format.COLUMNS:
         raise Refused(
             f"{source.name} contains words in columns without a header: the label is the number of a column, as 4, or "
-            f"{LAST}"
+            f"{LAST_COLUMN}"
         )
     return read_treebank((line for line, _ in source.lines()), source.name)
 
@@ -122,7 +122,7 @@ def _of_table(path: Path, label: str) -> list[LabelledSentence]:
         if words:
             found.append(_spaced(words, labels, begun))
 
-    for row, fields, _ in rows_of(path, [*_OF_WORDS, label]):
+    for row, fields, _ in read_rows(path, [*_OF_WORDS, label]):
         word = " ".join(fields["word"].split())
         if not word:
             raise Refused(f"row {row} of {path.name} has no word (the header is row 1): take it out")
@@ -135,34 +135,34 @@ def _of_table(path: Path, label: str) -> list[LabelledSentence]:
     return found
 
 
-def in_columns(source: InputFile, label: str) -> bool:
+def is_column_label(source: InputFile, label: str) -> bool:
     """Whether such a label of such a file is a column without a header."""
     named = Path(source.name.removesuffix(source.compression)).suffix.lower() == ".conllu"
-    return not source.is_table and not named and (label.isdecimal() or label == LAST)
+    return not source.is_table and not named and (label.isdecimal() or label == LAST_COLUMN)
 
 
 def _labels_in(source: InputFile, label: str) -> str:
-    if source.is_table or in_columns(source, label):
+    if source.is_table or is_column_label(source, label):
         return "its column is empty"
     names = sorted({name for tree in _trees(source) for name in tree.feature_names})
     return f"give upos, relation{', or a feature: ' if names else ''}{', '.join(names)}"
 
 
 def _of_columns(source: InputFile, label: str, word: int) -> list[LabelledSentence]:
-    word = whole("the column of the words", word, 1)
-    column = -1 if label == LAST else whole("the column of the labels", int(label), 1) - 1
-    width = max(word, column + 1, 2 if label == LAST else 1)
+    word = require_int("the column of the words", word, 1)
+    column = -1 if label == LAST_COLUMN else require_int("the column of the labels", int(label), 1) - 1
+    width = max(word, column + 1, 2 if label == LAST_COLUMN else 1)
     found: list[LabelledSentence] = []
     comments = 0
     for block, of_block in _blocks(source):
         comments += of_block
-        if not block or block[0][1][0] == DOCUMENT:
+        if not block or block[0][1][0] == DOCUMENT_MARKER:
             continue
         for number, fields in block:
             if len(fields) < width:
                 raise Refused(
                     f"line {number} of {source.name} has {len(fields)} column{'s' * (len(fields) > 1)}: the word is in "
-                    f"column {word} and its label in {'the last' if label == LAST else f'column {label}'}, so at least "
+                    f"column {word} and its label in {'the last' if label == LAST_COLUMN else f'column {label}'}, so at least "
                     f"{width} are needed"
                 )
         words = [" ".join(fields[word - 1].split()) for _, fields in block]
@@ -181,7 +181,7 @@ def _blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], in
     widths, tabs = set[int](), False
     for line, _ in source.lines():
         if line.strip() and not line.startswith("#"):
-            widths.add(len(columns_in(line)))
+            widths.add(len(split_columns(line)))
             tabs = tabs or "\t" in line
     block: list[tuple[int, list[str]]] = []
     comments = 0
@@ -193,17 +193,17 @@ def _blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], in
         elif line.startswith("#") and _is_comment(line, widths, tabs=tabs, begins=not block):
             comments += 1
         else:
-            block.append((number, columns_in(line)))
-            if len(block) > LONGEST_SENTENCE:
+            block.append((number, split_columns(line)))
+            if len(block) > MAX_SENTENCE_LINES:
                 raise Refused(
-                    f"line {block[0][0]} of {source.name} begins a sentence of more than {LONGEST_SENTENCE:,} lines: "
+                    f"line {block[0][0]} of {source.name} begins a sentence of more than {MAX_SENTENCE_LINES:,} lines: "
                     "an empty line ends a sentence"
                 )
     if block or comments:
         yield block, comments
 
 
-def columns_in(line: str) -> list[str]:
+def split_columns(line: str) -> list[str]:
     """The columns of a line: separated by tabs where it has some, else by spaces."""
     return line.split("\t" if "\t" in line else None)
 

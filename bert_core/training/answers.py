@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.analysis.spans import answer_places, best_spans, context_places, span_at, span_probabilities
+from bert_core.analysis.spans import answer_positions, best_spans, context_positions, span_at, span_probabilities
 from bert_core.loading import LoadedModel, best_device, model_folder
 from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput, span_loss
 from bert_core.pooling import read_pooling
-from bert_core.progress import Progress, printed
+from bert_core.progress import Progress, print_progress
 from bert_core.records import SpanPrediction
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
-from bert_core.studies.squad import Question, exact_match, f1, read_squad
+from bert_core.studies.squad import SquadQuestion, exact_match, read_squad, token_f1
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding, Tokenizer
 from bert_core.training.tuning import (
@@ -77,7 +77,7 @@ class AnswerScores:
         return float(self.f1.mean()), float(self.exact.mean()), -self.loss
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The most telling figures, as a part of a sentence."""
         return f"exact match {self.exact.mean():.1%}, F1 {self.f1.mean():.1%}, loss {self.loss:.3f}"
 
@@ -126,7 +126,7 @@ def finetune_reader(
     keep: int = 0,
     skip_broken: bool = False,
     device: str | None = None,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> AnswerScores:
     """Train a reader on a file of questions in SQuAD's form, and keep the weights that do best on held-out questions.
 
@@ -146,8 +146,8 @@ def finetune_reader(
     tokenizer = Tokenizer.from_folder(source)
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, reader = start_of(
-        source, settings, OUTPUTS, BertForQuestionAnswering, lambda family: family.reader,
-        TASK_HEADS["reader"].is_held,
+        source, settings, OUTPUTS, BertForQuestionAnswering, lambda family: family.question_answering,
+        TASK_HEADS["reader"].is_in_checkpoint,
     )  # fmt: skip
     tokenizer.check_against(origin.config)
     identity = finetune_identity(
@@ -182,7 +182,7 @@ def reader_scores(
     *,
     stride: int = AnswerSettings.stride,
     skip_broken: bool = False,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> AnswerScores:
     """How a reader does on a file of questions in SQuAD's form, as `finetune_reader` judges; long contexts in windows.
 
@@ -193,18 +193,20 @@ def reader_scores(
     longest = min(AnswerSettings.max_length, loaded.config.max_position_embeddings)
     windows = list(_windows(questions, loaded.tokenizer, AnswerSettings(max_length=longest, stride=stride)))
     none = any(not one.answers for one in questions)
-    reader = cast("BertForQuestionAnswering", loaded.tuned["reader"])
+    reader = cast("BertForQuestionAnswering", loaded.task_models["reader"])
     return evaluate(reader, questions, windows, none=none, pad=loaded.tokenizer.pad_id, device=loaded.device)
 
 
-def _read(path: Path, skip_broken: bool, report: Progress) -> list[Question]:
+def _read(path: Path, skip_broken: bool, report: Progress) -> list[SquadQuestion]:
     found, left_out = read_squad(path, skip_broken=skip_broken)
     if left_out:
         report(None, f"{left_out:,} questions of {path.name} are left out: their answers are not in their contexts")
     return found
 
 
-def split_contexts(questions: Sequence[Question], share: float, seed: int) -> tuple[list[Question], list[Question]]:
+def split_contexts(
+    questions: Sequence[SquadQuestion], share: float, seed: int
+) -> tuple[list[SquadQuestion], list[SquadQuestion]]:
     """A share of the contexts, drawn with a seed, is held out with all their questions; those to train on come first.
 
     Raises Refused for a share that is not between 0 and 1, or a single context.
@@ -233,7 +235,7 @@ def windows_of(encoding: Encoding, max_length: int, stride: int) -> list[list[in
     Raises Refused where there is no room for a piece of each.
     Source: Devlin 2019, and its run_squad.py.
     """
-    places = context_places(encoding)
+    places = context_positions(encoding)
     asked = [position for position, side in enumerate(encoding.sides) if side == "A"]
     frame = len(encoding) - len(asked) - len(places)
     if max_length < frame + 2:
@@ -253,7 +255,7 @@ def part_of(encoding: Encoding, positions: Sequence[int]) -> Encoding:
     return dataclasses.replace(encoding, **some)
 
 
-def _windows(questions: Sequence[Question], tokenizer: Tokenizer, settings: AnswerSettings) -> Iterator[Window]:
+def _windows(questions: Sequence[SquadQuestion], tokenizer: Tokenizer, settings: AnswerSettings) -> Iterator[Window]:
     """The windows of all questions. Raises Refused, with its id, for one that cannot be read."""
     for number, one in enumerate(questions):
         try:
@@ -261,7 +263,7 @@ def _windows(questions: Sequence[Question], tokenizer: Tokenizer, settings: Answ
             windows = windows_of(whole, settings.max_length, settings.stride)
         except Refused as error:
             raise Refused(f"the question {one.id!r:.60}: {error}") from error
-        places = answer_places(whole, one.start, one.start + len(one.answers[0])) if one.answers else (0, 0)
+        places = answer_positions(whole, one.start, one.start + len(one.answers[0])) if one.answers else (0, 0)
         if one.answers and places == (0, 0):  # which would be learned as "there is none"
             raise Refused(
                 f"the question {one.id!r:.60}: no token has a character of its answer {one.answers[0]!r:.40}: leave "
@@ -303,7 +305,7 @@ def _loss(reader: BertForQuestionAnswering, batch: Sequence[Window], *, pad: int
 @torch.no_grad()
 def evaluate(
     reader: BertForQuestionAnswering,
-    questions: Sequence[Question],
+    questions: Sequence[SquadQuestion],
     held: Sequence[Window],
     *,
     none: bool,
@@ -338,7 +340,7 @@ def evaluate(
     pairs = list(zip(answers, (one.answers for one in questions), strict=True))
     return AnswerScores(
         np.array([exact_match(*pair) for pair in pairs]),
-        np.array([f1(*pair) for pair in pairs]),
+        np.array([token_f1(*pair) for pair in pairs]),
         np.array([bool(one.answers) for one in questions]),
         loss / len(held),
     )

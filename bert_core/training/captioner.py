@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from bert_core import scenes
 from bert_core.analysis.pointing import patches_in
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.progress import Progress, printed
+from bert_core.progress import Progress, print_progress
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
-from bert_core.scenes import COLOURS, LONGEST_CAPTION, SHAPE_KINDS, SIZES, VOCABULARY, Scene, Verdict
+from bert_core.scenes import COLOURS, MAX_CAPTION_TOKENS, SHAPE_KINDS, SIZES, VOCABULARY, CaptionCheck, Scene
 from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.optimization import Figure, adamw, training_autocast, trapezoid
 from bert_core.training.runs import Evaluation, RunState, Training, rounded, run_identity, start_digests, train
-from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_words
+from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_vocabulary
 
 START, END, FILLER, HIDDEN = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
 RELATING = [VOCABULARY.index(relation.split()[0]) for relation in scenes.RELATIONS]
@@ -83,13 +83,13 @@ def scene_batch(
     batch: int,
     config: CaptionerConfig,
     *,
-    most: int = scenes.MOST_SHAPES,
+    most: int = scenes.MAX_SHAPES,
     hidden_words: float = 0.0,
 ) -> SceneBatch:
     """Training scenes of up to `most` shapes, with captions that name these in a random order."""
     counts = rng.integers(1, most + 1, batch)
-    drawn = [scenes.draw_scene(rng, held_out=False, count=int(count)) for count in counts]
-    captions = [scenes.caption_of(scene, rng.permutation(len(scene.shapes)).tolist()) for scene in drawn]
+    drawn = [scenes.sample_scene(rng, held_out=False, count=int(count)) for count in counts]
+    captions = [scenes.caption_scene(scene, rng.permutation(len(scene.shapes)).tolist()) for scene in drawn]
     ids = [[START, *(VOCABULARY.index(word) for word in caption.split()), END] for caption in captions]
     labels = np.full((batch, max(map(len, ids))), IGNORED_LABEL, np.int64)
     for row, numbers in zip(labels, ids, strict=True):
@@ -157,7 +157,7 @@ def train_captioner(
     device: torch.device,
     save_every: float = 120.0,
     evaluate_every: int = 500,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> LoadedCaptioner:
     """Train a captioner from nothing, continuing where `folder` holds the state of the same run.
 
@@ -167,10 +167,10 @@ def train_captioner(
     Raises Refused if the folder holds a run with other settings, another run writes to it now, or the decoder has
     other words than the scenes.
     """
-    if config.text.vocab_size != len(VOCABULARY) or config.text.max_position_embeddings < LONGEST_CAPTION:
+    if config.text.vocab_size != len(VOCABULARY) or config.text.max_position_embeddings < MAX_CAPTION_TOKENS:
         raise Refused(
             f"a decoder of {config.text.vocab_size} words and {config.text.max_position_embeddings} positions: "
-            f"the scenes have {len(VOCABULARY)} words, and captions of up to {LONGEST_CAPTION}"
+            f"the scenes have {len(VOCABULARY)} words, and captions of up to {MAX_CAPTION_TOKENS}"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder):
@@ -185,7 +185,7 @@ def _train(
     torch.manual_seed(settings.seed)
     student = _Student(Captioner(config))
     identity = run_identity("train-captioner", settings, start_digests(student, config=config.to_dict()), {})
-    write_words(VOCABULARY, folder)
+    write_vocabulary(VOCABULARY, folder)
     loaded = LoadedCaptioner(folder.name, student.to(device).captioner, Tokenizer.from_folder(folder), device)
     train(
         _CaptionerTraining(student, loaded, settings, evaluate_every), folder, identity,
@@ -217,7 +217,7 @@ class _CaptionerTraining(Training):
     def add_gradients(self, step: int) -> dict[str, Figure]:
         settings = self.settings
         rng = np.random.default_rng([settings.seed, step])
-        most = min(1 + 3 * step // max(settings.growth, 1), scenes.MOST_SHAPES)
+        most = min(1 + 3 * step // max(settings.growth, 1), scenes.MAX_SHAPES)
         batch = scene_batch(
             rng, settings.batch, self.loaded.config, most=most, hidden_words=settings.hidden_words
         )  # fmt: skip
@@ -274,10 +274,10 @@ def correct_share(loaded: LoadedCaptioner, *, held_out: bool, total: int = 200, 
 def fresh_scenes(total: int, *, held_out: bool, seed: int) -> list[Scene]:
     """Scenes of no training batch: these have a seed of three numbers, a batch one of two."""
     rng = np.random.default_rng([seed, int(held_out), 1])
-    return [scenes.draw_scene(rng, held_out=held_out) for _ in range(total)]
+    return [scenes.sample_scene(rng, held_out=held_out) for _ in range(total)]
 
 
-def judged(loaded: LoadedCaptioner, shown: Sequence[Scene], batch: int = 50) -> list[tuple[str, Verdict]]:
+def judged(loaded: LoadedCaptioner, shown: Sequence[Scene], batch: int = 50) -> list[tuple[str, CaptionCheck]]:
     """The model's caption of every scene, and the verdict on it."""
     was_training = loaded.model.training
     loaded.model.eval()
@@ -286,7 +286,7 @@ def judged(loaded: LoadedCaptioner, shown: Sequence[Scene], batch: int = 50) -> 
         images = np.stack([scenes.draw(scene, loaded.config.image_size) for scene in shown[start : start + batch]])
         captions += loaded.captions(images)
     loaded.model.train(was_training)
-    return [(caption, scenes.judge(caption, scene)) for caption, scene in zip(captions, shown, strict=True)]
+    return [(caption, scenes.check_caption(caption, scene)) for caption, scene in zip(captions, shown, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -327,19 +327,19 @@ def evaluate_captioner(loaded: LoadedCaptioner, total: int, *, seed: int = 2024)
 def says_unseen(caption: str) -> bool:
     """Whether the sentence itself, and not only the scene, holds a combination that training never showed."""
     try:
-        said = scenes.parse(caption)
+        said = scenes.parse_caption(caption)
     except Refused:
         return False
     colour, kind = said.shapes[0][1:]
     others = zip(said.shapes[1:], said.relations, strict=True)
     return any(
-        scenes.is_unseen(colour, kind, relation) or scenes.is_unseen(*other[1:], scenes.OPPOSITE[relation])
+        scenes.is_unseen(colour, kind, relation) or scenes.is_unseen(*other[1:], scenes.OPPOSITE_RELATIONS[relation])
         for other, relation in others
     )
 
 
 def _all_named(caption: str, scene: Scene) -> bool:
     try:
-        return sorted(scenes.parse(caption).shapes) == sorted(shape.words for shape in scene.shapes)
+        return sorted(scenes.parse_caption(caption).shapes) == sorted(shape.words for shape in scene.shapes)
     except Refused:
         return False

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.checkpoint import write_whole
+from bert_core.checkpoint import write_atomically
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.progress import Progress, silent
+from bert_core.progress import Progress, ignore_progress
 from bert_core.records import Batch
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
@@ -50,7 +50,13 @@ class Corpus:
 
     @classmethod
     def prepare(
-        cls, text: Path, tokenizer: Tokenizer, cache: Path, report: Progress = silent, *, column: str | None = None
+        cls,
+        text: Path,
+        tokenizer: Tokenizer,
+        cache: Path,
+        report: Progress = ignore_progress,
+        *,
+        column: str | None = None,
     ) -> Corpus:
         """The corpus of a file, tokenized the first time and read from `cache` as long as the file has that content.
 
@@ -107,7 +113,7 @@ def _keep(path: Path, array: np.ndarray) -> None:
         with open(temporary, "wb") as file:  # np.save gives a name another ending
             np.save(file, array)
 
-    write_whole(path, write)
+    write_atomically(path, write)
 
 
 def _tokenize(text: Path, tokenizer: Tokenizer, report: Progress, column: str | None) -> tuple[np.ndarray, ...]:
@@ -195,7 +201,7 @@ class ExampleMaker:
         self.vocab_size = len(tokenizer)
         names = [tokenizer.token_of(i) for i in range(self.vocab_size)]
         self.continues = np.array([name.startswith("##") for name in names])
-        special = tokenizer.special_tokens.duties
+        special = tokenizer.special_tokens.roles
         self.ordinary = np.array([
             i for i, name in enumerate(names) if name not in special and (not name.startswith("[") or len(name) == 1)
         ])  # fmt: skip

@@ -16,7 +16,7 @@ from torch import Tensor
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForSequenceClassification
 from bert_core.pooling import read_pooling
-from bert_core.progress import Progress, printed
+from bert_core.progress import Progress, print_progress
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, read_labelled
@@ -82,7 +82,7 @@ class Scores:
         return self.macro_f1, -self.loss
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The most telling figures, as a part of a sentence."""
         return f"accuracy {self.accuracy:.1%}, macro-F1 {self.macro_f1:.3f}, loss {self.loss:.3f}"
 
@@ -125,7 +125,7 @@ def finetune(
     start: str = "headlight-mini",
     keep: int = 0,
     device: str | None = None,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> Scores:
     """Train a classifier on the rows of a CSV file, and keep the weights that do best on held-out rows.
 
@@ -155,7 +155,7 @@ def finetune(
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, classifier = start_of(
         source, settings, classes, BertForSequenceClassification, lambda family: family.classifier,
-        TASK_HEADS["classifier"].is_held,
+        TASK_HEADS["classifier"].is_in_checkpoint,
     )  # fmt: skip
     tokenizer.check_against(origin.config)
     identity = finetune_identity(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_core.refused import Refused
-from bert_core.studies.rows import LabelledText, some_rows
+from bert_core.studies.rows import LabelledText, format_rows
 
 
 def classes_of(examples: Sequence[LabelledText], label: str) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def check_classes(examples: Sequence[LabelledText], classes: Sequence[str], path
     """Raise Refused if held-out examples have a class that was not trained."""
     strange = [example for example in examples if example.label not in classes]
     if strange:
-        rows = some_rows([example.row for example in strange])
+        rows = format_rows([example.row for example in strange])
         raise Refused(
             f"{path.name} has the class {strange[0].label!r:.60} ({rows}), which no training row has: "
             f"the classes are {', '.join(classes)}"

@@ -13,7 +13,7 @@ from filelock import FileLock
 from bert_core import checkpoint
 from bert_core.loading import ASSETS, best_device, bundled_models
 from bert_core.modeling import BertForPreTraining
-from bert_core.progress import Progress, printed, silent
+from bert_core.progress import Progress, ignore_progress, print_progress
 from bert_core.refused import Refused
 from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
@@ -37,7 +37,7 @@ def launch(
     device: str | None = None,
     save_every: float = 300.0,
     evaluate_every: int = 500,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> BertForPreTraining:
     """Train from the texts of a file into a folder: exclusive_lock, or as one of the workers that `torchrun` started.
 
@@ -59,13 +59,13 @@ def launch(
     tokenizer.check_against(config)
     # Weights that the start does not have: the same on every worker.
     torch.manual_seed(settings.seed)
-    with checkpoint.sizes_alone():
+    with checkpoint.on_meta_device():
         model = BertForPreTraining(config)
-    checkpoint.fill(model, weights, str(source))
+    checkpoint.load_weights(model, weights, str(source))
 
     is_first = os.environ.get("RANK", "0") == "0"
-    say: Progress = report if is_first else silent
-    swaps = config.family.asks_order
+    say: Progress = report if is_first else ignore_progress
+    swaps = config.family.predicts_order
     held_out_digest = None if held_out is None else text_digest(held_out, column)
     check_texts(folder, {"text": text_digest(train, column), "held-out text": held_out_digest})
     texts = cache or folder / "corpus"
@@ -116,7 +116,7 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
     """Put the tokenizer of one checkpoint folder into another."""
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
-            checkpoint.write_whole(folder / name, (source / name).read_bytes())
+            checkpoint.write_atomically(folder / name, (source / name).read_bytes())
 
 
 def worker_device(name: str | None) -> torch.device:

@@ -12,16 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert_core.checkpoint import write_whole
+from bert_core.checkpoint import write_atomically
 from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.progress import Progress, printed
+from bert_core.progress import Progress, print_progress
 from bert_core.records import Batch
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
-from bert_core.run.arrays import on_cpu
+from bert_core.run.arrays import to_cpu
 from bert_core.studies.runner import exclusive_lock
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, text_digest
 from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
@@ -84,7 +84,7 @@ def tune_lens(
     column: str | None = None,
     cache: Path | None = None,
     save_every: float = 120.0,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> Translators:
     """Train the translators of a model on texts, continuing where `folder` holds the state of the same run.
 
@@ -135,7 +135,7 @@ def _tune(
             loaded, translators, ExampleMaker(asked, loaded.tokenizer, _MASKING), settings.length
         )  # fmt: skip
         card = lens_card(loaded.name, text.name, held_out.name, settings, scores)
-        write_whole(folder / "lens" / CARD, card)
+        write_atomically(folder / "lens" / CARD, card)
         report(None, card[card.index("| Depth") :])
     return translators
 
@@ -257,7 +257,7 @@ def compare_lenses(
                     read = at[depth] if lens == "logit" else translators(depth, at[depth])
                     here = final if depth == depths - 1 else head(read).log_softmax(-1)
                     of_lenses += [(aim * (final - here)).sum(), (here.argmax(-1) == best).sum()]
-            values = np.array([value.item() for value in on_cpu(of_lenses)]).reshape(len(LENSES), depths, 2)
+            values = np.array([value.item() for value in to_cpu(of_lenses)]).reshape(len(LENSES), depths, 2)
             for lens, of_depths in zip(LENSES, values, strict=True):
                 sums[lens, place] += of_depths.T
     return {

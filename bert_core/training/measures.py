@@ -18,16 +18,16 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from bert_core.agreement import Agreement, sentences
-from bert_core.calibration import at_temperature
+from bert_core.calibration import apply_temperature
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS, LoadedModel
-from bert_core.progress import Progress, silent
+from bert_core.progress import Progress, ignore_progress
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
-from bert_core.run.losses import together
+from bert_core.run.losses import batch_by_length
 from bert_core.run.memory import copies_at_once
 from bert_core.studies.faithfulness import FUNCTION_WORDS
-from bert_core.tokenizer import MASK, Tokenizer, joined
+from bert_core.tokenizer import MASK, Tokenizer, join_pieces
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, evaluate, predictions
 
@@ -197,7 +197,7 @@ def first_guesses(loaded: LoadedModel, texts: Iterable[tuple[str, Sequence[str]]
     for text, answers in texts:
         encoding = loaded.tokenizer.encode(text)
         top = capture(loaded, encoding).predictions[0].top[:5]
-        pieces = [joined([loaded.tokenizer.token_of(token)]).lower() for token, _ in top]
+        pieces = [join_pieces([loaded.tokenizer.token_of(token)]).lower() for token, _ in top]
         (token, probability), piece = top[0], pieces[0]
         repeated = piece not in answers and _is_content(piece) and token in encoding.input_ids
         among_five = not set(answers).isdisjoint(pieces)
@@ -222,7 +222,7 @@ def agreements_right(loaded: LoadedModel, asked: Sequence[Agreement]) -> dict[st
     """
     found = {item.condition: (0, 0) for item in asked}
     tokenizer, encodings = loaded.tokenizer, [loaded.tokenizer.encode(item.text) for item in asked]
-    for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
+    for some in batch_by_length(encodings, lambda tokens: copies_at_once(loaded, tokens)):
         # Padding would need a mask: those of one length travel together.
         for length in {len(encodings[number]) for number in some}:
             alike = [number for number in some if len(encodings[number]) == length]
@@ -260,7 +260,7 @@ def asked_of(
 
     def scores(masking: MaskingRule, near: float = 0.0) -> dict[str, float]:
         maker = ExampleMaker(
-            corpus, loaded.tokenizer, masking, Mix(whole=float(whole), near=near), swaps=loaded.asks_order
+            corpus, loaded.tokenizer, masking, Mix(whole=float(whole), near=near), swaps=loaded.predicts_order
         )
         return evaluate(loaded.model, maker, loaded.device, lengths=(tokens,), batches=batches)[tokens]
 
@@ -273,7 +273,7 @@ def _hidden(
     loaded: LoadedModel, corpus: Corpus, mix: Mix, batches: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, list[set[int]]]]:
     """Of each batch of 128 tokens, all behind [MASK]: scores (piece, vocab), what stood there, what its row shows."""
-    maker = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN, mix, swaps=loaded.asks_order)
+    maker = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN, mix, swaps=loaded.predicts_order)
     for number in range(batches):
         batch = maker.batch(32, 128, np.random.default_rng([seed, number]))
         rows, places = np.nonzero(batch.labels >= 0)
@@ -321,7 +321,7 @@ def reliability(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> Reliabi
         probabilities = logits.softmax(-1).cpu().numpy()
         right = probabilities.argmax(-1) == labels.cpu().numpy()
         before.append(np.stack([probabilities.max(-1), right], 1))
-        after.append(np.stack([at_temperature(probabilities, fitted).max(-1), right], 1))
+        after.append(np.stack([apply_temperature(probabilities, fitted).max(-1), right], 1))
     return Reliability(fitted, _bins(np.concatenate(before)), _bins(np.concatenate(after)))
 
 
@@ -423,7 +423,7 @@ def measure(
     train: Corpus | None = None,
     batches: int = 40,
     lengths: Sequence[int] = LENGTHS,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> Measures:
     """All measures of a model, on held-out text by kind; without a trained word head only the next sentences mean much.
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bert_core.heap import release_freed_memory
 from bert_core.recording import record
-from bert_core.run.arrays import on_cpu
+from bert_core.run.arrays import to_cpu
 
 RELEASE_EVERY = 50  # steps
 CPUINFO = Path("/proc/cpuinfo")
@@ -170,7 +170,7 @@ class Figure(NamedTuple):
 
 def read_figures(steps: Sequence[Mapping[str, Figure]]) -> list[dict[str, float]]:
     """The figures of some steps as numbers, for which the device is waited for once for each number type."""
-    totals = iter(on_cpu([figure.total for step in steps for figure in step.values()]))
+    totals = iter(to_cpu([figure.total for step in steps for figure in step.values()]))
     return [{name: next(totals).item() / figure.divisor for name, figure in step.items()} for step in steps]
 
 

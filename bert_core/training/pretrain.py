@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
-from bert_core.progress import Progress, printed
+from bert_core.progress import Progress, print_progress
 from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.training.data import ExampleMaker, MaskingRule, Mix
@@ -88,7 +88,7 @@ def pretrain(
     device: torch.device,
     save_every: float = 300.0,
     evaluate_every: int = 500,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> BertForPreTraining:
     """Train a model in place, continuing where `folder` holds the state of a run with the same identity.
 

@@ -24,10 +24,10 @@ import torch.distributed as dist
 from torch import nn
 
 from bert_core import checkpoint
-from bert_core.fingerprint import digest_of, tokenizer_digest
+from bert_core.fingerprint import tensor_digest, tokenizer_digest
 from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.studies.runner import as_json_values, check_same
+from bert_core.studies.runner import as_json_values, check_same_study
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.optimization import Average, Figure, describe_precision, read_figures, release_fragments, update
 
@@ -80,8 +80,8 @@ def weights_digest(*models: nn.Module) -> str:
     """16 hexadecimal digits that are equal where the names, shapes and bytes of all weights are equal."""
     tensors = {f"{number}.{name}": t for number, model in enumerate(models) for name, t in model.state_dict().items()}
     described = [
-        [name, list(tensor.shape), str(tensor.dtype), digest_of(tensor, tensor.dtype)]
-        for name, tensor in checkpoint.without_aliases(tensors).items()
+        [name, list(tensor.shape), str(tensor.dtype), tensor_digest(tensor, tensor.dtype)]
+        for name, tensor in checkpoint.unique_tensors(tensors).items()
     ]
     return _short_digest(json.dumps(described))
 
@@ -137,7 +137,7 @@ def save_state(folder: Path, training: Training, identity: Mapping[str, Any], st
         "model": training.model.state_dict(), "optimizer": training.optimizer.state_dict(),
         "average": training.average.state_dict() if training.average else None,
     }  # fmt: skip
-    checkpoint.write_whole(folder / STATE_FILE, lambda path: torch.save(content, path))
+    checkpoint.write_atomically(folder / STATE_FILE, lambda path: torch.save(content, path))
 
 
 def load_state(folder: Path, training: Training, identity: Mapping[str, Any]) -> RunState:
@@ -150,7 +150,7 @@ def load_state(folder: Path, training: Training, identity: Mapping[str, Any]) ->
     if not path.is_file():
         return RunState()
     content = read_state(path)
-    check_same(content["identity"], identity, folder)
+    check_same_study(content["identity"], identity, folder)
     try:
         steps, state = int(content["steps"]), RunState(**content["progress"])
     except (TypeError, ValueError) as error:
@@ -177,7 +177,7 @@ def check_texts(folder: Path, texts: Mapping[str, str | None]) -> None:
     """
     path = folder / STATE_FILE
     if path.is_file():
-        check_same(read_state(path)["identity"], texts, folder)
+        check_same_study(read_state(path)["identity"], texts, folder)
 
 
 # ---------------------------------------------------------------------------- loop
@@ -389,7 +389,7 @@ def _duration(seconds: float) -> str:
 
 def log(folder: Path, line: Mapping[str, Any]) -> None:
     """Add one JSON object to the run's log."""
-    checkpoint.append_whole(folder / LOG_FILE, json.dumps(line) + "\n")
+    checkpoint.append_atomically(folder / LOG_FILE, json.dumps(line) + "\n")
 
 
 def read_lines(folder: Path) -> list[dict[str, Any]]:
@@ -412,7 +412,7 @@ def _cut_log(folder: Path, state: RunState) -> None:
         path.unlink(missing_ok=True)
     elif path.is_file():
         lines = [line for line in read_lines(folder) if _is_before(line, state)]
-        checkpoint.write_whole(path, "".join(json.dumps(line) + "\n" for line in lines))
+        checkpoint.write_atomically(path, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _is_before(line: Mapping[str, Any], state: RunState) -> bool:

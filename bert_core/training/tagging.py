@@ -14,24 +14,24 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.analysis.relations import pieces_of_words
-from bert_core.analysis.tags import OUTSIDE, marks_spans, span_counts, tag_spans
+from bert_core.analysis.tags import OUTSIDE, span_counts, tag_spans, tags_mark_spans
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForTokenClassification
 from bert_core.pooling import read_pooling
-from bert_core.progress import Progress, printed
+from bert_core.progress import Progress, print_progress
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
-from bert_core.studies.words import LAST, LabelledSentence, comments_left_out, read_labelled_words
+from bert_core.studies.words import LAST_COLUMN, LabelledSentence, read_labelled_words, skipped_comments_note
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
-    filled,
     finetune_identity,
     inputs_of,
     is_unfinished,
     longest_first,
+    pad_rows,
     run_finetuning,
     start_of,
     training_width,
@@ -84,7 +84,7 @@ class TagScores:
         return self.f1 if self.spans else self.accuracy, -self.loss
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The most telling figures, as a part of a sentence."""
         of_spans = f"F1 {self.f1:.3f} (precision {self.precision:.1%}, recall {self.recall:.1%}), " * self.spans
         return f"{of_spans}accuracy {self.accuracy:.1%}, loss {self.loss:.3f}"
@@ -124,13 +124,13 @@ def finetune_tags(
     folder: Path,
     settings: FinetuneSettings,
     *,
-    label: str = LAST,
+    label: str = LAST_COLUMN,
     word: int = 1,
     held_out: Path | float = 0.1,
     start: str = "headlight-mini",
     keep: int = 0,
     device: str | None = None,
-    report: Progress = printed,
+    report: Progress = print_progress,
 ) -> TagScores:
     """Train a tagger on a label of the words of a file, and keep the weights that do best on held-out sentences.
 
@@ -144,7 +144,7 @@ def finetune_tags(
     """
     here = best_device(device)
     examples = read_labelled_words(train, label, word=word)
-    tags, comments = tags_of(examples, train), comments_left_out(examples)
+    tags, comments = tags_of(examples, train), skipped_comments_note(examples)
     if isinstance(held_out, Path):
         asked = read_labelled_words(held_out, label, word=word)
         _check_tags(asked, tags, held_out)
@@ -155,7 +155,12 @@ def finetune_tags(
     tokenizer = Tokenizer.from_folder(source)
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, tagger = start_of(
-        source, settings, tags, BertForTokenClassification, lambda family: family.tagger, TASK_HEADS["tagger"].is_held
+        source,
+        settings,
+        tags,
+        BertForTokenClassification,
+        lambda family: family.token_classifier,
+        TASK_HEADS["tagger"].is_in_checkpoint,
     )
     tokenizer.check_against(origin.config)
     identity = finetune_identity(
@@ -204,7 +209,7 @@ def evaluate_tags(
             guessed.append([names[said[place]] for place in words])
     pairs = Counter(pair for rows in zip(truth, guessed, strict=True) for pair in zip(*rows, strict=True))
     words_asked, words_right = pairs.total(), sum(count for (own, said), count in pairs.items() if own == said)
-    spans = marks_spans(names)
+    spans = tags_mark_spans(names)
     if spans:
         counts = span_counts(truth, guessed)
     else:
@@ -239,7 +244,7 @@ def _logits(
     width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(batch, seq, tag), and the number of each token's tag (batch, seq). width: as `inputs_of` takes it."""
-    labels = filled([example.labels for example in batch], NOT_ASKED, width)
+    labels = pad_rows([example.labels for example in batch], NOT_ASKED, width)
     return tagger(**inputs_of(batch, tagger.config, pad, device, width)).logits, labels.to(device)
 
 
@@ -328,7 +333,7 @@ def _encode(
 
 def _kinds(sentences: Sequence[LabelledSentence], tags: tuple[str, ...]) -> str:
     """How often each kind of span, or each tag, is there, in words."""
-    spans = marks_spans(tags)
+    spans = tags_mark_spans(tags)
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(_span_kinds(sentence) if spans else filter(None, sentence.labels))
@@ -341,11 +346,11 @@ def _span_kinds(sentence: LabelledSentence) -> list[str]:
 
 def _say_unbegun(sentences: Sequence[LabelledSentence], tags: tuple[str, ...], report: Progress) -> None:
     """Say how many spans go on without having begun, in tags of which others begin."""
-    if not marks_spans(tags) or not any(tag.startswith("B") for tag in tags):
+    if not tags_mark_spans(tags) or not any(tag.startswith("B") for tag in tags):
         return
     of_each = [(one, sentence.line) for sentence in sentences
                for one in tag_spans([label or OUTSIDE for label in sentence.labels])]  # fmt: skip
-    unbegun = [line for one, line in of_each if not one.begun]
+    unbegun = [line for one, line in of_each if not one.has_begin_tag]
     if unbegun:
         report(
             None,

@@ -20,7 +20,7 @@ from bert_core.modeling import BertForPreTraining, BertModel, BertPreTrainedMode
 from bert_core.naming import Family
 from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.studies.runner import check_same, exclusive_lock, read_json
+from bert_core.studies.runner import check_same_study, exclusive_lock, read_json
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
@@ -72,7 +72,7 @@ class FinetuneSettings:
             raise Refused(f"the learning rate is {self.learning_rate:g}: it is a number greater than 0")
 
 
-class Read(Protocol):
+class EncodedTexts(Protocol):
     """What the model reads of one text; its answer stands beside it, in whatever form the task has."""
 
     @property
@@ -84,7 +84,7 @@ class Read(Protocol):
         """Their segments."""
 
 
-class Judged(Protocol):
+class EvaluationScores(Protocol):
     """How a model does on examples that it was not trained on."""
 
     @property
@@ -92,7 +92,7 @@ class Judged(Protocol):
         """What decides whether weights are better than others: the larger, number after number."""
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The most telling figures, as a part of a sentence."""
 
     @property
@@ -103,8 +103,8 @@ class Judged(Protocol):
         """The figures as lines of text."""
 
 
-Example = TypeVar("Example", bound=Read)
-Scores = TypeVar("Scores", bound=Judged)
+Example = TypeVar("Example", bound=EncodedTexts)
+Scores = TypeVar("Scores", bound=EvaluationScores)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def is_unfinished(folder: Path, identity: Mapping[str, object]) -> bool:
     if "training" not in kept and state.is_file():  # the file is damaged, or of version 0.2
         kept = read_state(state)["identity"]
     if "training" in kept:
-        check_same(kept, identity, folder)
+        check_same_study(kept, identity, folder)
     return True
 
 
@@ -168,7 +168,7 @@ def _run_in(folder: Path, source: Path, identity: Mapping[str, object], report: 
     with exclusive_lock(folder):
         if is_unfinished(folder, identity) and not (folder / STATE_FILE).is_file():
             report(None, f"the run in {folder} was stopped before its first state was saved: it begins anew")
-        checkpoint.write_whole(unfinished, json.dumps(identity, indent=1) + "\n")
+        checkpoint.write_atomically(unfinished, json.dumps(identity, indent=1) + "\n")
         copy_tokenizer(source, folder)
         yield
         (folder / STATE_FILE).unlink(missing_ok=True)
@@ -203,12 +203,12 @@ def start_of(
         hidden_dropout_prob=settings.dropout, attention_probs_dropout_prob=settings.dropout,
         extra={**config.extra, "model_type": family.name, "architectures": [architecture(family)]},
     )  # fmt: skip
-    with checkpoint.sizes_alone():
+    with checkpoint.on_meta_device():
         origin = BertForPreTraining(config)
-    origin.load_report = checkpoint.fill(origin, weights, str(source))
-    with checkpoint.sizes_alone():
+    origin.load_report = checkpoint.load_weights(origin, weights, str(source))
+    with checkpoint.on_meta_device():
         model = head(config, origin.bert)
-    checkpoint.fill(model, weights, str(source))
+    checkpoint.load_weights(model, weights, str(source))
     return origin, model
 
 
@@ -236,7 +236,7 @@ def run_finetuning(
         training.keeper.add(state.step, last=True)
         best = training.best
         if best is None:  # it was found before the run was stopped
-            checkpoint.fill(task.model, checkpoint.read(folder)[1], str(folder))
+            checkpoint.load_weights(task.model, checkpoint.read(folder)[1], str(folder))
             best = task.judge()
         report(None, f"kept: the weights after epoch {training.epoch_of(state.best_step)}, in {folder}")
     for line in best.table():
@@ -327,7 +327,7 @@ class _Finetuning(Training, Generic[Example, Scores]):
         epoch = self.epoch_of(state.step)
         return Evaluation(
             {"epoch": epoch, "step": state.step, "held_out": scores.figures, "kept": better},
-            f"held out after epoch {epoch}: {scores.said}" + (", the best so far: kept" if better else ""),
+            f"held out after epoch {epoch}: {scores.summary}" + (", the best so far: kept" if better else ""),
             tuple(map(float, scores.rank)),
         )
 
@@ -349,15 +349,15 @@ def longest_first(examples: Sequence[Example], batch: int) -> Iterator[Sequence[
 
 
 def inputs_of(
-    batch: Sequence[Read], config: BertConfig, pad: int, device: torch.device, width: int | None = None
+    batch: Sequence[EncodedTexts], config: BertConfig, pad: int, device: torch.device, width: int | None = None
 ) -> dict[str, Tensor | None]:
     """What a model is called with, (batch, width); the shorter texts are padded on the right.
 
     width: tokens of each row, as `training_width` has it; None for those of the longest text.
     """
-    ids = filled([example.input_ids for example in batch], pad, width)
-    mask = filled([[1] * len(example.input_ids) for example in batch], 0, width)
-    segments = filled([example.token_type_ids for example in batch], 0, width) if config.type_vocab_size else None
+    ids = pad_rows([example.input_ids for example in batch], pad, width)
+    mask = pad_rows([[1] * len(example.input_ids) for example in batch], 0, width)
+    segments = pad_rows([example.token_type_ids for example in batch], 0, width) if config.type_vocab_size else None
     return {
         "input_ids": ids.to(device),
         "token_type_ids": None if segments is None else segments.to(device),
@@ -365,13 +365,13 @@ def inputs_of(
     }
 
 
-def training_width(batch: Sequence[Read], config: BertConfig, device: torch.device) -> int:
+def training_width(batch: Sequence[EncodedTexts], config: BertConfig, device: torch.device) -> int:
     """The tokens of a row in training: those of the longest text, or a few more so that widths repeat."""
     longest = max(len(example.input_ids) for example in batch)
     return min(padded_size(longest, device), config.max_position_embeddings)
 
 
-def filled(rows: Sequence[Sequence[int]], padding: int, width: int | None = None) -> Tensor:
+def pad_rows(rows: Sequence[Sequence[int]], padding: int, width: int | None = None) -> Tensor:
     """(row, width), each row filled up on the right; without a width, up to the longest."""
     found = np.full((len(rows), width or max(map(len, rows))), padding, np.int64)
     for number, row in enumerate(rows):

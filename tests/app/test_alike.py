@@ -72,7 +72,7 @@ def alike(opened: Callable[..., AppTest], **more: object) -> AppTest:
 
 
 def both(loaded: LoadedModel) -> bert_core.Similarity:
-    return bert_core.similar(loaded, *(bert_core.read_sentence(loaded, text) for text in (ONE, TWO)))
+    return bert_core.sentence_similarity(loaded, *(bert_core.read_sentence(loaded, text) for text in (ONE, TWO)))
 
 
 # ---------------------------------------------------------------------------- the page Score
@@ -122,7 +122,7 @@ def test_a_head_that_is_off_is_off_in_both(opened: Callable[..., AppTest], tiny_
     app = alike(opened, off="0.1,1.2")
     gates = bert_core.head_mask_without(tiny_loaded.config, [(0, 1), (1, 2)])
     texts = (bert_core.read_sentence(tiny_loaded, text) for text in (ONE, TWO))
-    found = bert_core.similar(tiny_loaded, *texts, head_mask=gates)
+    found = bert_core.sentence_similarity(tiny_loaded, *texts, head_mask=gates)
     assert f"The cosine of both sentences is **{found.cosine:.2g}**" in words(app)
 
 
@@ -270,7 +270,10 @@ def test_commands_read_one_text_of_a_pair_by_itself(
             assert np.array_equal(file["gradient"], run.gradient)
     places = ((one, "text that is read"), (other, "source"))
     code, printed, err = headlight("patch", ONE, source, "--pair", TWO, "--target", "alike:A", *model)
-    texts = [f"cosine {bert_core.similar(tiny_loaded, text, two).cosine:.3g} in the {where}" for text, where in places]
+    texts = [
+        f"cosine {bert_core.sentence_similarity(tiny_loaded, text, two).cosine:.3g} in the {where}"
+        for text, where in places
+    ]
     assert code == 0 and printed.startswith(f"being like “{TWO}”: {', '.join(texts)}\n"), (printed, err)
     code, printed, err = headlight("patch", ONE, "--noise", 3, "--pair", TWO, "--target", "alike:A", *model)
     assert code == 0 and printed.startswith(f"being like “{TWO}”: {texts[0]}"), err
@@ -283,6 +286,6 @@ def test_files_hold_what_is_drawn(tiny_loaded: LoadedModel) -> None:
     assert rows[0] == ["a_position", "a_token", "b_position", "b_token", "part"]
     assert len(rows) == 1 + found.parts.size
     long = bert_core.read_sentence(tiny_loaded, "the $x$ cat sat " * 40)
-    for one in (found, bert_core.similar(tiny_loaded, long, long)):
+    for one in (found, bert_core.sentence_similarity(tiny_loaded, long, long)):
         for dark in (False, True):
             assert picture_bytes(parts_picture(one, dark=dark), "png").startswith(b"\x89PNG")

@@ -16,7 +16,7 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from bert_core.analysis.sinks import pull_of
+from bert_core.analysis.sinks import sink_contribution
 from bert_core.loading import LoadedModel, load
 from bert_core.modeling import BertForPreTraining
 from bert_core.pruning import pruned
@@ -252,7 +252,7 @@ def test_what_is_brought_is_drawn_as_the_library_has_it(
 ) -> None:
     """Lengths, without a sign and without anything to explain, large and small; the reading says what they are."""
     app = opened("attention", head="1.2", show="brought", pair="")
-    brought = capture(tiny_loaded, tiny_loaded.tokenizer.encode(PAIR["text"]), norms=True).shown("brought")[1, 2]
+    brought = capture(tiny_loaded, tiny_loaded.tokenizer.encode(PAIR["text"]), norms=True).select_map("brought")[1, 2]
     assert not sent.large["signed"] and not sent.grid["signed"] and sent.large["unit"] == "length brought"
     assert np.abs(sent.drawn() - brought).max() < brought.max() / 250
     assert "how long the vector is that the head adds" in plain(app)
@@ -266,10 +266,12 @@ def test_the_page_says_what_heads_get_from_where_they_look(opened: Callable[...,
     app = opened("attention", loaded, text="She opened the door.", pair="")
     encoding = loaded.tokenizer.encode("She opened the door.")
     run = capture(loaded, encoding, norms=True)
-    found = pull_of(run.attention, run.shown("brought"), [token == "[CLS]" for token in encoding.tokens])
+    found = sink_contribution(run.attention, run.select_map("brought"), [token == "[CLS]" for token in encoding.tokens])
     said = plain(app)
-    assert f"{found.heads} of 72 heads give it more than half" in said and found.brought < found.attention
-    assert f"{found.attention:.0%} on average, but only {found.brought:.0%} of the length that they bring" in said
+    assert f"{found.heads} of 72 heads give it more than half" in said and found.value_weighted < found.attention
+    assert (
+        f"{found.attention:.0%} on average, but only {found.value_weighted:.0%} of the length that they bring" in said
+    )
     app.button(key="show_brought").click().run()
     assert app.session_state.show == "brought" and "Why do so many heads look at" in plain(app)
     assert not app.exception and "show_brought" not in [button.key for button in app.button]
@@ -429,7 +431,7 @@ def test_lengths_that_are_brought_are_compared(
     app = opened("compare", masked="1", head="1.0", differs="brought")
     original = tiny_loaded.tokenizer.encode(*PAIR.values())
     texts = (original, tiny_loaded.tokenizer.mask_words(original, [1]))
-    before, after = (capture(tiny_loaded, encoding, norms=True).shown("brought") for encoding in texts)
+    before, after = (capture(tiny_loaded, encoding, norms=True).select_map("brought") for encoding in texts)
     difference = after - before
     limit = np.abs(difference).max()
     assert np.abs(sent.drawn() - difference[1, 0]).max() < limit / 250

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bert_core
-from bert_core.edits import NEURON, OF_HEADS, PATCHES
+from bert_core.edits import HEAD_PARTS, NEURON, PATCHABLE_PARTS
 from bert_core.loading import LoadedModel
 from bert_core.records import MeanOf, Noised, word_target
 from bert_core.run.patching import estimate_patches, patch, patch_band
@@ -46,7 +46,7 @@ def table(printed: str, columns: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", [kind for kind in PATCHES if kind != NEURON])
+@pytest.mark.parametrize("what", [kind for kind in PATCHABLE_PARTS if kind != NEURON])
 def test_the_table_is_what_the_library_finds(headlight: Run, loaded: LoadedModel, what: str) -> None:
     """For each part that can be carried over, either way, to two decimals; with the answers of both texts."""
     source, text = both(loaded)
@@ -54,8 +54,8 @@ def test_the_table_is_what_the_library_finds(headlight: Run, loaded: LoadedModel
     for way, pair in (((), (source, text)), (("--reverse",), (text, source))):
         code, printed, err = headlight("patch", TEXT, SOURCE, *ASKED, "--what", what, *way, "--device", "cpu")
         assert (code, err) == (0, "")
-        found = patch(loaded, *pair, target, what=what)
-        expected = found.effects if what in OF_HEADS else found.effects.T
+        found = patch(loaded, *pair, target, part_kind=what)
+        expected = found.effects if what in HEAD_PARTS else found.effects.T
         assert np.abs(table(printed, expected.shape[1]) - expected).max() <= 0.005 + 1e-5
         assert "“her” rather than “his”" in printed
         assert f"{found.base_value:.3g} in the text that is read" in printed
@@ -65,14 +65,14 @@ def test_the_table_is_what_the_library_finds(headlight: Run, loaded: LoadedModel
 def test_every_kind_is_offered() -> None:
     """All that the library can carry over."""
     (choice,) = (one for one in get_args(get_type_hints(command.patch, include_extras=True)["what"]) if get_args(one))
-    assert set(get_args(choice)) == set(PATCHES)
+    assert set(get_args(choice)) == set(PATCHABLE_PARTS)
 
 
 def test_neurons_are_listed_at_one_place(headlight: Run, loaded: LoadedModel, tmp_path: Path) -> None:
     """The largest effects first, as the library finds them; the file has all of them."""
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
-    effects = patch(loaded, source, text, target, what=NEURON, layers=[5], positions=[4]).effects[5, 4]
+    effects = patch(loaded, source, text, target, part_kind=NEURON, layers=[5], positions=[4]).effects[5, 4]
     out = tmp_path / "neurons.csv"
     code, printed, _ = headlight(
         "patch", TEXT, SOURCE, *ASKED, "--what", "neuron", "--place", "5.4", "--device", "cpu", "--out", out
@@ -94,7 +94,7 @@ def test_the_mean_of_texts_stands_for_a_source(headlight: Run, loaded: LoadedMod
     _, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
     mean = MeanOf(tuple(loaded.tokenizer.encode(one) for one in texts.read_text().splitlines()))
-    found = patch(loaded, mean, text, target, what="head")
+    found = patch(loaded, mean, text, target, part_kind="head")
     code, printed, err = headlight(
         "patch", TEXT, *ASKED, "--what", "head", "--mean-of", texts, "--device", "cpu", "--estimate"
     )
@@ -110,10 +110,10 @@ def test_the_largest_effect_the_estimate_and_the_band(headlight: Run, loaded: Lo
     assert code == 0
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
-    found, estimate = (find(loaded, source, text, target, what="head") for find in (patch, estimate_patches))
-    missed = bert_core.patches_missed(found, estimate)
+    found, estimate = (find(loaded, source, text, target, part_kind="head") for find in (patch, estimate_patches))
+    missed = bert_core.patch_estimate_quality(found, estimate)
     band = patch_band(loaded, found)
-    held = band.holds(found)
+    held = band.contains(found)
     assert f"the largest effect: L5 H8, {found.effects[5, 8]:.2f}" in printed
     assert f"the estimate misses {round(10 * missed.missed)}; Spearman's rank correlation {missed.agreement:.2f}" in (
         printed
@@ -130,7 +130,7 @@ def test_a_file_is_that_of_the_page(headlight: Run, loaded: LoadedModel, tmp_pat
     """Of each kind. Texts of other lengths go word by word, which is said."""
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
-    found, estimate = (find(loaded, source, text, target, what="attention") for find in (patch, estimate_patches))
+    found, estimate = (find(loaded, source, text, target, part_kind="attention") for find in (patch, estimate_patches))
     given = ("patch", TEXT, SOURCE, *ASKED, "--what", "attention", "--device", "cpu")
     for kind in ("csv", "npz", "json"):
         out = tmp_path / f"effects.{kind}"
@@ -158,7 +158,7 @@ def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
         for named in (("--word", "her at 4"), ("--target", "4:her")):
             code, printed, _ = headlight(*given, *way, *named)
             assert code == 0
-            effects = patch(loaded, *pair, target, what="query").effects
+            effects = patch(loaded, *pair, target, part_kind="query").effects
             assert np.abs(table(printed, 12) - effects).max() <= 0.005 + 1e-5
 
 

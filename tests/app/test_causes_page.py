@@ -17,7 +17,7 @@ import bert_core
 from bert_core.loading import LoadedModel
 from bert_core.records import MeanOf, Noised, word_target
 from bert_core.refused import Refused
-from bert_core.run.patching import OF_HEADS, estimate_patches, patch, patch_band
+from bert_core.run.patching import HEAD_PARTS, estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
 from tests.near import assert_near
 from tests.visit import key_of, settled, visited, words
@@ -69,8 +69,8 @@ def test_the_map_is_what_the_library_finds(loaded: LoadedModel, carried: str) ->
     for way, pair in (("into", (source, text)), ("out", (text, source))):
         app = start(**THEIRS, source=SOURCE, carried=carried, way=way)
         assert not app.exception and not app.error
-        effects = patch(loaded, *pair, target, what=carried).effects
-        expected = effects if carried in OF_HEADS else effects.T
+        effects = patch(loaded, *pair, target, part_kind=carried).effects
+        expected = effects if carried in HEAD_PARTS else effects.T
         assert_near(shown(app), expected, 1e-5, of=1.0)
 
 
@@ -98,7 +98,7 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     target = word_target(loaded.tokenizer, text, "her", against="his")
     states = patch(loaded, source, text, target).effects
     assert (states[:-1, 2] > 0.8).all() and states[-1, 4] > 0.99
-    heads = patch(loaded, source, text, target, what="head").effects
+    heads = patch(loaded, source, text, target, part_kind="head").effects
     assert np.unravel_index(heads.argmax(), heads.shape) == (5, 8) and heads[5, 8] > 0.5
     app = start()
     assert app.session_state.text == EXAMPLE.text and app.session_state.source == SOURCE
@@ -117,7 +117,7 @@ def test_a_source_may_be_no_other_text(loaded: LoadedModel, origin: str) -> None
         return
     app = start(**THEIRS, origin="mean", carried="head")
     source = MeanOf(tuple(loaded.tokenizer.encode(line) for line in REFERENCE.splitlines()))
-    found = patch(loaded, source, text, target, what="head")
+    found = patch(loaded, source, text, target, part_kind="head")
     assert_near(shown(app), found.values - found.base_value, 1e-5, of=float(np.abs(found.values).max()))
     assert "Cells say how much it rises or falls" in words(app)
 
@@ -152,7 +152,7 @@ def test_what_random_texts_do_is_marked(loaded: LoadedModel) -> None:
     settled(app.run(), "stop_here")
     source, text = both(loaded)
     found = patch(loaded, source, text, word_target(loaded.tokenizer, text, "her", against="his"))
-    held = int(patch_band(loaded, found).holds(found).sum())
+    held = int(patch_band(loaded, found).contains(found).sum())
     assert f"{held} of 56 places" in words(app)
 
 
@@ -161,7 +161,7 @@ def test_the_estimate_stands_beside_what_was_found(loaded: LoadedModel) -> None:
     app = start(**THEIRS, source=SOURCE, carried="attention", estimated="1")
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
-    estimate = estimate_patches(loaded, source, text, target, what="attention")
+    estimate = estimate_patches(loaded, source, text, target, part_kind="attention")
     assert_near(shown(app, 1), estimate.effects.T, 1e-5, of=1.0)
     assert "the estimate misses" in words(app)
 
@@ -189,7 +189,7 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
             settled(button.click().run())
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
-    effects = patch(loaded, source, text, target, what="neuron", layers=[3], positions=[2]).effects[3, 2]
+    effects = patch(loaded, source, text, target, part_kind="neuron", layers=[3], positions=[2]).effects[3, 2]
     bars = drawn(app, "bar")[-1]["data"][0]
     strongest = int(np.abs(effects).argmax())
     assert bars["customdata"][0] == f"neuron {strongest}" and bars["text"][0] == two_places(effects[strongest])
@@ -249,7 +249,7 @@ def test_numbers_can_be_taken_along(loaded: LoadedModel) -> None:
         assert_near([float(row[name]) for row in rows], values.ravel(), what=name)
         assert_near(packed[name], values, what=name)
         assert_near(listed[name], values, what=name)
-    heads = [find(loaded, source, text, target, what="head") for find in (patch, estimate_patches)]
+    heads = [find(loaded, source, text, target, part_kind="head") for find in (patch, estimate_patches)]
     names = effects_file(*heads, "csv").decode().splitlines()[0].split(",")
     assert set(names) >= {"layer", "head", "effect"} and "token" not in names
     with pytest.raises(Refused, match="a file of kind 'txt' is unknown: one of csv, npz, json"):

@@ -10,8 +10,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bert_core import ChoicePrediction, Target, capture, checkpoint, choose, load
-from bert_core.run.choosing import choose_among
 from bert_core.run.inputs import head_mask_without
+from bert_core.run.multiple_choice import score_choices
 from tests.app.test_pages import PAGES, at, settled, start, target_of, words
 from viz_app.figures.style import two_digits
 from viz_app.pages.predict.chosen import LONGEST_CHOICE
@@ -109,7 +109,7 @@ def test_hidden_words_are_hidden_beside_every_choice(
     hidden = [loaded.tokenizer.mask_words(pair, [1]) for pair in pairs[:2]]
     hidden.append(loaded.tokenizer.mask_words(pairs[2], [1, 6]))
     app = opened(tiny_chooser_folder, monkeypatch, pair=CHOICES[2], masked="1,6")
-    found = choose_among(loaded, hidden)
+    found = score_choices(loaded, hidden)
     assert not app.exception and said(found) in [one.value for one in app.markdown]
     assert np.abs(found.probabilities - found_by(tiny_chooser_folder).probabilities).max() > 1e-4
 

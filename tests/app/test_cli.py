@@ -32,11 +32,11 @@ from safetensors.torch import load_file
 
 import bert_core
 from bert_core import LoadedModel, checkpoint, iter_heads, load
-from bert_core.calibration import temperature_of
-from bert_core.progress import counted
-from bert_core.run import MOST_REFERENCES
+from bert_core.calibration import read_temperature
+from bert_core.progress import report_count
+from bert_core.run import MAX_REFERENCES
 from bert_core.studies import heads as study_of_heads
-from bert_core.studies.faithfulness import markdown, read_judgements, standings
+from bert_core.studies.faithfulness import read_judgements, summarise_methods, summary_markdown
 from bert_core.studies.head_tables import read_table
 from bert_core.studies.heads import CorpusSettings, HeadSums
 from bert_core.studies.lines import Shard
@@ -250,8 +250,8 @@ def test_faithfulness_judges_the_sentences_of_a_file(
     ]  # fmt: skip
     code, out, err = headlight(*command)
     assert code == 0 and err.startswith("4 questions\n") and "4 of 4 questions" in err
-    found = standings(read_judgements(table))
-    assert out == markdown(found)
+    found = summarise_methods(read_judgements(table))
+    assert out == summary_markdown(found)
     assert {(one.kind, one.method, one.questions) for one in found} == {
         (kind, method, 2) for kind in ("content", "nsp") for method in ("rollout", "occlusion")
     }
@@ -658,7 +658,7 @@ def test_evaluate_writes_its_figures_and_a_temperature(
     assert "holds 100.00% of the passages" in out
     assert found.reliability is not None and picture.read_text(encoding="utf-8").startswith("<svg")
     loaded = load(str(model), device="cpu")
-    assert temperature_of(loaded) == pytest.approx(found.reliability.temperature, abs=1e-3)
+    assert read_temperature(loaded) == pytest.approx(found.reliability.temperature, abs=1e-3)
     for wrong, sentence in (
         (("--also", "nothing"), "--also is 'nothing': write KIND=FILE"),
         (("--out", tmp_path / "found.csv"), "its ending must be one of json"),
@@ -894,7 +894,7 @@ def test_heads_asks_for_classes_words_and_what_follows(
         (gaps, tiny_model_folder, ["--word", "cat", "--by", "mean", "--reference", text_file],
          CorpusSettings(
              **both, loss="word", word="cat", method="mean",
-             reference=tuple(line for line in text_file.read_text().splitlines()[:MOST_REFERENCES] if line),
+             reference=tuple(line for line in text_file.read_text().splitlines()[:MAX_REFERENCES] if line),
          ), "nats a piece of the word"),
         (text_file, tiny_model_folder, ["--follows"], CorpusSettings(**both, loss="next"), "nats a pair to tell"),
     ]  # fmt: skip
@@ -1054,7 +1054,7 @@ def test_long_work_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> Non
     now = iter([0.0, 2.0, 6.0, 8.0, 500.0, 600.0])
     told = Notes(lambda: next(now))
     for done in (10, 30, 40, 1_000, 2_000):
-        counted(told, done, 2_000, "masked copies")
+        report_count(told, done, 2_000, "masked copies")
     assert capsys.readouterr().err.splitlines() == [
         "30 of 2,000 masked copies, 7 min left", "1,000 of 2,000 masked copies, 8 min left"
     ]  # fmt: skip

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import bert_core
-from bert_core import Cut, LoadedModel
+from bert_core import AttentionKnockout, LoadedModel
 from tests.app.test_cli import Run, headlight
 from tests.near import assert_near
 
 __all__ = ["headlight"]  # a fixture
 TEXT = "the cat sat on the [MASK]"
-CUT, CUTS = Cut((6,), (2, 3), (1,), (0, 2)), "1.0,2:q6>k2,3:r"
+CUT, CUTS = AttentionKnockout((6,), (2, 3), (1,), (0, 2)), "1.0,2:q6>k2,3:r"
 
 
 def test_what_is_guessed_without_some_arrows(headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path) -> None:
@@ -30,7 +30,7 @@ def test_what_is_guessed_without_some_arrows(headlight: Run, tiny_loaded: Loaded
     expected = [f"  {p:.3f}  {tiny_loaded.tokenizer.token_of(piece)}" for piece, p in prediction.top]
     assert printed.splitlines()[1:] == expected
     pair = tiny_loaded.tokenizer.encode("the cat sat", "a dog ran")
-    without = bert_core.edited(tiny_loaded, [Cut(keys=(2,))])
+    without = bert_core.edited(tiny_loaded, [AttentionKnockout(keys=(2,))])
     whole, cut = (bert_core.capture(model, pair).nsp for model in (tiny_loaded, without))
     assert whole is not None and cut is not None and abs(whole - cut) > 1e-6
     code, printed, _ = headlight("nsp", "the cat sat", "a dog ran", "--cut", "all:q>k2:r", *common)

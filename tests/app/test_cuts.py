@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bert_core import Cut, Refused, Scaled, capture, edited, load
+from bert_core import AttentionKnockout, Refused, ScaledNeuron, capture, edited, load
 from bert_core.run.vectors import head_vectors
 from tests.app.test_attention_pages import Sent
 from tests.near import assert_near
@@ -25,12 +25,15 @@ SHOWN = "Cut: L2 H3, “[MASK]” (6) → “cat” (2), “sat” (3): the rest
     ("written", "cuts"),
     [
         ("", ()),
-        ("2.3:q4>k7,8:r", (Cut((4,), (7, 8), (2,), (3,)),)),
-        ("0.1,5:q>k:x", (Cut(None, None, (0,), (1, 5), renormalised=False),)),
-        ("4:q1,2>k3:x_all:q>k0:r", (Cut((1, 2), (3,), (4,), renormalised=False), Cut(None, (0,)))),
+        ("2.3:q4>k7,8:r", (AttentionKnockout((4,), (7, 8), (2,), (3,)),)),
+        ("0.1,5:q>k:x", (AttentionKnockout(None, None, (0,), (1, 5), renormalised=False),)),
+        (
+            "4:q1,2>k3:x_all:q>k0:r",
+            (AttentionKnockout((1, 2), (3,), (4,), renormalised=False), AttentionKnockout(None, (0,))),
+        ),
     ],
 )
-def test_an_address_says_what_is_cut(written: str, cuts: tuple[Cut, ...]) -> None:
+def test_an_address_says_what_is_cut(written: str, cuts: tuple[AttentionKnockout, ...]) -> None:
     """Both ways: the cuts of an address, and the address of cuts."""
     assert parse_cuts(written) == cuts
     assert write_cuts(cuts) == written
@@ -53,7 +56,7 @@ def test_an_address_that_cannot_be_is_refused(written: str, sentence: str) -> No
 
 def test_an_address_says_which_neurons_are_scaled() -> None:
     """Both ways; and what cannot be is refused with what is allowed."""
-    scaled = (Scaled(3, 120, 0.0), Scaled(0, 7, -1.5))
+    scaled = (ScaledNeuron(3, 120, 0.0), ScaledNeuron(0, 7, -1.5))
     assert parse_scaled("3.120:0_0.7:-1.5") == scaled and write_scaled(scaled) == "3.120:0_0.7:-1.5"
     for written in ("3:0", "3.120", "3.120:nan", "3.-1:0", "3.120:1e400"):
         with pytest.raises(Refused, match="write a scaled neuron as"):
@@ -67,10 +70,10 @@ def test_every_page_reads_the_text_with_the_neurons_that_are_scaled() -> None:
     app = settled(visited("predict", **TEXT, scaled="5.0:40_4.1:0", cut="2.3:q6>k2,3:r"))
     assert "Scaled: L5 neuron 0: × 40; L4 neuron 1: off" in words(app) and SHOWN in words(app)
     run = app.session_state["_question"].run()
-    assert run.edits == (Cut((6,), (2, 3), (2,), (3,)), Scaled(5, 0, 40.0), Scaled(4, 1, 0.0))
+    assert run.edits == (AttentionKnockout((6,), (2, 3), (2,), (3,)), ScaledNeuron(5, 0, 40.0), ScaledNeuron(4, 1, 0.0))
     expected = capture(edited(load(device="cpu"), run.edits), run.encoding)
     assert_near(run.predictions[0].probabilities, expected.predictions[0].probabilities)
-    assert "bert_core.Scaled(layer=5, neuron=0, factor=40.0)" in snippet(run, MapView(), "headlight-mini")
+    assert "bert_core.ScaledNeuron(layer=5, neuron=0, factor=40.0)" in snippet(run, MapView(), "headlight-mini")
     assert "scaled: L5 neuron 0: × 40" in MapView().of(run).notes
     app.button(key="restore_scaled").click()
     settled(app.run())
@@ -93,13 +96,16 @@ def test_every_page_reads_the_text_without_what_is_cut() -> None:
     app = settled(visited("predict", **TEXT, cut="all:q6>k1,2,3:r"))
     assert "Cut: all layers, “[MASK]” (6) → “the” (1), “cat” (2), “sat” (3): the rest of the row grows" in words(app)
     run = app.session_state["_question"].run()
-    assert run.edits == (Cut((6,), (1, 2, 3)),) and not run.attention[:, :, 6, 1:4].any()
+    assert run.edits == (AttentionKnockout((6,), (1, 2, 3)),) and not run.attention[:, :, 6, 1:4].any()
     loaded = load(device="cpu")
     expected = capture(edited(loaded, run.edits), run.encoding)
     assert_near(run.predictions[0].probabilities, expected.predictions[0].probabilities)
     assert abs(probability_of(app) - probability_of(plain)) > 1e-3
     script = snippet(run, MapView(), "headlight-mini")
-    assert "loaded = bert_core.edited(loaded, [bert_core.Cut(queries=(6,), keys=(1, 2, 3), layers=None" in script
+    assert (
+        "loaded = bert_core.edited(loaded, [bert_core.AttentionKnockout(queries=(6,), keys=(1, 2, 3), layers=None"
+        in script
+    )
     assert any("cut: all layers" in note for note in MapView().of(run).notes)
     for page in ("attention", "why", "layers", "heads", "inside", "roles", "prune", "compare", "causes", "neurons"):
         settled(at(app, page).run())

@@ -80,7 +80,7 @@ def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> 
     """What a page takes for one layer is what a file holds of it, and so is what is said of the rows."""
     view = MapView(what, "A to B", hide_special=True, words=True, renormalise=True)
     whole, encoding = view.of(run), run.encoding
-    assert np.array_equal(view.seen(run.shown(what)[1], encoding), whole.values[1])
+    assert np.array_equal(view.seen(run.select_map(what)[1], encoding), whole.values[1])
     assert view.tokens(encoding) == (whole.queries, whole.keys)
     assert whole.notes == (("rows rescaled to 1",) if what == "attention" else ())
 

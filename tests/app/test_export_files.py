@@ -16,7 +16,7 @@ from PIL import Image
 
 import bert_core
 from bert_core import LoadedModel, ModelRun, Target, scenes
-from bert_core.vision import BUNDLED
+from bert_core.vision import BUNDLED_CAPTIONER
 from tests.hostile import HOSTILE, run_of
 from tests.near import assert_near
 from tests.visit import settled, visited
@@ -65,8 +65,8 @@ def views(tiny_loaded: LoadedModel, tiny_model_folder: Path, comparison: Compari
         "neuron": NeuronFiles(run, vectors, 4, model),
         "change": ChangeFiles(comparison, MapView(layer=1, heads=(2,))),
         "all changes": ChangeFiles(comparison, MapView(heads=())),
-        "words on a picture": CaptionFiles(caption, "attention", None, 2, BUNDLED),
-        "a head on a picture": CaptionFiles(caption, "product", (1, 2), 0, BUNDLED),
+        "words on a picture": CaptionFiles(caption, "attention", None, 2, BUNDLED_CAPTIONER),
+        "a head on a picture": CaptionFiles(caption, "product", (1, 2), 0, BUNDLED_CAPTIONER),
     }
 
 
@@ -134,7 +134,7 @@ def test_the_maps_of_a_caption_are_those_of_the_run(views: dict[str, Files]) -> 
     shown, clipped = caption_maps(run), caption_maps(run, "product")
     for word in range(len(run.words)):
         assert np.array_equal(shown.values[1, 2, word], run.cross_attention[word, 1, 2])
-        assert np.array_equal(clipped.values[0, 3, word], run.shown("product")[word, 0, 3].clip(min=0))
+        assert np.array_equal(clipped.values[0, 3, word], run.select_map("product")[word, 0, 3].clip(min=0))
     assert shown.keys[9].text == "row 1, column 1" and [token.text for token in shown.queries] == list(run.words)
     average = caption_maps(run, as_one=True)
     assert average.values.shape[:2] == (1, 1) and average.together == "average of all 2 × 4 heads"
@@ -175,7 +175,7 @@ def test_lengths_that_are_brought_are_compared(tiny_loaded: LoadedModel, compari
     gates[0, 2] = 0
     before, after = (bert_core.capture(tiny_loaded, encoding, head_mask=m, norms=True) for m in (None, gates))
     pair = Comparison(before, after, ("all heads on", "some off"), what="brought")
-    assert np.array_equal(pair.shown().values, after.shown("brought") - before.shown("brought"))
+    assert np.array_equal(pair.shown().values, after.select_map("brought") - before.select_map("brought"))
     assert pair.shown().unit == "change of length brought" and pair.reading.startswith("length brought with some off")
     assert (pair.shown().values[0, 2] <= 0).all()  # a head that is off brings nothing
     files = ChangeFiles(pair, MapView("brought", layer=0, heads=(2,)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import bert_core
-from bert_core.calibration import at_temperature
+from bert_core.calibration import apply_temperature
 from tests.visit import key_of, visited, words
 from viz_app.pages.predict import gaps
 
@@ -16,7 +16,7 @@ def sure_of(text: str, temperature: float) -> float:
     """How sure the bundled model is of its first guess, with its scores divided."""
     loaded = bert_core.load("headlight-mini", device="cpu")
     (prediction,) = bert_core.capture(loaded, loaded.tokenizer.encode(text)).predictions
-    return float(at_temperature(prediction.probabilities, temperature).max())
+    return float(apply_temperature(prediction.probabilities, temperature).max())
 
 
 def test_unsure_is_said_by_calibrated_confidence(monkeypatch: pytest.MonkeyPatch) -> None:

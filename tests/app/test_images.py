@@ -171,7 +171,7 @@ def test_too_many_pixels_are_refused_before_they_are_unpacked(size: tuple[int, i
 
 def test_numbers_are_those_of_the_run() -> None:
     """The CSV has a row for each word, layer, head and patch; attention over the patches of a row sums to 1."""
-    from bert_core.run.decoding import describe
+    from bert_core.run.captioning import describe
     from bert_core.vision import load_captioner
 
     loaded = load_captioner(device="cpu")

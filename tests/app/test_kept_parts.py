@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bert_core import Noised, Put, Refused, capture, edited, load, make_patch
+from bert_core import ActivationPatch, Noised, Refused, capture, edited, load, make_patch
 from tests.near import assert_near
 from tests.visit import at, settled, visited, words
 from viz_app.export.snippet import snippet
@@ -85,7 +85,7 @@ def test_noise_and_words_that_are_hidden_go_along() -> None:
     loaded = load(device="cpu")
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode(THEIRS["text"]), (3,))
     (put,) = app.session_state["_question"].loaded.edits
-    assert isinstance(put, Put) and put == make_patch(loaded, Noised(text, 3.0), text, "head", 5, head=8)
+    assert isinstance(put, ActivationPatch) and put == make_patch(loaded, Noised(text, 3.0), text, "head", 5, head=8)
     assert "what L5 H8 brings, with noise" in words(app)
 
 

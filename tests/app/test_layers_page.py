@@ -126,7 +126,7 @@ def test_where_else_a_head_does_the_like(tmp_path: Path, monkeypatch: pytest.Mon
         app = start(text=text, through="elsewhere", sought="3", alike=alike, head="2.8")
         assert not app.exception and not app.error
         found = bert_core.search(
-            index, loaded, loaded.tokenizer.encode(text), [3], heads=[(2, 8)], alike=alike, top=elsewhere.TOP
+            index, loaded, loaded.tokenizer.encode(text), [3], heads=[(2, 8)], head_similarity=alike, top=elsewhere.TOP
         )
         table = app.dataframe[0].value
         assert list(table[score]) == [one.score for one in found.matches] and table["match"][0] == "cat"

@@ -10,7 +10,7 @@ import pytest
 from bert_core import LoadedModel, Refused
 from bert_core.analysis.roles import THRESHOLDS
 from bert_core.loading import ASSETS
-from bert_core.progress import silent
+from bert_core.progress import ignore_progress
 from bert_core.records import CurvePoint
 from bert_core.studies.profiles import read_profiles
 from tests.lessons import asked_of, bundled, said
@@ -148,7 +148,7 @@ def test_what_a_head_does_is_what_its_profile_says() -> None:
     """Every share and every chance of the lesson are those of the profile that comes along, where it is active."""
     found = read_profiles(ASSETS / "headlight-mini" / profiles.FILE)
     asked = of_lesson(bundled(), lesson_of("ten_looks").predict.view)
-    counted = findings.work_for("jobs", asked).do(silent)
+    counted = findings.work_for("jobs", asked).do(ignore_progress)
     for one in found.heads:
         bars = {(question, bar.name): bar for question, of_it in one.active.items() for bar in of_it}
         for job, keys in (
@@ -172,7 +172,7 @@ def test_profiles_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(profiles, "read_profiles", lambda path: replace(other, weights="0" * 16))
     work = findings.work_for("jobs", of_lesson(bundled(), lesson_of("ten_looks").predict.view))
     with pytest.raises(Refused, match="nobody has counted what the heads of this model do"):
-        work.do(silent)
+        work.do(ignore_progress)
 
 
 @pytest.mark.parametrize(("text", "answer", "right"), [
@@ -182,7 +182,7 @@ def test_the_first_word_of_a_sentence_of_ones_own(text: str, answer: int, right:
     """What the head looks at is right, another noun is not, and both have their sentence."""
     task = lesson_of("ten_looks").yours
     asked = asked_of("ten_looks", bundled(), text=text, head="1.7")
-    verdict = CHECKS[task.check].judge(findings.work_for("first_look", asked).do(silent), answer)
+    verdict = CHECKS[task.check].judge(findings.work_for("first_look", asked).do(ignore_progress), answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)
 

@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bert_core import LoadedModel, Refused
-from bert_core.progress import silent
+from bert_core.progress import ignore_progress
 from tests.lessons import asked_of, bundled, said
 from tests.visit import at, settled, visited, words
 from viz_app.lessons import Option
@@ -165,7 +165,7 @@ def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], ans
     """The same check, or that of the last step, on another text; both answers have their sentence."""
     task = lesson_of(name).yours
     check = CHECKS[task.check]
-    found = findings.work_for(check.needs, on_a_page(bundled(), name, *texts)).do(silent)
+    found = findings.work_for(check.needs, on_a_page(bundled(), name, *texts)).do(ignore_progress)
     verdict = check.judge(found, task.options[answer] if task.options else answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)

@@ -17,11 +17,11 @@ from bert_core.loading import LoadedModel
 from bert_core.run.memory import (
     TOKENS_AT_ONCE,
     capture_bytes,
+    forward_bytes,
     free_bytes,
     gpu_bytes,
-    passes_bytes,
-    slopes_bytes,
-    words_bytes,
+    gradient_bytes,
+    mlm_head_bytes,
 )
 from tests.visit import settled, visited, words
 from viz_app.bugs import lacks_memory
@@ -332,13 +332,13 @@ def test_a_text_is_said_to_take_what_it_leaves_and_more(tiny_loaded: LoadedModel
 
 def test_what_travels_together_is_counted_and_no_more(tiny_loaded: LoadedModel) -> None:
     """Copies count up to those that are read at once; there and back counts all, and words by their number."""
-    one = passes_bytes(tiny_loaded, 16, 1)
-    assert passes_bytes(tiny_loaded, 16, 5) == 5 * one > 0
+    one = forward_bytes(tiny_loaded, 16, 1)
+    assert forward_bytes(tiny_loaded, 16, 5) == 5 * one > 0
     at_once = TOKENS_AT_ONCE // 16
-    assert passes_bytes(tiny_loaded, 16, 9 * at_once) == passes_bytes(tiny_loaded, 16, at_once)
-    assert passes_bytes(tiny_loaded, 2 * TOKENS_AT_ONCE, 3) == passes_bytes(tiny_loaded, 2 * TOKENS_AT_ONCE, 1)
-    assert abs(slopes_bytes(tiny_loaded, 16, 900) - 900 * slopes_bytes(tiny_loaded, 16, 1)) <= 900
-    assert words_bytes(tiny_loaded, 7) == 7 * words_bytes(tiny_loaded, 1) > 0
+    assert forward_bytes(tiny_loaded, 16, 9 * at_once) == forward_bytes(tiny_loaded, 16, at_once)
+    assert forward_bytes(tiny_loaded, 2 * TOKENS_AT_ONCE, 3) == forward_bytes(tiny_loaded, 2 * TOKENS_AT_ONCE, 1)
+    assert abs(gradient_bytes(tiny_loaded, 16, 900) - 900 * gradient_bytes(tiny_loaded, 16, 1)) <= 900
+    assert mlm_head_bytes(tiny_loaded, 7) == 7 * mlm_head_bytes(tiny_loaded, 1) > 0
 
 
 @pytest.mark.parametrize("page", ["inside", "prune", "score"])

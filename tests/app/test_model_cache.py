@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import bert_core
-from bert_core import Scaled, edited
+from bert_core import ScaledNeuron, edited
 from bert_core.loading import LoadedModel
 from tests.app.test_models import model_in
 from viz_app.shell.model_cache import ModelCache, begin_use, end_use, in_use, use, using
@@ -48,7 +48,7 @@ def loading(cache: ModelCache, counted: list[str]) -> Load:
             counted.append(Path(name).name)
             return bert_core.load(name, device="cpu")
 
-        files = bert_core.loading.files_of(name)
+        files = bert_core.loading.stat_model_files(name)
         return cache.load((name, files.version), read, files.weights_bytes)
 
     return load
@@ -74,7 +74,7 @@ def test_models_whose_files_are_larger_than_their_weights_alternate(folders: lis
             counted.append(folder.name)
             return bert_core.load(folder, device="cpu")
 
-        cache.load((str(folder), bert_core.loading.files_of(str(folder)).version), read, 10 * size)
+        cache.load((str(folder), bert_core.loading.stat_model_files(str(folder)).version), read, 10 * size)
 
     for _ in range(4):
         for folder in folders[:2]:
@@ -125,7 +125,7 @@ def test_a_model_in_use_stays_and_is_not_read_again(folders: list[Path], counted
             first = load(str(folders[0]))
             use(first)
             seen = weakref.ref(first)
-            edited(first, [Scaled(0, 0, 0.0)]) if changed else None
+            edited(first, [ScaledNeuron(0, 0, 0.0)]) if changed else None
             del first
             for _ in range(2):
                 load(str(folders[1]))

@@ -17,7 +17,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from bert_core import BertConfig, BertForPreTraining, Refused, Scaled, edited
+from bert_core import BertConfig, BertForPreTraining, Refused, ScaledNeuron, edited
 from bert_core.fingerprint import fingerprint
 from bert_core.progress import Progress
 from bert_core.records import ModelRun
@@ -210,7 +210,7 @@ def test_a_page_at_rest_reads_its_model_again_with_its_edits(
     """What a page offers after its model went is made of the model as it was; of files that changed it is refused."""
     limited_to(1, monkeypatch)
     base = models.loaded_model(offered[0])
-    encoding, edits = base.tokenizer.encode(TEXT), [Scaled(1, 3, 0.0)]
+    encoding, edits = base.tokenizer.encode(TEXT), [ScaledNeuron(1, 3, 0.0)]
     right = likeliest(capture(edited(base, edits), encoding))
     assert right != likeliest(capture(base, encoding))
     references = [models.ModelReference(edited(base, edits)), models.ModelReference(base)]

@@ -79,7 +79,7 @@ def test_drawn_tokens_are_said(
     headlight: Run, text_file: Path, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where not all tokens are kept, the line says how many were, and the error of their ranks."""
-    monkeypatch.setattr(study, "MOST_DRAWN", 100)
+    monkeypatch.setattr(study, "MAX_SAMPLED_TOKENS", 100)
     code, printed, err = headlight(
         "neurons", text_file, "--neurons", "0.1", "--model", tiny_model_folder, "--out", tmp_path / "t.csv"
     )

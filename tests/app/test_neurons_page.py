@@ -60,7 +60,7 @@ def test_the_map_is_what_the_library_finds(loaded: LoadedModel, ranked: str) -> 
     """In each cell the strongest neuron with its value; the cell and the neuron of the address are shown closer."""
     encoding = read(loaded, HERS["text"], (6,))
     run = neuron_activations(loaded, encoding)
-    values = run.added if ranked == "added" else run.activations
+    values = run.contributions if ranked == "added" else run.activations
     found = strongest_neurons(values, 10)
     app = start(**HERS, ranked=ranked, fired="4.2")
     assert not app.exception and not app.error
@@ -71,7 +71,7 @@ def test_the_map_is_what_the_library_finds(loaded: LoadedModel, ranked: str) -> 
     listed = app.dataframe[0].value
     assert listed["neuron"].tolist() == found.neurons[4, 2].tolist()
     assert_near(listed["fires"], run.activations[4, 2, found.neurons[4, 2]])
-    assert_near(listed["adds"], run.added[4, 2, found.neurons[4, 2]])
+    assert_near(listed["adds"], run.contributions[4, 2, found.neurons[4, 2]])
     assert f"have {found.share[4, 2]:.0%} of all" in words(app)
     first = found.neurons[4, 2, 0]
     assert f"L4 neuron {first}" in words(app)
@@ -103,10 +103,10 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     )
     found = neuron_words(loaded, encoding, layer, [neuron], [int(along.argmax())])
     assert "herself" in [loaded.tokenizer.token_of(int(piece)) for piece in found.raised[0]]
-    summed = neuron_gradients(loaded, encoding, word_target(loaded.tokenizer, encoding, "her")).of_neurons
+    summed = neuron_gradients(loaded, encoding, word_target(loaded.tokenizer, encoding, "her")).neuron_scores
     assert summed.size == 9_216 and (summed > summed[layer, neuron]).sum() < 5
     for text in (EXAMPLE.text, "The river was cold.", "Nobody had seen the old house.", "Paris is a city."):
-        added = neuron_activations(loaded, loaded.tokenizer.encode(text)).added
+        added = neuron_activations(loaded, loaded.tokenizer.encode(text)).contributions
         assert np.abs(added[0, 0]).argmax() == 856, text
     app = start()
     assert app.session_state.text == EXAMPLE.text and app.session_state.neuron == NEURON
@@ -125,15 +125,18 @@ def test_the_answer_rests_on_neurons_and_is_held_against_chance(
     bars = next(
         figure for figure in drawn(app, "bar") if "log-probability" in figure["layout"]["xaxis"]["title"]["text"]
     )
-    order = np.argsort(-np.abs(found.of_neurons), axis=None, kind="stable")[:10]
-    assert_near(bars["data"][0]["x"], found.of_neurons.ravel()[order])
-    assert f"L3 neuron 146 has **{two_digits(float(found.of_neurons[3, 146]))}**" in words(app)
-    best = np.argsort(-np.abs(found.of_neurons[3]), kind="stable")[:5].tolist()
+    order = np.argsort(-np.abs(found.neuron_scores), axis=None, kind="stable")[:10]
+    assert_near(bars["data"][0]["x"], found.neuron_scores.ravel()[order])
+    assert f"L3 neuron 146 has **{two_digits(float(found.neuron_scores[3, 146]))}**" in words(app)
+    best = np.argsort(-np.abs(found.neuron_scores[3]), kind="stable")[:5].tolist()
     for among in ("all", "active"):
-        without = suppress_neurons(loaded, encoding, target, [(3, neuron) for neuron in best], among=among)
-        low, high = (target.asks.said(float(end), two_digits) for end in (without.random.min(), without.random.max()))
+        without = suppress_neurons(loaded, encoding, target, [(3, neuron) for neuron in best], random_pool=among)
+        low, high = (
+            target.target_kind.format_value(float(end), two_digits)
+            for end in (without.random.min(), without.random.max())
+        )
         assert f"{low} to {high}" in words(app)
-    assert f"**{target.asks.said(without.value, two_digits)}**" in words(app)
+    assert f"**{target.target_kind.format_value(without.value, two_digits)}**" in words(app)
     assert f"without the neurons {', '.join(map(str, best))} of L3" in words(app)
 
 
@@ -203,7 +206,7 @@ def test_the_file_has_a_line_for_each_of_the_strongest(loaded: LoadedModel) -> N
     """In full precision, with the scores of an answer once they are known; nothing that a spreadsheet would run."""
     encoding = loaded.tokenizer.encode("=1+1 she [MASK]")
     run = neuron_activations(loaded, encoding)
-    found = strongest_neurons(run.added, 3)
+    found = strongest_neurons(run.contributions, 3)
     target = word_target(loaded.tokenizer, encoding, "cat")
     scores = neuron_gradients(loaded, encoding, target, steps=2)
     for known in (None, scores):
@@ -213,7 +216,9 @@ def test_the_file_has_a_line_for_each_of_the_strongest(loaded: LoadedModel) -> N
         assert (one["layer"], one["position"], one["token"], one["place"]) == ("2", "1", "'=", "3")
         neuron = int(one["neuron"])
         assert neuron == found.neurons[2, 1, 2]
-        assert_near([float(one["fires"]), float(one["adds"])], [run.activations[2, 1, neuron], run.added[2, 1, neuron]])
+        assert_near(
+            [float(one["fires"]), float(one["adds"])], [run.activations[2, 1, neuron], run.contributions[2, 1, neuron]]
+        )
         assert ("score" in one) == (known is not None)
     assert_near(float(one["score"]), scores.scores[2, 1, neuron])
 

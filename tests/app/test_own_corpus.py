@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from bert_core import LoadedModel, head_profiles, load, neuron_profiles, search, token_profiles
 from bert_core.refused import Refused
 from bert_core.studies.index import IndexSettings
-from bert_core.studies.index_cost import IndexCost, bytes_a_token
+from bert_core.studies.index_cost import IndexCost, bytes_per_token
 from bert_core.studies.treebank import read_treebank
 from tests.visit import at, settled, visited, words
 from viz_app.export.profiles import in_words, neuron_in_words, token_in_words
@@ -128,7 +128,7 @@ def test_a_corpus_is_brought_and_its_cost_said_before(there: Path, monkeypatch: 
     trees = read_treebank(TREES.read_text("utf-8").splitlines(), TREES.name)
     loaded = load("headlight-mini", device="cpu")
     tokens = sum(len(loaded.tokenizer.encode(tree.text)) for tree in trees)
-    size = round(tokens * bytes_a_token(loaded, IndexSettings()) / 1e6)
+    size = round(tokens * bytes_per_token(loaded, IndexSettings()) / 1e6)
     assert f"trees.conllu has {tokens} tokens. Their index takes {size} MB" in words(app)
     assert "so quickly was its beginning read here a moment ago" in words(app)
     assert not app.dataframe and folders(there) == []
@@ -202,7 +202,7 @@ def test_profiles_are_counted_over_it(there: Path) -> None:
     (found,) = head_profiles(own.index, [(3, 8)]).heads
     assert in_words(found) in words(app) and f"Corpus: trees.conllu, {found.tokens:,} tokens." in words(app)
     (file,) = (one for one in app.get("download_button") if "JSON" in one.proto.label)
-    assert file.proto.label == f"All {len(own.index.every_head)} (JSON)"
+    assert file.proto.label == f"All {len(own.index.all_heads)} (JSON)"
     app = asked("token", piece="the")
     (token,) = token_profiles(own.index, ["the"])
     assert token_in_words(token) in words(app)

@@ -15,7 +15,14 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import LoadedModel, checkpoint, iter_heads
-from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_figures, nearest_heads, roles_of_heads
+from bert_core.analysis.roles import (
+    ROLE_DESCRIPTIONS,
+    THRESHOLDS,
+    head_distances,
+    head_figures,
+    nearest_heads,
+    roles_of_heads,
+)
 from bert_core.analysis.sinks import sinks
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import load
@@ -441,7 +448,7 @@ def test_the_card_of_a_head_is_that_of_the_library() -> None:
     attention = capture(loaded, encoding).attention
     figures = head_figures(attention, encoding)
     role = roles_of_heads(figures)[2][4]
-    assert role is not None and f"L2 H4 {IN_WORDS[role.name]} ({role.score:.2f})" in words(app)
+    assert role is not None and f"L2 H4 {ROLE_DESCRIPTIONS[role.name]} ({role.score:.2f})" in words(app)
     assert f"confidence **{figures['confidence'][2, 4]:.2f}**" in words(app)
     other = nearest_heads(head_distances(attention), 2 * 12 + 4)[0]
     saying(app.button(key=f"near_{other // 12}_{other % 12}").click().run(), f"L{other // 12} H{other % 12} ")
@@ -516,7 +523,7 @@ def test_a_text_file_is_measured_when_its_button_is_clicked(tmp_path: Path) -> N
     settings = CorpusSettings(ablation=False)
     *_, (sums, _) = iter_heads(path, "headlight-mini", settings, device="cpu")
     expected = sums.table("headlight-mini", settings)
-    assert f"a mean over 2 texts with {expected.tokens} tokens" in words(app) and expected.loss_in_words in words(app)
+    assert f"a mean over 2 texts with {expected.tokens} tokens" in words(app) and expected.loss_text in words(app)
     app.file_uploader(key="table_upload#file").upload("empty.txt", b"\n\n", "text/plain").run()
     app = settled(next(b for b in app.button if b.label.startswith("Measure the first")).click().run(), "stop_here")
     assert not app.exception and "There is no text in 2 lines" in said(app.error[0])

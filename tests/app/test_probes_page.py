@@ -130,7 +130,7 @@ def test_what_the_model_says_without_the_label(loaded: LoadedModel) -> None:
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode("The cat sat down."), [2])
     whole, without, *others = (
         answer.predictions[0].probabilities
-        for answer in bert_core.answers_erased(loaded, text, 2, [None, eraser, *at_random])
+        for answer in bert_core.predict_with_erasers(loaded, text, 2, [None, eraser, *at_random])
     )
     (bars,) = figures(app, "bar")
     ids = [loaded.tokenizer.id_of(label.strip()) for label in bars["layout"]["yaxis"]["ticktext"]]

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import LoadedModel
-from bert_core.pruning import without
+from bert_core.pruning import prune_parts
 from bert_core.run import costs, losses, plans
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
@@ -97,7 +97,7 @@ def test_the_figures_are_those_of_the_library(
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1,1.2")
     gates = np.ones((2, 4))
     gates[0, 1] = gates[1, 2] = 0
-    batches = losses.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
+    batches = losses.masked_examples(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
     found = costs.score(tiny_loaded, batches, head_mask=gates)
     assert (
         figure(app, "Loss (nats)") == f"{found.loss:.3f}" and figure(app, "Hidden pieces right") == f"{found.mlm:.0%}"
@@ -130,7 +130,7 @@ def test_a_plan_is_carried_out(
     """The first heads of the order go off, all others on; the choice of order and share is in the link."""
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1", order="ablation", going="40")
     press(app, "carry_out")
-    batches = losses.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
+    batches = losses.masked_examples(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
     plan = bert_core.propose_plan(tiny_loaded, batches, "ablation")
     assert app.session_state.off == tuple(sorted(plan.order[:3]))
     assert press(app, "undo").session_state.off == ((0, 1),)
@@ -201,9 +201,9 @@ def test_neurons_and_layers_are_taken_out_by_an_order(
     assert app.session_state.order == order, "an order that only heads have gives way to the first of these"
     assert f"Take some {what} out above" in words(app) and not app.metric
     press(app, "carry_out")
-    batches = losses.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
-    plan = plans.propose_plan(tiny_loaded, batches, order, what=what)
-    left = without(tiny_loaded, what, plan.first(0.5))
+    batches = losses.masked_examples(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
+    plan = plans.propose_plan(tiny_loaded, batches, order, part_kind=what)
+    left = prune_parts(tiny_loaded, what, plan.first(0.5))
     assert f"{there // 2} of {there} {what} are gone" in words(app)
     assert figure(app, "Loss (nats)") == f"{costs.score(left, batches).loss:.3f}"
     press(app, "measure_costs")

@@ -33,7 +33,9 @@ def test_its_targets_are_offered_and_the_page_why_explains_one(registered: PairS
     app = settled(visited("why", model=str(folder), text=TEXT))
     assert not app.exception and not app.error
     options = [option for box in app.selectbox if box.label == "Explain" for option in box.options]
-    said = [KINDS["pair"].offer.format(**head_of(target).names(loaded, encoding, target)) for target in offered]
+    said = [
+        KINDS["pair"].offer.format(**head_of(target).template_values(loaded, encoding, target)) for target in offered
+    ]
     assert len(said) == OFFERED
     assert [option for option in options if option in {f"Explain {offer}" for offer in said}] == [
         f"Explain {offer}" for offer in said

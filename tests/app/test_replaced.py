@@ -14,7 +14,7 @@ import pytest
 import bert_core
 from bert_core import LoadedModel, capture
 from bert_core.modeling import BertForReplacedTokenDetection
-from bert_core.task_heads import typed_by
+from bert_core.task_heads import rank_typed_tokens
 from tests.app.test_cli import Run, headlight
 from tests.families import save_family
 from tests.near import assert_near
@@ -53,7 +53,7 @@ def shares_of(loaded: LoadedModel, text: str = TEXT) -> np.ndarray:
 def test_predict_names_the_likeliest_token_and_offers_the_first_few(folder: Path, loaded: LoadedModel) -> None:
     """The likeliest token and its probability are said; the likeliest ones can be explained, the first of them is."""
     encoding, shares = loaded.tokenizer.encode(TEXT), shares_of(loaded)
-    order = typed_by(shares, encoding)
+    order = rank_typed_tokens(shares, encoding)
     assert sorted(order) == [at for at, special in enumerate(encoding.special) if not special]
     assert (np.diff(shares[order]) <= 0).all()
     app = settled(visited("predict", model=str(folder), text=TEXT))
@@ -68,7 +68,7 @@ def test_predict_names_the_likeliest_token_and_offers_the_first_few(folder: Path
 
 def test_a_link_asks_for_any_token_and_for_no_other_thing(folder: Path, loaded: LoadedModel) -> None:
     """A token of the text that is not likely is asked for by its position; a place beyond, or [CLS], is not."""
-    unlikely = typed_by(shares_of(loaded), loaded.tokenizer.encode(TEXT))[-1]
+    unlikely = rank_typed_tokens(shares_of(loaded), loaded.tokenizer.encode(TEXT))[-1]
     app = settled(visited("why", model=str(folder), text=TEXT, target=f"replaced:{unlikely}"))
     label = loaded.tokenizer.encode(TEXT).labels[unlikely]
     assert not app.exception and f"Why does “{label}” at position {unlikely} look replaced, or not?" in words(app)
@@ -121,7 +121,7 @@ def test_another_text_has_other_tokens(folder: Path) -> None:
     assert not app.exception and not app.error
     loaded = bert_core.load(folder, device="cpu")
     encoding = loaded.tokenizer.encode("A dog sat.")
-    first = typed_by(shares_of(loaded, "A dog sat."), encoding)[0]
+    first = rank_typed_tokens(shares_of(loaded, "A dog sat."), encoding)[0]
     assert first < len(encoding) and app.session_state.target == f"replaced:{first}"
 
 
@@ -203,7 +203,7 @@ def test_commands_that_take_a_target_take_this_one(
     )
     assert code == 2 and "position 99 does not exist" in err
     code, _, err = headlight("attention", TEXT, "--show", "gradient", "--out", place, "--model", folder)
-    likeliest = bert_core.Target("replaced", typed_by(shares_of(loaded), loaded.tokenizer.encode(TEXT))[0])
+    likeliest = bert_core.Target("replaced", rank_typed_tokens(shares_of(loaded), loaded.tokenizer.encode(TEXT))[0])
     with np.load(place) as found:
         assert_near(found["gradient"], capture(loaded, loaded.tokenizer.encode(TEXT), target=likeliest).gradient)
 

@@ -11,7 +11,7 @@ import pytest
 
 from bert_core.studies import index as study
 from bert_core.studies.documents import split_sentences
-from bert_core.studies.lines import LONGEST_LINE
+from bert_core.studies.lines import MAX_LINE_BYTES
 from tests.app.test_cli import Run, headlight, text_file
 from tests.core.test_treebank import SENTENCES, row
 
@@ -143,7 +143,7 @@ def test_what_index_refuses(headlight: Run, text_file: Path, tiny_model_folder: 
 
 def test_what_was_not_read_whole_is_said(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:
     """A sentence of a treebank that is too long, as one of a text is."""
-    word = "a" * (LONGEST_LINE + 1)
+    word = "a" * (MAX_LINE_BYTES + 1)
     path = tmp_path / "long.conllu"
     path.write_text("\n".join([row(1, word), "", *SENTENCES]) + "\n", encoding="utf-8")
     code, _, err = headlight("index", path, "--out", tmp_path / "i", "--model", tiny_model_folder, "--device", "cpu")

@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from bert_core.analysis.walks import follows, likeliest, step_angles
+from bert_core.analysis.walks import most_likely_tokens, next_sentence_probability, step_angles
 from bert_core.loading import LoadedModel
 from bert_core.records import Walk
 from bert_core.run.capture import capture
@@ -128,10 +128,10 @@ def test_the_heads_say_what_the_model_says(tiny_loaded: LoadedModel) -> None:
     view = view_of(tiny_loaded)
     run = capture(tiny_loaded, view.walk.encoding)
     expected = run.predictions[0].top[:5]
-    found = likeliest(view.walk, 5)
+    found = most_likely_tokens(view.walk, 5)
     assert [token for token, _ in found] == [token for token, _ in expected]
     assert_near([share for _, share in found], [share for _, share in expected], 1e-5)
-    assert_near(follows(view.walk), run.nsp, 1e-6)
+    assert_near(next_sentence_probability(view.walk), run.nsp, 1e-6)
     states = np.array([[[1.0, 0.0]], [[3.0, 3.0]], [[-3.0, -3.0]]], np.float32)
     by_hand = Walk("torch", view.walk.encoding, ("a",), 0, 0, {"hidden_states": states})
     assert np.allclose(step_angles(by_hand)[:, 0], [0.5**0.5, -1])

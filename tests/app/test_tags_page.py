@@ -75,7 +75,7 @@ def test_spans_stand_on_the_text_in_colour_and_in_words(folder: Path, strip: Str
             assert chip.shades is not None and chip.shades == first.shades
     header = app.header[0].value
     assert header == "How is each word tagged? What belongs in the gap? Does B follow A?"
-    unbegun = [span for span in spans if not span.begun]
+    unbegun = [span for span in spans if not span.has_begin_tag]
     assert ("without a B- before it" in words(app)) == bool(unbegun)
 
 
@@ -179,7 +179,7 @@ def test_the_command_prints_words_tags_and_spans(headlight: Run, tiny_tagger_fol
     spans = tagged_spans(capture(loaded, loaded.tokenizer.encode(TEXT)))
     assert one["text"] == TEXT and [word["label"] for word in one["words"]] == [word.label for word in texts[0]]
     assert [(span["kind"], span["first"], span["last"], span["begun"]) for span in one["spans"]] == [
-        (span.kind, span.first, span.last, span.begun) for span in spans
+        (span.kind, span.first, span.last, span.has_begin_tag) for span in spans
     ]
 
 

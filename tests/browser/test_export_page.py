@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 import bert_core
 from bert_core import BertConfig, BertLMHeadModel, LoadedModel, ModelRun, Target
-from bert_core.analysis.patterns import heads_by, layers_by, role_figures
-from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
+from bert_core.analysis.patterns import role_figures, sort_heads, sort_layers
+from bert_core.analysis.roles import describe_roles, role_ranks, role_scores, roles_of_heads
 from bert_core.recording import record
 from bert_core.records import DecoderRun, HeadVectors
 from tests.browser.conftest import Serve
@@ -294,16 +294,16 @@ def test_heads_and_layers_stand_in_another_order(page: Page, tmp_path: Path) -> 
         cells = page.locator(".cell").all()
         return [(int(cell.get_attribute("data-layer")), int(cell.get_attribute("data-head"))) for cell in cells]
 
-    heads, rows = heads_by(figures.distance), layers_by(figures.entropy)
+    heads, rows = sort_heads(figures.distance), sort_layers(figures.entropy)
     assert order() == [(int(layer), int(number)) for layer in rows for number in heads[layer]]
     page.get_by_label("Heads of a layer").select_option("by role")
     assert page.get_by_label("Layers").locator("option").all_text_contents()[-1] == "by mean distance"
     roles = roles_of_heads(role_scores(run.attention, run.encoding))
-    heads = heads_by(role_ranks(roles))
+    heads = sort_heads(role_ranks(roles))
     assert order() == [(int(layer), int(number)) for layer in rows for number in heads[layer]]
     layer, number = order()[1]
     page.locator(".cell").nth(1).hover()
-    expect(page.locator(".tip").first).to_contain_text(f"L{layer} H{number}: {in_words(roles)[layer][number]}")
+    expect(page.locator(".tip").first).to_contain_text(f"L{layer} H{number}: {describe_roles(roles)[layer][number]}")
     page.locator(".cell").nth(1).click()
     expect(page.locator(".layer .name")).to_have_text(f"L{layer}")
     expect(head(page, number)).to_have_attribute("aria-pressed", "true")

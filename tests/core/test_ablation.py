@@ -12,7 +12,7 @@ import torch
 
 import bert_core
 from bert_core import BertForPreTraining, LoadedModel, Target, ablate_heads, capture
-from bert_core.run.ablation import without_each
+from bert_core.run.ablation import iter_head_ablations
 from tests.core.test_decoder import encoder_config, ids_of, made
 from tests.near import assert_near
 
@@ -92,7 +92,7 @@ def test_padding_and_batches(masked: bool) -> None:
     heads = [(0, 0), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)]
     with torch.no_grad():
         extended = model.get_extended_attention_mask(mask, (2, 9))
-        last, without = without_each(
+        last, without = iter_head_ablations(
             list(model.encoder.layer), model.embeddings(ids_of(9)), positions, mask=extended, batch_tokens=60
         )
         whole = model(ids_of(9), attention_mask=mask, positions=positions).last_hidden_state

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from bert_core.agreement import FRAMES, STRUCTURES, Agreement, as_csv, as_words, conditions, sentences
+from bert_core.agreement import FRAME_COUNTS, STRUCTURES, Agreement, as_csv, as_word_csv, conditions, sentences
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import MASK
@@ -25,7 +25,7 @@ def test_there_are_as_many_as_the_card_says() -> None:
     """2,640 different sentences in 840 frames, each number as often as the other."""
     items = sentences()
     assert len(items) == len({item.text for item in items}) == 2640
-    assert len({item.frame for item in items}) == sum(FRAMES.values()) == 840
+    assert len({item.frame for item in items}) == sum(FRAME_COUNTS.values()) == 840
     assert {item.structure for item in items} == set(STRUCTURES)
     assert Counter(item.subject for item in items) == {"singular": 1320, "plural": 1320}
     assert Counter(item.condition for item in items)["clause, other number"] == 480 and len(conditions()) == 6
@@ -93,7 +93,7 @@ def test_what_the_measure_counts(mini: LoadedModel) -> None:
 
 def test_its_words_tell_their_own_number_and_not_that_of_the_subject() -> None:
     """As a table: a noun's form tells its own, and no other word type stands with one number of the subject only."""
-    rows = list(csv.DictReader(io.StringIO(as_words())))
+    rows = list(csv.DictReader(io.StringIO(as_word_csv())))
     assert len({row["sentence"] for row in rows}) == len(sentences())
     own, of_subject = defaultdict(Counter), defaultdict(Counter)
     for row in rows:

@@ -15,9 +15,9 @@ import transformers
 
 import bert_core
 from bert_core import LoadedModel, Tokenizer, best_spans, capture, checkpoint
-from bert_core.analysis.spans import answer_places, context_places, span_at
+from bert_core.analysis.spans import answer_positions, context_positions, span_at
 from bert_core.refused import Refused
-from bert_core.studies.squad import Question, exact_match, f1, read_squad
+from bert_core.studies.squad import SquadQuestion, exact_match, read_squad, token_f1
 from bert_core.training import answers
 from bert_core.training.answers import (
     AnswerScores,
@@ -69,7 +69,7 @@ def run(train: Path, folder: Path, start: Path | str, settings: AnswerSettings =
     return scores
 
 
-def answers_by(loaded: LoadedModel, path: Path, *, none: bool) -> list[tuple[str, Question]]:
+def answers_by(loaded: LoadedModel, path: Path, *, none: bool) -> list[tuple[str, SquadQuestion]]:
     """What a loaded model answers to each question, by a capture each."""
     found = []
     for one in read_squad(path)[0]:
@@ -87,7 +87,7 @@ def answers_by(loaded: LoadedModel, path: Path, *, none: bool) -> list[tuple[str
 
 def test_padding_changes_neither_loss_nor_gradient(tiny_reader_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In fp32, windows that are padded beyond the longest have the loss and the gradients that they have without."""
-    exact, padded = (bert_core.load(str(tiny_reader_folder), device="cpu").tuned["reader"] for _ in range(2))
+    exact, padded = (bert_core.load(str(tiny_reader_folder), device="cpu").task_models["reader"] for _ in range(2))
     assert exact is not None and padded is not None
     rng = np.random.default_rng(1)
     batch = [
@@ -113,7 +113,7 @@ def test_windows_are_those_of_transformers(
     for number in range(0, len(lines), 7):
         question, context = lines[number][:8], " ".join(lines[number : number + 3])
         whole = tokenizer.encode(question, context, max_length=10**6)
-        frame = len(whole) - len(context_places(whole))
+        frame = len(whole) - len(context_positions(whole))
         if frame >= max_length - overlap or sum(side == "A" for side in whole.sides) > (max_length - 4) // 2:
             continue  # a question that we cut
         theirs = fast(
@@ -132,7 +132,7 @@ def test_windows_leave_no_piece_out_and_a_long_question_is_cut(tiny_loaded: Load
     whole = tiny_loaded.tokenizer.encode("the cat sat " * 50, "the dog ran to london " * 30, max_length=10**6)
     for max_length, stride in ((10, 1), (10, 500), (50, 7), (384, 128), (1000, 3)):
         windows = windows_of(whole, max_length, stride)
-        assert {place for window in windows for place in window} >= set(context_places(whole))
+        assert {place for window in windows for place in window} >= set(context_positions(whole))
         assert max(map(len, windows)) <= max_length and len({tuple(window) for window in windows}) == len(windows)
         asked = [sum(whole.sides[place] == "A" for place in window) for window in windows]
         assert set(asked) == {min(64, (max_length - 3) // 2)}
@@ -152,11 +152,11 @@ def test_characters_become_pieces_and_come_back(family: str, tmp_path: Path) -> 
             text = " ".join(words[first : first + 2])
             start = len(" ".join(words[:first])) + (first > 0)
             assert line[start : start + len(text)] == text
-            at = answer_places(encoding, start, start + len(text))
+            at = answer_positions(encoding, start, start + len(text))
             assert at[0] <= at[1] and at != (0, 0)
             (begin, _), (_, end) = (encoding.offsets[place] for place in at)
             assert line[begin:end].strip() in (text, line[begin:end].strip()) and text in line[begin:end]
-    assert answer_places(encoding, 10**6, 10**6 + 2) == (0, 0)
+    assert answer_positions(encoding, 10**6, 10**6 + 2) == (0, 0)
 
 
 # ---------------------------------------------------------------------------- learning
@@ -178,10 +178,10 @@ def test_it_learns_and_the_scores_are_those_of_the_folder(
     assert loaded.has_reader and loaded.has_mlm and loaded.has_nsp and not loaded.report.unexpected
     answers = answers_by(loaded, held, none=none)
     assert [exact_match(answer, one.answers) for answer, one in answers] == scores.exact.tolist()
-    assert [f1(answer, one.answers) for answer, one in answers] == scores.f1.tolist()
+    assert [token_f1(answer, one.answers) for answer, one in answers] == scores.f1.tolist()
     assert scores.answered.tolist() == [bool(one.answers) for _, one in answers] and scores.answered.all() != none
     assert scores.exact.mean() >= least, scores.table()
-    assert scores.said in (tmp_path / "model" / "said.txt").read_text(encoding="utf-8")
+    assert scores.summary in (tmp_path / "model" / "said.txt").read_text(encoding="utf-8")
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "model").eval()
     encoding = loaded.tokenizer.encode("where was the cat", "the old cat ran to the house and he was new")
     expected = theirs(torch.tensor([encoding.input_ids]), token_type_ids=torch.tensor([encoding.token_type_ids]))
@@ -237,7 +237,7 @@ def test_a_reader_goes_on_and_a_classifier_becomes_one(
     assert_near(after["qa_outputs.weight"], before["qa_outputs.weight"])
     run(train, tmp_path / "new", tiny_classifier_folder, still)
     loaded = bert_core.load(str(tmp_path / "new"), device="cpu")
-    assert loaded.has_reader and "classifier" not in loaded.tuned and len(loaded.config.labels) == 2
+    assert loaded.has_reader and "classifier" not in loaded.task_models and len(loaded.config.labels) == 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -272,12 +272,12 @@ def test_the_table_parts_what_has_an_answer() -> None:
         ["with", "an", "answer", "33.3%", "50.0%", "3"], ["without", "100.0%", "100.0%", "1"],
     ]  # fmt: skip
     assert len(AnswerScores(np.ones(2), np.ones(2), np.ones(2, bool), 0.5).table()) == 2
-    assert scores.rank == (0.625, 0.5, -0.5) and "exact match 50.0%, F1 62.5%" in scores.said
+    assert scores.rank == (0.625, 0.5, -0.5) and "exact match 50.0%, F1 62.5%" in scores.summary
 
 
 def test_contexts_are_held_out_as_a_whole() -> None:
     """No context has questions on both sides; the draw is that of the seed, and at least one is on either side."""
-    every = [Question(f"{a}{b}", "q", f"context {a}") for a in range(10) for b in range(a + 1)]
+    every = [SquadQuestion(f"{a}{b}", "q", f"context {a}") for a in range(10) for b in range(a + 1)]
     for share in (0.01, 0.3, 0.99):
         rest, held = split_contexts(every, share, 0)
         assert {one.context for one in rest}.isdisjoint({one.context for one in held}) and rest and held

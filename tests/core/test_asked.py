@@ -30,7 +30,7 @@ from bert_core.analysis.faithfulness import MEASURES
 from bert_core.methods import faithfulness
 from bert_core.pooling import Pooling
 from bert_core.run.similarity import similarity_target
-from bert_core.studies.faithfulness import StudySettings, judge_file, questions
+from bert_core.studies.faithfulness import StudySettings, draw_questions, judge_file
 from bert_core.target_kinds import questions_of_targets
 from tests.families import save_family
 from tests.near import assert_near
@@ -150,7 +150,7 @@ def test_each_kind_is_asked_of_every_head_and_goes_on(
             change[head] += (run.target_value - without) / len(targets)
     assert_near(found.figures["importance"], np.abs(slopes), of=np.abs(slopes).max())
     assert_near(found.figures["loss_change"], change, of=np.abs(change).max())
-    assert found.table("tiny", settings).loss_in_words.startswith(f"{found.loss:.3f} of ") or kind == "replaced"
+    assert found.table("tiny", settings).loss_text.startswith(f"{found.loss:.3f} of ") or kind == "replaced"
 
 
 @pytest.mark.parametrize("kind", questions_of_targets())
@@ -168,7 +168,7 @@ def test_each_kind_is_judged_and_goes_on(kind: str, request: pytest.FixtureReque
     table, again = tmp_path / "table.csv", tmp_path / "again.csv"
     found = judge_file(loaded, path, table, settings)
     assert len(found) == 2 and {one.kind for one in found} == {kind}
-    question = questions(loaded, path, settings)[0]
+    question = draw_questions(loaded, path, settings)[0]
     scores = token_scores(loaded, question.encoding, question.target, ("occlusion",))
     by_hand = faithfulness(
         loaded, question.encoding, question.target, scores, words=True, random_rankings=4, seed=question.number

@@ -12,8 +12,8 @@ from bert_core.analysis.attribution import (
     gradient_attention,
     gradient_relevance,
     norm_rollout,
+    normalise_rows,
     rank_agreement,
-    rows_of_one,
     scaled_rows,
     side_totals,
 )
@@ -111,9 +111,9 @@ def test_a_layer_that_brings_nothing_moves_nothing(residual: bool) -> None:
 
 def test_rows_become_shares() -> None:
     """Rows sum to 1, a row of zeros stays, and a negative number has no share."""
-    np.testing.assert_allclose(rows_of_one(np.array([[1.0, 3.0], [0.0, 0.0]])), [[0.25, 0.75], [0, 0]])
+    np.testing.assert_allclose(normalise_rows(np.array([[1.0, 3.0], [0.0, 0.0]])), [[0.25, 0.75], [0, 0]])
     with pytest.raises(ValueError, match=r"^a contribution is -1: shares are made of numbers that are not negative$"):
-        rows_of_one(np.array([[1.0, -1.0]]))
+        normalise_rows(np.array([[1.0, -1.0]]))
 
 
 def test_pieces_become_words(tiny_loaded: LoadedModel) -> None:

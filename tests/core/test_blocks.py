@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import bert_core
 from bert_core import BertConfig, LoadedModel
 from bert_core.attention import BertAttention
-from bert_core.modeling import BertLayer, Block, BlockPoints
+from bert_core.modeling import BertLayer, Block, BlockActivations
 from bert_core.recording import record
 from tests.families import FAMILIES, save_family
 from tests.near import assert_near
@@ -63,7 +63,7 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return bert_core.load(save_family(request.param, folder), device="cpu")
 
 
-def check_contributions(block: Block, points: BlockPoints, gates: Tensor | None = None) -> None:
+def check_contributions(block: Block, points: BlockActivations, gates: Tensor | None = None) -> None:
     """What heads add from every key, with the bias that belongs to none, is what attention adds; lengths too."""
     summed = torch.einsum("bhqk,bhkd->bqd", points.attention_map, points.head_outputs)
     context = points.states.new_zeros(*points.states.shape[:2], block.attention.output.dense.in_features)
@@ -88,7 +88,7 @@ def test_every_family_has_the_points_of_its_pass(loaded: LoadedModel, gated: boo
     for number, block in enumerate(model.encoder.layer):
         assert isinstance(block, BertLayer)
         gate = None if gates is None else gates[number]
-        points = block.points(states, additive, gate)
+        points = block.compute_activations(states, additive, gate)
         with record() as recording:
             left = block(states, additive, gate).hidden_states
         assert points.states is states and torch.equal(points.output, left)
@@ -104,7 +104,7 @@ def test_a_block_with_norms_before_has_the_same_points() -> None:
     torch.manual_seed(0)
     config = BertConfig(hidden_size=16, num_attention_heads=4, intermediate_size=24)
     block, states = GatedBlock(config).eval(), torch.randn(2, 7, 16)
-    points = block.points(states)
+    points = block.compute_activations(states)
     assert_near(points.output, block(states))
     assert points.neurons.shape == (2, 7, 24)
     check_contributions(block, points)

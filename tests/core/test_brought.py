@@ -11,7 +11,7 @@ import transformers
 
 import bert_core
 from bert_core import LoadedModel, Refused, capture, captures
-from bert_core.analysis.sinks import effective_rank, pull_of, sinks
+from bert_core.analysis.sinks import effective_rank, sink_contribution, sinks
 from bert_core.run.decomposition import attention_norms, head_values
 from bert_core.run.stack import trace_text
 from tests.core.test_decomposition import BOTH, example, naive_layers
@@ -36,10 +36,10 @@ def test_what_is_brought_is_that_of_a_naive_loop(tiny: LoadedModel, gates: np.nd
     run = capture(tiny, encoding, head_mask=gates, norms=True)
     naive = torch.stack([one.vectors.norm(dim=-1) for one in naive_layers(tiny, encoding, gates)])
     assert run.norms is not None and run.norms.shape == (2, 4, len(encoding)) and not run.norms.flags.writeable
-    assert_near(run.shown("brought"), naive)
+    assert_near(run.select_map("brought"), naive)
     heads = attention_norms(tiny, encoding, head_mask=gates).heads
     assert heads is not None
-    assert_near(run.shown("brought"), heads)
+    assert_near(run.select_map("brought"), heads)
 
 
 def test_what_is_brought_is_that_of_transformers_weights(tiny: LoadedModel, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_is_brought_is_that_of_transformers_weights(tiny: LoadedModel, tmp_
                 vectors = values[:, own] @ layer.attention.output.dense.weight[:, own].T
                 expected.append(outputs.attentions[number][0, head] * vectors.norm(dim=-1))
     run = capture(tiny, encoding, norms=True)
-    assert_near(run.shown("brought"), torch.stack(expected).reshape(run.attention.shape))
+    assert_near(run.select_map("brought"), torch.stack(expected).reshape(run.attention.shape))
 
 
 def test_brought_vectors_add_up_to_what_the_heads_write(tiny: LoadedModel) -> None:
@@ -69,7 +69,7 @@ def test_brought_vectors_add_up_to_what_the_heads_write(tiny: LoadedModel) -> No
     run, projected = capture(tiny, encoding, norms=True), head_values(tiny, encoding, projected=True)
     for number, traced in enumerate(trace_text(tiny, encoding)):
         vectors = torch.tensor(run.attention[number])[..., None] * traced.head_outputs[:, None]
-        assert_near(vectors.norm(dim=-1), run.shown("brought")[number])
+        assert_near(vectors.norm(dim=-1), run.select_map("brought")[number])
         dense = traced.layer.attention.output.dense
         assert_near(vectors.sum((0, 2)) + dense.bias, traced.attended)
         # In the head's own directions, lengths and angles are those of the states.
@@ -83,23 +83,23 @@ def test_pruned_heads_bring_no_number_and_heads_that_are_off_nothing(tiny: Loade
     encoding, gates = example(tiny), np.ones((2, 4), np.float32)
     smaller = bert_core.pruned(tiny, [(0, 0), (0, 1), (0, 2), (0, 3), (1, 3)])
     run = capture(smaller, encoding, norms=True)
-    gone = ~run.there
+    gone = ~run.existing_heads
     assert gone.sum() == 5 and run.norms is not None
-    assert np.isnan(run.shown("brought")[gone]).all() and np.isnan(run.norms[gone]).all()
-    assert np.isfinite(run.shown("brought")[~gone]).all()
-    gates[~run.there] = 0
-    off = capture(tiny, encoding, head_mask=gates, norms=True).shown("brought")
-    assert_near(run.shown("brought")[~gone], off[~gone])
+    assert np.isnan(run.select_map("brought")[gone]).all() and np.isnan(run.norms[gone]).all()
+    assert np.isfinite(run.select_map("brought")[~gone]).all()
+    gates[~run.existing_heads] = 0
+    off = capture(tiny, encoding, head_mask=gates, norms=True).select_map("brought")
+    assert_near(run.select_map("brought")[~gone], off[~gone])
     assert not off[gone].any()
 
 
 def test_arrows_that_are_cut_bring_nothing(tiny: LoadedModel) -> None:
     """What is looked at in an edited model is what is brought there."""
     encoding = example(tiny)
-    cut = bert_core.edited(tiny, [bert_core.Cut((1, 2), (3,), renormalised=False)])
+    cut = bert_core.edited(tiny, [bert_core.AttentionKnockout((1, 2), (3,), renormalised=False)])
     run, heads = capture(cut, encoding, norms=True), attention_norms(cut, encoding).heads
-    assert heads is not None and not run.shown("brought")[:, :, [1, 2], 3].any()
-    assert_near(run.shown("brought"), heads)
+    assert heads is not None and not run.select_map("brought")[:, :, [1, 2], 3].any()
+    assert_near(run.select_map("brought"), heads)
 
 
 def test_several_texts_at_once_bring_what_each_does_alone(tiny: LoadedModel) -> None:
@@ -108,11 +108,11 @@ def test_several_texts_at_once_bring_what_each_does_alone(tiny: LoadedModel) -> 
     encodings = [tiny.tokenizer.encode(text) for text in texts]
     for encoding, run in zip(encodings, captures(tiny, encodings, norms=True), strict=True):
         assert run.norms is not None and run.norms.shape == (2, 4, len(encoding))
-        assert_near(run.shown("brought"), capture(tiny, encoding, norms=True).shown("brought"))
+        assert_near(run.select_map("brought"), capture(tiny, encoding, norms=True).select_map("brought"))
     target = bert_core.Target("mlm", 3, 5)
     assert_near(
-        capture(tiny, encodings[0], target=target, norms=True).shown("brought"),
-        capture(tiny, encodings[0], norms=True).shown("brought"),
+        capture(tiny, encodings[0], target=target, norms=True).select_map("brought"),
+        capture(tiny, encodings[0], norms=True).select_map("brought"),
     )
 
 
@@ -120,11 +120,11 @@ def test_what_is_brought_is_refused_where_it_was_not_asked_for(tiny: LoadedModel
     """Without norms there is none, in one sentence; nothing else of a record changes with them."""
     encoding = example(tiny)
     plain, with_norms = capture(tiny, encoding), capture(tiny, encoding, norms=True)
-    assert plain.norms is None and plain.brought is None
+    assert plain.norms is None and plain.value_weighted is None
     with pytest.raises(Refused, match=r"^what is brought was not computed: capture with norms=True$"):
-        plain.shown("brought")
+        plain.select_map("brought")
     with pytest.raises(Refused, match=r"^'carried' is unknown: one of attention, gradient, product, brought$"):
-        plain.shown("carried")
+        plain.select_map("carried")
     assert np.array_equal(plain.attention, with_norms.attention)
     for one, other in zip(plain.predictions, with_norms.predictions, strict=True):
         assert np.array_equal(one.probabilities, other.probabilities)
@@ -173,13 +173,15 @@ def test_pull_of_hand_made_heads() -> None:
     """Only heads over a half count, by their shares of attention and of what is brought."""
     attention, values = hand_made()
     brought = attention * np.linalg.norm(values, axis=-1)[:, :, None, :]
-    found = pull_of(attention, brought, [True, False, False, False])
+    found = sink_contribution(attention, brought, [True, False, False, False])
     assert found[:2] == (2, 4)
     assert found.attention == pytest.approx((0.85 + 0.525) / 2)
-    assert found.brought == pytest.approx((0.085 / 0.235 + np.mean([0.9 / 1.3, 0.9 / 1.7, 0.9 / 1.3, 0.45 / 1.15])) / 2)
-    assert pull_of(attention, brought, [False, False, False, True])[:2] == (0, 4)
+    assert found.value_weighted == pytest.approx(
+        (0.085 / 0.235 + np.mean([0.9 / 1.3, 0.9 / 1.7, 0.9 / 1.3, 0.45 / 1.15])) / 2
+    )
+    assert sink_contribution(attention, brought, [False, False, False, True])[:2] == (0, 4)
     brought[0, 0] = 0  # off
-    assert pull_of(attention, brought, [True, False, False, False])[:2] == (1, 3)
+    assert sink_contribution(attention, brought, [True, False, False, False])[:2] == (1, 3)
 
 
 def test_a_sink_of_the_bundled_model_brings_little() -> None:
@@ -187,8 +189,8 @@ def test_a_sink_of_the_bundled_model_brings_little() -> None:
     loaded = bert_core.load("headlight-mini", device="cpu")
     encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
     run = capture(loaded, encoding, norms=True)
-    found = pull_of(run.attention, run.shown("brought"), np.arange(len(encoding)) == 0)
-    assert found.heads > 10 and found.brought < 0.75 * found.attention
+    found = sink_contribution(run.attention, run.select_map("brought"), np.arange(len(encoding)) == 0)
+    assert found.heads > 10 and found.value_weighted < 0.75 * found.attention
     of_heads = sinks(run.attention, head_values(loaded, encoding, projected=True))
     kinds = [of_heads.kind(layer, head) for layer, head in np.argwhere(of_heads.share > 0.5)]
     assert kinds.count("nothing") > 10

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bert_core import load
-from bert_core.calibration import FILE, at_temperature, check_temperature, temperature_of, write_temperature
+from bert_core.calibration import FILE, apply_temperature, check_temperature, read_temperature, write_temperature
 from bert_core.checkpoint import CheckpointError
 
 
@@ -20,10 +20,10 @@ def test_probabilities_at_a_temperature_are_those_of_divided_scores() -> None:
     probabilities = logits.softmax(-1).numpy()
     for temperature in (0.5, 1.0, 1.7):
         expected = (logits / temperature).softmax(-1).numpy()
-        np.testing.assert_allclose(at_temperature(probabilities, temperature), expected, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(apply_temperature(probabilities, temperature), expected, rtol=1e-4, atol=1e-7)
     for wrong in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="it is a number above 0"):
-            at_temperature(probabilities, wrong)
+            apply_temperature(probabilities, wrong)
 
 
 def test_a_temperature_belongs_to_its_weights(tiny_model_folder: Path, tmp_path: Path) -> None:
@@ -31,17 +31,17 @@ def test_a_temperature_belongs_to_its_weights(tiny_model_folder: Path, tmp_path:
     folder = tmp_path / "model"
     shutil.copytree(tiny_model_folder, folder)
     loaded = load(str(folder), device="cpu")
-    assert temperature_of(loaded) is None
+    assert read_temperature(loaded) is None
     write_temperature(loaded, 1.2345, folder)
     check_temperature(loaded)
-    assert temperature_of(loaded) == 1.234 or temperature_of(loaded) == 1.235
+    assert read_temperature(loaded) == 1.234 or read_temperature(loaded) == 1.235
     with torch.no_grad():
         loaded.model.bert.encoder.layer[-1].output.dense.weight += 1  # type: ignore[union-attr, operator]
-    assert temperature_of(loaded) is None
+    assert read_temperature(loaded) is None
     with pytest.raises(CheckpointError, match=r"`headlight evaluate .* TEXT --keep-temperature` fits"):
         check_temperature(loaded)
     (folder / FILE).write_text('{"temperature": "warm"}', encoding="utf-8")
     with pytest.raises(CheckpointError, match="holds no temperature and weights"):
-        temperature_of(loaded)
+        read_temperature(loaded)
     (folder / FILE).unlink()
     check_temperature(loaded)

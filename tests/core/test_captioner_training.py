@@ -51,7 +51,7 @@ def test_batches_follow_from_the_seed_and_hold_true_captions() -> None:
         words = [VOCABULARY[number] for number in row if number != IGNORED_LABEL]
         assert words[0] == "[CLS]" and words[-1] == "[SEP]"
         assert not says_unseen(" ".join(words[1:-1]))
-    assert all(len(scenes.parse(" ".join(VOCABULARY[n] for n in row[1:5])).shapes) == 1 for row in
+    assert all(len(scenes.parse_caption(" ".join(VOCABULARY[n] for n in row[1:5])).shapes) == 1 for row in
                scene_batch(np.random.default_rng(0), 4, TINY, most=1).labels)  # fmt: skip
 
 

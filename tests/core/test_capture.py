@@ -258,13 +258,13 @@ def test_what_does_not_exist_is_one_clear_sentence(
 
 def test_a_head_is_named_when_it_does_not_exist() -> None:
     """Layers and heads are counted from zero, and the sentence says to where."""
-    from bert_core.config import check_head
+    from bert_core.config import check_head_number
 
-    check_head(1, 3, layers=2, heads=4)
+    check_head_number(1, 3, layers=2, heads=4)
     with pytest.raises(ValueError, match=r"^layer 2 does not exist: this model has layers 0 to 1$"):
-        check_head(2, 0, layers=2, heads=4)
+        check_head_number(2, 0, layers=2, heads=4)
     with pytest.raises(ValueError, match=r"^head 14 does not exist in layer 1: this model has heads 0 to 3$"):
-        check_head(1, 14, layers=2, heads=4)
+        check_head_number(1, 14, layers=2, heads=4)
 
 
 def test_a_target_needs_what_it_is_about(tiny_loaded: LoadedModel) -> None:
@@ -326,7 +326,7 @@ def test_classes_are_those_of_the_classifier(classifier: LoadedModel, encoding: 
     run = capture(classifier, encoding)
     assert run.classes is not None and run.classes.probabilities is not None
     inputs = torch.tensor([encoding.input_ids]), torch.tensor([encoding.token_type_ids])
-    logits = classifier.tuned["classifier"](inputs[0], token_type_ids=inputs[1]).logits[0]
+    logits = classifier.task_models["classifier"](inputs[0], token_type_ids=inputs[1]).logits[0]
     assert_near(run.classes.logits, logits)
     assert_near(run.classes.probabilities, logits.softmax(-1))
     assert run.classes.labels == classifier.labels and run.classes.exclusive
@@ -343,7 +343,7 @@ def test_a_class_is_a_target(classifier: LoadedModel, encoding: Encoding, gates:
     """Its value is the logit of the class, and the gradients are those of an ordinary backward pass from it."""
     run = capture(classifier, encoding, target=Target("class", label=2), head_mask=gates)
     assert run.gradient is not None and run.classes is not None and run.target_value is not None
-    model = copy.deepcopy(classifier.tuned["classifier"])
+    model = copy.deepcopy(classifier.task_models["classifier"])
     assert model is not None
     model.requires_grad_(True)
     for module in model.attention_modules:
@@ -379,7 +379,7 @@ def test_outputs_mean_what_the_file_says(
     model = BertForSequenceClassification(config, classifier.model.bert).eval()
     origin = copy.copy(classifier.model)
     origin.config = config
-    run = capture(dataclasses.replace(classifier, model=origin, tuned={"classifier": model}), encoding)
+    run = capture(dataclasses.replace(classifier, model=origin, task_models={"classifier": model}), encoding)
     assert run.classes is not None and run.classes.exclusive == exclusive
     assert (run.classes.probabilities is not None) == has_probabilities
     if not exclusive and run.classes.probabilities is not None:
@@ -405,8 +405,8 @@ def test_what_is_not_asked_for_is_not_computed(tiny_loaded: LoadedModel, monkeyp
     run = capture(tiny_loaded, encoding, target=Target("mlm", 3, 5))
     with monkeypatch.context() as patched:
         patched.setattr(ModelRun, "product", property(lambda self: pytest.fail("nobody asked for the product")))
-        assert run.shown("attention") is run.attention and run.shown("gradient") is run.gradient
-    np.testing.assert_array_equal(run.shown("product"), run.gradient * run.attention)
+        assert run.select_map("attention") is run.attention and run.select_map("gradient") is run.gradient
+    np.testing.assert_array_equal(run.select_map("product"), run.gradient * run.attention)
 
 
 def test_several_texts_at_once_are_each_as_alone(tiny_classifier_folder: Path) -> None:

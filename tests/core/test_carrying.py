@@ -9,24 +9,24 @@ import pytest
 import torch
 
 from bert_core import (
+    ActivationPatch,
     Encoding,
     LoadedModel,
     Noised,
-    Put,
     Refused,
-    Scaled,
+    ScaledNeuron,
     Target,
     ablate_heads,
-    answer_with,
     capture,
     edited,
     head_values,
     make_patch,
     patch,
+    predict_with_patch,
     unedited,
     walk,
 )
-from bert_core.edits import NEURON, OF_HEADS, PATCHES
+from bert_core.edits import HEAD_PARTS, NEURON, PATCHABLE_PARTS
 from bert_core.run.capture import captures
 from tests.near import assert_near
 
@@ -49,7 +49,7 @@ def kept(place: dict[str, int]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-@pytest.mark.parametrize("what", PATCHES)
+@pytest.mark.parametrize("what", PATCHABLE_PARTS)
 def test_a_kept_part_answers_as_patching_found(
     tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, apart: bool
 ) -> None:
@@ -60,7 +60,9 @@ def test_a_kept_part_answers_as_patching_found(
     positions = [1, 3] if apart else None
     gates = np.ones((tiny_loaded.config.num_hidden_layers, tiny_loaded.config.num_attention_heads), np.float32)
     gates[0, 1] = 0
-    found = patch(tiny_loaded, source, text, WORD, what=what, apart=apart, positions=positions, head_mask=gates)
+    found = patch(
+        tiny_loaded, source, text, WORD, part_kind=what, per_position=apart, positions=positions, head_mask=gates
+    )
     places = np.argwhere(np.isfinite(found.values))
     for at in places[:: max(1, len(places) // 24)]:
         put = make_patch(
@@ -69,23 +71,23 @@ def test_a_kept_part_answers_as_patching_found(
         run = capture(edited(tiny_loaded, [put]), text, target=WORD, head_mask=gates, norms=True)
         assert_near(run.target_value, found.values[tuple(at)])
         assert run.edits == (put,)
-        answer = answer_with(tiny_loaded, found, at.tolist(), top_k=5)
+        answer = predict_with_patch(tiny_loaded, found, at.tolist(), top_k=5)
         assert_near(run.predictions[0].probabilities[:5], answer.predictions[0].probabilities[:5])
     whole = capture(tiny_loaded, text, target=WORD, head_mask=gates)
     assert_near(whole.target_value, found.base_value)  # the first model is as it was
 
 
-@pytest.mark.parametrize("what", PATCHES)
+@pytest.mark.parametrize("what", PATCHABLE_PARTS)
 def test_nothing_changes_where_the_part_is_the_texts_own(
     tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str
 ) -> None:
     """Maps, brought lengths and answers of a text into which a part of itself is put; and its parts above go back."""
     _, text = texts
-    place = {"head": 1} if what in OF_HEADS else {"position": 2}
+    place = {"head": 1} if what in HEAD_PARTS else {"position": 2}
     put = make_patch(tiny_loaded, text, text, what, 1, **place, **({"neuron": 4} if what == NEURON else {}))
     before, after = (capture(one, text, norms=True) for one in (tiny_loaded, edited(tiny_loaded, [put])))
     assert_near(after.attention, before.attention)
-    assert_near(after.shown("brought"), before.shown("brought"))
+    assert_near(after.select_map("brought"), before.select_map("brought"))
     assert_near(after.predictions[0].probabilities, before.predictions[0].probabilities)
 
 
@@ -117,7 +119,7 @@ def test_texts_that_are_read_together_are_read_as_alone(
 ) -> None:
     """With other things changed beside it; and a batch in which one has another length is refused."""
     source, text = texts
-    model = edited(tiny_loaded, [Scaled(0, 3, 2.0), make_patch(tiny_loaded, source, text, "value", 1, head=0)])
+    model = edited(tiny_loaded, [ScaledNeuron(0, 3, 2.0), make_patch(tiny_loaded, source, text, "value", 1, head=0)])
     alone = [capture(model, one) for one in (text, source)]
     for one, beside in zip(alone, captures(model, [text, source]), strict=True):
         assert_near(beside.predictions[0].probabilities, one.predictions[0].probabilities)
@@ -188,5 +190,5 @@ def test_what_cannot_be_is_refused(tiny_loaded: LoadedModel, texts: tuple[Encodi
         with pytest.raises(Refused, match=r"a part of another text is put in, and .* needs all parts to be its own"):
             ask()
     with pytest.raises(Refused, match="what is put in is 3 numbers wide: a state of this model has"):
-        edited(tiny_loaded, [Put("state", 1, np.zeros((1, 3)), 8, 2)])
+        edited(tiny_loaded, [ActivationPatch("state", 1, np.zeros((1, 3)), 8, 2)])
     assert torch.is_grad_enabled()

@@ -19,6 +19,6 @@ def test_flat_and_sunk_attention_is_counted(tiny_loaded: LoadedModel) -> None:
     found = cautions(np.stack([[even, to_sep], [to_cls, even]]), encoding)
     np.testing.assert_array_equal(found.flat, [[True, False], [False, True]])
     assert found.to_cls == pytest.approx((2 / keys + 1) / 4) and found.to_sep == pytest.approx((4 / keys + 1) / 4)
-    assert not found.mostly_flat and found.mostly_sunk
+    assert not found.mostly_flat and found.mostly_special
     assert cautions(even[None, None], encoding).mostly_flat
-    assert not cautions(even[None, None], encoding).mostly_sunk
+    assert not cautions(even[None, None], encoding).mostly_special

@@ -33,7 +33,7 @@ from bert_core import (
     checkpoint,
     loading,
 )
-from bert_core.pooling import LIMITS_FILES
+from bert_core.pooling import SENTENCE_CONFIG_FILES
 from bert_core.tokenizer import TOKENIZER_FILES
 
 Weights = dict[str, Tensor]
@@ -529,7 +529,7 @@ def test_a_model_from_the_hub_loads(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert bert_core.load("some/model", device="cpu").has_mlm
     expected = {"config.json", "model.safetensors", "pytorch_model.bin", "tuned_lens.safetensors"}
-    expected |= {"modules.json", "config_sentence_transformers.json", *LIMITS_FILES, *TOKENIZER_FILES}
+    expected |= {"modules.json", "config_sentence_transformers.json", *SENTENCE_CONFIG_FILES, *TOKENIZER_FILES}
     assert asked == [("some/model", expected | {f"[0-9]_*/{name}" for name in expected})]
 
 

@@ -16,8 +16,8 @@ from bert_core.methods import faithfulness, token_scores
 from bert_core.recording import record
 from bert_core.refused import Refused
 from bert_core.run.ablation import ablate_heads
-from bert_core.run.choosing import MOST_CHOICES, choose
-from bert_core.run.patching import answer_with, patch
+from bert_core.run.multiple_choice import MAX_CHOICES, choose
+from bert_core.run.patching import patch, predict_with_patch
 from bert_core.run.perturbation import values_without
 from tests.core.test_classifier import SIZES, batch, peaked
 from tests.near import assert_near
@@ -43,7 +43,7 @@ def encoding(tiny: LoadedModel) -> Encoding:
 def logit_of(loaded: LoadedModel, encoding: Encoding, **more: torch.Tensor) -> torch.Tensor:
     """Of one pair, by an ordinary forward pass."""
     ids, segments = (torch.tensor([[part]]) for part in (encoding.input_ids, encoding.token_type_ids))
-    logit: torch.Tensor = loaded.tuned["chooser"](ids, token_type_ids=segments, **more).logits[0, 0]
+    logit: torch.Tensor = loaded.task_models["chooser"](ids, token_type_ids=segments, **more).logits[0, 0]
     return logit
 
 
@@ -112,15 +112,15 @@ def test_a_chooser_beside_the_other_heads_loads_with_them(
     assert tiny.has_chooser and tiny.has_mlm and tiny.has_nsp
     assert not (tiny.has_classifier or tiny.has_tagger or tiny.has_reader or tiny.labels)
     assert (tiny.report.missing, tiny.report.unexpected) == ((), ())
-    assert tiny.tuned["chooser"].bert is tiny.model.bert
+    assert tiny.task_models["chooser"].bert is tiny.model.bert
     plain = bert_core.load(str(tiny_model_folder), device="cpu")
-    assert not plain.has_chooser and "chooser" not in plain.tuned
+    assert not plain.has_chooser and "chooser" not in plain.task_models
     assert tiny.nbytes - plain.nbytes == 4 * (tiny.config.hidden_size + 1)
     folder = bert_core.save(tiny, tmp_path / "saved")
     theirs = transformers.AutoModelForMultipleChoice.from_pretrained(folder).eval()
     inputs = of_choices(batch(tiny.config))
     with torch.no_grad():
-        assert_near(tiny.tuned["chooser"](**inputs).logits, theirs(**inputs).logits)
+        assert_near(tiny.task_models["chooser"](**inputs).logits, theirs(**inputs).logits)
     again = bert_core.load(folder, device="cpu")
     assert again.has_chooser and np.array_equal(
         choose(again, QUESTION, ANSWERS).logits, choose(tiny, QUESTION, ANSWERS).logits
@@ -176,7 +176,7 @@ def test_what_cannot_be_chosen_from_is_one_sentence(
     tiny: LoadedModel, question: str, answers: list[str], sentence: str
 ) -> None:
     """Too few, too many, empty, or no text."""
-    assert MOST_CHOICES == 26
+    assert MAX_CHOICES == 26
     with pytest.raises(Refused) as caught:
         choose(tiny, question, answers)
     assert str(caught.value) == sentence
@@ -199,7 +199,7 @@ def test_a_choice_is_a_target(tiny: LoadedModel, encoding: Encoding, gated: bool
     gates = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32) if gated else None
     run = capture(tiny, encoding, target=CHOICE, head_mask=gates)
     assert run.gradient is not None and run.target_value is not None
-    model = copy.deepcopy(tiny.tuned["chooser"])
+    model = copy.deepcopy(tiny.task_models["chooser"])
     assert model is not None
     model.requires_grad_(True)
     for module in model.attention_modules:
@@ -242,7 +242,7 @@ def test_heads_are_ablated_and_pruned_for_a_choice(tiny: LoadedModel, encoding: 
     found = ablate_heads(tiny, encoding, target=CHOICE)
     assert found.values is not None
     smaller = bert_core.pruned(tiny, [(1, 2)])
-    assert smaller.tuned["chooser"].bert is smaller.model.bert
+    assert smaller.task_models["chooser"].bert is smaller.model.bert
     again = bert_core.load(bert_core.save(smaller, tmp_path / "smaller"), device="cpu")
     gates = torch.ones(2, 4)
     gates[1, 2] = 0
@@ -259,7 +259,7 @@ def test_a_patch_brings_the_choice_of_the_other_text(tiny: LoadedModel, encoding
     assert_near(found.source_value, other, of=size)
     assert_near(found.values[-1][0], other, of=size)
     assert_near(found.values[-1][1:], found.base_value, of=size)
-    assert_near(answer_with(tiny, found, (2, 0)).choice, other, of=size)
+    assert_near(predict_with_patch(tiny, found, (2, 0)).choice, other, of=size)
 
 
 def test_a_source_without_a_second_text_has_no_choice(tiny: LoadedModel, encoding: Encoding) -> None:
@@ -270,8 +270,8 @@ def test_a_source_without_a_second_text_has_no_choice(tiny: LoadedModel, encodin
 
 def test_an_edited_model_chooses_so(tiny: LoadedModel, encoding: Encoding) -> None:
     """An edit reaches the chooser's encoder, which stays that of the model."""
-    changed = bert_core.edited(tiny, [bert_core.Scaled(0, 3, 0.0)])
-    assert changed.tuned["chooser"].bert is changed.model.bert
+    changed = bert_core.edited(tiny, [bert_core.ScaledNeuron(0, 3, 0.0)])
+    assert changed.task_models["chooser"].bert is changed.model.bert
     run = capture(changed, encoding)
     assert run.choice is not None and abs(run.choice - float(logit_of(tiny, encoding))) > 1e-5
     assert_near(run.choice, logit_of(changed, encoding), of=1.0)

@@ -182,12 +182,12 @@ def test_a_published_classifier_loads_without_the_other_heads(published: Path) -
     assert loaded.has_classifier and loaded.labels == ("red", "green", "blue")
     assert not loaded.has_mlm and not loaded.has_nsp
     assert loaded.report.unexpected == () and all(name.startswith("cls.") for name in loaded.report.missing)
-    assert loaded.tuned["classifier"].bert is loaded.model.bert
-    assert not any(parameter.requires_grad for parameter in loaded.tuned["classifier"].parameters())
+    assert loaded.task_models["classifier"].bert is loaded.model.bert
+    assert not any(parameter.requires_grad for parameter in loaded.task_models["classifier"].parameters())
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(published).eval()
     with torch.no_grad():
         assert_near(
-            loaded.tuned["classifier"](**batch(loaded.config)).logits,
+            loaded.task_models["classifier"](**batch(loaded.config)).logits,
             theirs(**batch(loaded.config)).logits,
             what="logits",
         )
@@ -203,7 +203,7 @@ def test_a_classifier_beside_the_other_heads_loads_with_them(tiny_model_folder: 
     assert loaded.has_classifier and loaded.has_mlm and loaded.has_nsp
     assert (loaded.report.missing, loaded.report.unexpected) == ((), ())
     plain = bert_core.load(str(tiny_model_folder), device="cpu")
-    assert not plain.has_classifier and plain.labels == () and "classifier" not in plain.tuned
+    assert not plain.has_classifier and plain.labels == () and "classifier" not in plain.task_models
     assert loaded.nbytes - plain.nbytes == 4 * (3 * config.hidden_size + 3)
     alone = BertForSequenceClassification.from_pretrained(tmp_path)
     assert all(name.startswith("cls.") for name in alone.load_report.unexpected)
@@ -230,7 +230,7 @@ def test_a_classifier_of_tokens_is_not_one_of_texts(tiny_model_folder: Path, tmp
     head = {"classifier.weight": torch.randn(2, config.hidden_size), "classifier.bias": torch.randn(2)}
     checkpoint.write_tensors({**weights, **head}, config, tmp_path)
     loaded = bert_core.load(str(with_tokenizer(tmp_path, tiny_model_folder)), device="cpu")
-    assert not loaded.has_classifier and "classifier" not in loaded.tuned and loaded.labels == ()
+    assert not loaded.has_classifier and "classifier" not in loaded.task_models and loaded.labels == ()
     assert loaded.has_tagger and loaded.tags == ("a", "b") and not loaded.report.unexpected
 
 

@@ -15,7 +15,7 @@ from pyarrow import parquet
 import bert_core
 from bert_core import BertConfig, BertForPreTraining, LoadedModel, Refused, attention_divergence, compare_models
 from bert_core.studies import compare
-from bert_core.studies.compare import texts_of, write_depths, write_heads
+from bert_core.studies.compare import read_texts, write_depths, write_heads
 from bert_core.studies.rows import Columns
 from tests.conftest import VOCABULARY
 from tests.near import assert_near
@@ -148,7 +148,7 @@ def test_little_memory_gives_the_same(
 ) -> None:
     """Where the sums of all depths do not fit, the texts are read again for some at a time: the same to the bit."""
     whole = compare_models(tiny_loaded, deeper, TEXTS, importance=False)
-    monkeypatch.setattr(compare, "BYTES_OF_SUMS", 1)
+    monkeypatch.setattr(compare, "MAX_SUM_BYTES", 1)
     told: list[float | None] = []
     again = compare_models(tiny_loaded, deeper, TEXTS, importance=False, report=lambda done, what="": told.append(done))
     np.testing.assert_array_equal(again.cka, whole.cka)
@@ -206,11 +206,11 @@ def test_texts_come_from_lines_or_columns(tmp_path: Path) -> None:
     """A text a line, as many as were asked for; or of a table, with pairs and classes; none is refused."""
     lines = tmp_path / "texts.txt"
     lines.write_text("one\n\ntwo\nthree\n", encoding="utf-8")
-    assert texts_of(lines, most=2) == (["one", "two"], [])
+    assert read_texts(lines, max_texts=2) == (["one", "two"], [])
     table = tmp_path / "table.csv"
     table.write_text("a,b,c\none,1,x\ntwo,2,y\n", encoding="utf-8")
-    assert texts_of(table, Columns("a")) == (["one", "two"], [])
-    assert texts_of(table, Columns("a", "b", "c")) == ([("one", "1"), ("two", "2")], ["x", "y"])
+    assert read_texts(table, Columns("a")) == (["one", "two"], [])
+    assert read_texts(table, Columns("a", "b", "c")) == ([("one", "1"), ("two", "2")], ["x", "y"])
     lines.write_text("\n\n", encoding="utf-8")
     with pytest.raises(Refused, match="has no text"):
-        texts_of(lines)
+        read_texts(lines)

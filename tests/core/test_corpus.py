@@ -17,9 +17,9 @@ from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.fingerprint import fingerprint
 from bert_core.run.capture import capture
-from bert_core.run.losses import gate_gradients, hide_pieces, losses_without_each
-from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard, note_of
-from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, shards
+from bert_core.run.losses import gate_gradients, losses_without_heads, mask_pieces
+from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard, reading_note
+from bert_core.studies.lines import MAX_LINE_BYTES, SHARD_LINES, line_shards
 from bert_core.studies.rows import Columns, row_shards
 from tests.near import assert_near
 
@@ -51,12 +51,12 @@ def test_lines_of_every_kind(tmp_path: Path) -> None:
     path.write_bytes(
         b"\xef\xbb\xbffirst\r\n\r\n   \nbro\xffken\n" + long.encode() + b"\n" + "é".encode() * 40_000 + b"\nlast"
     )
-    (shard,) = shards(path)
+    (shard,) = line_shards(path)
     assert dict(shard.counts) == {"lines": 7, "empty": 2, "overlong": 2, "not UTF-8": 1}
     assert [line.number for line in shard.lines] == [0, 3, 4, 5, 6]
     texts = [line.text for line in shard.lines]
     assert texts[0] == "first" and texts[1] == "bro\ufffdken" and texts[4] == "last"
-    assert long.startswith(texts[2]) and LONGEST_LINE - 10 < len(texts[2]) <= LONGEST_LINE
+    assert long.startswith(texts[2]) and MAX_LINE_BYTES - 10 < len(texts[2]) <= MAX_LINE_BYTES
     assert set(texts[3]) == {"é"}, "no character is cut in two"
     assert shard.end == path.stat().st_size and shard.next_line == 7
 
@@ -68,7 +68,7 @@ def test_a_line_of_any_length_does_not_fill_the_memory(tmp_path: Path) -> None:
         for _ in range(64):
             file.write(b"a cat " * 170_000)
     tracemalloc.start()
-    (shard,) = shards(path)
+    (shard,) = line_shards(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert shard.counts["overlong"] == 1 and peak < 2_000_000
@@ -76,10 +76,10 @@ def test_a_line_of_any_length_does_not_fill_the_memory(tmp_path: Path) -> None:
 
 def test_shards_go_on_where_another_ended(corpus: Path) -> None:
     """The shards from any one on are those of the whole file."""
-    whole = list(shards(corpus))
+    whole = list(line_shards(corpus))
     assert [len(shard.lines) + shard.counts["empty"] for shard in whole] == [SHARD_LINES, SHARD_LINES, 16]
     for number, before in enumerate(whole[:-1], 1):
-        assert list(shards(corpus, number=number, start=before.end, line=before.next_line)) == whole[number:]
+        assert list(line_shards(corpus, number=number, start=before.end, line=before.next_line)) == whole[number:]
 
 
 # ---------------------------------------------------------------------------- measuring
@@ -96,10 +96,10 @@ def test_the_table_is_the_mean_over_the_lines(corpus: Path, tiny_loaded: LoadedM
             continue
         encoding = tiny_loaded.tokenizer.encode(line, max_length=12)
         figures = head_figures(capture(tiny_loaded, encoding).attention, encoding)
-        text = hide_pieces(tiny_loaded.tokenizer, encoding, np.random.default_rng([3, number]))
+        text = mask_pieces(tiny_loaded.tokenizer, encoding, np.random.default_rng([3, number]))
         (loss,), (slopes,) = gate_gradients(tiny_loaded, [text])
         figures["importance"] = np.abs(slopes)
-        figures["loss_change"] = losses_without_each(tiny_loaded, [text])[1][0] - loss
+        figures["loss_change"] = losses_without_heads(tiny_loaded, [text])[1][0] - loss
         losses.append(loss)
         for name, values in figures.items():
             expected.setdefault(name, []).append(values)
@@ -125,7 +125,7 @@ def test_odd_lines_are_counted_and_said(tmp_path: Path, tiny_model_folder: Path)
     path = tmp_path / "odd.txt"
     path.write_bytes(b"a cat\n\n" + b"cat " * 100_000 + b"\ndo\xffg\n\xe2\x80\x8b\n")
     total = last(path, tiny_model_folder, CorpusSettings(ablation=False))
-    assert note_of(total.counts) == (
+    assert reading_note(total.counts) == (
         "3 of 5 lines were read: 1 empty, 1 without a sign that can be read, 1 cut to the length that is read, "
         "1 of which only the beginning was looked at, 1 with bytes that are not UTF-8, which were replaced"
     )
@@ -216,7 +216,7 @@ def test_sums_do_not_depend_on_how_lines_are_dealt(corpus: Path, tiny_loaded: Lo
     totals = []
     for size in (7, 80):
         total = HeadSums({})
-        for shard in shards(corpus, size=size):
+        for shard in line_shards(corpus, size=size):
             total = total + measure_shard(tiny_loaded, shard, settings)
         totals.append(total)
     one, other = totals

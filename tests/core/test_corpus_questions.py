@@ -13,8 +13,8 @@ import pytest
 import bert_core
 from bert_core import Columns, Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, iter_heads, word_target
 from bert_core.studies import runner
-from bert_core.studies.heads import FOLLOWS, STRANGER, CorpusSettings, HeadSums, note_of, paired
-from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, shards
+from bert_core.studies.heads import FOLLOWS, NOT_NEXT, CorpusSettings, HeadSums, draw_pairs, reading_note
+from bert_core.studies.lines import MAX_LINE_BYTES, SHARD_LINES, Line, line_shards
 from bert_core.studies.rows import row_shards
 from tests.core.test_corpus import last
 from tests.near import assert_near
@@ -66,7 +66,7 @@ def test_one_word_for_every_line(tmp_path: Path, tiny_loaded: LoadedModel, tiny_
     path = write(tmp_path / "gaps.txt", *lines)
     total = last(path, tiny_model_folder, CorpusSettings(loss="word", word="cat"))
     assert total.counts["without the word"] == 2 and total.counts["texts"] == 2
-    assert "2 of 4 lines were read: 2 without a [MASK] at which the word can be asked for" in note_of(total.counts)
+    assert "2 of 4 lines were read: 2 without a [MASK] at which the word can be asked for" in reading_note(total.counts)
     encodings = [tiny_loaded.tokenizer.encode(line) for line in (lines[0], lines[2])]
     asked = [(encoding, word_target(tiny_loaded.tokenizer, encoding, "cat")) for encoding in encodings]
     check_against_capture(tiny_loaded, total, asked, lambda run: -run.target_value)
@@ -107,16 +107,18 @@ def test_what_follows(tmp_path: Path, tiny_loaded: LoadedModel, tiny_model_folde
     lines = [f"the {animal} sat on the {place} by the door" for animal in ("cat", "dog", "man", "king")
              for place in ("mat", "city", "river")]  # fmt: skip
     path = write(tmp_path / "text.txt", *lines[:6], "", *lines[6:])
-    (shard,) = shards(path)
-    pairs = paired(shard.lines, 0)
+    (shard,) = line_shards(path)
+    pairs = draw_pairs(shard.lines, 0)
     assert [pair.number for pair in pairs] == [0, 1, 2, 3, 4, 7, 8, 9, 10, 11]
     for pair in pairs:
         at = lines.index(pair.text)
         assert (pair.pair == lines[at + 1]) == (pair.answer == FOLLOWS) and pair.pair != pair.text
-    assert 2 <= sum(pair.answer == STRANGER for pair in pairs) <= 8 and paired(shard.lines, 0) == pairs
+    assert 2 <= sum(pair.answer == NOT_NEXT for pair in pairs) <= 8 and draw_pairs(shard.lines, 0) == pairs
     total = last(path, tiny_model_folder, CorpusSettings(loss="next"))
-    strangers = sum(pair.answer == STRANGER for pair in pairs)
-    assert f"10 pairs from 13 lines were read, {strangers} of them with a second text from" in note_of(total.counts)
+    strangers = sum(pair.answer == NOT_NEXT for pair in pairs)
+    assert f"10 pairs from 13 lines were read, {strangers} of them with a second text from" in reading_note(
+        total.counts
+    )
     asked = [(tiny_loaded.tokenizer.encode(pair.text, pair.pair), Target("nsp")) for pair in pairs]
 
     def loss(run: ModelRun) -> float:
@@ -129,11 +131,11 @@ def test_what_follows(tmp_path: Path, tiny_loaded: LoadedModel, tiny_model_folde
 def test_pairs_of_a_table(tmp_path: Path, tiny_model_folder: Path) -> None:
     """Rows are their own pairs; a stranger is the second text of another row, and one row alone has none."""
     rows = [Line(n, f"first {n}", f"second {n}") for n in range(2, 22)]
-    pairs = paired(rows, 1)
+    pairs = draw_pairs(rows, 1)
     assert [pair.number for pair in pairs] == list(range(2, 22))
     assert all((pair.pair == f"second {pair.number}") == (pair.answer == FOLLOWS) for pair in pairs)
-    assert {pair.answer for pair in pairs} == {FOLLOWS, STRANGER}
-    assert [pair.answer for pair in paired(rows[:1], 1)] == [FOLLOWS]
+    assert {pair.answer for pair in pairs} == {FOLLOWS, NOT_NEXT}
+    assert [pair.answer for pair in draw_pairs(rows[:1], 1)] == [FOLLOWS]
     path = write(tmp_path / "pairs.csv", "a,b", *(f"the cat {n},it was {n}" for n in range(40)))
     total = last(path, tiny_model_folder, CorpusSettings(ablation=False, loss="next", columns=Columns("a", "b")))
     assert total.counts["texts"] == 40 and total.counts["lines"] == 40
@@ -151,7 +153,7 @@ def test_rows_in_shards(tmp_path: Path) -> None:
     assert [len(shard.lines) for shard in whole] == [SHARD_LINES, SHARD_LINES, 7]
     lines = [line for shard in whole for line in shard.lines]
     assert lines[1] == Line(3, "text 1, with\na new line", "second 1", "x")
-    assert lines[-1].text == long[:LONGEST_LINE] and whole[-1].counts == {"lines": 7, "overlong": 1}
+    assert lines[-1].text == long[:MAX_LINE_BYTES] and whole[-1].counts == {"lines": 7, "overlong": 1}
     for number, before in enumerate(whole[:-1], 1):
         again = list(row_shards(path, columns, number=number, start=before.end, line=before.next_line))
         assert [shard.lines for shard in again] == [shard.lines for shard in whole[number:]]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_core import PairScore, WordTotal, pairs_csv
-from bert_core.csv_cells import FORMULA_SIGNS, as_csv, original_text, safe_cell
-from bert_core.studies.explained import read_totals, totals_csv
+from bert_core.csv_cells import FORMULA_CHARACTERS, as_csv, original_text, safe_cell
+from bert_core.studies.explanation_tables import read_totals, totals_csv
 from bert_core.studies.tables import GrowingTable, read_batches, write_columns
 from viz_app.export.tables import labelled_csv
 
@@ -24,7 +24,7 @@ PLAIN = ("cat", "'s", "''", "", "1=1", " =1", "a-b", "O'Neil")
 def test_a_formula_gets_an_apostrophe_and_loses_it_again(text: str) -> None:
     """Also behind apostrophes, so that taking one off always gives the text back."""
     cell = safe_cell(text)
-    assert cell == f"'{text}" and not cell.startswith(FORMULA_SIGNS) and original_text(cell) == text
+    assert cell == f"'{text}" and not cell.startswith(FORMULA_CHARACTERS) and original_text(cell) == text
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -51,8 +51,8 @@ def test_every_table_keeps_the_rule(tmp_path: Path) -> None:
     (batch,) = read_batches(tmp_path / "t.csv")
     assert batch["text"] == list(HOSTILE)
     table = GrowingTable(tmp_path / "g.csv", ("text", "value"), "table")
-    table.add(zip(*columns.values(), strict=True))
-    assert [text for text, _ in table.lines()] == list(HOSTILE)
+    table.append_rows(zip(*columns.values(), strict=True))
+    assert [text for text, _ in table.read_rows()] == list(HOSTILE)
     totals = [WordTotal("=class", "occlusion", text, 3, -0.5, 0.1) for text in HOSTILE]
     (tmp_path / "w.csv").write_text(totals_csv(totals), encoding="utf-8", newline="")
     assert {total.word for total in read_totals(tmp_path / "w.csv")} == set(HOSTILE)
@@ -60,7 +60,7 @@ def test_every_table_keeps_the_rule(tmp_path: Path) -> None:
     written = [(tmp_path / name).read_text(encoding="utf-8") for name in ("t.csv", "g.csv", "w.csv")]
     for text in (*written, pairs, labelled_csv(columns).decode()):
         for row in list(csv.reader(io.StringIO(text, newline="")))[1:]:
-            assert not any(cell.startswith(FORMULA_SIGNS) and not _is_number(cell) for cell in row), row
+            assert not any(cell.startswith(FORMULA_CHARACTERS) and not _is_number(cell) for cell in row), row
 
 
 def _is_number(cell: str) -> bool:

@@ -27,7 +27,7 @@ from bert_core import (
     BertSelfAttention,
     CheckpointError,
 )
-from bert_core.naming import rename
+from bert_core.naming import to_current_names
 from bert_core.recording import record
 from tests.near import assert_near
 
@@ -496,7 +496,7 @@ def test_a_captioner_of_blips_layout_gives_its_text_decoder(tmp_path: Path) -> N
 def test_names_of_a_captioner_are_translated() -> None:
     """The decoder's names lose their prefix, other parts keep theirs."""
     names = ["text_decoder.bert.embeddings.LayerNorm.gamma", "text_decoder.cls.predictions.bias", "vision_model.x"]
-    assert list(rename({name: torch.zeros(1) for name in names})) == [
+    assert list(to_current_names({name: torch.zeros(1) for name in names})) == [
         "bert.embeddings.LayerNorm.weight", "cls.predictions.bias", "vision_model.x",
     ]  # fmt: skip
 

@@ -193,7 +193,7 @@ def test_decompx_is_complete(tiny: LoadedModel, kind: str, gates: np.ndarray | N
     expected = {
         "mlm": pieces[target.token_id], "contrast": pieces[target.token_id] - pieces[target.against or 0],
         "nsp": nsp[0] - nsp[1],
-        "class": tiny.tuned["classifier"](inputs[0], token_type_ids=inputs[1], **more).logits[0, 2],
+        "class": tiny.task_models["classifier"](inputs[0], token_type_ids=inputs[1], **more).logits[0, 2],
     }[kind].item()  # fmt: skip
     assert found.gap is not None and found.signed
     size = float(np.abs(found.scores).sum())

@@ -14,17 +14,17 @@ from safetensors.torch import load_file, save_file
 
 import bert_core
 from bert_core import BertForReplacedTokenDetection, Encoding, LoadedModel, Target, capture, captures
-from bert_core.analysis.walks import shares_replaced
+from bert_core.analysis.walks import replaced_probabilities
 from bert_core.checkpoint import CheckpointError
 from bert_core.config import BertConfig
 from bert_core.methods import METHODS, faithfulness, layer_scores, token_scores
 from bert_core.numpy_bert import BertForPretraining
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.decomposition import decompx
-from bert_core.run.inputs import ids_of, segments_of
-from bert_core.run.knockouts import cut_each
+from bert_core.run.inputs import id_tensor, segment_tensor
+from bert_core.run.knockouts import knock_out_edges
 from bert_core.run.neurons import neuron_gradients, suppress_neurons
-from bert_core.run.patching import answer_with, estimate_patches, patch
+from bert_core.run.patching import estimate_patches, patch, predict_with_patch
 from bert_core.run.paths import patch_path
 from bert_core.run.perturbation import integrated_gradients, values_without
 from bert_core.run.walk import walk
@@ -56,12 +56,12 @@ def encoding(loaded: LoadedModel) -> Encoding:
 
 
 def inputs_of(loaded: LoadedModel, encoding: Encoding) -> dict[str, Any]:
-    return {"input_ids": ids_of(loaded, encoding), "token_type_ids": segments_of(loaded, encoding)}
+    return {"input_ids": id_tensor(loaded, encoding), "token_type_ids": segment_tensor(loaded, encoding)}
 
 
 def logit_at(loaded: LoadedModel, encoding: Encoding, position: int = AT, **more: Any) -> float:
     """By an ordinary forward pass."""
-    logits: torch.Tensor = loaded.tuned["detector"](**inputs_of(loaded, encoding), **more).logits[0]
+    logits: torch.Tensor = loaded.task_models["detector"](**inputs_of(loaded, encoding), **more).logits[0]
     return logits[position].item()
 
 
@@ -71,11 +71,11 @@ def logit_at(loaded: LoadedModel, encoding: Encoding, position: int = AT, **more
 def test_every_number_is_that_of_transformers(folder: Path, loaded: LoadedModel, encoding: Encoding) -> None:
     """States, logits and maps agree, and every map's gradient for one token's logit."""
     assert loaded.has_detector and not (loaded.has_mlm or loaded.has_nsp or loaded.has_classifier or loaded.has_tagger)
-    assert not loaded.report.unexpected and loaded.tuned["detector"].bert is loaded.model.bert
+    assert not loaded.report.unexpected and loaded.task_models["detector"].bert is loaded.model.bert
     theirs = reference_of("electra", folder, HEAD)(
         **inputs_of(loaded, encoding), output_attentions=True, output_hidden_states=True
     )
-    ours = loaded.tuned["detector"](**inputs_of(loaded, encoding), output_hidden_states=True)
+    ours = loaded.task_models["detector"](**inputs_of(loaded, encoding), output_hidden_states=True)
     for mine, its in zip(ours.hidden_states, theirs.hidden_states, strict=True):
         assert_near(mine, its, TOLERANCE)
     assert_near(ours.logits, theirs.logits, TOLERANCE)
@@ -147,7 +147,7 @@ def test_the_numpy_twin_and_both_walks_agree(folder: Path, loaded: LoadedModel, 
         of = 1e4 if "mask" in name else max(float(np.abs(value).max()), 1e-3)
         assert_near(by_numpy.values[name], value, TOLERANCE, of=of, what=name)
     replaced = capture(loaded, encoding).replaced
-    assert_near(shares_replaced(by_torch)[: len(encoding)], replaced, TOLERANCE)
+    assert_near(replaced_probabilities(by_torch)[: len(encoding)], replaced, TOLERANCE)
     ids, segments = (np.array([part]) for part in (encoding.input_ids, encoding.token_type_ids))
     found = BertForPretraining.from_pretrained(folder).forward(ids, token_type_ids=segments)
     assert_near(1 / (1 + np.exp(-found["replaced_logits"][0])), replaced, TOLERANCE)
@@ -247,9 +247,9 @@ def test_words_taken_away_are_an_ordinary_pass_with_masks(loaded: LoadedModel, e
     """The logit, and its probability, with a [MASK] in the places of two tokens."""
     removed = np.zeros((1, len(encoding)), bool)
     removed[0, [2, 5]] = True
-    hidden = ids_of(loaded, encoding)
+    hidden = id_tensor(loaded, encoding)
     hidden[0, [2, 5]] = loaded.tokenizer.mask_id
-    logit = loaded.tuned["detector"](hidden, token_type_ids=segments_of(loaded, encoding)).logits[0, AT]
+    logit = loaded.task_models["detector"](hidden, token_type_ids=segment_tensor(loaded, encoding)).logits[0, AT]
     assert_near(values_without(loaded, encoding, ASKED, removed)[0], logit, TOLERANCE)
     assert_near(values_without(loaded, encoding, ASKED, removed, probability=True)[0], logit.sigmoid(), TOLERANCE)
 
@@ -271,7 +271,7 @@ def test_parts_of_another_reading_can_be_put_in(what: str, loaded: LoadedModel, 
     """Everything put in gives the source's logit; at depth 0 the state of every token is the whole of it."""
     source = loaded.tokenizer.encode(SOURCE, PAIR)
     assert len(source) == len(encoding)
-    found = patch(loaded, source, encoding, ASKED, what=what)
+    found = patch(loaded, source, encoding, ASKED, part_kind=what)
     assert_near(found.base_value, logit_at(loaded, encoding), TOLERANCE)
     assert_near(found.source_value, logit_at(loaded, source), TOLERANCE)
     assert np.isfinite(found.values).all()
@@ -279,9 +279,9 @@ def test_parts_of_another_reading_can_be_put_in(what: str, loaded: LoadedModel, 
         # Only the token that differs differs at depth 0, after the map behind the tables.
         assert_near(found.values[0, AT], found.source_value, TOLERANCE)
         assert_near(np.delete(found.values[0], AT), found.base_value, TOLERANCE)
-        answer = answer_with(loaded, found, (0, AT))
+        answer = predict_with_patch(loaded, found, (0, AT))
         assert_near(answer.replaced, capture(loaded, source).replaced, TOLERANCE)
-    estimate = estimate_patches(loaded, source, encoding, ASKED, what=what)
+    estimate = estimate_patches(loaded, source, encoding, ASKED, part_kind=what)
     assert np.isfinite(estimate.values).all()
 
 
@@ -290,7 +290,7 @@ def test_paths_arrows_and_neurons_answer_too(loaded: LoadedModel, encoding: Enco
     source = loaded.tokenizer.encode(SOURCE, PAIR)
     value = logit_at(loaded, encoding)
     assert_near(patch_path(loaded, source, encoding, ASKED).base_value, value, TOLERANCE)
-    assert np.isfinite(cut_each(loaded, encoding, ASKED, 1, 2)).all()
+    assert np.isfinite(knock_out_edges(loaded, encoding, ASKED, 1, 2)).all()
     found = neuron_gradients(loaded, encoding, ASKED)
     assert_near(found.target_value, value, TOLERANCE)
     assert_near(suppress_neurons(loaded, encoding, ASKED, [(1, 3)], draws=1).base_value, value, TOLERANCE)
@@ -298,8 +298,8 @@ def test_paths_arrows_and_neurons_answer_too(loaded: LoadedModel, encoding: Enco
 
 def test_an_edited_model_says_what_it_then_would(loaded: LoadedModel, encoding: Encoding) -> None:
     """A neuron that is off, and a state put in at depth 0, reach the detector; without edits it is as before."""
-    changed = bert_core.edited(loaded, [bert_core.Scaled(0, 3, 0.0)])
-    assert changed.tuned["detector"].bert is changed.model.bert
+    changed = bert_core.edited(loaded, [bert_core.ScaledNeuron(0, 3, 0.0)])
+    assert changed.task_models["detector"].bert is changed.model.bert
     assert_near(capture(changed, encoding).replaced, 1 / (1 + np.exp(-_all_logits(changed, encoding))), TOLERANCE)
     assert np.abs(_all_logits(changed, encoding) - _all_logits(loaded, encoding)).max() > 1e-4
     source = loaded.tokenizer.encode(SOURCE, PAIR)
@@ -310,7 +310,7 @@ def test_an_edited_model_says_what_it_then_would(loaded: LoadedModel, encoding: 
 
 
 def _all_logits(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
-    found: np.ndarray = loaded.tuned["detector"](**inputs_of(loaded, encoding)).logits[0].detach().numpy()
+    found: np.ndarray = loaded.task_models["detector"](**inputs_of(loaded, encoding)).logits[0].detach().numpy()
     return found
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from bert_core.studies.squad import Question, read_squad
+from bert_core.studies.squad import SquadQuestion, read_squad
 from tools.drawn_questions import UNANSWERED, main
 
 ASKED = {  # a question, and the sentence that answers it
@@ -17,7 +17,7 @@ ASKED = {  # a question, and the sentence that answers it
 }
 
 
-def drawn(folder: Path, *more: str) -> list[Question]:
+def drawn(folder: Path, *more: str) -> list[SquadQuestion]:
     main([str(folder / "a.json"), *more])
     return read_squad(folder / "a.json")[0]
 

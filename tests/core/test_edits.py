@@ -17,19 +17,33 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertForMaskedLM
 
 import bert_core
-from bert_core import BertConfig, BertForPreTraining, Cut, Encoding, LoadedModel, Refused, Scaled, Target, edited
+from bert_core import (
+    AttentionKnockout,
+    BertConfig,
+    BertForPreTraining,
+    Encoding,
+    LoadedModel,
+    Refused,
+    ScaledNeuron,
+    Target,
+    edited,
+)
 from bert_core.edits import Edit
-from bert_core.run.inputs import embedded
-from bert_core.run.losses import AskedBatch, examples_of
-from bert_core.run.pace import pace_of
+from bert_core.run.inputs import embed_text
+from bert_core.run.losses import ExampleBatch, masked_examples
+from bert_core.run.timing import measure_timing
 from tests.near import assert_near
 
 TEXT, OTHER = "the cat [MASK] on the mat", "a dog [MASK] in the house"
 WORD = Target("mlm", 3, 70)
-RENORMALISED = Cut((3, 4), (1, 2), layers=(1,), heads=(0, 2))
+RENORMALISED = AttentionKnockout((3, 4), (1, 2), layers=(1,), heads=(0, 2))
 REMOVED = replace(RENORMALISED, renormalised=False)
-EACH_KIND: tuple[tuple[Edit, ...], ...] = ((RENORMALISED,), (REMOVED,), (Scaled(1, 5, 3.0),))
-SEVERAL = (*(edits[0] for edits in EACH_KIND), Cut(None, (5,)), Cut((0,), None, layers=(0,), renormalised=False))
+EACH_KIND: tuple[tuple[Edit, ...], ...] = ((RENORMALISED,), (REMOVED,), (ScaledNeuron(1, 5, 3.0),))
+SEVERAL = (
+    *(edits[0] for edits in EACH_KIND),
+    AttentionKnockout(None, (5,)),
+    AttentionKnockout((0,), None, layers=(0,), renormalised=False),
+)
 
 
 @pytest.fixture
@@ -75,7 +89,7 @@ def test_complementary_cuts_add_up_to_a_head_that_is_off(
 ) -> None:
     """Cut without renormalising: all keys at once is the head switched off, and disjoint keys' shares add up to it."""
     loaded = in_double(tiny_loaded) if precision == torch.float64 else tiny_loaded
-    cut = Cut(layers=(1,), heads=(2,), renormalised=False)
+    cut = AttentionKnockout(layers=(1,), heads=(2,), renormalised=False)
     gates = torch.ones(2, 4, dtype=precision)
     gates[1, 2] = 0
     assert_near(last(edited(loaded, [cut]), text), last(loaded, text, head_mask=gates), within)
@@ -101,16 +115,18 @@ def test_two_tokens_by_hand(tiny_config: BertConfig) -> None:
         states = torch.tensor([[[0.0, 8, 0, 0], [1, 0, 8, 0]]])
         expected = {None: ((0.25, 0.75), (2.0, 6.0)), True: ((1.0, 0.0), (8.0, 0.0)), False: ((0.25, 0.0), (2.0, 0.0))}
         for way, (row, context) in expected.items():
-            module.cuts = () if way is None else (Cut((1,), (1,), renormalised=way),)
+            module.knockouts = () if way is None else (AttentionKnockout((1,), (1,), renormalised=way),)
             for seen in (module(states), module(states, output_attentions=True)):
                 assert_near(seen.context[0, 1, :2], context)
                 assert_near(seen.context[0, 0, :2], (2.0, 6.0))
             assert_near(seen.attention_probs[0, 0, 1], row)
 
 
-@pytest.mark.parametrize("edits", [(RENORMALISED,), (Cut(None, (2,)),), (Cut((3,), (0, 1, 2, 4, 5, 6, 7)),)])
+@pytest.mark.parametrize(
+    "edits", [(RENORMALISED,), (AttentionKnockout(None, (2,)),), (AttentionKnockout((3,), (0, 1, 2, 4, 5, 6, 7)),)]
+)
 def test_a_renormalised_cut_is_a_mask_in_transformers(
-    tiny_loaded: LoadedModel, tiny_model_folder: Any, text: Encoding, edits: tuple[Cut, ...]
+    tiny_loaded: LoadedModel, tiny_model_folder: Any, text: Encoding, edits: tuple[AttentionKnockout, ...]
 ) -> None:
     """-inf put into the scores of transformers' attention, head by head, gives the same states."""
     theirs = BertForMaskedLM.from_pretrained(tiny_model_folder, attn_implementation="eager").eval()
@@ -148,10 +164,10 @@ def test_the_twin_walks_as_the_model(
         assert set(ours.values) == set(twin.values)
         for name, value in twin.values.items():
             assert_near(ours.values[name], value, of=max(1, np.abs(value).max()), what=name)
-        assert np.abs(ours.of_layer("scores")).max() < 1000
+        assert np.abs(ours.layer_value("scores")).max() < 1000
         seen = bert_core.capture(loaded, text, head_mask=gates)
         if not pads:
-            assert_near(ours.of_layer("probabilities"), seen.attention[layer])
+            assert_near(ours.layer_value("probabilities"), seen.attention[layer])
         assert_near(ours.values["hidden_states"][-1, : len(text)], last(loaded, text, head_mask=torch.tensor(gates))[0])
 
 
@@ -218,7 +234,7 @@ def test_nothing_cut_changes_nothing(tiny_loaded: LoadedModel, text: Encoding) -
     assert edited(tiny_loaded, []) is tiny_loaded and bert_core.unedited(tiny_loaded) is tiny_loaded
     before = bert_core.capture(tiny_loaded, text, target=WORD)
     plain = bert_core.capture(bert_core.unedited(edited(tiny_loaded, SEVERAL)), text, target=WORD)
-    scaled = bert_core.capture(edited(tiny_loaded, [Scaled(0, 3, 1.0)]), text, target=WORD)
+    scaled = bert_core.capture(edited(tiny_loaded, [ScaledNeuron(0, 3, 1.0)]), text, target=WORD)
     for after in (plain, scaled):
         assert before.gradient is not None and after.gradient is not None
         assert (after.attention == before.attention).all() and (after.gradient == before.gradient).all()
@@ -233,11 +249,11 @@ def test_a_neuron_that_is_off_brings_nothing(tiny_loaded: LoadedModel, text: Enc
         by_hand = copy.deepcopy(tiny_loaded.model)
         with torch.no_grad():
             by_hand.bert.encoder.layer[1].output.dense.weight[:, 5] *= factor
-        found = last(edited(tiny_loaded, [Scaled(1, 5, factor)]), text)
+        found = last(edited(tiny_loaded, [ScaledNeuron(1, 5, factor)]), text)
         assert_near(found, last(replace(tiny_loaded, model=by_hand), text))
-    twice = edited(edited(tiny_loaded, [Scaled(1, 5, 0.5)]), [Scaled(1, 5, 4.0)])
-    assert twice.edits == (Scaled(1, 5, 0.5), Scaled(1, 5, 4.0))
-    assert_near(last(twice, text), last(edited(tiny_loaded, [Scaled(1, 5, 2.0)]), text))
+    twice = edited(edited(tiny_loaded, [ScaledNeuron(1, 5, 0.5)]), [ScaledNeuron(1, 5, 4.0)])
+    assert twice.edits == (ScaledNeuron(1, 5, 0.5), ScaledNeuron(1, 5, 4.0))
+    assert_near(last(twice, text), last(edited(tiny_loaded, [ScaledNeuron(1, 5, 2.0)]), text))
 
 
 # ---------------------------------------------------------------------------- who shares what
@@ -247,13 +263,13 @@ def test_an_edited_model_shares_every_weight(tiny_classifier_folder: Any) -> Non
     """Parameters and buffers are the same objects, one encoder serves both heads, and the first model stays."""
     loaded = bert_core.load(tiny_classifier_folder, device="cpu")
     other = edited(loaded, SEVERAL)
-    for one, its in ((loaded.model, other.model), (loaded.tuned["classifier"], other.tuned["classifier"])):
+    for one, its in ((loaded.model, other.model), (loaded.task_models["classifier"], other.task_models["classifier"])):
         assert one is not None and its is not None
         assert [id(p) for p in its.parameters()] == [id(p) for p in one.parameters()]
         assert [p.data_ptr() for p in its.state_dict().values()] == [p.data_ptr() for p in one.state_dict().values()]
         assert not {id(module) for module in its.modules()} & {id(module) for module in one.modules()}
-    assert other.tuned["classifier"].bert is other.model.bert
-    assert other.config is loaded.config and not any(module.cuts for module in loaded.model.attention_modules)
+    assert other.task_models["classifier"].bert is other.model.bert
+    assert other.config is loaded.config and not any(module.knockouts for module in loaded.model.attention_modules)
     assert hash(other.edits) == hash(SEVERAL) and other.edits == SEVERAL and loaded.edits == ()
 
 
@@ -285,7 +301,7 @@ def test_gradients_are_finite_differences(tiny_loaded: LoadedModel, text: Encodi
         return found
 
     torch.manual_seed(0)
-    states, gates = embedded(loaded, text), torch.ones(2, 4, dtype=torch.float64)
+    states, gates = embed_text(loaded, text), torch.ones(2, 4, dtype=torch.float64)
     for maps in (False, True):
         start, opened = states.clone().requires_grad_(), gates.clone().requires_grad_()
         outputs = bert(encoder_embeds=start, head_mask=opened, output_attentions=maps).last_hidden_state
@@ -328,11 +344,11 @@ def test_every_analysis_reads_the_edited_model(
 def test_a_patch_keeps_the_edits(tiny_loaded: LoadedModel, text: Encoding, edits: tuple[Edit, ...], what: str) -> None:
     """Patching a text with itself changes nothing, cuts and all, and a patched query still does not see what is cut."""
     loaded = edited(tiny_loaded, edits)
-    nothing = bert_core.patch(loaded, text, text, WORD, what=what, positions=[3] if what == "neuron" else None)
+    nothing = bert_core.patch(loaded, text, text, WORD, part_kind=what, positions=[3] if what == "neuron" else None)
     assert_near(np.nan_to_num(nothing.values, nan=nothing.base_value), nothing.base_value)
     if what in ("query", "key"):
         other = loaded.tokenizer.encode(OTHER)
-        whole = bert_core.patch(loaded, other, text, WORD, what=what, apart=False)
+        whole = bert_core.patch(loaded, other, text, WORD, part_kind=what, per_position=False)
         for layer, head in ((0, 0), (1, 2)):
             assert_near(whole.values[layer, head], by_hooks(loaded, other, text, what, layer, head))
 
@@ -361,7 +377,10 @@ def by_hooks(loaded: LoadedModel, source: Encoding, text: Encoding, what: str, l
 def test_pruned_heads_keep_their_numbers(tiny_loaded: LoadedModel, text: Encoding) -> None:
     """A cut names heads by their first numbers: in a model without others it is what it is beside them switched off."""
     gates = bert_core.head_mask_without(tiny_loaded.config, [(1, 0), (1, 1)])
-    for cut in (Cut((3,), (1, 2), layers=(1,), heads=(2,)), Cut((3,), None, (1,), (3,), renormalised=False)):
+    for cut in (
+        AttentionKnockout((3,), (1, 2), layers=(1,), heads=(2,)),
+        AttentionKnockout((3,), None, (1,), (3,), renormalised=False),
+    ):
         smaller = edited(bert_core.pruned(tiny_loaded, [(1, 0), (1, 1)]), [cut])
         found = bert_core.capture(smaller, text, target=WORD).target_value
         beside = bert_core.capture(edited(tiny_loaded, [cut]), text, target=WORD, head_mask=gates).target_value
@@ -378,20 +397,22 @@ def test_each_arrow_cut_by_itself_is_a_whole_pass_with_that_cut(
     """All in a few batches, beside gates and another cut: what one edited model an arrow finds."""
     gates = np.ones((2, 4), np.float32)
     gates[layer, head], gates[0, 2] = gate, 0.5
-    loaded = edited(with_distances(tiny_loaded, "relative_key"), [Cut((3,), (2,), heads=(0,)), Scaled(1, 4)])
+    loaded = edited(
+        with_distances(tiny_loaded, "relative_key"), [AttentionKnockout((3,), (2,), heads=(0,)), ScaledNeuron(1, 4)]
+    )
     given: dict[str, Any] = {"renormalised": renormalised, "head_mask": gates}
     for target in (WORD, Target("joint", pieces=((3, 70), (5, 80)))):
-        found = bert_core.cut_each(loaded, text, target, layer, head, **given)
-        assert_near(bert_core.cut_each(loaded, text, target, layer, head, batch_tokens=20, **given), found)
+        found = bert_core.knock_out_edges(loaded, text, target, layer, head, **given)
+        assert_near(bert_core.knock_out_edges(loaded, text, target, layer, head, batch_tokens=20, **given), found)
         for query, key in ((0, 3), (3, 0), (3, 3), (5, 7), (7, 1)):
-            cut = Cut((query,), (key,), (layer,), (head,), renormalised)
+            cut = AttentionKnockout((query,), (key,), (layer,), (head,), renormalised)
             run = bert_core.capture(edited(loaded, [cut]), text, target=target, head_mask=gates)
             assert run.target_value is not None
             assert_near(found[query, key], run.target_value)
     with pytest.raises(Refused, match="arrows of L0 H0 are cut already"):
-        bert_core.cut_each(loaded, text, WORD, 0, 0)
+        bert_core.knock_out_edges(loaded, text, WORD, 0, 0)
     with pytest.raises(Refused, match="L1 H2 was pruned: this layer still has the heads 0, 1, 3"):
-        bert_core.cut_each(bert_core.pruned(tiny_loaded, [(1, 2)]), text, WORD, 1, 2)
+        bert_core.knock_out_edges(bert_core.pruned(tiny_loaded, [(1, 2)]), text, WORD, 1, 2)
 
 
 # ---------------------------------------------------------------------------- what is refused
@@ -400,16 +421,16 @@ def test_each_arrow_cut_by_itself_is_a_whole_pass_with_that_cut(
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda _: Cut((1,), None), "every key is cut, and a softmax of nothing has no answer"),
-        (lambda _: Cut((), (1,)), "queries of a cut are none: name at least one, or give None for all"),
-        (lambda _: Cut((-1,), (1,)), "one of queries is -1: it must be a whole number of at least 0"),
-        (lambda _: Scaled(0, 1, math.inf), "the factor is inf: it must be a finite number"),
-        (lambda a: edited(a, [Cut((1,), (2,), layers=(7,))]), "layer 7"),
-        (lambda a: edited(a, [Cut((1,), (2,), heads=(4,))]), "head 4"),
-        (lambda a: edited(a, [Scaled(0, 64)]), "neuron 64 does not exist: each layer .* 0 to 63"),
+        (lambda _: AttentionKnockout((1,), None), "every key is cut, and a softmax of nothing has no answer"),
+        (lambda _: AttentionKnockout((), (1,)), "queries of a cut are none: name at least one, or give None for all"),
+        (lambda _: AttentionKnockout((-1,), (1,)), "one of queries is -1: it must be a whole number of at least 0"),
+        (lambda _: ScaledNeuron(0, 1, math.inf), "the factor is inf: it must be a finite number"),
+        (lambda a: edited(a, [AttentionKnockout((1,), (2,), layers=(7,))]), "layer 7"),
+        (lambda a: edited(a, [AttentionKnockout((1,), (2,), heads=(4,))]), "head 4"),
+        (lambda a: edited(a, [ScaledNeuron(0, 64)]), "neuron 64 does not exist: each layer .* 0 to 63"),
         (lambda a: edited(a, ["cut"]), "one of the edits is 'cut': it must be a Cut, a Scaled or a Put"),
         (
-            lambda a: edited(bert_core.pruned(a, [(1, 0)]), [Cut((1,), (2,), heads=(0,))]),
+            lambda a: edited(bert_core.pruned(a, [(1, 0)]), [AttentionKnockout((1,), (2,), heads=(0,))]),
             "L1 H0 was pruned: this layer still has the heads 1, 2, 3",
         ),
         (lambda a: bert_core.save(edited(a, SEVERAL), "nowhere"), r"edited \(Cut, Scaled\), and saving needs it as it"),
@@ -432,7 +453,7 @@ ASK: list[Callable[[LoadedModel, Encoding], object]] = [
     bert_core.logit_lens,
     bert_core.alti,
     lambda loaded, _: bert_core.pseudo_log_likelihood(loaded, loaded.tokenizer.encode("the cat sat on a mat")),
-    lambda loaded, text: AskedBatch(loaded, examples_of(loaded, text)[0]),
+    lambda loaded, text: ExampleBatch(loaded, masked_examples(loaded, text)[0]),
     last,
 ]  # fmt: skip
 
@@ -445,10 +466,10 @@ def test_a_cut_that_the_text_has_not_is_refused(
     assert len(text) == 8
     for queries, keys in (((8,), (0,)), ((0,), (8,))):
         for renormalised in (True, False):
-            loaded = edited(tiny_loaded, [Cut(queries, keys, renormalised=renormalised)])
+            loaded = edited(tiny_loaded, [AttentionKnockout(queries, keys, renormalised=renormalised)])
             with pytest.raises(Refused, match="position 8 is cut, and the text has positions 0 to 7"):
                 ask(loaded, text)
-    halves = [Cut((2,), (0, 1, 2, 3), layers=(1,)), Cut(None, (4, 5, 6, 7), heads=(3,))]
+    halves = [AttentionKnockout((2,), (0, 1, 2, 3), layers=(1,)), AttentionKnockout(None, (4, 5, 6, 7), heads=(3,))]
     with pytest.raises(Refused, match="every key of position 2 is cut in head 3, and a softmax of nothing"):
         ask(edited(tiny_loaded, halves), text)
     ask(edited(tiny_loaded, [replace(cut, renormalised=False) for cut in halves]), text)
@@ -456,11 +477,11 @@ def test_a_cut_that_the_text_has_not_is_refused(
 
 def test_how_quick_a_model_is_does_not_ask_its_edits(tiny_loaded: LoadedModel) -> None:
     """What it reads to be timed need not have the positions of a cut."""
-    assert pace_of(edited(tiny_loaded, [Cut((100,), (200,))])).a_pass >= 0
+    assert measure_timing(edited(tiny_loaded, [AttentionKnockout((100,), (200,))])).seconds_per_pass >= 0
 
 
 def test_lists_arrays_and_repeats_are_one_cut() -> None:
     """However positions are given, equal cuts are equal, so that what is kept under them is found again."""
     given: Sequence[Any] = [[3, 1, 1], (1, 3), np.array([3, 1]), {1, 3}, range(1, 4, 2)]
-    assert len({Cut(numbers, numbers) for numbers in given}) == 1
-    assert Cut(np.array([3, 1]), (2,)).queries == (1, 3)  # type: ignore[arg-type]
+    assert len({AttentionKnockout(numbers, numbers) for numbers in given}) == 1
+    assert AttentionKnockout(np.array([3, 1]), (2,)).queries == (1, 3)  # type: ignore[arg-type]

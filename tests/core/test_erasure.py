@@ -10,8 +10,8 @@ import torch
 
 import bert_core
 from bert_core import Eraser, LoadedModel, Refused
-from bert_core.run.losses import AskedText, hide_pieces
-from bert_core.run.states import hidden_words, word_states
+from bert_core.run.losses import TextExample, mask_pieces
+from bert_core.run.states import masked_losses_with_erasers, word_states
 from tests.near import assert_near
 
 with warnings.catch_warnings():
@@ -95,8 +95,8 @@ def test_random_directions_leave_the_label() -> None:
     assert_near(eraser(erased), erased, 1e-9)
     assert np.linalg.matrix_rank(np.cov(erased.T)) == HIDDEN - ERASER.rank
     assert bert_core.fit_probe(erased, LABEL, LABELS).accuracy(erased, LABEL) > 0.8
-    assert (eraser.taken == bert_core.random_eraser(STATES, ERASER.rank, 5).taken).all()
-    assert (eraser.taken != bert_core.random_eraser(STATES, ERASER.rank, 6).taken).any()
+    assert (eraser.readout == bert_core.random_eraser(STATES, ERASER.rank, 5).readout).all()
+    assert (eraser.readout != bert_core.random_eraser(STATES, ERASER.rank, 6).readout).any()
 
 
 def test_what_cannot_be_erased_is_said() -> None:
@@ -114,11 +114,11 @@ def test_what_cannot_be_erased_is_said() -> None:
 # ---------------------------------------------------------------------------- in the pass
 
 
-def texts(loaded: LoadedModel) -> list[AskedText]:
+def texts(loaded: LoadedModel) -> list[TextExample]:
     """Of several lengths, with hidden pieces."""
     written = ("the cat sat on the mat.", "a king", "the old queen of england went to the city by the river")
     rng = np.random.default_rng(2)
-    return [hide_pieces(loaded.tokenizer, loaded.tokenizer.encode(text), rng, share=0.4) for text in written]
+    return [mask_pieces(loaded.tokenizer, loaded.tokenizer.encode(text), rng, share=0.4) for text in written]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -128,7 +128,7 @@ def test_the_pass_goes_on_from_erased_states(tiny_loaded: LoadedModel, depth: in
     eraser = Eraser(rng.standard_normal(32), rng.standard_normal((32, 3)), rng.standard_normal((3, 32)) / 10)
     nothing = Eraser(np.zeros(32), np.zeros((32, 0)), np.zeros((0, 32)))
     given = texts(tiny_loaded)
-    losses, first = hidden_words(tiny_loaded, given, depth, [None, eraser, nothing])
+    losses, first = masked_losses_with_erasers(tiny_loaded, given, depth, [None, eraser, nothing])
     assert_near(losses[0], losses[2])
     expected = []
     for change in (None, eraser):
@@ -142,7 +142,7 @@ def test_the_pass_goes_on_from_erased_states(tiny_loaded: LoadedModel, depth: in
     assert np.abs(losses[0] - losses[1]).max() > 0.01
 
 
-def hooked(loaded: LoadedModel, text: AskedText, depth: int, eraser: Eraser | None) -> torch.Tensor:
+def hooked(loaded: LoadedModel, text: TextExample, depth: int, eraser: Eraser | None) -> torch.Tensor:
     """The scores of all words (seq, vocab), with torch's own hook on the module that gives the states."""
     typed = torch.tensor([not special for special in text.encoding.special])
 
@@ -170,13 +170,13 @@ def test_all_that_a_model_says_of_a_text(tiny_loaded: LoadedModel, depth: int) -
     rng = np.random.default_rng(3)
     eraser = Eraser(rng.standard_normal(32), rng.standard_normal((32, 3)), rng.standard_normal((3, 32)) / 10)
     encoding = tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]", "a king")
-    whole, erased = bert_core.answers_erased(tiny_loaded, encoding, depth, [None, eraser])
+    whole, erased = bert_core.predict_with_erasers(tiny_loaded, encoding, depth, [None, eraser])
     run = bert_core.capture(tiny_loaded, encoding)
     assert whole.nsp == pytest.approx(run.nsp, abs=1e-5)
     changed = erased.nsp != pytest.approx(run.nsp, abs=1e-5)
     assert changed == (depth < 2)  # [CLS], from which it is read, is itself never erased
-    asked = AskedText(tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]"))
-    (alone,) = bert_core.answers_erased(tiny_loaded, asked.encoding, depth, [eraser])
+    asked = TextExample(tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]"))
+    (alone,) = bert_core.predict_with_erasers(tiny_loaded, asked.encoding, depth, [eraser])
     expected = hooked(tiny_loaded, asked, depth, eraser).softmax(-1).numpy()
     for own, others in zip(whole.predictions, run.predictions, strict=True):
         assert_near(own.probabilities, others.probabilities)
@@ -196,7 +196,7 @@ def test_the_erasers_of_a_label(tiny_loaded: LoadedModel) -> None:
         labels = tuple("pet" if word in ("cat", "dog") else "other" for word in drawn)
         given.append(bert_core.LabelledSentence(" ".join(drawn), spans, labels))
     settings = bert_core.ProbeSettings(least=1)
-    eraser, at_random = bert_core.label_erasers(tiny_loaded, given, 1, settings, at_random=3)
+    eraser, at_random = bert_core.label_erasers(tiny_loaded, given, 1, settings, random_erasers=3)
     assert eraser.rank == 1 and [one.rank for one in at_random] == [1, 1, 1]
     encodings = [tiny_loaded.tokenizer.encode(one.text) for one in given]
     states = word_states(tiny_loaded, encodings, [[(n + 1,) for n in range(6)] for _ in given], 1)
@@ -210,6 +210,6 @@ def test_the_erasers_of_a_label(tiny_loaded: LoadedModel) -> None:
 def test_a_model_without_a_word_head_says_nothing_at_a_hidden_word(tiny_loaded: LoadedModel) -> None:
     """It is refused before anything is read, as is a depth that is not there."""
     with pytest.raises(Refused, match="depth is 3: it must be a whole number from 0 to 2"):
-        hidden_words(tiny_loaded, texts(tiny_loaded), 3, [None])
+        masked_losses_with_erasers(tiny_loaded, texts(tiny_loaded), 3, [None])
     with pytest.raises(Refused, match="one of erasers is 1: it must be an Eraser"):
-        hidden_words(tiny_loaded, texts(tiny_loaded), 1, [1])  # type: ignore[list-item]
+        masked_losses_with_erasers(tiny_loaded, texts(tiny_loaded), 1, [1])  # type: ignore[list-item]

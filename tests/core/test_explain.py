@@ -32,9 +32,9 @@ from bert_core import (
     word_totals,
 )  # fmt: skip
 from bert_core.studies import explain
-from bert_core.studies.explained import totals_csv
+from bert_core.studies.explanation_tables import totals_csv
 from bert_core.studies.lines import Shard
-from bert_core.studies.runner import Place, StateFile
+from bert_core.studies.runner import ResumePoint, StateFile
 from tests.near import assert_near
 
 METHODS = ("gradient x attention", "occlusion")
@@ -136,7 +136,7 @@ def test_a_run_that_was_stopped_gives_the_same_bytes(
     running.close()
     write = StateFile.write
 
-    def killed(state: StateFile, place: Place, *values: Any) -> None:
+    def killed(state: StateFile, place: ResumePoint, *values: Any) -> None:
         if place.number == 2:
             raise KeyboardInterrupt
         write(state, place, *values)
@@ -168,7 +168,7 @@ def test_totals_are_the_sums_of_the_table(tiny_classifier_folder: Path, tmp_path
         for method in METHODS:
             if row["word"]:
                 by_text[row["asked"], method, row["word"]][row["text"]] += row[method]
-    totals = word_totals(out, least=2)
+    totals = word_totals(out, min_texts=2)
     several = {key for key, found in by_text.items() if len(found) > 1}
     assert {(one.asked, one.method, one.word) for one in totals} == several
     largest = max(abs(one.mean) for one in totals)
@@ -181,8 +181,8 @@ def test_totals_are_the_sums_of_the_table(tiny_classifier_folder: Path, tmp_path
     assert of_one == sorted(of_one, reverse=True)
     written = tmp_path / "out.words.csv"
     written.write_text(totals_csv(totals))
-    assert read_totals(written) == totals == read_totals(out, least=2)
-    assert read_totals(written, least=3) == [one for one in totals if one.texts >= 3]
+    assert read_totals(written) == totals == read_totals(out, min_texts=2)
+    assert read_totals(written, min_texts=3) == [one for one in totals if one.texts >= 3]
 
 
 def test_broken_totals_are_named(tmp_path: Path) -> None:

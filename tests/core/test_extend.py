@@ -39,7 +39,7 @@ with torch.no_grad():
     expected = (states @ module.word_length.weight[0] + module.word_length.bias)[3].item()
 (folder / "texts.txt").write_text("the old king saw the door\\na dog ran\\n")
 settings = bert_core.CorpusSettings(loss="length")
-sums = bert_core.heads_over(folder / "texts.txt", str(folder / "model"), settings, device="cpu")
+sums = bert_core.measure_heads(folder / "texts.txt", str(folder / "model"), settings, device="cpu")
 print(json.dumps({
     "file": bert_core.__file__, "heads": [head for head in loaded.tuned], "notes": loaded.notes,
     "expected": expected, "value": run.target_value, "prediction": float(run.others["length"][3]),

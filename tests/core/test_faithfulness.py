@@ -14,7 +14,7 @@ from bert_core.analysis.faithfulness import (
     REMOVED_SHARES,
     TOP_SHARES,
     Faithfulness,
-    judge,
+    evaluate_removals,
     plan_removals,
     removable_units,
 )
@@ -36,7 +36,7 @@ def test_the_true_order_is_the_best_of_all() -> None:
     """Of all 720 orders none has more comprehensiveness or AOPC, or less sufficiency, than that of the true weights."""
     every = np.array([np.argsort(order) for order in itertools.permutations(range(6))], float)
     plan = plan_removals(np.vstack([WEIGHTS, every]), SINGLES, 6, random_rankings=2)
-    found = judge(plan, of_a_sum(plan.removed))
+    found = evaluate_removals(plan, of_a_sum(plan.removed))
     for name, best in (("comprehensiveness", np.max), ("sufficiency", np.min), ("aopc", np.max)):
         assert found[name].scores[0] == pytest.approx(best(found[name].scores))
         assert np.ptp(found[name].scores) > 0.1
@@ -46,7 +46,7 @@ def test_measures_worked_by_hand() -> None:
     """Two tokens, one of which is all: rounding takes one token up to 70%, and both after that."""
     weights = np.array([1.0, 0.0])
     plan = plan_removals(np.array([[1.0, 0.0], [0.0, 1.0]]), SINGLES[:2], 2, random_rankings=1)
-    found = judge(plan, of_a_sum(plan.removed, weights))
+    found = evaluate_removals(plan, of_a_sum(plan.removed, weights))
     counts = [max(1, int(share * 2 + 0.5)) for share in REMOVED_SHARES]
     assert counts == [1] * 7 + [2] * 2
     np.testing.assert_allclose(found["comprehensiveness"].scores, [1, 0])
@@ -85,7 +85,7 @@ def test_chance_is_no_better_than_chance() -> None:
     units = tuple((position,) for position in range(30))
     random = np.random.default_rng(1).normal(size=(200, 30))
     plan = plan_removals(np.vstack([weights, -weights, random]), units, 30, random_rankings=1000)
-    for found in judge(plan, of_a_sum(plan.removed, weights)).values():
+    for found in evaluate_removals(plan, of_a_sum(plan.removed, weights)).values():
         assert found.verdicts[:2] == ("better", "worse")
         assert 0.9 < found.verdicts[2:].count("chance") / 200 <= 1
 
@@ -118,7 +118,7 @@ def test_the_model_is_asked_as_planned(tiny_loaded: LoadedModel, words: bool) ->
     scores = occlusion(tiny_loaded, encoding, target).scores[None]
     plan = plan_removals(scores, units, len(encoding), random_rankings=20)
     values = values_without(tiny_loaded, encoding, target, plan.removed, probability=True)
-    found = judge(plan, values)
+    found = evaluate_removals(plan, values)
     assert tuple(found) == MEASURES
 
     totals = [scores[0, list(unit)].sum() for unit in units]
@@ -152,6 +152,6 @@ def test_bad_plans_are_one_sentence() -> None:
         plan_removals(np.array([WEIGHTS, WEIGHTS * np.nan]), SINGLES, 6)
     plan = plan_removals(WEIGHTS[None], SINGLES, 6, random_rankings=0)
     with pytest.raises(ValueError, match=r"^values are \(3,\): the plan has 15 copies$"):
-        judge(plan, np.zeros(3))
+        evaluate_removals(plan, np.zeros(3))
     with pytest.raises(ValueError, match=r"^the plan has no random rankings: without them a measure says nothing$"):
-        judge(plan, of_a_sum(plan.removed))
+        evaluate_removals(plan, of_a_sum(plan.removed))

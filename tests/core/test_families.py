@@ -21,13 +21,13 @@ from bert_core.numpy_bert import BertForPretraining
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture, captures
 from bert_core.run.decomposition import decompx
-from bert_core.run.inputs import ids_of, segments_of
+from bert_core.run.inputs import id_tensor, segment_tensor
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.run.neurons import neuron_words
-from bert_core.run.readings import Noised, entering
+from bert_core.run.patch_sources import Noised, embed_source
 from bert_core.run.walk import walk
-from bert_core.spelling import SPACE
-from bert_core.tokenizer import joined
+from bert_core.spelling import VISIBLE_SPACE
+from bert_core.tokenizer import join_pieces
 from bert_core.training.finetune import finetune
 from bert_core.training.tuning import FinetuneSettings
 from tests.core.test_hostile_checkpoints import ODD, loaded_or_refused, places
@@ -113,7 +113,7 @@ def test_pieces_are_drawn_readable_and_words_grouped_alike(family: str, tmp_path
         *("The", "river", ",", "it", "'", "s", "unseen", "[MASK]", "."), *("हर", "सुबह", "बेकर"),
     ]  # fmt: skip
     for word in range(encoding.word_count):
-        tokens = [token for at in encoding.pieces_of(word) if (token := encoding.tokens[at]) != SPACE]
+        tokens = [token for at in encoding.pieces_of(word) if (token := encoding.tokens[at]) != VISIBLE_SPACE]
         assert all(token.startswith("##") for token in tokens[1:]) and not any(t.startswith("##") for t in tokens[:1])
     names = [tokenizer.token_of(number) for number in range(len(tokenizer))]
     assert not any(set(name) & set("ĠĊ▁") for name in (*names, *encoding.tokens) if name != "▁")
@@ -122,8 +122,8 @@ def test_pieces_are_drawn_readable_and_words_grouped_alike(family: str, tmp_path
     if family != "roberta":  # whose pieces begin within a sign, so that not every sign is a word
         assert [chinese.word_text(word) for word in range(chinese.word_count)] == list("猫坐在垫子上。")
     hidden = tokenizer.mask_words(encoding, [1])
-    assert {encoding.duties[at] for at in hidden.mask_positions} == {None, "mask"}
-    assert all(hidden.hidden_piece(at) is not None for at in encoding.pieces_of(1))
+    assert {encoding.roles[at] for at in hidden.mask_positions} == {None, "mask"}
+    assert all(hidden.masked_piece(at) is not None for at in encoding.pieces_of(1))
 
 
 def test_a_sign_that_is_in_several_pieces_is_drawn_at_each(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_sign_that_is_in_several_pieces_is_drawn_at_each(tmp_path: Path) -> No
     drawn = ("😀₁", "##😀₂", "##😀₃", "##😀₄")
     assert tokenizer.encode("a 😀😀").tokens[1:-1] == ("a", "␣", *drawn, *drawn)
     target = word_target(tokenizer, tokenizer.encode("a" + " [MASK]" * 8), "😀", position=2)
-    assert tuple(number for _, number in target.asked) == tokenizer.encode("a 😀").input_ids[2:-1]
+    assert tuple(number for _, number in target.target_pieces) == tokenizer.encode("a 😀").input_ids[2:-1]
 
 
 def trimmed(span: tuple[int, int], typed: str) -> tuple[int, int]:
@@ -145,8 +145,8 @@ def trimmed(span: tuple[int, int], typed: str) -> tuple[int, int]:
 
 
 def reference_inputs(loaded: LoadedModel, encoding: bert_core.Encoding) -> dict[str, Tensor]:
-    segments = segments_of(loaded, encoding)
-    return {"input_ids": ids_of(loaded, encoding), **({} if segments is None else {"token_type_ids": segments})}
+    segments = segment_tensor(loaded, encoding)
+    return {"input_ids": id_tensor(loaded, encoding), **({} if segments is None else {"token_type_ids": segments})}
 
 
 @pytest.mark.parametrize("pair", [None, PAIR])
@@ -179,7 +179,7 @@ def test_a_typed_padding_token_has_the_place_that_transformers_gives_it(
     """Maps, gradients, the saved copy, both walks and noisy readings agree where padding is typed within a text."""
     pad = loaded.tokenizer.special_tokens.pad
     encoding = loaded.tokenizer.encode(f"The old {pad} man [MASK]{pad} along the river", PAIR)
-    assert encoding.duties.count("pad") == 2
+    assert encoding.roles.count("pad") == 2
     reference = reference_of(family, folder)
     inputs = {**reference_inputs(loaded, encoding), "attention_mask": torch.ones(1, len(encoding), dtype=torch.long)}
     theirs = reference(**inputs, output_attentions=True)
@@ -200,8 +200,8 @@ def test_a_typed_padding_token_has_the_place_that_transformers_gives_it(
     for name, value in by_torch.values.items():
         of = 1e4 if "mask" in name else max(float(np.abs(value).max()), 1e-3)
         assert_near(by_numpy.values[name], value, TOLERANCE, of=of, what=name)
-    still = entering(loaded, Noised(encoding, seed=0, size=1e-7))
-    assert_near(still, entering(loaded, encoding), TOLERANCE)
+    still = embed_source(loaded, Noised(encoding, seed=0, size=1e-7))
+    assert_near(still, embed_source(loaded, encoding), TOLERANCE)
 
 
 def test_classes_and_their_gradients_are_those_of_transformers(
@@ -400,9 +400,9 @@ def test_words_are_asked_for_as_they_would_be_typed(family: str, loaded: LoadedM
     encoding = loaded.tokenizer.encode("The old [MASK][MASK][MASK][MASK][MASK][MASK][MASK][MASK] sat.")
     target = word_target(loaded.tokenizer, encoding, "river", position=encoding.mask_positions[0])
     typed = loaded.tokenizer.encode("the river").input_ids[2:-1]
-    asked = tuple(number for _, number in target.asked)
+    asked = tuple(number for _, number in target.target_pieces)
     assert asked == typed[-len(asked) :] and len(asked) >= 1
-    assert joined(loaded.tokenizer.token_of(number) for number in asked) == "river"
+    assert join_pieces(loaded.tokenizer.token_of(number) for number in asked) == "river"
 
 
 def test_ablation_and_lenses_run(loaded: LoadedModel) -> None:
@@ -428,7 +428,7 @@ def test_what_a_neuron_says_is_what_adding_a_little_of_it_does(loaded: LoadedMod
     found = neuron_words(loaded, encoding, 2, [5], positions=[position])
     states = layer_states(loaded, encoding).states  # before the last layer and after
     seen = walk(loaded, encoding, 2, position=position)
-    summed = torch.tensor(seen.of_layer("output_sum")[position])
+    summed = torch.tensor(seen.layer_value("output_sum")[position])
     vector, word = layer.output.dense.weight[:, 5], int(found.raised[0, 0])
 
     def likely(step: float) -> float:

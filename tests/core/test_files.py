@@ -15,8 +15,8 @@ import pytest
 from bert_core.refused import Refused
 from bert_core.studies.documents import read_documents
 from bert_core.studies.files import Format, identify
-from bert_core.studies.lines import LONGEST_LINE, shards
-from bert_core.studies.rows import Columns, read_labelled, row_shards, rows_of
+from bert_core.studies.lines import MAX_LINE_BYTES, line_shards
+from bert_core.studies.rows import Columns, read_labelled, read_rows, row_shards
 from bert_core.studies.squad import read_squad
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.studies.words import read_labelled_words
@@ -181,7 +181,7 @@ def test_a_file_that_is_cut_off_is_one_sentence(name: str, data: bytes, sentence
     """A download that stopped is named, whichever compression it has."""
     (tmp_path / name).write_bytes(data)
     with pytest.raises(Refused, match=re.escape(sentence)):
-        list(shards(tmp_path / name))
+        list(line_shards(tmp_path / name))
 
 
 def test_plain_text_may_look_like_other_formats(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_plain_text_may_look_like_other_formats(tmp_path: Path) -> None:
 
 def test_a_long_json_document_on_one_line_is_identified(tmp_path: Path) -> None:
     """SQuAD's files are one line of many megabytes; the objects of JSON lines may be long too."""
-    value = {"data": [], "text": "x" * 3 * LONGEST_LINE}
+    value = {"data": [], "text": "x" * 3 * MAX_LINE_BYTES}
     for name, content in (("a.json", json.dumps(value)), ("a.jsonl", json.dumps(value) + "\n" + json.dumps(value))):
         (tmp_path / name).write_text(content, encoding="utf-8")
         assert identify(tmp_path / name).is_table
@@ -247,5 +247,5 @@ def test_a_broken_line_of_json_is_named(text: str, sentence: str, tmp_path: Path
 def test_values_of_json_are_written_as_texts(tmp_path: Path) -> None:
     """A number is a label like its digits in a .csv, and null is an empty field."""
     (tmp_path / "a.jsonl").write_text('{"a": 1, "b": 0.5, "c": true, "d": null, "e": "é"}\n', encoding="utf-8")
-    ((_, fields, _),) = rows_of(tmp_path / "a.jsonl", ["a"])
+    ((_, fields, _),) = read_rows(tmp_path / "a.jsonl", ["a"])
     assert fields == {"a": "1", "b": "0.5", "c": "true", "d": "", "e": "é"}

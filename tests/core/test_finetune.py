@@ -78,7 +78,7 @@ def said(folder: Path) -> str:
 def guess(loaded: bert_core.LoadedModel, text: str) -> str:
     """The class that a loaded model gives one text, by a plain forward pass."""
     encoding = loaded.tokenizer.encode(text)
-    logits = loaded.tuned["classifier"](torch.tensor([encoding.input_ids])).logits
+    logits = loaded.task_models["classifier"](torch.tensor([encoding.input_ids])).logits
     return loaded.labels[int(logits[0].argmax())]
 
 
@@ -223,7 +223,7 @@ def test_transformers_loads_the_result(table: Path, tiny_model_folder: Path, tmp
     assert theirs.config.label2id == {name: number for number, name in enumerate(loaded.labels)}
     ids = torch.tensor([loaded.tokenizer.encode("the cat of france ran to the river").input_ids])
     with torch.no_grad():
-        ours, expected = loaded.tuned["classifier"](ids).logits, theirs(ids).logits
+        ours, expected = loaded.task_models["classifier"](ids).logits, theirs(ids).logits
     assert_near(ours, expected)
 
 

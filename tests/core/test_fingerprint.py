@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bert_core import BertConfig, Cut, LoadedModel, Pooling, edited, load, pruned, save
+from bert_core import AttentionKnockout, BertConfig, LoadedModel, Pooling, edited, load, pruned, save
 from bert_core import fingerprint as module
-from bert_core.fingerprint import NOT_COMPUTED_WITH, fingerprint
+from bert_core.fingerprint import IGNORED_SETTINGS, fingerprint
 from tests.families import FAMILIES, save_family
 
 WEIGHTS = "model.safetensors"
@@ -118,7 +118,7 @@ def test_every_tensor_is_in_it(tiny_classifier_folder: Path) -> None:
     """One number of any tensor makes another fingerprint, and the number as it was the first one."""
     loaded = load(tiny_classifier_folder, device="cpu")
     first = fingerprint(loaded)
-    tensors = loaded.trained
+    tensors = loaded.trained_parameters
     assert len(tensors) > 40 and "classifier.weight" in tensors
     for name, tensor in tensors.items():
         with torch.no_grad():
@@ -136,11 +136,11 @@ def test_every_setting_that_is_computed_with_is_in_it(tiny_model_folder: Path, t
         other = changed(tiny_model_folder, tmp_path / name, "config.json", lambda v, n=name, w=value: v.update({n: w}))
         assert fingerprint(other) != first, name
     names = {field.name for field in dataclasses.fields(BertConfig)} - {"extra"}
-    assert names == NOT_COMPUTED_WITH | OTHER_VALUES.keys() | OF_SHAPES.keys()
-    default = module.settings_of(BertConfig(), ())
+    assert names == IGNORED_SETTINGS | OTHER_VALUES.keys() | OF_SHAPES.keys()
+    default = module.fingerprinted_settings(BertConfig(), ())
     for name, value in {**OTHER_VALUES, **OF_SHAPES}.items():
-        assert module.settings_of(BertConfig(**{name: value}), ()) != default, name
-    assert module.settings_of(BertConfig(hidden_act=torch.nn.functional.silu), ()) != default
+        assert module.fingerprinted_settings(BertConfig(**{name: value}), ()) != default, name
+    assert module.fingerprinted_settings(BertConfig(hidden_act=torch.nn.functional.silu), ()) != default
 
 
 def test_the_names_of_classes_are_in_it(tiny_classifier_folder: Path, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_the_number_type_of_the_file_is_in_it(tiny_model_folder: Path, tmp_path:
     narrow = stored_as(tiny_model_folder, tmp_path / "narrow", dtype)
     wide = stored_as(narrow, tmp_path / "wide", torch.float32)
     first, other = (load(folder, device="cpu") for folder in (narrow, wide))
-    assert all(torch.equal(value, other.trained[name]) for name, value in first.trained.items())
+    assert all(torch.equal(value, other.trained_parameters[name]) for name, value in first.trained_parameters.items())
     assert fingerprint(first) != fingerprint(other)
 
 
@@ -205,7 +205,11 @@ def test_which_head_a_tensor_belongs_to_is_in_it(tiny_classifier_folder: Path, t
         changed(tiny_classifier_folder, tmp_path / name, "config.json", lambda v, n=name: v.update(architectures=[n]))
         for name in ("BertForSequenceClassification", "BertForTokenClassification")
     )
-    assert of_texts.has_classifier and of_tokens.has_tagger and of_texts.trained.keys() == of_tokens.trained.keys()
+    assert (
+        of_texts.has_classifier
+        and of_tokens.has_tagger
+        and of_texts.trained_parameters.keys() == of_tokens.trained_parameters.keys()
+    )
     assert fingerprint(of_texts) != fingerprint(of_tokens)
 
 
@@ -225,7 +229,7 @@ def test_a_pruned_model_has_one_of_its_own_which_its_file_keeps(tiny_loaded: Loa
 
 def test_an_edited_model_has_that_of_its_weights(tiny_loaded: LoadedModel) -> None:
     """Edits change what is computed for a text, and no weights."""
-    assert fingerprint(edited(tiny_loaded, [Cut(queries=(1,), keys=(2,))])) == fingerprint(tiny_loaded)
+    assert fingerprint(edited(tiny_loaded, [AttentionKnockout(queries=(1,), keys=(2,))])) == fingerprint(tiny_loaded)
 
 
 def test_a_model_that_is_trained_gets_another(tiny_model_folder: Path, tmp_path: Path) -> None:
@@ -249,11 +253,11 @@ def test_a_model_that_is_trained_gets_another(tiny_model_folder: Path, tmp_path:
 def test_numbers_are_read_once(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before somebody asks, each tensor once, and not again for an edited model, which shares them."""
     read: list[int] = []
-    digest = module.digest_of
-    monkeypatch.setattr(module, "digest_of", lambda tensor, dtype: read.append(id(tensor)) or digest(tensor, dtype))
+    digest = module.tensor_digest
+    monkeypatch.setattr(module, "tensor_digest", lambda tensor, dtype: read.append(id(tensor)) or digest(tensor, dtype))
     loaded = load(tiny_model_folder, device="cpu")
     assert not read
     first = fingerprint(loaded)
-    assert len(read) == len(set(read)) == len(loaded.trained)
-    other = edited(loaded, [Cut(queries=(1,), keys=(2,))])
-    assert fingerprint(loaded) == fingerprint(other) == first and len(read) == len(loaded.trained)
+    assert len(read) == len(set(read)) == len(loaded.trained_parameters)
+    other = edited(loaded, [AttentionKnockout(queries=(1,), keys=(2,))])
+    assert fingerprint(loaded) == fingerprint(other) == first and len(read) == len(loaded.trained_parameters)

@@ -12,7 +12,7 @@ import pytest
 
 from bert_core.records import HeadTable
 from bert_core.studies.head_tables import check_fits, read_table, write_table
-from bert_core.studies.tables import column_names
+from bert_core.studies.tables import read_column_names
 
 
 def made() -> HeadTable:
@@ -46,7 +46,7 @@ def test_a_table_without_a_fingerprint_is_read_and_fits(tmp_path: Path, kind: st
     """As version 0.2 wrote it, in which there is no such column: name and sizes decide."""
     path = tmp_path / f"table{kind}"
     write_table(made(), path)
-    assert "weights" not in column_names(path)
+    assert "weights" not in read_column_names(path)
     again = read_table(path.read_bytes(), path.name)
     assert again.weights == ""
     check_fits(again, "tiny-bert", 2, 3, "00ff" * 4)

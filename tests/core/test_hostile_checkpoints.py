@@ -175,7 +175,7 @@ def test_what_is_missing_is_no_larger_than_what_is_there(
     folder: Path, no_memory: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file without its heads may leave out small ones, and beyond that no more than it holds."""
-    monkeypatch.setattr(checkpoint, "SPARE_NUMBERS", 0)
+    monkeypatch.setattr(checkpoint, "MISSING_NUMBERS_ALLOWED", 0)
     weights = load_file(folder / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if name.startswith("bert.embeddings.")}
     kept["bert.embeddings.position_embeddings.weight"] = torch.zeros(1, 32)
@@ -393,7 +393,7 @@ def test_a_temperature_of_any_kind(odd: str, folder: Path) -> None:
     """The temperature beside the weights is a number above 0, or the file is refused."""
     loaded = bert_core.load(folder, device="cpu")
     (folder / "calibration.json").write_text(json.dumps({"temperature": ODD[odd], "weights": "x"}), encoding="utf-8")
-    loaded_or_refused(lambda: calibration.temperature_of(loaded))
+    loaded_or_refused(lambda: calibration.read_temperature(loaded))
 
 
 # ---------------------------------------------------------------------------- tokenizers

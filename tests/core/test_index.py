@@ -27,7 +27,7 @@ from bert_core import (
 )
 from bert_core.run.states import word_states
 from bert_core.studies import index as study
-from bert_core.studies.index import KEYS, passages
+from bert_core.studies.index import TOP_KEYS, corpus_shards
 from tests.core.test_treebank import SENTENCES
 from tests.near import assert_near
 
@@ -81,7 +81,7 @@ def test_what_is_kept_is_what_the_model_does(
         scales = shard.part("head_scales", layer)[:, :, rows]
         found = shard.part("heads", layer)[:, rows] * scales[:, 0][..., None]
         assert np.abs(found - brought).max() <= scales[:, 0].max() * 0.501
-        falling = -np.sort(-run.attention[layer], axis=-1)[..., :KEYS]
+        falling = -np.sort(-run.attention[layer], axis=-1)[..., :TOP_KEYS]
         assert np.abs(shard.part("weights", layer)[:, rows] - falling).max() < 1e-3
         of_keys = np.take_along_axis(run.attention[layer], shard.part("keys", layer)[:, rows].astype(int), axis=-1)
         assert np.abs(of_keys - falling).max() < 1e-3
@@ -112,7 +112,7 @@ def test_killed_and_gone_on_with_gives_the_same_bytes(
     made(corpus, tmp_path / "whole", tiny_model_folder)
     expected, write, left = files(tmp_path / "whole"), study._write_shard, [2]
 
-    def dies(folder: Path, packed: study.Packed, document: str) -> None:
+    def dies(folder: Path, packed: study.PackedShard, document: str) -> None:
         left[0] -= 1
         if left[0] < 0:
             left[0] = 1
@@ -266,10 +266,10 @@ def test_shards_of_a_file_can_begin_anywhere(corpus: Path, tmp_path: Path) -> No
     treebank = tmp_path / "some.conllu"
     treebank.write_text("\n".join([*SENTENCES, ""] * 30) + "\n", encoding="utf-8")
     for path in (corpus, treebank):
-        all_of_it = list(passages(path))
+        all_of_it = list(corpus_shards(path))
         assert len(all_of_it) > 1
         for number, one in enumerate(all_of_it, 1):
-            assert list(passages(path, number=number, start=one.end, line=one.next_line)) == all_of_it[number:]
+            assert list(corpus_shards(path, number=number, start=one.end, line=one.next_line)) == all_of_it[number:]
 
 
 @pytest.mark.parametrize("name", ["states.npy", "keys.npy", "tokens.parquet", "shard.json"])
@@ -291,7 +291,9 @@ def test_a_broken_shard_is_named_and_not_read(
     encoding = tiny_loaded.tokenizer.encode(SENTENCE)
     heads = [(0, 1), (1, 2)]
     found = [search(index, tiny_loaded, encoding, [3], depth=depth) for depth in index.depths]
-    found += [search(index, tiny_loaded, encoding, [3], heads=heads, alike=alike) for alike in ("brings", "looks")]
+    found += [
+        search(index, tiny_loaded, encoding, [3], heads=heads, head_similarity=alike) for alike in ("brings", "looks")
+    ]
     said = {sentence for one in found for sentence in one.broken}
     assert said and all("0000.000001" in sentence and "corpus.txt" in sentence for sentence in said)
     for one in found:

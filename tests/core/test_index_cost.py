@@ -8,8 +8,8 @@ import pytest
 
 from bert_core import IndexSettings, LoadedModel, Refused
 from bert_core.studies import index as study
-from bert_core.studies.index import iter_index, not_whole
-from bert_core.studies.index_cost import bytes_a_token, index_cost
+from bert_core.studies.index import incomplete_note, iter_index
+from bert_core.studies.index_cost import bytes_per_token, index_cost
 from tests.core.test_treebank import SENTENCES
 
 LINES = [f"The {'old' if n % 3 else 'big'} cat sat on mat {n}. A dog ran to door {n}!" for n in range(300)]
@@ -38,23 +38,23 @@ def test_tokens_are_counted_and_bytes_are_those_of_the_index(
         corpus.write_text("\n".join([*SENTENCES, ""] * 80) + "\n", encoding="utf-8")
     if kind == "one sentence":
         corpus.write_text("\n\nthe old king saw a red door.\n", encoding="utf-8")
-    cost = index_cost(corpus, tiny_loaded, most=100_000)
+    cost = index_cost(corpus, tiny_loaded, max_tokens=100_000)
     *_, (counts, _) = iter_index(corpus, tmp_path / "index", tiny_loaded, IndexSettings(), characters=4096)
     assert cost.tokens == counts["tokens"] and cost.seconds > 0
     assert abs(cost.nbytes - size_of(tmp_path / "index")) < 0.1 * cost.nbytes
     kept = sum(path.stat().st_size - 128 for path in (tmp_path / "index").glob("*/*.npy"))  # without their headers
-    assert kept == counts["tokens"] * bytes_a_token(tiny_loaded, IndexSettings())
+    assert kept == counts["tokens"] * bytes_per_token(tiny_loaded, IndexSettings())
 
 
 def test_what_is_not_read_whole_is_counted(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
     """Before the index is made, as it will be said of it."""
     path = tmp_path / "a.txt"
     path.write_text(f"{'the cat ' * 200}.\nA dog.\n{'The old king. ' * 6000}\n", encoding="utf-8")
-    cost = index_cost(path, tiny_loaded, most=100_000)
+    cost = index_cost(path, tiny_loaded, max_tokens=100_000)
     *_, (counts, _) = iter_index(path, tmp_path / "index", tiny_loaded, IndexSettings(), characters=4096)
     assert {name: counts[name] for name in cost.counts} == cost.counts
     assert (cost.counts["shortened"], cost.counts["overlong"]) == (1, 1)
-    assert not_whole(cost.counts) == (
+    assert incomplete_note(cost.counts) == (
         "; 1 sentences cut to the length that is read; 1 so long that only the beginning was read"
     )
 
@@ -81,7 +81,7 @@ def test_what_it_refuses(corpus: Path, tiny_loaded: LoadedModel, tmp_path: Path)
     def refused(match: str, data: bytes, name: str = "a.txt", most: int = 100) -> None:
         (tmp_path / name).write_bytes(data)
         with pytest.raises(Refused, match=match):
-            index_cost(tmp_path / name, tiny_loaded, most=most)
+            index_cost(tmp_path / name, tiny_loaded, max_tokens=most)
 
     refused(r"a\.txt has more than 100 tokens", corpus.read_bytes())
     refused(r"a\.txt is not UTF-8", "the café.\n".encode("latin-1"))

@@ -116,7 +116,7 @@ def asked(loaded: LoadedModel, source: str, text: str, theirs: str, own: str) ->
 
 def found(loaded: LoadedModel, question: tuple[Encoding, Encoding, Target], what: str, **given: object) -> np.ndarray:
     """The effects."""
-    return patch(loaded, *question, what=what, **given).effects  # type: ignore[arg-type]
+    return patch(loaded, *question, part_kind=what, **given).effects  # type: ignore[arg-type]
 
 
 def is_only(effects: np.ndarray, *places: tuple[int, ...]) -> None:
@@ -167,7 +167,7 @@ def test_the_way_between_two_heads(looks_up: LoadedModel) -> None:
     question = asked(looks_up, "the cat a dog the [MASK]", "the cat a dog a [MASK]", "cat", "dog")
 
     def ways(receivers: list[tuple[int, int]] | None, through: str | None = None) -> np.ndarray:
-        return patch_path(looks_up, *question, receivers=receivers, through=through).effects[0]
+        return patch_path(looks_up, *question, receivers=receivers, receiver_input=through).effects[0]
 
     is_only(ways([(1, 1)], "query"), (0,))
     is_only(ways([(1, 1)]), (0,))
@@ -199,9 +199,9 @@ def test_heads_that_stand_in_for_each_other(stand_in: LoadedModel) -> None:
         value = stand_in.model.bert.encoder.layer[0].attention.self.value.weight
         value[head * FEATURES + unknown] = 0
     target = Target("contrast", 3, cat, against=dog)
-    denoised = patch(stand_in, has, lacks, target, what="head").effects
+    denoised = patch(stand_in, has, lacks, target, part_kind="head").effects
     assert_near(denoised, np.ones((1, 2)), 0.01, of=1.0)
-    noised = patch(stand_in, lacks, has, target, what="head").effects
+    noised = patch(stand_in, lacks, has, target, part_kind="head").effects
     assert_near(noised, np.zeros((1, 2)), 0.01, of=1.0)
-    both = patch(stand_in, lacks, has, target, what="attention").effects
+    both = patch(stand_in, lacks, has, target, part_kind="attention").effects
     is_only(both, (0, 3))

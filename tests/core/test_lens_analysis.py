@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_core import LoadedModel
-from bert_core.analysis.kinds import TOKEN_KINDS, kind_figures, kinds_of
+from bert_core.analysis.kinds import TOKEN_KINDS, kind_figures, token_kinds
 from bert_core.analysis.lens import (
     cosine_similarities,
     mean_similarity,
@@ -32,7 +32,7 @@ def test_a_plane_in_a_larger_space_keeps_its_distances() -> None:
     flat = rng.normal(size=(7, 2)) * [3.0, 1.0]
     states = np.stack([flat @ basis.T, 5 * flat @ basis.T + rng.normal(size=12)]).astype(np.float32)
     found = states_in_plane(states)
-    np.testing.assert_allclose(found.shown, 1, rtol=1e-5)
+    np.testing.assert_allclose(found.explained_variance, 1, rtol=1e-5)
     centred = flat - flat.mean(0)
     size = np.sqrt((centred**2).sum(1).mean())
     for points in found.points:
@@ -46,7 +46,7 @@ def test_the_two_axes_are_those_of_the_largest_variance() -> None:
     found = states_in_plane(states)
     for depth, one in enumerate(states):
         values = np.linalg.eigvalsh(np.cov(one.T))
-        assert_near(found.shown[depth], values[-2:].sum() / values.sum())
+        assert_near(found.explained_variance[depth], values[-2:].sum() / values.sum())
 
 
 def test_a_turned_or_mirrored_state_space_gives_the_same_picture() -> None:
@@ -62,7 +62,7 @@ def test_a_turned_or_mirrored_state_space_gives_the_same_picture() -> None:
 def test_states_that_are_all_alike_lie_in_the_middle() -> None:
     """No division by nothing; one position has no plane."""
     found = states_in_plane(np.ones((2, 4, 5), np.float32))
-    assert (found.points == 0).all() and (found.shown == 0).all()
+    assert (found.points == 0).all() and (found.explained_variance == 0).all()
     with pytest.raises(ValueError, match="1 position: a map needs at least two"):
         states_in_plane(np.ones((2, 1, 5)))
 
@@ -105,7 +105,7 @@ def test_cosines_pair_by_pair() -> None:
 def test_attention_and_gradient_by_kind(tiny_loaded: LoadedModel) -> None:
     """Shares add up to 1 and are sums over keys; a gradient is a mean over them; a kind that is not there is NaN."""
     encoding = tiny_loaded.tokenizer.encode("the cat sat .", "a dog ran")
-    names = [TOKEN_KINDS[kind] for kind in kinds_of(encoding)]
+    names = [TOKEN_KINDS[kind] for kind in token_kinds(encoding)]
     assert names == ["[CLS]", *["other"] * 3, "punctuation", "[SEP]", *["other"] * 3, "[SEP]"]
     rng = np.random.default_rng(3)
     attention = rng.dirichlet(np.ones(10), size=(2, 4, 10))

@@ -18,7 +18,7 @@ from torch import Tensor
 import bert_core
 from bert_core import Refused, Target
 from bert_core.checkpoint import CheckpointError
-from bert_core.loading import files_of
+from bert_core.loading import stat_model_files
 from bert_core.run.capture import capture
 from bert_core.studies.explain import ExplainSettings, iter_explanations
 from bert_core.studies.runner import exclusive_lock
@@ -102,7 +102,7 @@ def test_a_classifier_is_known_by_name_tensors_and_labels(
     model = saved(tmp_path, f"{family}{head}", f"{family}Config", **own, **roberta)
     configure(tmp_path, architectures=None if stated is None else [name.replace("Bert", family) for name in stated])
     loaded = bert_core.load(tmp_path, device="cpu")
-    assert list(loaded.tuned) == [found] and not loaded.report.unexpected
+    assert list(loaded.task_models) == [found] and not loaded.report.unexpected
     encoding = loaded.tokenizer.encode(TEXT, PAIR)
     if found == "classifier":
         assert loaded.labels == tuple(names.values()) if names else loaded.labels
@@ -119,7 +119,7 @@ def test_a_classifier_of_another_width_is_left_over_and_said(tmp_path: Path) -> 
     configure(tmp_path, architectures=["BertWithFourLayers"])
     rewrite(tmp_path, lambda w: {**w, "classifier.weight": torch.zeros(3, 128), "classifier.bias": torch.zeros(3)})
     loaded = bert_core.load(tmp_path, device="cpu")
-    assert loaded.report.unexpected == ("classifier.bias", "classifier.weight") and not loaded.tuned
+    assert loaded.report.unexpected == ("classifier.bias", "classifier.weight") and not loaded.task_models
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_what_is_not_used_is_said_by_kind(tmp_path: Path) -> None:
     configure(tmp_path, architectures=["BertForPreTraining"])
     assert "missing in its file: bert.pooler, cls.seq_relationship" in bert_core.load(tmp_path, device="cpu").notes
     configure(tmp_path, num_hidden_layers=2)
-    assert bert_core.load(tmp_path, device="cpu").report.unused.startswith("25 tensors of its file are not used")  # type: ignore[union-attr]
+    assert bert_core.load(tmp_path, device="cpu").report.unused_note.startswith("25 tensors of its file are not used")  # type: ignore[union-attr]
 
 
 def test_a_whole_model_has_nothing_to_say() -> None:
@@ -419,11 +419,13 @@ def test_a_model_whose_files_are_replaced_has_another_identity(packed: bool, tmp
     if packed:
         bert_core.save(bert_core.load(folder), place)
     first = bert_core.load(place)
-    assert first.files == files_of(str(place)).version and first.identity == bert_core.load(place).identity
+    assert (
+        first.files_version == stat_model_files(str(place)).version and first.identity == bert_core.load(place).identity
+    )
     (folder / "log.jsonl").write_text("a step\n", encoding="utf-8")
     assert bert_core.load(place).identity == first.identity
     weights = place if packed else folder / "model.safetensors"
-    assert files_of(str(place)).weights_bytes == weights.stat().st_size
+    assert stat_model_files(str(place)).weights_bytes == weights.stat().st_size
     times = weights.stat()
     copy = tmp_path / "copy"
     copy.write_bytes(weights.read_bytes())
@@ -436,9 +438,9 @@ def test_a_model_whose_files_are_replaced_has_another_identity(packed: bool, tmp
 def test_a_file_of_a_module_counts_and_a_hub_id_has_no_files(tmp_path: Path) -> None:
     """Folders of sentence-transformers have the encoder in a folder of its own."""
     (tmp_path / "0_Transformer").mkdir()
-    before = files_of(str(tmp_path))
+    before = stat_model_files(str(tmp_path))
     (tmp_path / "0_Transformer" / "model.safetensors").write_bytes(b"1234")
-    after = files_of(str(tmp_path))
+    after = stat_model_files(str(tmp_path))
     assert before == ("", 0) and after.version and after.weights_bytes == 4
-    assert files_of("somebody/bert-base-uncased") == files_of(str(tmp_path / "none")) == ("", 0)
-    assert files_of("headlight-mini").weights_bytes > 1_000_000
+    assert stat_model_files("somebody/bert-base-uncased") == stat_model_files(str(tmp_path / "none")) == ("", 0)
+    assert stat_model_files("headlight-mini").weights_bytes > 1_000_000

@@ -12,7 +12,14 @@ import transformers
 
 import bert_core
 from bert_core import LoadedModel, LoadReport, Target, capture
-from bert_core.run.losses import AskedText, attention_maps, gate_gradients, hide_pieces, losses_without_each, together
+from bert_core.run.losses import (
+    TextExample,
+    attention_maps,
+    batch_by_length,
+    gate_gradients,
+    losses_without_heads,
+    mask_pieces,
+)
 from bert_core.tokenizer import MASK, Encoding
 from tests.near import assert_near
 
@@ -23,10 +30,10 @@ def encodings(loaded: LoadedModel) -> list[Encoding]:
     return [loaded.tokenizer.encode(text) for text in TEXTS]
 
 
-def hidden(loaded: LoadedModel, share: float = 0.3) -> list[AskedText]:
+def hidden(loaded: LoadedModel, share: float = 0.3) -> list[TextExample]:
     """The texts with some pieces hidden, of different numbers."""
     rng = np.random.default_rng(5)
-    return [hide_pieces(loaded.tokenizer, encoding, rng, share=share) for encoding in encodings(loaded)]
+    return [mask_pieces(loaded.tokenizer, encoding, rng, share=share) for encoding in encodings(loaded)]
 
 
 def pruned(loaded: LoadedModel) -> LoadedModel:
@@ -40,17 +47,17 @@ def test_hiding_pieces(tiny_loaded: LoadedModel) -> None:
     """The share of the typed pieces, at least one, is behind [MASK], with what stood there; the rest is as it was."""
     encoding = tiny_loaded.tokenizer.encode("a cat and a dog sat on the old mat", "it was new")
     for share, count in ((0.15, 2), (0.01, 1), (0.5, 6)):
-        text = hide_pieces(tiny_loaded.tokenizer, encoding, np.random.default_rng(0), share=share)
+        text = mask_pieces(tiny_loaded.tokenizer, encoding, np.random.default_rng(0), share=share)
         assert len(text.positions) == count and text.encoding.mask_positions == text.positions
         assert not any(encoding.special[position] for position in text.positions)
         for position, answer in zip(text.positions, text.answers, strict=True):
             assert encoding.input_ids[position] == answer and text.encoding.tokens[position] == MASK
         there = set(range(len(encoding))) - set(text.positions)
         assert all(text.encoding.input_ids[n] == encoding.input_ids[n] for n in there)
-    again = hide_pieces(tiny_loaded.tokenizer, encoding, np.random.default_rng(0), share=0.5)
+    again = mask_pieces(tiny_loaded.tokenizer, encoding, np.random.default_rng(0), share=0.5)
     assert again == text
     typed = tiny_loaded.tokenizer.encode("the [MASK] cat")
-    text = hide_pieces(tiny_loaded.tokenizer, typed, np.random.default_rng(0), share=1)
+    text = mask_pieces(tiny_loaded.tokenizer, typed, np.random.default_rng(0), share=1)
     assert text.positions == (1, 3)  # what a [MASK] hides nobody knows
 
 
@@ -101,7 +108,7 @@ def test_slopes_are_what_transformers_own_maps_give(tiny_loaded: LoadedModel) ->
 def test_removal_is_a_closed_gate(tiny_loaded: LoadedModel, batch_tokens: int) -> None:
     """Within 1e-5, the loss without each head is that of one text with one gate at zero, in any batches."""
     texts = hidden(tiny_loaded)
-    whole, without = losses_without_each(tiny_loaded, texts, batch_tokens=batch_tokens)
+    whole, without = losses_without_heads(tiny_loaded, texts, batch_tokens=batch_tokens)
     assert np.allclose(whole, gate_gradients(tiny_loaded, texts)[0], rtol=1e-5)
     for number in (0, 2, 4):
         text = texts[number]
@@ -123,21 +130,21 @@ def test_a_head_that_is_gone_is_nan(tiny_loaded: LoadedModel) -> None:
     texts = hidden(smaller)
     for _, maps in attention_maps(smaller, [text.encoding for text in texts]):
         assert (np.isnan(maps).all((-1, -2)) == gone).all() and not np.isnan(maps[~gone]).any()
-    for figures in (gate_gradients(smaller, texts)[1], losses_without_each(smaller, texts)[1]):
+    for figures in (gate_gradients(smaller, texts)[1], losses_without_heads(smaller, texts)[1]):
         assert (np.isnan(figures) == gone).all()
 
 
 def test_texts_of_like_length_travel_together() -> None:
     """Every text once, short ones first, and never more than fit, but for one that fits nowhere."""
     texts = ["x" * n for n in (5, 1, 9, 2, 2, 30)]
-    groups = list(together(texts, lambda tokens: 10 // tokens))
+    groups = list(batch_by_length(texts, lambda tokens: 10 // tokens))
     assert groups == [[1, 3, 4], [0], [2], [5]]
 
 
 def test_a_model_without_a_word_head_has_no_loss(tiny_loaded: LoadedModel) -> None:
     """It is said, and not made up from random weights."""
     headless = dataclasses.replace(tiny_loaded, report=_without_words(tiny_loaded))
-    for ask in (gate_gradients, losses_without_each):
+    for ask in (gate_gradients, losses_without_heads):
         with pytest.raises(ValueError, match="has no trained masked-word head: its heads have no loss"):
             ask(headless, hidden(tiny_loaded))
 
@@ -151,7 +158,7 @@ def test_a_model_without_any_head_still_has_a_loss(tiny_loaded: LoadedModel) -> 
     bare = bert_core.pruned(tiny_loaded, [(layer, head) for layer in range(2) for head in range(4)])
     texts = hidden(bare)
     losses, slopes = gate_gradients(bare, texts)
-    whole, without = losses_without_each(bare, texts)
+    whole, without = losses_without_heads(bare, texts)
     assert np.allclose(losses, whole, rtol=1e-5) and np.isfinite(losses).all()
     assert np.isnan(slopes).all() and np.isnan(without).all()
     assert all(np.isnan(maps).all() for _, maps in attention_maps(bare, [text.encoding for text in texts]))

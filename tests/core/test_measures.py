@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from bert_core.calibration import temperature_of
+from bert_core.calibration import read_temperature
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
@@ -264,7 +264,7 @@ def test_the_bundled_figures_are_of_the_bundled_weights(mini: LoadedModel) -> No
     stored = Measures.from_json((folder / "measures.json").read_text(encoding="utf-8"))
     assert stored.weights == fingerprint(mini)
     assert stored.reliability is not None
-    assert temperature_of(mini) == pytest.approx(stored.reliability.temperature, abs=1e-3)
+    assert read_temperature(mini) == pytest.approx(stored.reliability.temperature, abs=1e-3)
     card = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert f"<!-- measures of {stored.weights} -->" in card
 

@@ -79,7 +79,7 @@ def results(model: Any, encoder: Any, inputs: dict[str, Tensor], ours: bool) -> 
     for name, tensors in (("state", outputs.hidden_states), ("map", maps), ("gradient", gradients)):
         found |= {f"{name} {number}": tensor for number, tensor in enumerate(tensors)}
     own = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    own = MPNET.own(own) if ours else own
+    own = MPNET.from_bert_names(own) if ours else own
     own[PLACES] = own[PLACES] if ours else own[PLACES][1:]  # the first row is of no place, and not kept
     return {name: tensor.detach() for name, tensor in {**found, **own}.items()}
 
@@ -162,13 +162,13 @@ def test_a_long_text_in_every_form(loaded: LoadedModel, long_text: bert_core.Enc
     run = capture(loaded, long_text, positions=())
     by_torch, by_numpy = (walk(loaded, long_text, 1, pads=5, engine=engine) for engine in ("torch", "numpy"))
     for engine in (by_torch, by_numpy):
-        assert_near(engine.of_layer("probabilities")[:, : len(long_text), : len(long_text)], run.attention[1])
-    assert_near(by_numpy.of_layer("scores"), by_torch.of_layer("scores"))
+        assert_near(engine.layer_value("probabilities")[:, : len(long_text), : len(long_text)], run.attention[1])
+    assert_near(by_numpy.layer_value("scores"), by_torch.layer_value("scores"))
     for head in range(4):
         seen = head_vectors(loaded, long_text, 1, head)
         assert seen.distances is not None
         assert_near(seen.attention, run.attention[1, head])
-        assert_near(seen.scores, by_torch.of_layer("scores")[head, : len(long_text), : len(long_text)])
+        assert_near(seen.scores, by_torch.layer_value("scores")[head, : len(long_text), : len(long_text)])
         table = loaded.model.attention_modules[1].get_submodule("relative_attention_bias").weight
         assert set(np.unique(seen.distances)) == set(table[:, head].numpy()) - {table[16, head].item()}
     together = captures(loaded, [long_text, loaded.tokenizer.encode("A dog.")])
@@ -218,7 +218,9 @@ def test_a_layer_can_go(loaded: LoadedModel, long_text: bert_core.Encoding, tmp_
     expected = capture(smaller, long_text).predictions[0].top
     assert capture(again, long_text).predictions[0].top == expected
     by_torch, by_numpy = (walk(again, long_text, 1, engine=engine) for engine in ("torch", "numpy"))
-    assert apart(by_numpy.of_layer("probabilities")[[0, 1, 3]], by_torch.of_layer("probabilities")[[0, 1, 3]]) < 1e-5
+    assert (
+        apart(by_numpy.layer_value("probabilities")[[0, 1, 3]], by_torch.layer_value("probabilities")[[0, 1, 3]]) < 1e-5
+    )
     full = bert_core.save(bert_core.zero_filled(smaller), tmp_path / "full")
     logits = reference_of("mpnet", full)(torch.tensor([long_text.input_ids])).logits[0, long_text.mask_positions[0]]
     assert_near(logits.softmax(-1)[expected[0][0]], expected[0][1])

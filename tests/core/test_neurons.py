@@ -16,7 +16,17 @@ from captum.attr import LayerActivation, LayerIntegratedGradients, NeuronConduct
 from torch import Tensor, nn
 
 import bert_core
-from bert_core import Cut, Encoding, LoadedModel, NeuronRun, Refused, Scaled, Target, Translators, edited
+from bert_core import (
+    AttentionKnockout,
+    Encoding,
+    LoadedModel,
+    NeuronRun,
+    Refused,
+    ScaledNeuron,
+    Target,
+    Translators,
+    edited,
+)
 from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, suppress_neurons
 from tests.near import assert_near
 
@@ -55,7 +65,7 @@ def value_of(loaded: LoadedModel, text: Encoding, target: Target, **given: Any) 
 
 
 def in_double(loaded: LoadedModel) -> LoadedModel:
-    return replace(loaded, model=copy.deepcopy(loaded.model).double(), tuned={})
+    return replace(loaded, model=copy.deepcopy(loaded.model).double(), task_models={})
 
 
 def layer_of(loaded: LoadedModel, layer: int) -> Any:
@@ -67,7 +77,7 @@ def layer_of(loaded: LoadedModel, layer: int) -> Any:
 
 def test_activations_are_what_a_layer_hands_on(tiny: LoadedModel, text: Encoding) -> None:
     """Of every layer, as captum's LayerActivation reads them; with gates, cuts and scaled neurons too."""
-    changed = edited(tiny, [Cut((3,), (1, 2), layers=(0,)), Scaled(0, 5, 3.0)])
+    changed = edited(tiny, [AttentionKnockout((3,), (1, 2), layers=(0,)), ScaledNeuron(0, 5, 3.0)])
     for loaded, gates in ((tiny, None), (tiny, GATES), (changed, None)):
         found = neuron_activations(loaded, text, head_mask=gates)
         mask = None if gates is None else torch.tensor(gates, dtype=torch.float32)
@@ -96,8 +106,8 @@ def test_what_neurons_add_is_the_feed_forward_network(tiny: LoadedModel, text: E
     rows = dense.weight.T.numpy()  # (neuron, hidden)
     assert_near(found.activations[0] @ rows, given[0] - dense.bias)
     lengths = np.linalg.norm(found.activations[0][..., None] * rows, axis=-1)
-    assert_near(np.abs(found.added[0]), lengths)
-    assert (np.sign(found.added) == np.sign(found.activations)).all()
+    assert_near(np.abs(found.contributions[0]), lengths)
+    assert (np.sign(found.contributions) == np.sign(found.activations)).all()
 
 
 def test_the_strongest_worked_by_hand() -> None:
@@ -118,7 +128,7 @@ def test_what_they_add_and_how_they_fire_rank_differently() -> None:
     """A neuron with a short vector stands behind, however strongly it fires."""
     run = NeuronRun(None, np.array([[[5.0, 2.0]]]), np.array([[0.1, 1.0]]))  # type: ignore[arg-type]
     assert bert_core.strongest_neurons(run.activations, 1).neurons[0, 0].tolist() == [0]
-    assert bert_core.strongest_neurons(run.added, 1).neurons[0, 0].tolist() == [1]
+    assert bert_core.strongest_neurons(run.contributions, 1).neurons[0, 0].tolist() == [1]
 
 
 # ---------------------------------------------------------------------------- which words they promote
@@ -212,7 +222,7 @@ def by_factor(
     loaded: LoadedModel, text: Encoding, target: Target, layer: int
 ) -> tuple[Callable[[Tensor], Tensor], Any]:
     """The target as a function of what a layer's neurons are multiplied by, and the module that they leave."""
-    model = copy.deepcopy(loaded.model if target.kind != "class" else loaded.tuned["classifier"])
+    model = copy.deepcopy(loaded.model if target.kind != "class" else loaded.task_models["classifier"])
     assert model is not None
     model.bert.encoder.layer[layer].intermediate = times = Times(model.bert.encoder.layer[layer].intermediate)
 
@@ -254,17 +264,17 @@ def test_integrated_gradients_are_those_of_captum(tiny: LoadedModel, text: Encod
 def test_scores_of_a_layer_sum_to_its_way_from_nothing(tiny: LoadedModel, text: Encoding, kind: str) -> None:
     """With every neuron of the layer switched off by edits at the other end; with gates and cuts too."""
     target = target_of(kind, tiny, text)
-    cut = edited(tiny, [Cut((3,), (1, 2), layers=(1,)), Scaled(0, 5, 3.0)])
+    cut = edited(tiny, [AttentionKnockout((3,), (1, 2), layers=(1,)), ScaledNeuron(0, 5, 3.0)])
     for loaded, gates in ((tiny, None), (tiny, GATES), (cut, None)):
         found = neuron_gradients(loaded, text, target, steps=60, head_mask=gates)
         assert found.scores.shape == (2, len(text), 64) and found.layers == (0, 1)
         assert_near(found.target_value, value_of(loaded, text, target, head_mask=gates))
         for layer in range(2):
-            off = edited(loaded, [Scaled(layer, neuron) for neuron in range(64)])
+            off = edited(loaded, [ScaledNeuron(layer, neuron) for neuron in range(64)])
             assert_near(found.off_values[layer], value_of(off, text, target, head_mask=gates))
         scale = np.abs(found.target_value - found.off_values).max()
         assert_near(found.gap, np.zeros(2), 1e-4, of=scale)
-        assert_near(found.of_neurons.sum(1), found.target_value - found.off_values, 1e-4)
+        assert_near(found.neuron_scores.sum(1), found.target_value - found.off_values, 1e-4)
 
 
 def test_only_the_positions_that_are_asked_are_turned_up(tiny: LoadedModel, text: Encoding) -> None:
@@ -318,13 +328,13 @@ def test_pruned_heads_are_gone(tiny: LoadedModel, text: Encoding) -> None:
 def test_pruned_neurons_and_layers_are_gone(tiny: LoadedModel, text: Encoding) -> None:
     """NaN under their numbers; the others are those of the whole model with these switched off."""
     gone = [(0, 3), (0, 40), (1, 0)]
-    small, off = bert_core.pruned(tiny, neurons=gone), edited(tiny, [Scaled(*one) for one in gone])
+    small, off = bert_core.pruned(tiny, neurons=gone), edited(tiny, [ScaledNeuron(*one) for one in gone])
     target = target_of("mlm", tiny, text)
     found, expected = neuron_activations(small, text), neuron_activations(off, text)
     there = np.ones((2, 64), bool)
     there[tuple(zip(*gone, strict=True))] = False
     assert np.isnan(found.activations.swapaxes(1, 2)[~there]).all() and np.isnan(found.lengths[~there]).all()
-    assert_near(found.added.swapaxes(1, 2)[there], expected.added.swapaxes(1, 2)[there])
+    assert_near(found.contributions.swapaxes(1, 2)[there], expected.contributions.swapaxes(1, 2)[there])
     scores, whole = (neuron_gradients(one, text, target, steps=60) for one in (small, off))
     assert np.isnan(scores.scores.swapaxes(1, 2)[~there]).all()
     assert_near(scores.scores.swapaxes(1, 2)[there], whole.scores.swapaxes(1, 2)[there])
@@ -332,7 +342,8 @@ def test_pruned_neurons_and_layers_are_gone(tiny: LoadedModel, text: Encoding) -
     one, other = (neuron_words(model, text, 0, [41, 2]) for model in (small, off))
     assert_near(one.raised_slopes, other.raised_slopes)
     assert_near(
-        suppress_neurons(small, text, target, [(0, 41)]).value, value_of(edited(off, [Scaled(0, 41)]), text, target)
+        suppress_neurons(small, text, target, [(0, 41)]).value,
+        value_of(edited(off, [ScaledNeuron(0, 41)]), text, target),
     )
     for ask in (lambda: neuron_words(small, text, 0, [3]), lambda: suppress_neurons(small, text, target, [(0, 40)])):
         with pytest.raises(Refused, match="was pruned"):
@@ -340,7 +351,7 @@ def test_pruned_neurons_and_layers_are_gone(tiny: LoadedModel, text: Encoding) -
     short = bert_core.pruned(tiny, layers=[0])
     run = neuron_activations(short, text)
     assert np.isnan(run.activations[0]).all() and not np.isnan(run.activations[1]).any()
-    assert (bert_core.strongest_neurons(run.added).neurons[0] == -1).all()
+    assert (bert_core.strongest_neurons(run.contributions).neurons[0] == -1).all()
     scores = neuron_gradients(short, text, target, steps=60)
     assert_near(scores.gap, np.zeros(2), 1e-4, of=np.abs(scores.target_value - scores.off_values).max())
 
@@ -353,7 +364,7 @@ def test_suppression_is_what_edits_do(tiny: LoadedModel, text: Encoding) -> None
     target, neurons = target_of("mlm", tiny, text), [(0, 3), (1, 9), (1, 4)]
     for factor in (0.0, 2.5):
         found = suppress_neurons(tiny, text, target, neurons, factor=factor, head_mask=GATES)
-        changed = edited(tiny, [Scaled(layer, neuron, factor) for layer, neuron in neurons])
+        changed = edited(tiny, [ScaledNeuron(layer, neuron, factor) for layer, neuron in neurons])
         assert_near(found.value, value_of(changed, text, target, head_mask=GATES))
         assert_near(found.base_value, value_of(tiny, text, target, head_mask=GATES))
         assert found.random.shape == (10,) and np.ptp(found.random) > 0
@@ -376,9 +387,9 @@ def test_random_ones_are_of_the_same_layers_and_others(tiny: LoadedModel, text: 
     assert len(drawn) == 20
     assert all([layer for layer, _ in one] == [0, 1, 1] and len(set(one)) == 3 for one in drawn)
     given.clear()
-    suppress_neurons(tiny, text, target, neurons, draws=20, among="active")
+    suppress_neurons(tiny, text, target, neurons, draws=20, random_pool="active")
     drawn = [one for one in given if one and not set(one) & set(neurons)]
-    added = np.abs(neuron_activations(tiny, text).added).mean(1)
+    added = np.abs(neuron_activations(tiny, text).contributions).mean(1)
     active = [set(np.argsort(-added[layer])[:7].tolist()) for layer in range(2)]  # a tenth of 64, rounded up
     assert len(drawn) == 20
     assert all(neuron in active[layer] for one in drawn for layer, neuron in one)
@@ -406,9 +417,9 @@ def test_the_same_seed_draws_the_same(tiny: LoadedModel, text: Encoding) -> None
         (lambda m, e, t: suppress_neurons(m, e, t, []), "name at least one"),
         (lambda m, e, t: suppress_neurons(m, e, t, [(0, 64)]), "neurons 0 to 63"),
         (lambda m, e, t: suppress_neurons(m, e, t, [(0, 1, 2)]), "pair"),
-        (lambda m, e, t: suppress_neurons(m, e, t, [(0, 1)], among="few"), "all, active"),
+        (lambda m, e, t: suppress_neurons(m, e, t, [(0, 1)], random_pool="few"), "all, active"),
         (lambda m, e, t: suppress_neurons(m, e, t, [(0, n) for n in range(40)]), "24 other neurons are left"),
-        (lambda m, e, t: suppress_neurons(m, e, t, [(0, n) for n in range(8)], among="active"), "active neurons"),
+        (lambda m, e, t: suppress_neurons(m, e, t, [(0, n) for n in range(8)], random_pool="active"), "active neurons"),
     ],
 )
 def test_what_cannot_be_is_refused(tiny: LoadedModel, text: Encoding, ask: Any, says: str) -> None:
@@ -429,7 +440,7 @@ def test_what_a_person_finds_in_the_bundled_model() -> None:
     mini = bert_core.load("headlight-mini", device="cpu")
     text = mini.tokenizer.encode("The woman lost [MASK] hat.")
     target = bert_core.word_target(mini.tokenizer, text, "her")
-    scores = neuron_gradients(mini, text, target, layers=[3], steps=8).of_neurons[0]
+    scores = neuron_gradients(mini, text, target, layers=[3], steps=8).neuron_scores[0]
     best = int(scores.argmax())
     words = neuron_words(mini, text, 3, [best], text.mask_positions, translators=bert_core.read_translators(mini))
     assert "she" in [mini.tokenizer.token_of(int(piece)) for piece in words.raised[0]]

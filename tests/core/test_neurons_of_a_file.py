@@ -19,12 +19,12 @@ from transformers import BertModel
 from bert_core import Columns, LoadedModel, Refused, pruned, read_treebank, save
 from bert_core.studies import neurons as study
 from bert_core.studies.neurons import (
-    Firing,
     NeuronSettings,
-    check_firing,
-    neurons_over,
+    NeuronStats,
+    check_neuron_table,
+    measure_neurons,
     write_examples,
-    write_firing,
+    write_neuron_table,
 )
 from bert_core.studies.texts import text_shards
 from tests.core.test_relations import conllu, sentences
@@ -43,9 +43,9 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def over(path: Path, folder: Path, **settings: object) -> Firing:
+def over(path: Path, folder: Path, **settings: object) -> NeuronStats:
     """The file read to its end."""
-    return neurons_over(path, str(folder), NeuronSettings(**settings), device="cpu")  # type: ignore[arg-type]
+    return measure_neurons(path, str(folder), NeuronSettings(**settings), device="cpu")  # type: ignore[arg-type]
 
 
 @torch.no_grad()
@@ -152,7 +152,7 @@ def test_a_planted_word_is_found(corpus: Path, planted: Path) -> None:
 
 def few_drawn(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """So many tokens, where one neuron is asked for."""
-    monkeypatch.setattr(study, "MOST_DRAWN", count)
+    monkeypatch.setattr(study, "MAX_SAMPLED_TOKENS", count)
 
 
 def test_drawn_tokens_stand_for_all(corpus: Path, tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,10 +204,10 @@ def test_shards_of_any_size_give_the_same(
         assert_near(other.strongest_values, whole.strongest_values)
 
 
-def written(found: Firing, folder: Path) -> list[bytes]:
+def written(found: NeuronStats, folder: Path) -> list[bytes]:
     """All that can be written of it."""
     folder.mkdir(exist_ok=True)
-    for name, write in (("t.csv", write_firing), ("t.parquet", write_firing), ("t.json", write_examples)):
+    for name, write in (("t.csv", write_neuron_table), ("t.parquet", write_neuron_table), ("t.json", write_examples)):
         write(found, folder / name)
     return [(folder / name).read_bytes() for name in ("t.csv", "t.parquet", "t.json")]
 
@@ -223,8 +223,8 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bytes(
 ) -> None:
     """After any shard, also where the state was last kept some shards before; and from a state that is complete."""
     few_drawn(monkeypatch, drawn)
-    monkeypatch.setattr(study, "SAVING", 0.0)
-    monkeypatch.setattr(study, "SMALL", small)
+    monkeypatch.setattr(study, "MAX_SAVING_SHARE", 0.0)
+    monkeypatch.setattr(study, "SMALL_STATE_BYTES", small)
     whole = written(over(corpus, tiny_model_folder), tmp_path / "whole")
     for stop in (1, 2, 3):
         state, told = tmp_path / f"{stop}.part", itertools.count(1)
@@ -234,9 +234,9 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bytes(
                 raise Stopped
 
         with pytest.raises(Stopped):
-            neurons_over(corpus, str(tiny_model_folder), state=state, device="cpu", report=report)
+            measure_neurons(corpus, str(tiny_model_folder), state=state, device="cpu", report=report)
         for _ in range(2):
-            found = neurons_over(corpus, str(tiny_model_folder), state=state, device="cpu")
+            found = measure_neurons(corpus, str(tiny_model_folder), state=state, device="cpu")
             assert written(found, tmp_path / "resumed") == whole
 
 
@@ -249,7 +249,7 @@ def test_what_is_kept_does_not_grow_with_the_file(corpus: Path, tiny_model_folde
         with pytest.MonkeyPatch.context() as patched:
             few_drawn(patched, 50)
             state = tmp_path / f"{path.stem}.part"
-            neurons_over(path, str(tiny_model_folder), state=state, device="cpu")
+            measure_neurons(path, str(tiny_model_folder), state=state, device="cpu")
         sizes.append(state.stat().st_size)
     assert abs(sizes[1] - sizes[0]) < 100
 
@@ -311,14 +311,14 @@ def test_the_files_that_are_written(corpus: Path, tiny_model_folder: Path, tmp_p
     for own, row in zip(told["neurons"], range(3), strict=True):
         assert own["strongest"][0][1] == pytest.approx(of_csv["most"][row].as_py())
         assert len(own["tenths"]) == 10 and all(0 <= at < len(told["places"]) for at, _ in own["at_random"])
-    check_firing(tmp_path / "t.csv")
-    check_firing(tmp_path / "t.parquet")
-    check_firing(tmp_path / "new.csv")
+    check_neuron_table(tmp_path / "t.csv")
+    check_neuron_table(tmp_path / "t.parquet")
+    check_neuron_table(tmp_path / "new.csv")
     (tmp_path / "other.csv").write_text("layer,head\n0,0\n")
     (tmp_path / "broken.parquet").write_bytes(b"x" * 100)
     for name in ("other.csv", "broken.parquet"):
         with pytest.raises(Refused, match="is there already and holds no table of neurons: choose another name"):
-            check_firing(tmp_path / name)
+            check_neuron_table(tmp_path / name)
 
 
 def test_what_cannot_be_read_or_asked_is_refused(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
@@ -358,17 +358,17 @@ def test_a_state_of_something_else_is_refused(corpus: Path, tiny_model_folder: P
     """Another seed, another text, or no state at all: one sentence, and the file stays as it was."""
     state = tmp_path / "t.part"
     model = str(tiny_model_folder)
-    neurons_over(corpus, model, NeuronSettings(neurons=((0, 1),)), state=state, device="cpu")
+    measure_neurons(corpus, model, NeuronSettings(neurons=((0, 1),)), state=state, device="cpu")
     kept = state.read_bytes()
     with pytest.raises(Refused, match=r"holds a run with other settings \(seed: 0, not 1\)"):
-        neurons_over(corpus, model, NeuronSettings(neurons=((0, 1),), seed=1), state=state)
+        measure_neurons(corpus, model, NeuronSettings(neurons=((0, 1),), seed=1), state=state)
     corpus.write_text(corpus.read_text() + "cat\n")
     with pytest.raises(Refused, match=r"other settings \(text\)"):
-        neurons_over(corpus, model, NeuronSettings(neurons=((0, 1),)), state=state)
+        measure_neurons(corpus, model, NeuronSettings(neurons=((0, 1),)), state=state)
     assert state.read_bytes() == kept
     state.write_bytes(kept[:100])
     with pytest.raises(Refused, match="is not what an earlier run left: delete it to begin anew"):
-        neurons_over(corpus, model, NeuronSettings(neurons=((0, 1),)), state=state)
+        measure_neurons(corpus, model, NeuronSettings(neurons=((0, 1),)), state=state)
 
 
 def test_pruned_neurons_leave_gaps(

@@ -226,7 +226,7 @@ def test_every_named_activation_is_torchs(activation: str) -> None:
     for dtype, tolerance in ((np.float64, 1e-14), (np.float32, 1e-6)):
         x = np.concatenate([np.linspace(-9, 9, 20_011), [1e-8, -1e-8, 0, 40, -40]]).astype(dtype)
         expected = _activation(activation)(torch.from_numpy(x)).numpy()
-        found = numpy_bert.ACTIVATION[activation](x)
+        found = numpy_bert.ACTIVATIONS[activation](x)
         assert found.dtype == dtype and np.abs(found - expected).max() <= tolerance
 
 
@@ -305,7 +305,7 @@ def test_three_tokens_with_relative_positions_worked_by_hand(kind: str) -> None:
     x = np.zeros((1, 3, 4))
     x[0, :, 0] = [1, 2, -1]
     seen: dict[str, np.ndarray] = {}
-    MultiheadAttention(weights, 1, kind, longest=3).forward(x, keep=lambda name, value: seen.setdefault(name, value))
+    MultiheadAttention(weights, 1, kind, longest=3).forward(x, hook=lambda name, value: seen.setdefault(name, value))
     expected = np.array(BY_HAND[kind]) / 2
     assert np.array_equal(seen["scores"][0, 0], expected)
     raised = np.exp(expected)

@@ -94,7 +94,7 @@ class Asked:
     def chooser(self) -> LoadedModel:
         """The model with a head that scores answers to choose from."""
         head = bert_core.BertForMultipleChoice(self.config, self.loaded.model.bert)
-        return replace(self.loaded, tuned={"chooser": head})
+        return replace(self.loaded, task_models={"chooser": head})
 
     @property
     def scores(self) -> np.ndarray:
@@ -246,7 +246,7 @@ def over(a: Asked, **given: Any) -> object:
 
 
 STUDIES: dict[str, Callable[..., object]] = {
-    "heads_over": lambda **given: bert_core.heads_over(**given),
+    "heads_over": lambda **given: bert_core.measure_heads(**given),
     "heads_file": lambda **given: bert_core.heads_file(**given, out=Path("table.csv")),
     "explain_file": lambda **given: bert_core.explain_file(**given, out=Path("table.csv")),
     "index_file": lambda **given: bert_core.index_file(**given, out=Path("index")),
@@ -261,7 +261,7 @@ def studied(a: Asked, function: str, **given: Any) -> object:
 def firing(a: Asked, **given: Any) -> object:
     """One neuron of a text."""
     right = {"path": a.text, "model": a.loaded.report.source, "settings": bert_core.NeuronSettings(((0, 1),))}
-    return bert_core.neurons_over(**{**right, "device": "cpu", **given})
+    return bert_core.measure_neurons(**{**right, "device": "cpu", **given})
 
 
 def indexed(a: Asked, **given: Any) -> object:
@@ -297,7 +297,7 @@ DOORS: dict[str, Door] = {
     "decode": lambda a, v: a.tokenizer.decode(v),
     "pieces_of": lambda a, v: a.encoding.pieces_of(v),
     "word_text": lambda a, v: a.encoding.word_text(v),
-    "hidden_piece": lambda a, v: a.encoding.hidden_piece(v),
+    "hidden_piece": lambda a, v: a.encoding.masked_piece(v),
     "target": capture_for,
     "target kind": lambda a, v: capture_for(a, Target(v, 2, 9)),
     "target position": lambda a, v: capture_for(a, Target("mlm", v, 9)),
@@ -321,9 +321,9 @@ DOORS: dict[str, Door] = {
     "similarity_target model": lambda a, v: bert_core.similarity_target(v, a.encoding, a.short),
     "similarity_target text": lambda a, v: bert_core.similarity_target(a.loaded, v, a.short),
     "similarity_target other": lambda a, v: bert_core.similarity_target(a.loaded, a.short, v),
-    "similar": lambda a, v: bert_core.similar(a.loaded, v, a.short),
-    "similar second": lambda a, v: bert_core.similar(a.loaded, a.short, v),
-    "similar head_mask": lambda a, v: bert_core.similar(a.loaded, a.short, a.short, head_mask=v),
+    "similar": lambda a, v: bert_core.sentence_similarity(a.loaded, v, a.short),
+    "similar second": lambda a, v: bert_core.sentence_similarity(a.loaded, a.short, v),
+    "similar head_mask": lambda a, v: bert_core.sentence_similarity(a.loaded, a.short, a.short, head_mask=v),
     "sentence_vector": lambda a, v: bert_core.sentence_vector(a.loaded, v),
     "sentence_vector head_mask": lambda a, v: bert_core.sentence_vector(a.loaded, a.short, head_mask=v),
     "read_sentence": lambda a, v: bert_core.read_sentence(a.loaded, v),
@@ -371,15 +371,15 @@ DOORS: dict[str, Door] = {
     "patch": lambda a, v: bert_core.patch(a.loaded, v, a.encoding, a.target),
     "patch text": lambda a, v: bert_core.patch(a.loaded, a.encoding, v, a.target),
     "patch target": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, v),
-    "patch what": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, what=v),
-    "patch apart": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, apart=v),
+    "patch what": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, part_kind=v),
+    "patch apart": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, per_position=v),
     "patch layers": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, layers=v),
     "patch positions": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, positions=v),
     "patch head mask": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, head_mask=v),
     "patch align": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, align=v),
-    "answer_with": lambda a, v: bert_core.answer_with(a.loaded, v, (0, 0)),
-    "answer_with place": lambda a, v: bert_core.answer_with(a.loaded, a.patches, v),
-    "answer_with top_k": lambda a, v: bert_core.answer_with(a.loaded, a.patches, (0, 0), top_k=v),
+    "answer_with": lambda a, v: bert_core.predict_with_patch(a.loaded, v, (0, 0)),
+    "answer_with place": lambda a, v: bert_core.predict_with_patch(a.loaded, a.patches, v),
+    "answer_with top_k": lambda a, v: bert_core.predict_with_patch(a.loaded, a.patches, (0, 0), top_k=v),
     "patch_band": lambda a, v: bert_core.patch_band(a.loaded, v),
     "patch_band texts": lambda a, v: bert_core.patch_band(a.loaded, a.patches, texts=v),
     "patch_band seed": lambda a, v: bert_core.patch_band(a.loaded, a.patches, texts=2, seed=v),
@@ -396,16 +396,16 @@ DOORS: dict[str, Door] = {
     "patch_path senders": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, v),
     "patch_path receivers": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, None, v),
     "patch_path through": lambda a, v: bert_core.patch_path(
-        a.loaded, a.encoding, a.encoding, a.target, None, [(1, 0)], through=v
+        a.loaded, a.encoding, a.encoding, a.target, None, [(1, 0)], receiver_input=v
     ),
     "patch_path align": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, align=v),
     "patch_path head mask": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, head_mask=v),
     "patch_path batch": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, batch_tokens=v),
     "estimate_patches": lambda a, v: bert_core.estimate_patches(a.loaded, v, a.encoding, a.target),
     "estimate_patches what": lambda a, v: bert_core.estimate_patches(
-        a.loaded, a.encoding, a.encoding, a.target, what=v
+        a.loaded, a.encoding, a.encoding, a.target, part_kind=v
     ),
-    "patches_missed": lambda a, v: bert_core.patches_missed(v, v),
+    "patches_missed": lambda a, v: bert_core.patch_estimate_quality(v, v),
     "ablate_heads": lambda a, v: bert_core.ablate_heads(a.loaded, v),
     "ablate_heads positions": lambda a, v: bert_core.ablate_heads(a.loaded, a.encoding, positions=v),
     "ablate_heads method": lambda a, v: bert_core.ablate_heads(a.loaded, a.encoding, method=v),
@@ -442,10 +442,10 @@ DOORS: dict[str, Door] = {
     "head_vectors": lambda a, v: bert_core.head_vectors(a.loaded, v, 0, 0),
     "head_vectors layer": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, v, 0),
     "head_vectors head": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, 0, v),
-    "cut": lambda a, v: bert_core.capture(bert_core.edited(a.loaded, [bert_core.Cut((1,), v)]), a.encoding),
-    "cut layers": lambda a, v: bert_core.edited(a.loaded, [bert_core.Cut((1,), (2,), layers=v)]),
-    "cut heads": lambda a, v: bert_core.edited(a.loaded, [bert_core.Cut((1,), (2,), heads=v)]),
-    "cut renormalised": lambda a, v: bert_core.Cut((1,), None, renormalised=v),
+    "cut": lambda a, v: bert_core.capture(bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), v)]), a.encoding),
+    "cut layers": lambda a, v: bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), (2,), layers=v)]),
+    "cut heads": lambda a, v: bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), (2,), heads=v)]),
+    "cut renormalised": lambda a, v: bert_core.AttentionKnockout((1,), None, renormalised=v),
     "make_patch": lambda a, v: bert_core.make_patch(a.loaded, v, a.encoding),
     "make_patch text": lambda a, v: bert_core.make_patch(a.loaded, a.encoding, v),
     "make_patch what": lambda a, v: bert_core.make_patch(a.loaded, a.encoding, a.encoding, v),
@@ -455,33 +455,33 @@ DOORS: dict[str, Door] = {
     "make_patch neuron": lambda a, v: bert_core.make_patch(a.loaded, a.encoding, a.encoding, "neuron", 0, neuron=v),
     "make_patch align": lambda a, v: bert_core.make_patch(a.loaded, a.encoding, a.encoding, "state", 1, align=v),
     "make_patch head mask": lambda a, v: bert_core.make_patch(a.loaded, a.encoding, a.encoding, head_mask=v),
-    "put": lambda a, v: bert_core.edited(a.loaded, [bert_core.Put("state", 1, v, len(a.encoding))]),
-    "put what": lambda a, v: bert_core.Put(v, 1, np.zeros((1, 3)), 1),
-    "put layer": lambda a, v: bert_core.Put("state", v, np.zeros((1, 3)), 1),
-    "put tokens": lambda a, v: bert_core.Put("state", 1, np.zeros((1, 3)), v),
+    "put": lambda a, v: bert_core.edited(a.loaded, [bert_core.ActivationPatch("state", 1, v, len(a.encoding))]),
+    "put what": lambda a, v: bert_core.ActivationPatch(v, 1, np.zeros((1, 3)), 1),
+    "put layer": lambda a, v: bert_core.ActivationPatch("state", v, np.zeros((1, 3)), 1),
+    "put tokens": lambda a, v: bert_core.ActivationPatch("state", 1, np.zeros((1, 3)), v),
     "put position": lambda a, v: bert_core.edited(
-        a.loaded, [bert_core.Put("state", 1, np.zeros((1, a.loaded.config.hidden_size)), len(a.encoding), v)]
+        a.loaded, [bert_core.ActivationPatch("state", 1, np.zeros((1, a.loaded.config.hidden_size)), len(a.encoding), v)]
     ),
     "put head": lambda a, v: bert_core.edited(
-        a.loaded, [bert_core.Put("value", 0, np.zeros((len(a.encoding), 8)), len(a.encoding), head=v)]
+        a.loaded, [bert_core.ActivationPatch("value", 0, np.zeros((len(a.encoding), 8)), len(a.encoding), head=v)]
     ),
     "put neuron": lambda a, v: bert_core.edited(
-        a.loaded, [bert_core.Put("neuron", 0, np.zeros((1, 1)), len(a.encoding), 0, neuron=v)]
+        a.loaded, [bert_core.ActivationPatch("neuron", 0, np.zeros((1, 1)), len(a.encoding), 0, neuron=v)]
     ),
-    "scaled": lambda a, v: bert_core.edited(a.loaded, [bert_core.Scaled(v, 3)]),
-    "scaled neuron": lambda a, v: bert_core.edited(a.loaded, [bert_core.Scaled(0, v)]),
+    "scaled": lambda a, v: bert_core.edited(a.loaded, [bert_core.ScaledNeuron(v, 3)]),
+    "scaled neuron": lambda a, v: bert_core.edited(a.loaded, [bert_core.ScaledNeuron(0, v)]),
     "scaled factor": lambda a, v: bert_core.capture(
-        bert_core.edited(a.loaded, [bert_core.Scaled(0, 1, v)]), a.encoding
+        bert_core.edited(a.loaded, [bert_core.ScaledNeuron(0, 1, v)]), a.encoding
     ),
     "edited": lambda a, v: bert_core.edited(a.loaded, v),
     "edited with": lambda a, v: bert_core.edited(a.loaded, [v]),
-    "cut_each": lambda a, v: bert_core.cut_each(a.loaded, v, a.target, 1, 2),
-    "cut_each target": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, v, 1, 2),
-    "cut_each layer": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, a.target, v, 2),
-    "cut_each head": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, a.target, 1, v),
-    "cut_each renormalised": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, a.target, 1, 2, renormalised=v),
-    "cut_each head mask": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, a.target, 1, 2, head_mask=v),
-    "cut_each batch": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, a.target, 1, 2, batch_tokens=v),
+    "cut_each": lambda a, v: bert_core.knock_out_edges(a.loaded, v, a.target, 1, 2),
+    "cut_each target": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, v, 1, 2),
+    "cut_each layer": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, v, 2),
+    "cut_each head": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, 1, v),
+    "cut_each renormalised": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, 1, 2, renormalised=v),
+    "cut_each head mask": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, 1, 2, head_mask=v),
+    "cut_each batch": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, 1, 2, batch_tokens=v),
     "neuron_activations": lambda a, v: bert_core.neuron_activations(a.loaded, v),
     "neuron_activations model": lambda a, v: bert_core.neuron_activations(v, a.encoding),
     "neuron_activations head mask": lambda a, v: bert_core.neuron_activations(a.loaded, a.encoding, head_mask=v),
@@ -511,7 +511,7 @@ DOORS: dict[str, Door] = {
         a.loaded, a.encoding, a.target, [(0, 1)], draws=v
     ),
     "suppress_neurons among": lambda a, v: bert_core.suppress_neurons(
-        a.loaded, a.encoding, a.target, [(0, 1)], among=v
+        a.loaded, a.encoding, a.target, [(0, 1)], random_pool=v
     ),
     "suppress_neurons seed": lambda a, v: bert_core.suppress_neurons(
         a.loaded, a.encoding, a.target, [(0, 1)], draws=1, seed=v
@@ -526,7 +526,7 @@ DOORS: dict[str, Door] = {
     "pruned model": lambda a, v: bert_core.pruned(v, []),
     "zero_filled": lambda a, v: bert_core.zero_filled(v),
     "propose_plan": lambda a, v: bert_core.propose_plan(a.loaded, v, "importance"),
-    "propose_plan what": lambda a, v: bert_core.propose_plan(a.loaded, [], "random", what=v),
+    "propose_plan what": lambda a, v: bert_core.propose_plan(a.loaded, [], "random", part_kind=v),
     "propose_plan method": lambda a, v: bert_core.propose_plan(a.loaded, [], v),
     "plan": lambda a, v: PruningPlan.from_json(v),
     "read_table": lambda a, v: bert_core.read_table(v, "heads.csv"),
@@ -545,8 +545,8 @@ DOORS: dict[str, Door] = {
     "describe picture": lambda a, v: bert_core.describe(a.captioner, v),
     "describe top_k": lambda a, v: bert_core.describe(a.captioner, np.zeros((8, 8, 3), np.uint8), top_k=v),
     # Arrays alone.
-    "aligned": lambda a, v: bert_core.aligned(v, ["a", "b"]),
-    "aligned after": lambda a, v: bert_core.aligned(["a", "b"], v),
+    "align_tokens": lambda a, v: bert_core.align_tokens(v, ["a", "b"]),
+    "align_tokens after": lambda a, v: bert_core.align_tokens(["a", "b"], v),
     "attention_entropy": lambda a, v: bert_core.attention_entropy(v),
     "cautions": lambda a, v: bert_core.cautions(v, a.encoding),
     "cautions text": lambda a, v: bert_core.cautions(a.maps, v),
@@ -563,19 +563,19 @@ DOORS: dict[str, Door] = {
     "compare_models max_length": lambda a, v: bert_core.compare_models(a.loaded, a.loaded, ["a cat"], max_length=v),
     "compare_models importance": lambda a, v: bert_core.compare_models(a.loaded, a.loaded, ["a cat"], importance=v),
     "compare_models seed": lambda a, v: bert_core.compare_models(a.loaded, a.loaded, ["a cat"], seed=v),
-    "change": lambda a, v: bert_core.change(v, MAPS, PAIRS),
-    "change after": lambda a, v: bert_core.change(MAPS, v, PAIRS),
-    "change pairs": lambda a, v: bert_core.change(MAPS, MAPS, v),
-    "change places": lambda a, v: bert_core.change(MAPS, MAPS, Alignment(v, np.arange(3), (), ())),
+    "change": lambda a, v: bert_core.aligned_maps(v, MAPS, PAIRS),
+    "change after": lambda a, v: bert_core.aligned_maps(MAPS, v, PAIRS),
+    "change pairs": lambda a, v: bert_core.aligned_maps(MAPS, MAPS, v),
+    "change places": lambda a, v: bert_core.aligned_maps(MAPS, MAPS, Alignment(v, np.arange(3), (), ())),
     "classical_scaling": lambda a, v: bert_core.classical_scaling(v),
     "classical_scaling dimensions": lambda a, v: bert_core.classical_scaling(DISTANCES, v),
-    "combined": lambda a, v: bert_core.combined(v, "average"),
-    "combined how": lambda a, v: bert_core.combined(MAPS[0], v),
-    "combined weights": lambda a, v: bert_core.combined(MAPS[0], "weighted", v),
+    "combined": lambda a, v: bert_core.combine_heads(v, "average"),
+    "combined how": lambda a, v: bert_core.combine_heads(MAPS[0], v),
+    "combined weights": lambda a, v: bert_core.combine_heads(MAPS[0], "weighted", v),
     "cosine_similarities": lambda a, v: bert_core.cosine_similarities(v),
-    "curve_of": lambda a, v: bert_core.curve_of(v, "mine", "loss"),
-    "curve_of order": lambda a, v: bert_core.curve_of(POINTS, v, "loss"),
-    "curve_of figure": lambda a, v: bert_core.curve_of(POINTS, "mine", v),
+    "curve_of": lambda a, v: bert_core.curve_values(v, "mine", "loss"),
+    "curve_of order": lambda a, v: bert_core.curve_values(POINTS, v, "loss"),
+    "curve_of figure": lambda a, v: bert_core.curve_values(POINTS, "mine", v),
     "effective_rank": lambda a, v: bert_core.effective_rank(v),
     "effective_attention": lambda a, v: bert_core.effective_attention(v, np.ones((2, 4, 3, 2))),
     "effective_attention values": lambda a, v: bert_core.effective_attention(MAPS, v),
@@ -584,9 +584,9 @@ DOORS: dict[str, Door] = {
     "gradient_attention clip": lambda a, v: bert_core.gradient_attention(MAPS, MAPS, clip=v),
     "gradient_relevance": lambda a, v: bert_core.gradient_relevance(v, MAPS),
     "gradient_relevance gradient": lambda a, v: bert_core.gradient_relevance(MAPS, v),
-    "hardly_missed": lambda a, v: bert_core.hardly_missed(v, "mine"),
-    "hardly_missed order": lambda a, v: bert_core.hardly_missed(POINTS, v),
-    "hardly_missed tolerance": lambda a, v: bert_core.hardly_missed(POINTS, "mine", v),
+    "hardly_missed": lambda a, v: bert_core.removable_head_count(v, "mine"),
+    "hardly_missed order": lambda a, v: bert_core.removable_head_count(POINTS, v),
+    "hardly_missed tolerance": lambda a, v: bert_core.removable_head_count(POINTS, "mine", v),
     "head_distances": lambda a, v: bert_core.head_distances(v),
     "heads_agreement": lambda a, v: bert_core.heads_agreement(v, FIGURES),
     "heads_agreement other": lambda a, v: bert_core.heads_agreement(FIGURES, v),
@@ -643,9 +643,9 @@ DOORS: dict[str, Door] = {
     "random_eraser": lambda a, v: bert_core.random_eraser(v, 1),
     "random_eraser rank": lambda a, v: bert_core.random_eraser(np.eye(2), v),
     "random_eraser seed": lambda a, v: bert_core.random_eraser(np.eye(2), 1, v),
-    "pull_of": lambda a, v: bert_core.pull_of(v, MAPS, [True, False, True]),
-    "pull_of brought": lambda a, v: bert_core.pull_of(MAPS, v, [True, False, True]),
-    "pull_of keys": lambda a, v: bert_core.pull_of(MAPS, MAPS, v),
+    "pull_of": lambda a, v: bert_core.sink_contribution(v, MAPS, [True, False, True]),
+    "pull_of brought": lambda a, v: bert_core.sink_contribution(MAPS, v, [True, False, True]),
+    "pull_of keys": lambda a, v: bert_core.sink_contribution(MAPS, MAPS, v),
     "random_band": lambda a, v: bert_core.random_band(v, "loss"),
     "random_band figure": lambda a, v: bert_core.random_band(POINTS, v),
     "rank_agreement": lambda a, v: bert_core.rank_agreement(v),
@@ -675,8 +675,8 @@ DOORS: dict[str, Door] = {
     # Records and lists of them.
     "differences": lambda a, v: bert_core.differences(v, a.walk),
     "differences other": lambda a, v: bert_core.differences(a.walk, v),
-    "likeliest": lambda a, v: bert_core.likeliest(v, 3),
-    "likeliest count": lambda a, v: bert_core.likeliest(a.walk, v),
+    "likeliest": lambda a, v: bert_core.most_likely_tokens(v, 3),
+    "likeliest count": lambda a, v: bert_core.most_likely_tokens(a.walk, v),
     "step_angles": lambda a, v: bert_core.step_angles(v),
     "weighted_values": lambda a, v: bert_core.weighted_values(v, 0, 0),
     "weighted_values head": lambda a, v: bert_core.weighted_values(a.walk, v, 0),
@@ -685,10 +685,10 @@ DOORS: dict[str, Door] = {
     "pairs_csv": lambda a, v: bert_core.pairs_csv(v),
     "pairs_csv row": lambda a, v: bert_core.pairs_csv([a.pair, v]),
     "relations_csv": lambda a, v: bert_core.relations_csv(v),
-    "standings": lambda a, v: bert_core.standings(v),
-    "standings of": lambda a, v: bert_core.standings([*JUDGEMENTS, v]),
-    "standings kind": lambda a, v: bert_core.standings([replace(JUDGEMENTS[0], kind=v)]),
-    "standings scores": lambda a, v: bert_core.standings([replace(JUDGEMENTS[0], scores=v)]),
+    "standings": lambda a, v: bert_core.summarise_methods(v),
+    "standings of": lambda a, v: bert_core.summarise_methods([*JUDGEMENTS, v]),
+    "standings kind": lambda a, v: bert_core.summarise_methods([replace(JUDGEMENTS[0], kind=v)]),
+    "standings scores": lambda a, v: bert_core.summarise_methods([replace(JUDGEMENTS[0], scores=v)]),
     "read_treebank": lambda a, v: list(bert_core.read_treebank(v, "a treebank")),
     "read_treebank line": lambda a, v: list(bert_core.read_treebank([*TREE, v], "a treebank")),
     "read_treebank name": lambda a, v: list(bert_core.read_treebank(TREE, v)),
@@ -828,8 +828,8 @@ DOORS: dict[str, Door] = {
     "read_profiles": lambda a, v: bert_core.read_profiles(v),
     "write_profiles": lambda a, v: bert_core.write_profiles(v, "profiles.json"),
     "write_profiles path": lambda a, v: bert_core.write_profiles(bert_core.head_profiles(a.index, [(0, 0)]), v),
-    "write_firing": lambda a, v: bert_core.write_firing(v, "table.csv"),
-    "write_firing path": lambda a, v: bert_core.write_firing(firing(a), v),
+    "write_firing": lambda a, v: bert_core.write_neuron_table(v, "table.csv"),
+    "write_firing path": lambda a, v: bert_core.write_neuron_table(firing(a), v),
     "write_examples": lambda a, v: bert_core.write_examples(v, "table.json"),
     "write_examples path": lambda a, v: bert_core.write_examples(firing(a), v),
     **{
@@ -886,12 +886,12 @@ DOORS: dict[str, Door] = {
     "label_erasers settings": lambda a, v: erasers_of(a, settings=v),
     "label_erasers at_random": lambda a, v: erasers_of(a, at_random=v),
     "probes_csv": lambda a, v: bert_core.probes_csv(v),
-    "answers_erased": lambda a, v: bert_core.answers_erased(a.loaded, v, 0, [None]),
-    "answers_erased model": lambda a, v: bert_core.answers_erased(v, a.encoding, 0, [None]),
-    "answers_erased depth": lambda a, v: bert_core.answers_erased(a.loaded, a.encoding, v, [None]),
-    "answers_erased erasers": lambda a, v: bert_core.answers_erased(a.loaded, a.encoding, 0, v),
-    "answers_erased eraser": lambda a, v: bert_core.answers_erased(a.loaded, a.encoding, 0, [v]),
-    "answers_erased top_k": lambda a, v: bert_core.answers_erased(a.loaded, a.encoding, 0, [None], top_k=v),
+    "answers_erased": lambda a, v: bert_core.predict_with_erasers(a.loaded, v, 0, [None]),
+    "answers_erased model": lambda a, v: bert_core.predict_with_erasers(v, a.encoding, 0, [None]),
+    "answers_erased depth": lambda a, v: bert_core.predict_with_erasers(a.loaded, a.encoding, v, [None]),
+    "answers_erased erasers": lambda a, v: bert_core.predict_with_erasers(a.loaded, a.encoding, 0, v),
+    "answers_erased eraser": lambda a, v: bert_core.predict_with_erasers(a.loaded, a.encoding, 0, [v]),
+    "answers_erased top_k": lambda a, v: bert_core.predict_with_erasers(a.loaded, a.encoding, 0, [None], top_k=v),
     "ProbeSettings seeds": lambda a, v: bert_core.ProbeSettings(seeds=v),
     "ProbeSettings held_out": lambda a, v: bert_core.ProbeSettings(held_out=v),
     "ProbeSettings words": lambda a, v: bert_core.ProbeSettings(words=v),
@@ -1251,7 +1251,7 @@ OF_ARRAYS: dict[str, OfArrays] = {
         lambda found, x, y: between(found.share, 0, 1) if ours(x) else found, "shares",
     ),
     "pull_of": OfArrays(
-        (HEADS, HEADS), lambda a, x, y: bert_core.pull_of(x, y, [True, *[False] * (np.shape(x)[-1:] or (1,))[0]][:-1]),
+        (HEADS, HEADS), lambda a, x, y: bert_core.sink_contribution(x, y, [True, *[False] * (np.shape(x)[-1:] or (1,))[0]][:-1]),
         lambda found, x, y: between([found.attention], 0, 1) if ours(x) and found.heads else found, "shares",
     ),
     "role_figures": OfArrays(
@@ -1280,10 +1280,10 @@ OF_ARRAYS: dict[str, OfArrays] = {
         ("... seq seq",), lambda a, x: bert_core.map_between_words(x, [(1, 0), (2, 3)], "product"),
         lambda found, x: same(found.sum((-1, -2)), x.sum((-1, -2))) if np.isfinite(x).all() else found,
     ),
-    "combined": OfArrays(("head query key",), lambda a, x: bert_core.combined(x, "average"), _combined),
-    "combined, furthest": OfArrays(("head query key",), lambda a, x: bert_core.combined(x, "maximum"), _combined),
+    "combined": OfArrays(("head query key",), lambda a, x: bert_core.combine_heads(x, "average"), _combined),
+    "combined, furthest": OfArrays(("head query key",), lambda a, x: bert_core.combine_heads(x, "maximum"), _combined),
     "combined, weighted": OfArrays(
-        ("head query key", "head"), lambda a, x, y: bert_core.combined(x, "weighted", y), _combined, "shares"
+        ("head query key", "head"), lambda a, x, y: bert_core.combine_heads(x, "weighted", y), _combined, "shares"
     ),
     "heat": OfArrays(
         ("... layer head patch",), lambda a, x: bert_core.heat(x, (1, (np.shape(x)[-1:] or (1,))[0])),
@@ -1311,7 +1311,7 @@ OF_ARRAYS: dict[str, OfArrays] = {
     ),
     "change": OfArrays(
         (SQUARES, "layer head other other"),
-        lambda a, x, y: bert_core.change(x, y, Alignment(np.array([0, 1]), np.array([1, 2]), (), ())),
+        lambda a, x, y: bert_core.aligned_maps(x, y, Alignment(np.array([0, 1]), np.array([1, 2]), (), ())),
         lambda found, x, y: [same(found[0], x[:, :, :2, :2]), same(found[1], y[:, :, 1:3, 1:3])],
     ),
     "largest_changes": OfArrays((HEADS, HEADS), lambda a, x, y: bert_core.largest_changes(x, y, 3), _changes),
@@ -1415,7 +1415,7 @@ def test_what_is_right_is_not_copied() -> None:
     """An array of single or of double precision is the one that the function works on, of the same kind."""
     for kind in (np.float32, np.float64):
         maps = np.full((2, 4, 3, 3), 1 / 3, kind)
-        assert bert_core.change(maps, maps, PAIRS)[0] is maps
+        assert bert_core.aligned_maps(maps, maps, PAIRS)[0] is maps
         assert bert_core.gradient_attention(maps, maps).dtype == bert_core.mean_distance(maps).dtype == kind
 
 

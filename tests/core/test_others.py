@@ -22,7 +22,7 @@ from bert_core import (
     token_scores,
 )
 from bert_core.analysis.faithfulness import MEASURES
-from bert_core.studies.others import laid_on_tokens
+from bert_core.studies.external_scores import scores_per_token
 from tests.near import assert_near
 
 TEXTS = ["the cat sat on the red mat", "a dog ran in the house", "the king saw the old door"]
@@ -78,7 +78,7 @@ def test_stretches_are_shared_out_among_the_tokens_they_touch(tiny_loaded: Loade
         {"side": "B", "start": 4, "end": 7, "mine": 3.0},
         {"side": "B", "start": 3, "end": 4, "mine": 9.0},  # the space between
     ]
-    (found,) = laid_on_tokens(encoding, rows, ["mine"])
+    (found,) = scores_per_token(encoding, rows, ["mine"])
     by_place = {
         place: found[n] for n, place in zip((n for n, side in enumerate(encoding.sides) if side), pieces, strict=True)
     }

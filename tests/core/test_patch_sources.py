@@ -22,9 +22,9 @@ from bert_core import (
     patch_band,
     word_partners,
 )  # fmt: skip
-from bert_core.edits import OF_HEADS, PATCHES
-from bert_core.run.inputs import embedded
-from bert_core.run.stack import layers_of, trace
+from bert_core.edits import HEAD_PARTS, PATCHABLE_PARTS
+from bert_core.run.inputs import embed_text
+from bert_core.run.stack import encoder_layers, trace
 from tests.near import assert_near
 
 WORD = Target("mlm", 3, 70)
@@ -40,10 +40,10 @@ def test_words_that_stand_for_each_other_are_partners(tiny_loaded: LoadedModel) 
     source, text = read(tiny_loaded, "a dog [MASK] on the old red mat", "a cat [MASK] on the mat")
     found = word_partners(source, text)
     assert found.partners == (0, 1, 2, 3, 4, 5, 8, 9)
-    assert (found.alone, found.theirs) == ((), ("old", "red"))
+    assert (found.unmatched, found.unmatched_source) == ((), ("old", "red"))
     source, text = read(tiny_loaded, "the cats sat", "the cat sat")
     found = word_partners(source, text)
-    assert found.partners == (0, 1, None, 4, 5) and (found.alone, found.theirs) == (("cat",), ("cats",))
+    assert found.partners == (0, 1, None, 4, 5) and (found.unmatched, found.unmatched_source) == (("cat",), ("cats",))
     assert word_partners(text, text).partners == tuple(range(5))
     pair = tiny_loaded.tokenizer.encode("the cat", "it sat")
     assert word_partners(text, pair).partners[-1] == 4, "the end stands for the end"
@@ -52,23 +52,23 @@ def test_words_that_stand_for_each_other_are_partners(tiny_loaded: LoadedModel) 
 def test_texts_of_as_many_words_are_patched_as_token_by_token(tiny_loaded: LoadedModel) -> None:
     """Where every word has a partner in the same place, both ways of aligning are one."""
     source, text = read(tiny_loaded, "a dog [MASK] in the house", "the cat [MASK] on the mat")
-    for what in PATCHES:
-        one, other = (patch(tiny_loaded, source, text, WORD, what=what, align=way) for way in ("tokens", "words"))
+    for what in PATCHABLE_PARTS:
+        one, other = (patch(tiny_loaded, source, text, WORD, part_kind=what, align=way) for way in ("tokens", "words"))
         np.testing.assert_array_equal(one.values, other.values)
 
 
-@pytest.mark.parametrize("what", [what for what in PATCHES if what != "pattern"])
+@pytest.mark.parametrize("what", [what for what in PATCHABLE_PARTS if what != "pattern"])
 def test_a_longer_source_is_patched_word_by_word(tiny_loaded: LoadedModel, what: str) -> None:
     """Each token comes from its partner: what one pass with that one part put in finds; what has none is left out."""
     source, text = read(tiny_loaded, "the old cat [MASK] on the mats", "the cat [MASK] on the mat")
-    found = patch(tiny_loaded, source, text, WORD, what=what, align="words", apart=True)
+    found = patch(tiny_loaded, source, text, WORD, part_kind=what, align="words", per_position=True)
     assert found.partners == (0, 1, 3, 4, 5, 6, None, 9)
     at = found.axes.index("position")
     assert np.isnan(np.moveaxis(found.values, at, 0)[6]).all()
     assert np.isfinite(np.delete(found.values, 6, at)).all()
     theirs = Target("mlm", 4, 70)
     assert_near(found.source_value, patch(tiny_loaded, source, source, theirs, layers=[0]).base_value)
-    whole = patch(tiny_loaded, source, text, WORD, what=what, align="words", layers=[1], apart=True)
+    whole = patch(tiny_loaded, source, text, WORD, part_kind=what, align="words", layers=[1], per_position=True)
     assert_near(whole.values[1], found.values[1])
     if what == "state":  # at the last depth the answer is read from the state that was put in
         assert_near(found.values[2, 3], found.source_value)
@@ -102,15 +102,15 @@ def test_noise_is_what_is_added_to_the_words(tiny_loaded: LoadedModel) -> None:
 def test_a_mean_is_over_all_tokens_of_its_texts(tiny_loaded: LoadedModel) -> None:
     """What is put in is the average of every token of every text; of one text of one word over and over, its own."""
     text, *texts = read(tiny_loaded, "the cat [MASK] on the mat", "a dog ran", "she opened the old door")
-    found = patch(tiny_loaded, MeanOf(tuple(texts)), text, WORD, what="feed_forward", layers=[1], positions=[3])
-    traces = [trace(layers_of(tiny_loaded), embedded(tiny_loaded, one)).layers[1] for one in (text, *texts)]
+    found = patch(tiny_loaded, MeanOf(tuple(texts)), text, WORD, part_kind="feed_forward", layers=[1], positions=[3])
+    traces = [trace(encoder_layers(tiny_loaded), embed_text(tiny_loaded, one)).layers[1] for one in (text, *texts)]
     own, fed = traces[0], torch.cat([layer.fed[0] for layer in traces[1:]])
     layer = tiny_loaded.model.bert.encoder.layer[1]
     left = layer.output.LayerNorm(fed.mean(0) + own.normed[0, 3])
     expected = tiny_loaded.model.cls.predictions(left).log_softmax(-1)[70]
     assert_near(found.values[1, 3], expected)
-    for what in OF_HEADS[:1] + OF_HEADS[2:]:
-        assert np.isfinite(patch(tiny_loaded, MeanOf(tuple(texts)), text, WORD, what=what).values).all()
+    for what in HEAD_PARTS[:1] + HEAD_PARTS[2:]:
+        assert np.isfinite(patch(tiny_loaded, MeanOf(tuple(texts)), text, WORD, part_kind=what).values).all()
     with pytest.raises(Refused, match="a mean has no answer of its own"):
         _ = found.effects
     assert np.isnan(found.source_value)
@@ -130,12 +130,12 @@ def test_the_band_is_what_random_texts_do(tiny_loaded: LoadedModel) -> None:
     wider = patch_band(tiny_loaded, found, texts=9, seed=3)
     assert (wider.low[there] <= band.low[there]).all() and (wider.high[there] >= band.high[there]).all()
     values = np.where(there, (band.low + band.high) / 2, np.nan)
-    assert np.array_equal(band.holds(replace(found, values=values)), there)
-    assert not band.holds(replace(found, values=band.high + 1)).any()
-    heads = patch_band(tiny_loaded, patch(tiny_loaded, source, text, WORD, what="head"), texts=2)
+    assert np.array_equal(band.contains(replace(found, values=values)), there)
+    assert not band.contains(replace(found, values=band.high + 1)).any()
+    heads = patch_band(tiny_loaded, patch(tiny_loaded, source, text, WORD, part_kind="head"), texts=2)
     assert heads.low.shape == (2, 4)
     with pytest.raises(Refused, match="of the same places"):
-        heads.holds(found)
+        heads.contains(found)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,6 @@ def test_noise_and_means_say_what_they_take(tiny_loaded: LoadedModel) -> None:
     with pytest.raises(Refused, match="at least one"):
         MeanOf(())
     with pytest.raises(Refused, match="a pattern says"):
-        patch(tiny_loaded, MeanOf((text,)), text, WORD, what="pattern")
+        patch(tiny_loaded, MeanOf((text,)), text, WORD, part_kind="pattern")
     with pytest.raises(Refused, match="from 2 to 1,000"):
         patch_band(tiny_loaded, patch(tiny_loaded, text, text, WORD), texts=1)

@@ -21,16 +21,16 @@ from bert_core import (
     Patches,
     Refused,
     Target,
-    answer_with,
     capture,
     estimate_patches,
     patch,
-    patches_missed,
+    patch_estimate_quality,
+    predict_with_patch,
     pruned,
 )  # fmt: skip
-from bert_core.edits import OF_HEADS, OF_TOKENS, PATCHES
-from bert_core.run.inputs import embedded
-from bert_core.run.stack import layers_of, trace
+from bert_core.edits import HEAD_PARTS, PATCHABLE_PARTS, TOKEN_PARTS
+from bert_core.run.inputs import embed_text
+from bert_core.run.stack import encoder_layers, trace
 from tests.core.test_edits import with_distances
 from tests.near import assert_near
 
@@ -65,9 +65,9 @@ def patched_by_hand(
     model = copy.deepcopy(loaded.model.bert)
     size = loaded.config.hidden_size // loaded.config.num_attention_heads
     opened = model.get_head_mask(torch.tensor(gates), 1)
-    given = trace(layers_of(loaded), embedded(loaded, source), gates=opened).layers
+    given = trace(encoder_layers(loaded), embed_text(loaded, source), gates=opened).layers
     layer, *rest = place
-    states = embedded(loaded, text)
+    states = embed_text(loaded, text)
     for number, module in enumerate(model.encoder.layer):
         if what == "state" and layer == number:
             states = put(states, given[number].entering, rest[0])
@@ -77,7 +77,7 @@ def patched_by_hand(
             attention.transpose_for_scores(f(states)) for f in (attention.query, attention.key, attention.value)
         )
         here = number == layer
-        head = rest[0] if what in OF_HEADS else None
+        head = rest[0] if what in HEAD_PARTS else None
         if here and what in ("query", "key", "value"):
             part = {"query": query, "key": key, "value": value}[what]
             part[:, head, rest[1]] = getattr(own, what)[:, head, rest[1]]
@@ -104,7 +104,7 @@ def patched_by_hand(
             fed = put(fed, own.fed, rest[0])
         states = module.output.LayerNorm(fed + normed)
     if what == "state" and layer == len(model.encoder.layer):
-        states = put(states, trace(layers_of(loaded), embedded(loaded, source), gates=opened).last, rest[0])
+        states = put(states, trace(encoder_layers(loaded), embed_text(loaded, source), gates=opened).last, rest[0])
     return states
 
 
@@ -122,15 +122,15 @@ def log_probability(loaded: LoadedModel, states: Tensor, target: Target) -> floa
 
 
 @pytest.mark.parametrize("kind", ["relative_key_query", "relative_bias"])
-@pytest.mark.parametrize("what", OF_HEADS)
+@pytest.mark.parametrize("what", HEAD_PARTS)
 def test_every_place_is_what_one_whole_pass_finds_where_distances_count(
     tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, kind: str
 ) -> None:
     """The scores of a patched head have the distances' part of that head, and no other's, also beside pruned ones."""
     loaded, (source, text) = with_distances(tiny_loaded, kind), texts
     for model, heads in ((loaded, range(4)), (pruned(loaded, [(0, 0), (1, 1)]), (1, 2))):
-        found = patch(model, source, text, WORD, what=what, apart=True, positions=[3, 1])
-        plain = patch(model, source, text, WORD, what="head", apart=True, positions=[3, 1])
+        found = patch(model, source, text, WORD, part_kind=what, per_position=True, positions=[3, 1])
+        plain = patch(model, source, text, WORD, part_kind="head", per_position=True, positions=[3, 1])
         assert np.isfinite(found.values).sum() == np.isfinite(plain.values).sum()
         for layer, head, position in itertools.product(range(2), heads, (3, 1)):
             if head not in model.config.heads_of(layer):
@@ -142,7 +142,7 @@ def test_every_place_is_what_one_whole_pass_finds_where_distances_count(
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 40, 4096])
-@pytest.mark.parametrize("what", PATCHES)
+@pytest.mark.parametrize("what", PATCHABLE_PARTS)
 def test_every_place_is_what_one_whole_pass_finds(
     tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, batch_tokens: int
 ) -> None:
@@ -151,7 +151,7 @@ def test_every_place_is_what_one_whole_pass_finds(
     gates = np.ones((2, 4), np.float32)
     gates[0, 1], gates[1, 2] = 0.5, 0.0
     found = patch(
-        tiny_loaded, source, text, WORD, what=what, apart=True, positions=[3, 1, 4], head_mask=gates,
+        tiny_loaded, source, text, WORD, part_kind=what, per_position=True, positions=[3, 1, 4], head_mask=gates,
         batch_tokens=batch_tokens,
     )  # fmt: skip
     there = np.argwhere(np.isfinite(found.values))
@@ -167,7 +167,7 @@ def test_every_place_is_what_one_whole_pass_finds(
     assert_near(found.source_value, capture(tiny_loaded, source, target=WORD, head_mask=gates).target_value)
 
 
-@pytest.mark.parametrize("what", OF_HEADS)
+@pytest.mark.parametrize("what", HEAD_PARTS)
 def test_a_whole_head_is_all_its_positions(
     tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str
 ) -> None:
@@ -175,7 +175,7 @@ def test_a_whole_head_is_all_its_positions(
     source, text = texts
     gates = np.ones((2, 4), np.float32)
     gates[1, 3] = 0.5
-    found = patch(tiny_loaded, source, text, WORD, what=what, head_mask=gates)
+    found = patch(tiny_loaded, source, text, WORD, part_kind=what, head_mask=gates)
     assert found.axes == ("layer", "head") and found.values.shape == (2, 4)
     for layer, head in np.ndindex(2, 4):
         states = patched_by_hand(tiny_loaded, source, text, what, (layer, head, slice(None)), gates)
@@ -195,20 +195,20 @@ def test_any_target_is_followed(tiny_loaded: LoadedModel, pairs: tuple[Encoding,
     assert np.isnan(found.values[:2]).all()
 
 
-@pytest.mark.parametrize("what", OF_TOKENS)
+@pytest.mark.parametrize("what", TOKEN_PARTS)
 def test_everything_at_one_depth_is_the_source(
     tiny_loaded: LoadedModel, pairs: tuple[Encoding, Encoding], what: str
 ) -> None:
     """All states of a depth give the source's answer; nothing new changes nothing, for the answer to either."""
     source, text = pairs
     target = Target("nsp")
-    found = patch(tiny_loaded, source, text, target, what=what, apart=False)
+    found = patch(tiny_loaded, source, text, target, part_kind=what, per_position=False)
     assert found.axes == (("depth",) if what == "state" else ("layer",))
     scale = max(abs(found.source_value), abs(found.base_value))
     if what == "state":
         assert_near(found.values, found.source_value, of=scale)
         assert_near(found.effects, 1.0, 1e-4)
-    itself = patch(tiny_loaded, text, text, target, what=what)
+    itself = patch(tiny_loaded, text, text, target, part_kind=what)
     assert_near(itself.values, itself.base_value, of=scale)
     with pytest.raises(Refused, match="no difference to explain"):
         _ = itself.effects
@@ -223,8 +223,8 @@ def in_float64(loaded: LoadedModel) -> LoadedModel:
 def test_identities_hold_to_ten_digits(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
     """In float64: our pass in parts is the model's; the states of the source at a depth are the source's from there."""
     loaded = in_float64(tiny_loaded)
-    source, text = (embedded(loaded, one) for one in texts)
-    own, other = trace(layers_of(loaded), text), trace(layers_of(loaded), source)
+    source, text = (embed_text(loaded, one) for one in texts)
+    own, other = trace(encoder_layers(loaded), text), trace(encoder_layers(loaded), source)
     states = text
     for number, layer in enumerate(loaded.model.bert.encoder.layer):
         assert_near(own.layers[number].entering, states, 1e-10)
@@ -257,7 +257,7 @@ def test_transformers_with_hooks_says_the_same(
             )
 
     for what, part in places.items():
-        found = patch(tiny_loaded, source, text, WORD, what=what)
+        found = patch(tiny_loaded, source, text, WORD, part_kind=what)
         for number, layer in enumerate(theirs.bert.encoder.layer):
             given: list[Tensor] = []
             hook = part(layer).register_forward_hook(lambda _, __, out, given=given: given.append(first(out).clone()))
@@ -291,17 +291,17 @@ def test_what_cannot_be_patched_is_refused(tiny_loaded: LoadedModel, texts: tupl
     with pytest.raises(Refused, match="source has 11 tokens and the text 8"):
         patch(tiny_loaded, longer, text, WORD)
     with pytest.raises(Refused, match="what 'layer' is unknown: one of state, attention"):
-        patch(tiny_loaded, source, text, WORD, what="layer")
+        patch(tiny_loaded, source, text, WORD, part_kind="layer")
     with pytest.raises(Refused, match=r"depths \[3\]: at least one of 0 to 2"):
         patch(tiny_loaded, source, text, WORD, layers=[3])
     with pytest.raises(Refused, match=r"layers \[\]: at least one of 0 to 1"):
-        patch(tiny_loaded, source, text, WORD, what="head", layers=[])
+        patch(tiny_loaded, source, text, WORD, part_kind="head", layers=[])
     with pytest.raises(Refused, match=r"positions \[8\]: at least one of 0 to 7"):
         patch(tiny_loaded, source, text, WORD, positions=[8])
     with pytest.raises(Refused, match="apart=True"):
-        patch(tiny_loaded, source, text, WORD, what="head", positions=[1])
+        patch(tiny_loaded, source, text, WORD, part_kind="head", positions=[1])
     with pytest.raises(Refused, match="token by token"):
-        patch(tiny_loaded, source, text, WORD, what="neuron", apart=False)
+        patch(tiny_loaded, source, text, WORD, part_kind="neuron", per_position=False)
     with pytest.raises(Refused, match="second sentence"):
         patch(tiny_loaded, source, text, Target("nsp"))
     assert isinstance(patch(tiny_loaded, source, text, WORD, layers=[0]), Patches)
@@ -317,7 +317,7 @@ def nearer(loaded: LoadedModel, share: float) -> LoadedModel:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-@pytest.mark.parametrize("what", PATCHES)
+@pytest.mark.parametrize("what", PATCHABLE_PARTS)
 def test_an_estimate_is_right_where_the_change_is_small(
     tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, apart: bool
 ) -> None:
@@ -328,8 +328,8 @@ def test_an_estimate_is_right_where_the_change_is_small(
     errors, sizes = [], []
     for share in (0.02, 0.01):
         loaded = nearer(tiny_loaded, share)
-        exact = patch(loaded, source, text, WORD, what=what, apart=apart)
-        estimate = estimate_patches(loaded, source, text, WORD, what=what, apart=apart)
+        exact = patch(loaded, source, text, WORD, part_kind=what, per_position=apart)
+        estimate = estimate_patches(loaded, source, text, WORD, part_kind=what, per_position=apart)
         assert not estimate.exact and estimate.axes == exact.axes
         errors.append(np.abs(exact.values - estimate.values).max())
         sizes.append(np.abs(exact.values - exact.base_value).max())
@@ -341,9 +341,9 @@ def test_an_estimate_is_right_where_the_change_is_small(
 def test_an_estimate_leaves_out_what_was_not_asked(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
     """The same layers and positions as the exact patches have numbers."""
     source, text = texts
-    for what in PATCHES:
+    for what in PATCHABLE_PARTS:
         exact, estimate = (
-            find(tiny_loaded, source, text, WORD, what=what, apart=True, layers=[1], positions=[2, 5])
+            find(tiny_loaded, source, text, WORD, part_kind=what, per_position=True, layers=[1], positions=[2, 5])
             for find in (patch, estimate_patches)
         )
         assert np.array_equal(np.isnan(exact.values), np.isnan(estimate.values))
@@ -352,22 +352,26 @@ def test_an_estimate_leaves_out_what_was_not_asked(tiny_loaded: LoadedModel, tex
 def test_what_an_estimate_misses_is_counted(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
     """By hand: of the two largest changes one is missed, and half of the ranks are one off; the same misses none."""
     source, text = texts
-    exact = patch(tiny_loaded, source, text, WORD, what="head")
+    exact = patch(tiny_loaded, source, text, WORD, part_kind="head")
     values = np.full(exact.values.shape, np.nan)
     base = exact.base_value
     of_exact, of_estimate = values.copy(), values.copy()
     of_exact[0] = base + np.array([4, -3, 2, 1])
     of_estimate[0] = base + np.array([4, 1, 2, -3])
-    found = patches_missed(replace(exact, values=of_exact), replace(exact, values=of_estimate, exact=False), top=2)
+    found = patch_estimate_quality(
+        replace(exact, values=of_exact), replace(exact, values=of_estimate, exact=False), top=2
+    )
     assert (found.missed, found.top) == (0.5, 2)
     assert_near(found.agreement, 1 - 6 * (0 + 1 + 0 + 1) / (4 * 15))
-    assert patches_missed(exact, exact).missed == 0 and patches_missed(exact, exact, top=3).agreement == 1
+    assert (
+        patch_estimate_quality(exact, exact).missed == 0 and patch_estimate_quality(exact, exact, top=3).agreement == 1
+    )
     with pytest.raises(Refused, match="the same places twice"):
-        patches_missed(exact, patch(tiny_loaded, source, text, WORD))
+        patch_estimate_quality(exact, patch(tiny_loaded, source, text, WORD))
 
 
 @pytest.mark.parametrize("apart", [True, False])
-@pytest.mark.parametrize("what", PATCHES)
+@pytest.mark.parametrize("what", PATCHABLE_PARTS)
 def test_all_that_is_said_with_a_patch_in(
     tiny_loaded: LoadedModel, pairs: tuple[Encoding, Encoding], what: str, apart: bool
 ) -> None:
@@ -377,11 +381,11 @@ def test_all_that_is_said_with_a_patch_in(
     source, text = pairs
     gates = np.ones((2, 4), np.float32)
     gates[0, 1] = 0.5
-    found = patch(tiny_loaded, source, text, WORD, what=what, apart=apart, head_mask=gates)
+    found = patch(tiny_loaded, source, text, WORD, part_kind=what, per_position=apart, head_mask=gates)
     place = tuple(size - 1 for size in found.values.shape) if what != "state" else (1, 3)[: found.values.ndim]
     by_hand = place if apart else (*place, slice(None))
     states = patched_by_hand(tiny_loaded, source, text, what, by_hand, gates)
-    said = answer_with(tiny_loaded, found, place)
+    said = predict_with_patch(tiny_loaded, found, place)
     heads = tiny_loaded.model.cls
     with torch.no_grad():
         expected = heads.predictions(states[:, 3]).softmax(-1)[0]
@@ -398,8 +402,8 @@ def test_a_place_that_was_not_patched_says_nothing(tiny_loaded: LoadedModel, tex
     """One sentence, with the axes that a place has."""
     source, text = texts
     found = patch(tiny_loaded, source, text, WORD, layers=[1])
-    run, said = capture(tiny_loaded, text), answer_with(tiny_loaded, found, None)
+    run, said = capture(tiny_loaded, text), predict_with_patch(tiny_loaded, found, None)
     assert_near(said.predictions[0].probabilities, run.predictions[0].probabilities, what="nothing put in")
     for place in ((0, 3), (1,), (1, 8), (-1, 3)):
         with pytest.raises(Refused, match="was not patched: give its depth, position"):
-            answer_with(tiny_loaded, found, place)
+            predict_with_patch(tiny_loaded, found, place)

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from transformers import BertForMaskedLM
 
 from bert_core import Encoding, LoadedModel, MeanOf, Noised, Paths, Refused, Target, edited, patch, patch_path, pruned
-from bert_core.edits import Cut, Scaled
-from bert_core.run.paths import THROUGH
+from bert_core.edits import AttentionKnockout, ScaledNeuron
+from bert_core.run.paths import RECEIVER_INPUTS
 from tests.near import assert_near
 
 TEXT, SOURCE = "the cat [MASK] on the mat", "a dog [MASK] in the house"
@@ -112,7 +112,7 @@ def by_three_passes(
         return run(text)
 
 
-@pytest.mark.parametrize("through", [*THROUGH, None])
+@pytest.mark.parametrize("through", [*RECEIVER_INPUTS, None])
 @pytest.mark.parametrize(("precision", "within"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 def test_transformers_with_hooks_says_the_same(
     tiny_loaded: LoadedModel,
@@ -127,9 +127,11 @@ def test_transformers_with_hooks_says_the_same(
     loaded = replace(tiny_loaded, model=copy.deepcopy(tiny_loaded.model).to(precision))
     model = theirs.to(precision)
     for receivers in ([(1, 2)], [(1, 3), (1, 0)]):
-        found = patch_path(loaded, source, text, WORD, receivers=receivers, through=through)
+        found = patch_path(loaded, source, text, WORD, receivers=receivers, receiver_input=through)
         expected = [
-            by_three_passes(model, source, text, (0, head), receivers, THROUGH if through is None else (through,))
+            by_three_passes(
+                model, source, text, (0, head), receivers, RECEIVER_INPUTS if through is None else (through,)
+            )
             for head in range(4)
         ]
         assert_near(found.values[0], np.array(expected), within)
@@ -173,12 +175,14 @@ def test_receivers_in_several_layers(
     source, text = texts
     loaded = deeper(tiny_loaded)
     theirs.bert.encoder.layer.extend(copy.deepcopy(theirs.bert.encoder.layer))
-    found = patch_path(loaded, source, text, WORD, receivers=receivers, through="value")
+    found = patch_path(loaded, source, text, WORD, receivers=receivers, receiver_input="value")
     assert found.receivers == tuple(sorted(receivers)) and found.values.shape == (4, 4)
     for layer, head in np.ndindex(3, 4):
         expected = by_three_passes(theirs, source, text, (layer, head), receivers, ("value",))
         assert_near(found.values[layer, head], expected, what=f"L{layer} H{head}")
-    some = patch_path(loaded, source, text, WORD, [(2, 3), (0, 1), (2, 3)], receivers, through="value", batch_tokens=1)
+    some = patch_path(
+        loaded, source, text, WORD, [(2, 3), (0, 1), (2, 3)], receivers, receiver_input="value", batch_tokens=1
+    )
     assert [tuple(at) for at in np.argwhere(np.isfinite(some.values))] == [(0, 1), (2, 3)]
     assert_near(some.values[[0, 2], [1, 3]], found.values[[0, 2], [1, 3]])
 
@@ -209,7 +213,7 @@ def test_where_only_one_way_is_left_it_is_the_patch(tiny_loaded: LoadedModel, te
     """Without networks, in float64: the last layer to the answer; and to a head that looks at all alike, its values."""
     source, text = texts
     loaded = without_networks(tiny_loaded)
-    head = patch(loaded, source, text, WORD, what="head")
+    head = patch(loaded, source, text, WORD, part_kind="head")
     assert_near(patch_path(loaded, source, text, WORD).values[1], head.values[1], 1e-10)
     even = copy.deepcopy(loaded.model)
     with torch.no_grad():
@@ -217,10 +221,11 @@ def test_where_only_one_way_is_left_it_is_the_patch(tiny_loaded: LoadedModel, te
             getattr(even.bert.encoder.layer[1].attention.self, name).weight.zero_()
     alike = replace(loaded, model=even)
     for through in ("query", "key"):  # a head that looks alike at all hears nothing by them
-        found = patch_path(alike, source, text, WORD, receivers=[(1, 1)], through=through)
+        found = patch_path(alike, source, text, WORD, receivers=[(1, 1)], receiver_input=through)
         assert_near(found.values[0], found.base_value, 1e-10)
     value, all_three = (
-        patch_path(alike, source, text, WORD, receivers=[(1, 1)], through=one).values[0] for one in ("value", None)
+        patch_path(alike, source, text, WORD, receivers=[(1, 1)], receiver_input=one).values[0]
+        for one in ("value", None)
     )
     assert_near(value, all_three, 1e-10)
 
@@ -230,7 +235,7 @@ def test_ways_across_a_norm_do_not_add_up(tiny_loaded: LoadedModel, texts: tuple
     source, text = texts
     loaded = without_networks(tiny_loaded)
     ways = patch_path(loaded, source, text, WORD, [(1, head) for head in range(4)])
-    together = patch(loaded, source, text, WORD, what="attention", apart=False)
+    together = patch(loaded, source, text, WORD, part_kind="attention", per_position=False)
     added = np.nansum(ways.values - ways.base_value)
     all_of_them = together.values[1] - together.base_value
     assert abs(added - all_of_them) > 1e-3 * abs(all_of_them)
@@ -252,7 +257,7 @@ def test_heads_that_are_off_cut_scaled_or_gone(tiny_loaded: LoadedModel, texts: 
     assert_near(less.values[0, [0, 2, 3]], whole.values[0, [0, 2, 3]])
     with pytest.raises(Refused, match="L1 H2 was pruned: this layer still has the heads 0, 1, 3"):
         patch_path(smaller, source, text, WORD, receivers=[(1, 2)])
-    cut = edited(tiny_loaded, [Cut(None, None, (1,), (3,), renormalised=False), Scaled(0, 3, 2.0)])
+    cut = edited(tiny_loaded, [AttentionKnockout(None, None, (1,), (3,), renormalised=False), ScaledNeuron(0, 3, 2.0)])
     blind = patch_path(cut, source, text, WORD, receivers=[(1, 3)])
     assert_near(blind.values[0], blind.base_value)
     assert blind.base_value != whole.base_value

@@ -7,18 +7,18 @@ import pytest
 
 from bert_core.analysis.patterns import (
     attention_entropy,
-    combined,
-    heads_by,
-    layers_by,
+    combine_heads,
     map_between_words,
     mean_distance,
-    part_of,
     part_positions,
-    renormalised,
+    readable_word,
+    renormalise_rows,
     role_figures,
     rows_without_numbers,
+    select_part,
     share_to,
-    word_as_read,
+    sort_heads,
+    sort_layers,
 )
 from bert_core.analysis.units import word_units
 from bert_core.loading import LoadedModel
@@ -67,8 +67,8 @@ def test_parts_split_the_map_without_overlap(tiny_loaded: LoadedModel) -> None:
 def test_a_part_of_a_map() -> None:
     """Rows are those of the queries, columns those of the keys; the whole is not copied."""
     maps = np.arange(72).reshape(2, 6, 6)
-    assert part_of(maps, np.array([1, 4]), np.array([0, 2, 5]))[1].tolist() == [[42, 44, 47], [60, 62, 65]]
-    assert part_of(maps, np.arange(6), np.arange(6)) is maps
+    assert select_part(maps, np.array([1, 4]), np.array([0, 2, 5]))[1].tolist() == [[42, 44, 47], [60, 62, 65]]
+    assert select_part(maps, np.arange(6), np.arange(6)) is maps
 
 
 def test_an_unknown_part_is_refused(tiny_loaded: LoadedModel) -> None:
@@ -83,7 +83,7 @@ def test_a_part_of_the_words(tiny_loaded: LoadedModel) -> None:
     """Between words, positions count words, and a word is written as its pieces without their marks."""
     encoding = tiny_loaded.tokenizer.encode("cats sat", "a cat")
     units = word_units(encoding)
-    assert [word_as_read(encoding, unit) for unit in units] == ["[CLS]", "cats", "sat", "[SEP]", "a", "cat", "[SEP]"]
+    assert [readable_word(encoding, unit) for unit in units] == ["[CLS]", "cats", "sat", "[SEP]", "a", "cat", "[SEP]"]
     assert len(units[1]) == 2
     queries, keys = part_positions(encoding, "A to B", hide_special=False, units=units)
     assert queries.tolist() == [1, 2] and keys.tolist() == [4, 5]
@@ -113,13 +113,13 @@ def test_the_figures_of_a_head_and_the_order_they_give(tiny_loaded: LoadedModel)
     assert figures.entropy == pytest.approx(attention_entropy(attention))
     assert figures.distance == pytest.approx(mean_distance(attention))
     assert figures.to_sep == pytest.approx(attention[..., [4, 6]].sum(-1).mean(-1))
-    assert heads_by(np.array([[0.1, 0.5, 0.1], [np.nan, 0.0, 2.0]])).tolist() == [[1, 0, 2], [2, 1, 0]]
+    assert sort_heads(np.array([[0.1, 0.5, 0.1], [np.nan, 0.0, 2.0]])).tolist() == [[1, 0, 2], [2, 1, 0]]
 
 
 def test_rows_of_a_part_sum_to_one_again() -> None:
     """Each row is divided by its own sum; one with less than a millionth left is no number, and is named."""
     part = np.array([[[0.1, 0.3], [0.25, 0.25], [1e-8, 0]]], np.float32)
-    again = renormalised(part)
+    again = renormalise_rows(part)
     assert again.dtype == np.float32
     assert again[0, :2] == pytest.approx(np.array([[0.25, 0.75], [0.5, 0.5]]))
     assert np.isnan(again[0, 2]).all()
@@ -130,24 +130,24 @@ def test_rows_of_a_part_sum_to_one_again() -> None:
 def test_heads_are_combined_by_hand() -> None:
     """Average, weighted shares and the value furthest from zero; a pruned head does not count."""
     maps = np.array([[[0.5, 0.5]], [[np.nan, np.nan]], [[0.9, 0.1]]])
-    assert combined(maps, "average") == pytest.approx(np.array([[0.7, 0.3]]))
-    assert combined(maps, "weighted", np.array([1, np.nan, 3])) == pytest.approx(np.array([[0.8, 0.2]]))
-    assert combined(maps, "maximum") == pytest.approx(np.array([[0.9, 0.5]]))
+    assert combine_heads(maps, "average") == pytest.approx(np.array([[0.7, 0.3]]))
+    assert combine_heads(maps, "weighted", np.array([1, np.nan, 3])) == pytest.approx(np.array([[0.8, 0.2]]))
+    assert combine_heads(maps, "maximum") == pytest.approx(np.array([[0.9, 0.5]]))
     signed = np.array([[[-2.0, 0.5]], [[1.0, -0.25]]])
-    assert combined(signed, "maximum") == pytest.approx(np.array([[-2, 0.5]]))
-    assert np.isnan(combined(maps[1:2], "average")).all()
+    assert combine_heads(signed, "maximum") == pytest.approx(np.array([[-2, 0.5]]))
+    assert np.isnan(combine_heads(maps[1:2], "average")).all()
     hole = np.array([[[np.nan, 0.5]], [[0.5, 0.5]]])
-    assert np.isnan(combined(hole, "average")).tolist() == [[True, False]]
+    assert np.isnan(combine_heads(hole, "average")).tolist() == [[True, False]]
 
 
 def test_rows_of_combined_heads_still_sum_to_one() -> None:
     """An average of rows that sum to 1 sums to 1, however it is weighted; equal weights are the plain average."""
     maps = np.random.default_rng(3).dirichlet(np.ones(5), (4, 6)).astype(np.float32)
     weights = np.array([0.2, 0, 5, 1e-3])
-    for one in (combined(maps, "average"), combined(maps, "weighted", weights)):
+    for one in (combine_heads(maps, "average"), combine_heads(maps, "weighted", weights)):
         assert_near(one.sum(-1), np.ones(6))
-    assert_near(combined(maps, "weighted", np.ones(4)), combined(maps, "average"))
-    assert (combined(maps, "maximum").sum(-1) >= 1 - 1e-6).all()
+    assert_near(combine_heads(maps, "weighted", np.ones(4)), combine_heads(maps, "average"))
+    assert (combine_heads(maps, "maximum").sum(-1) >= 1 - 1e-6).all()
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_rows_of_combined_heads_still_sum_to_one() -> None:
 def test_impossible_combinations_are_refused(how: str, weights: list[float] | None, sentence: str) -> None:
     """The sentence says what is allowed."""
     with pytest.raises(ValueError, match=sentence):
-        combined(np.ones((2, 3, 3)), how, None if weights is None else np.array(weights))
+        combine_heads(np.ones((2, 3, 3)), how, None if weights is None else np.array(weights))
 
 
 def test_layers_fall_by_the_mean_of_their_heads() -> None:
     """Heads that do not exist do not count, a layer without any is last, and ties stay in order."""
     figures = np.array([[1.0, 2.0], [np.nan, 5.0], [np.nan, np.nan], [1.5, 1.5]])
-    assert layers_by(figures).tolist() == [1, 0, 3, 2]
+    assert sort_layers(figures).tolist() == [1, 0, 3, 2]

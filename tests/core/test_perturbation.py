@@ -68,7 +68,9 @@ def plain(
         segments = torch.tensor([encoding.token_type_ids])
         more = {} if gates is None else {"head_mask": torch.tensor(gates, dtype=torch.float32)}
         if target.kind == "class":
-            logits: Tensor = loaded.tuned["classifier"](inputs_embeds=words, token_type_ids=segments, **more).logits
+            logits: Tensor = loaded.task_models["classifier"](
+                inputs_embeds=words, token_type_ids=segments, **more
+            ).logits
             return logits[:, target.label]
         outputs = loaded.model(inputs_embeds=words, token_type_ids=segments, **more)
         if target.kind == "nsp":

@@ -13,18 +13,18 @@ import transformers
 
 import bert_core
 from bert_core import Batch, LoadedModel, PruningPlan
-from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
-from bert_core.pruning import without as without_parts
+from bert_core.analysis.pruning import curve_values, random_band, removable_head_count
+from bert_core.pruning import prune_parts as without_parts
 from bert_core.records import CurvePoint
 from bert_core.run import losses
 from bert_core.run.costs import curve_points, pruning_costs, score
-from bert_core.run.losses import examples_of
+from bert_core.run.losses import masked_examples
 from bert_core.run.plans import (
     ORDERS,
-    ORDERS_OF,
+    ORDERS_BY_PART,
     loss_importance,
-    loss_without_each,
-    loss_without_each_layer,
+    loss_without_heads,
+    loss_without_layers,
     propose_plan,
 )
 from tests.near import assert_near
@@ -105,7 +105,7 @@ def test_the_slope_is_that_of_each_examples_loss(tiny_loaded: LoadedModel, batch
 def test_the_loss_without_each_head_is_exact(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
     """One batch of variants finds what one masked model a head finds, with padding and pruned heads too."""
     for loaded, gone in ((tiny_loaded, []), (bert_core.pruned(tiny_loaded, [(0, 1)]), [(0, 1)])):
-        found = loss_without_each(loaded, batches)
+        found = loss_without_heads(loaded, batches)
         for layer, head in np.ndindex(2, 4):
             if (layer, head) in gone:
                 assert np.isnan(found[layer, head])
@@ -117,14 +117,14 @@ def test_the_loss_without_each_head_is_exact(tiny_loaded: LoadedModel, batches: 
 def test_every_piece_of_a_text_is_hidden_once(tiny_loaded: LoadedModel) -> None:
     """The labels together are the text, each behind [MASK]; what was hidden before has no answer; B follows A."""
     encoding = tiny_loaded.tokenizer.encode("the [MASK] sat on the mat and the dog ran to the red door", "it was red")
-    (batch,) = examples_of(tiny_loaded, encoding)
+    (batch,) = masked_examples(tiny_loaded, encoding)
     hidden = batch.labels != -100
     assert (batch.input_ids[hidden] == tiny_loaded.tokenizer.id_of("[MASK]")).all()
     typed = [p for p, special in enumerate(encoding.special) if not special and encoding.tokens[p] != "[MASK]"]
     assert hidden.sum(0).nonzero()[0].tolist() == typed and hidden.sum(0).max() == 1
     assert (batch.labels.max(0)[typed] == np.array(encoding.input_ids)[typed]).all()
     assert batch.next_sentence_label.tolist() == [-100] * (len(batch.labels) - 1) + [0]
-    assert examples_of(tiny_loaded, tiny_loaded.tokenizer.encode("[MASK]")) == ()
+    assert masked_examples(tiny_loaded, tiny_loaded.tokenizer.encode("[MASK]")) == ()
 
 
 def test_copies_of_a_long_text_are_asked_a_few_at_a_time(
@@ -132,9 +132,9 @@ def test_copies_of_a_long_text_are_asked_a_few_at_a_time(
 ) -> None:
     """In however many batches, the copies and what is found of them are the same, and each batch is reported."""
     encoding = tiny_loaded.tokenizer.encode("the [MASK] sat on the mat and the dog ran to the red door", "it was red")
-    whole = examples_of(tiny_loaded, encoding)
-    monkeypatch.setattr(losses, "TOKENS_TOGETHER", 2 * len(encoding) + 1)
-    parts = examples_of(tiny_loaded, encoding)
+    whole = masked_examples(tiny_loaded, encoding)
+    monkeypatch.setattr(losses, "TOKENS_PER_BATCH", 2 * len(encoding) + 1)
+    parts = masked_examples(tiny_loaded, encoding)
     assert [len(part.input_ids) for part in parts] == [2, 2, 2, 2, 1]
     for field in dataclasses.fields(Batch):
         of_parts, of_whole = [getattr(part, field.name) for part in parts], getattr(whole[0], field.name)
@@ -166,7 +166,7 @@ def test_a_plan_has_every_head_once(tiny_loaded: LoadedModel, batches: list[Batc
 
 def test_orders_are_those_of_their_figures(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
     """What matters least goes first; the iterative order looks again at the model that is left."""
-    slopes, losses = loss_importance(tiny_loaded, batches), loss_without_each(tiny_loaded, batches)
+    slopes, losses = loss_importance(tiny_loaded, batches), loss_without_heads(tiny_loaded, batches)
     within = slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
     for method, worth in (("importance", slopes), ("importance-in-layer", within), ("ablation", losses)):
         order = propose_plan(tiny_loaded, batches, method).order
@@ -219,7 +219,12 @@ def test_each_point_is_the_model_without_those_heads(tiny_loaded: LoadedModel, b
     told: list[float] = []
     rest = list(
         curve_points(
-            tiny_loaded, batches, orders, [0, 2, 3], known=points[:4], report=lambda done, what="": told.append(done)
+            tiny_loaded,
+            batches,
+            orders,
+            [0, 2, 3],
+            previous_points=points[:4],
+            report=lambda done, what="": told.append(done),
         )
     )
     assert [point.loss for point in rest] == pytest.approx([point.loss for point in points[4:]])
@@ -250,7 +255,7 @@ def test_the_band_is_over_the_points_that_all_random_orders_have() -> None:
     assert band.removed.tolist() == [0, 1] and band.orders == 2
     assert (band.low.tolist(), band.mean.tolist(), band.high.tolist()) == ([1, 2], [1, 3], [1, 4])
     assert random_band(made("mine", 1), "loss").removed.size == 0
-    assert [values.tolist() for values in curve_of(points[::-1], "random 0", "parameters")] == [
+    assert [values.tolist() for values in curve_values(points[::-1], "random 0", "parameters")] == [
         [0, 1, 2],
         [100, 99, 98],
     ]
@@ -258,11 +263,11 @@ def test_the_band_is_over_the_points_that_all_random_orders_have() -> None:
 
 def test_hardly_missed_counts_up_to_the_first_point_above() -> None:
     """A later point that is below again does not count; without the whole model there is nothing to compare with."""
-    assert hardly_missed(made("mine", 2.0, 1.9, 2.019, 2.03, 2.0), "mine") == 2
-    assert hardly_missed(made("mine", 2.0, 2.5), "mine") == 0
-    assert hardly_missed(made("mine", 2.0, 2.5), "mine", tolerance=0.5) == 1
+    assert removable_head_count(made("mine", 2.0, 1.9, 2.019, 2.03, 2.0), "mine") == 2
+    assert removable_head_count(made("mine", 2.0, 2.5), "mine") == 0
+    assert removable_head_count(made("mine", 2.0, 2.5), "mine", tolerance=0.5) == 1
     with pytest.raises(ValueError, match="does not begin with all heads"):
-        hardly_missed(made("mine", 2.0, 2.5)[1:], "mine")
+        removable_head_count(made("mine", 2.0, 2.5)[1:], "mine")
 
 
 def test_costs_count_what_is_there(tiny_loaded: LoadedModel) -> None:
@@ -305,7 +310,7 @@ def test_the_slope_at_a_neuron_is_its_activation_times_its_gradient(
 
     for layer in theirs.bert.encoder.layer:
         layer.intermediate.register_forward_hook(keep)
-    found = np.concatenate([losses.neuron_slopes(tiny_loaded, batch) for batch in batches])
+    found = np.concatenate([losses.neuron_gate_gradients(tiny_loaded, batch) for batch in batches])
     assert found.shape == (5, 2, 64)
     for row, example in enumerate(one_by_one(batches)):
         seen.clear()
@@ -326,29 +331,32 @@ def test_a_pruned_neuron_has_no_slope_and_the_others_keep_theirs(
     """NaN where one is gone; elsewhere the slope of the model with these at zero; none in a layer that is gone."""
     gone = [(0, 3), *((1, n) for n in range(0, 64, 2))]
     smaller = bert_core.pruned(tiny_loaded, neurons=gone)
-    whole = bert_core.edited(tiny_loaded, [bert_core.Scaled(*one, 0.0) for one in gone])
-    found, expected = loss_importance(smaller, batches, what="neurons"), loss_importance(whole, batches, what="neurons")
+    whole = bert_core.edited(tiny_loaded, [bert_core.ScaledNeuron(*one, 0.0) for one in gone])
+    found, expected = (
+        loss_importance(smaller, batches, part_kind="neurons"),
+        loss_importance(whole, batches, part_kind="neurons"),
+    )
     there = np.ones((2, 64), bool)
     there[tuple(np.transpose(gone))] = False
-    assert np.isnan(found[~there]).all() and (losses.parts_there(smaller, "neurons") == there).all()
+    assert np.isnan(found[~there]).all() and (losses.existing_parts(smaller, "neurons") == there).all()
     assert_near(found[there], expected[there])
-    short = loss_importance(bert_core.pruned(tiny_loaded, layers=[1]), batches, what="neurons")
+    short = loss_importance(bert_core.pruned(tiny_loaded, layers=[1]), batches, part_kind="neurons")
     assert np.isnan(short[1]).all() and (short[0] > 0).any()
     empty = bert_core.pruned(tiny_loaded, neurons=[(layer, n) for layer in (0, 1) for n in range(64)])
-    assert np.isnan(loss_importance(empty, batches, what="neurons")).all()
+    assert np.isnan(loss_importance(empty, batches, part_kind="neurons")).all()
 
 
 def test_the_loss_without_each_layer_is_that_of_the_shorter_model(
     tiny_loaded: LoadedModel, batches: list[Batch]
 ) -> None:
     """By hand, from the model's own forward pass with the layer out of its list; NaN for one that is gone."""
-    found = loss_without_each_layer(tiny_loaded, batches)
+    found = loss_without_layers(tiny_loaded, batches)
     for layer in (0, 1):
         fewer = copy.deepcopy(tiny_loaded.model)
         fewer.bert.encoder.layer = torch.nn.ModuleList([fewer.bert.encoder.layer[1 - layer]])
         fewer.bert.encoder.config = fewer.config.replace(num_hidden_layers=1)
         assert_near(found[layer], loss_by_hand(dataclasses.replace(tiny_loaded, model=fewer), batches))
-    left = loss_without_each_layer(bert_core.pruned(tiny_loaded, layers=[0]), batches)
+    left = loss_without_layers(bert_core.pruned(tiny_loaded, layers=[0]), batches)
     assert np.isnan(left[0]) and np.isfinite(left[1])
 
 
@@ -357,24 +365,24 @@ def test_every_order_of_neurons_and_layers_is_one(tiny_loaded: LoadedModel, batc
     """Each names every part once, comes back from a file, and is refused for a model of other sizes or other parts."""
     parts = {"neurons": 128, "layers": 2}[what]
     worth = {
-        "importance": lambda: loss_importance(tiny_loaded, batches, what="neurons"),
-        "ablation": lambda: loss_without_each_layer(tiny_loaded, batches),
+        "importance": lambda: loss_importance(tiny_loaded, batches, part_kind="neurons"),
+        "ablation": lambda: loss_without_layers(tiny_loaded, batches),
     }
-    for method in ORDERS_OF[what]:
-        plan = propose_plan(tiny_loaded, batches, method, what=what)
+    for method in ORDERS_BY_PART[what]:
+        plan = propose_plan(tiny_loaded, batches, method, part_kind=what)
         assert len(set(plan.order)) == len(plan.order) == parts and plan.what == what
         assert PruningPlan.from_json(plan.to_json()) == plan
         if method in worth:
             figures = worth[method]()
             assert list(plan.order) == sorted(plan.order, key=lambda part, of=figures: float(of[part]))
-        left = losses.parts_there(without_parts(tiny_loaded, what, plan.first(0.5)), what)
+        left = losses.existing_parts(without_parts(tiny_loaded, what, plan.first(0.5)), what)
         assert left.sum() == parts / 2 and not any(left[part] for part in plan.first(0.5))
-    again = propose_plan(without_parts(tiny_loaded, what, plan.first(0.5)), batches, "random", what=what)
+    again = propose_plan(without_parts(tiny_loaded, what, plan.first(0.5)), batches, "random", part_kind=what)
     assert set(again.order) == set(plan.order) - set(plan.first(0.5))
     with pytest.raises(ValueError, match=f"method 'ablation-mean' is unknown for {what}: one of "):
-        propose_plan(tiny_loaded, batches, "ablation-mean", what=what)
+        propose_plan(tiny_loaded, batches, "ablation-mean", part_kind=what)
     with pytest.raises(ValueError, match="what 'words' is unknown: one of heads, neurons, layers"):
-        propose_plan(tiny_loaded, batches, "random", what="words")
+        propose_plan(tiny_loaded, batches, "random", part_kind="words")
 
 
 def test_a_greedy_order_of_layers_looks_again_after_each(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
@@ -382,7 +390,7 @@ def test_a_greedy_order_of_layers_looks_again_after_each(tiny_loaded: LoadedMode
     torch.manual_seed(5)
     model = bert_core.BertForPreTraining(tiny_loaded.config.replace(num_hidden_layers=4)).eval().requires_grad_(False)
     loaded = dataclasses.replace(tiny_loaded, model=model)
-    order = [layer for (layer,) in propose_plan(loaded, batches, "iterative", what="layers").order]
+    order = [layer for (layer,) in propose_plan(loaded, batches, "iterative", part_kind="layers").order]
     for gone in range(4):
         left = [layer for layer in range(4) if layer not in order[:gone]]
         costs = {layer: score(bert_core.pruned(loaded, layers=[*order[:gone], layer]), batches).loss for layer in left}
@@ -394,10 +402,10 @@ def test_a_point_of_neurons_or_layers_is_a_model_of_that_size(
     tiny_loaded: LoadedModel, batches: list[Batch], what: str
 ) -> None:
     """Loss and parameters at each point are those of the model pruned at once, and both ends are there."""
-    orders = {seed: propose_plan(tiny_loaded, (), "random", what=what, seed=seed).order for seed in (0, 1)}
+    orders = {seed: propose_plan(tiny_loaded, (), "random", part_kind=what, seed=seed).order for seed in (0, 1)}
     given = {f"random {seed}": order for seed, order in orders.items()}
     parts = len(orders[0])
-    for point in curve_points(tiny_loaded, batches, given, [0, parts // 2, parts], what=what):
+    for point in curve_points(tiny_loaded, batches, given, [0, parts // 2, parts], part_kind=what):
         left = without_parts(tiny_loaded, what, given[point.order][: point.removed])
         assert point.parameters == sum(p.numel() for p in left.model.parameters())
         assert_near(point.loss, score(left, batches).loss)
@@ -407,7 +415,7 @@ def test_a_point_of_neurons_or_layers_is_a_model_of_that_size(
 def test_what_neurons_and_layers_save_is_measured(tiny_loaded: LoadedModel, what: str, parts: list[object]) -> None:
     """Two sides take turns: the whole model and the smaller one, each with its own size."""
     encoding = tiny_loaded.tokenizer.encode("the cat sat")
-    full, left = pruning_costs(tiny_loaded, parts, encoding, what=what, batches=(2,), repeats=1)
+    full, left = pruning_costs(tiny_loaded, parts, encoding, part_kind=what, batches=(2,), repeats=1)
     assert (full.what, left.what) == ("full", "pruned") and set(left.seconds) == {2}
     assert left.parameters < full.parameters and left.nbytes < full.nbytes
 

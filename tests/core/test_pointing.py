@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bert_core.analysis.pointing import chance_of, heat, owner_of, patches_in, points_into, share_in
+from bert_core.analysis.pointing import chance_level, heat, patches_in, points_into, shape_of_word, share_in
 
 LOWER_RIGHT = (0.5, 0.5, 1.0, 1.0)
 
@@ -20,9 +20,9 @@ def one_patch(row: int, column: int) -> np.ndarray:
 def test_a_box_holds_the_patches_whose_middle_it_holds() -> None:
     """A quarter of the picture is a quarter of the patches; half a patch too little loses none, more loses a row."""
     assert patches_in(LOWER_RIGHT, (4, 4)).nonzero()[0].tolist() == [2, 2, 3, 3]
-    assert chance_of(LOWER_RIGHT, (4, 4)) == 0.25
-    assert chance_of((0.6, 0.6, 0.9, 0.9), (4, 4)) == 0.25
-    assert chance_of((0.65, 0.6, 0.9, 0.9), (4, 4)) == 0.125
+    assert chance_level(LOWER_RIGHT, (4, 4)) == 0.25
+    assert chance_level((0.6, 0.6, 0.9, 0.9), (4, 4)) == 0.25
+    assert chance_level((0.65, 0.6, 0.9, 0.9), (4, 4)) == 0.125
 
 
 def test_the_highest_patch_decides() -> None:
@@ -55,4 +55,4 @@ def test_heat_averages_heads_and_clips_before_that() -> None:
 def test_three_words_belong_to_each_shape() -> None:
     """Size, colour and kind, and neither the article nor the relation."""
     words = ["a", "small", "red", "star", "left", "of", "a", "large", "blue", "cross", "[SEP]"]
-    assert [owner_of(words, n) for n in range(len(words))] == [None, 0, 0, 0, None, None, None, 1, 1, 1, None]
+    assert [shape_of_word(words, n) for n in range(len(words))] == [None, 0, 0, 0, None, None, None, 1, 1, 1, None]

@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 
 import bert_core
 from bert_core import CheckpointError, Refused
-from bert_core.pooling import MODES
+from bert_core.pooling import POOLING_MODES
 from bert_core.pooling import Pooling as Pools
 from bert_core.run.similarity import read_sentence, sentence_vector
 from tests.families import save_family
@@ -69,7 +69,7 @@ def theirs(folder: Path) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "mpnet"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", POOLING_MODES)
 def test_vectors_are_those_of_sentence_transformers(
     encoders: dict[str, Path], tmp_path: Path, family: str, mode: str
 ) -> None:
@@ -153,9 +153,9 @@ def test_equal_states_pool_to_that_state() -> None:
     states = torch.full((300, 4), 2.5, dtype=torch.float64)
     for mode in ("mean", "max", "weightedmean"):
         pools = Pools(mode)
-        assert torch.allclose(pools.pooled(states[list(pools.rows(300))]), states[0])
-    assert torch.allclose(Pools("mean_sqrt_len_tokens").pooled(states), states[0] * 300**0.5)
-    assert Pools("lasttoken").rows(7) == (6,) and Pools("cls").rows(7) == (0,)
+        assert torch.allclose(pools.pool(states[list(pools.pooled_positions(300))]), states[0])
+    assert torch.allclose(Pools("mean_sqrt_len_tokens").pool(states), states[0] * 300**0.5)
+    assert Pools("lasttoken").pooled_positions(7) == (6,) and Pools("cls").pooled_positions(7) == (0,)
 
 
 def test_lower_case_where_the_file_says_so(encoders: dict[str, Path], tmp_path: Path) -> None:
@@ -258,6 +258,6 @@ def test_a_zip_cannot_lead_out_of_its_folder(encoders: dict[str, Path], tmp_path
 
 def test_a_model_without_such_a_file_pools_by_the_mean(tiny_loaded: bert_core.LoadedModel) -> None:
     """The mean of all states, which its file does not say; and an unknown way is refused."""
-    assert tiny_loaded.pooling is None and tiny_loaded.pools == Pools("mean")
+    assert tiny_loaded.pooling is None and tiny_loaded.effective_pooling == Pools("mean")
     with pytest.raises(Refused, match="the pooling mode is 'median'"):
         Pools("median")

@@ -17,7 +17,7 @@ from bert_core import LabelledSentence, LoadedModel, ProbePoint, ProbeSettings, 
 from bert_core.analysis.probes import lookup
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.run.states import word_states
-from bert_core.studies.probes import split
+from bert_core.studies.probes import split_by_sentence
 from bert_core.studies.treebank import read_treebank
 from tests.near import assert_near
 
@@ -165,12 +165,14 @@ SMALL = ProbeSettings(seeds=2, least=1, penalty=0.1, erase=True)
 def test_no_sentence_is_on_both_sides() -> None:
     """Sentences are whole on one side, every word is on one, the share is kept, and the seed decides."""
     of_words = np.repeat(np.arange(50), RNG.integers(1, 6, 50))
-    rows, places, held_out = split(of_words, 0.2, 7)
+    rows, places, held_out = split_by_sentence(of_words, 0.2, 7)
     learned = int((places >= len(held_out)).sum())
     assert sorted(rows) == list(range(len(of_words))) and len(held_out) == 10
     assert set(of_words[rows[learned:]]) == set(held_out.tolist())
     assert not set(of_words[rows[:learned]]) & set(held_out.tolist())
-    assert (split(of_words, 0.2, 7)[0] == rows).all() and (split(of_words, 0.2, 8)[0] != rows).any()
+    assert (split_by_sentence(of_words, 0.2, 7)[0] == rows).all() and (
+        split_by_sentence(of_words, 0.2, 8)[0] != rows
+    ).any()
 
 
 def test_a_sentence_that_is_there_twice_is_asked_once(tiny_loaded: LoadedModel) -> None:

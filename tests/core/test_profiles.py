@@ -14,7 +14,7 @@ import pytest
 
 from bert_core import HeadTable, Index, Refused, head_profiles, iter_index, open_index, read_profiles, write_profiles
 from bert_core.studies import corpus, profiles
-from bert_core.studies.corpus import telling
+from bert_core.studies.corpus import log_likelihood_term
 from bert_core.studies.head_profiles import ALIKE
 from bert_core.studies.profiles import Bar
 from tests.core.test_treebank import SENTENCES
@@ -94,7 +94,7 @@ def test_bars_are_counted_and_chance_is_a_key_of_the_sentence(of_a_text: Index) 
                 key = rows[keys[query]]
                 kinds[kind_of(rows[query], key)] += 1
                 by = key["row"] - query
-                if abs(by) <= corpus.FARTHEST and key["word"] is not None:
+                if abs(by) <= corpus.MAX_OFFSET and key["word"] is not None:
                     offsets[f"{by:+d}" if by else "0"] += 1
                 sentence = [other for other in rows if other["first"] == rows[query]["first"]]
                 for other in sentence:
@@ -154,7 +154,7 @@ def test_words_and_pairs_stand_beside_what_chance_gives(of_a_text: Index, monkey
     """Counted again pair by pair, in one go or in many: the most telling first, and none that is not above chance."""
     rows = rows_of(of_a_text)
     whole = head_profiles(of_a_text)
-    monkeypatch.setattr(corpus, "AT_ONCE", 50)
+    monkeypatch.setattr(corpus, "PAIRS_AT_ONCE", 50)
     in_parts = head_profiles(of_a_text)
     compared = 0
     for one, other in zip(whole.heads, in_parts.heads, strict=True):
@@ -169,13 +169,13 @@ def test_words_and_pairs_stand_beside_what_chance_gives(of_a_text: Index, monkey
                 apart = [row for row in sentence if row["word"] and (joined.query is None or row["row"] != query)]
                 expected += sum(row["word"].casefold() == joined.key for row in apart) / len(sentence)
                 times += (rows[key]["word"] or "").casefold() == joined.key and (joined.query is None or key != query)
-            assert joined.times == times >= corpus.LEAST and times > joined.expected
+            assert joined.times == times >= corpus.MIN_COUNT and times > joined.expected
             assert joined.expected == pytest.approx(expected)
             compared += 1
-        scores = [telling(np.array(word.times), np.array(word.expected)).item() for word in one.words]
+        scores = [log_likelihood_term(np.array(word.times), np.array(word.expected)).item() for word in one.words]
         assert scores == sorted(scores, reverse=True)
     assert compared > 20
-    assert telling(np.array([8.0]), np.array([2.0]))[0] == pytest.approx(16 * np.log(4))
+    assert log_likelihood_term(np.array([8.0]), np.array([2.0]))[0] == pytest.approx(16 * np.log(4))
 
 
 def test_looks_are_of_their_tenth_and_heads_alike_look_alike(of_a_text: Index) -> None:
@@ -209,7 +209,7 @@ def test_looks_are_of_their_tenth_and_heads_alike_look_alike(of_a_text: Index) -
                 )
                 if there
             ])
-            for layer, head in of_a_text.every_head
+            for layer, head in of_a_text.all_heads
             if (layer, head) != (one.layer, one.head)
         }  # fmt: skip
         assert [share for *_, share in one.alike] == sorted(same.values(), reverse=True)[:ALIKE]

@@ -95,7 +95,7 @@ def test_a_head_counts_once_and_an_unknown_one_is_said(tiny_loaded: LoadedModel)
     encoding = empty.tokenizer.encode("the [MASK] sat")
     everything_off = bert_core.capture(tiny_loaded, encoding, head_mask=np.zeros((2, 4)))
     run = bert_core.capture(empty, encoding, target=target_of(empty, encoding))
-    assert not run.there.any() and run.gradient is not None and np.isnan(run.gradient).all()
+    assert not run.existing_heads.any() and run.gradient is not None and np.isnan(run.gradient).all()
     assert_near(run.predictions[0].probabilities, everything_off.predictions[0].probabilities)
 
 
@@ -103,7 +103,7 @@ def test_a_classifier_stands_on_the_same_pruned_encoder(tiny_classifier_folder: 
     """Both models of a fine-tuned checkpoint lose their heads together, and come back from a file together."""
     loaded = bert_core.load(str(tiny_classifier_folder))
     smaller = bert_core.pruned(loaded, SOME)
-    assert smaller.tuned["classifier"].bert is smaller.model.bert
+    assert smaller.task_models["classifier"].bert is smaller.model.bert
     again = bert_core.load(str(bert_core.save(smaller, tmp_path / "smaller")))
     encoding = loaded.tokenizer.encode("the cat sat")
     masked = bert_core.capture(loaded, encoding, head_mask=gates_of(SOME)).classes
@@ -125,7 +125,7 @@ def test_a_run_keeps_every_head_at_its_number(
     masked = bert_core.capture(tiny_loaded, encoding, target=target, head_mask=gates_of(heads))
     run = bert_core.capture(smaller, encoding, target=target)
     there = gates_of(heads) == 1
-    assert (run.there == there).all() and run.head_mask.shape == (2, 4)
+    assert (run.existing_heads == there).all() and run.head_mask.shape == (2, 4)
     for name in ("attention", "gradient", "gate_gradient"):
         found, expected = getattr(run, name), getattr(masked, name)
         assert found.shape == expected.shape
@@ -170,8 +170,8 @@ def test_both_engines_walk_through_a_pruned_model(
     there = gates_of(heads)[layer] == 1
     for name in ("query", "key", "value", "scores", "masked_scores", "probabilities", "context"):
         for walk in (one, other):
-            assert np.isnan(walk.of_layer(name)[~there]).all()
-            assert_near(walk.of_layer(name)[there], masked.of_layer(name)[there])
+            assert np.isnan(walk.layer_value(name)[~there]).all()
+            assert_near(walk.layer_value(name)[there], masked.layer_value(name)[there])
     assert_near(one.values["hidden_states"], masked.values["hidden_states"])
 
 
@@ -220,7 +220,7 @@ def test_saved_and_loaded_it_is_the_same_and_can_be_pruned_again(
     masked = bert_core.capture(tiny_loaded, encoding, head_mask=gates_of(gone))
     found = bert_core.capture(third, encoding)
     assert_near(found.predictions[0].probabilities, masked.predictions[0].probabilities)
-    assert (found.there == (gates_of(gone) == 1)).all()
+    assert (found.existing_heads == (gates_of(gone) == 1)).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"more-{name}"])
 
 
@@ -334,7 +334,7 @@ def test_a_zip_file_is_unpacked_only_where_there_is_room(
         archive.writestr("config.json", "{}")
         archive.writestr("model.safetensors", bytes(20_000_000))
     assert (tmp_path / "bomb.zip").stat().st_size < 100_000
-    monkeypatch.setattr(loading, "LARGEST_UNPACKED", 10_000_000)
+    monkeypatch.setattr(loading, "MAX_UNPACKED_BYTES", 10_000_000)
     monkeypatch.setattr(zipfile.ZipFile, "extract", lambda *_: pytest.fail("something was unpacked"))
     with pytest.raises(CheckpointError, match=r"bomb.zip unpacks to 0.0 GB, more than there is room for"):
         bert_core.load(str(tmp_path / "bomb.zip"))

@@ -15,11 +15,20 @@ import transformers
 from torch import nn
 
 import bert_core
-from bert_core import BertConfig, BertForPreTraining, BertModel, CheckpointError, LoadedModel, Refused, Scaled, Target
+from bert_core import (
+    BertConfig,
+    BertForPreTraining,
+    BertModel,
+    CheckpointError,
+    LoadedModel,
+    Refused,
+    ScaledNeuron,
+    Target,
+)
 from bert_core.analysis.walks import differences
 from bert_core.methods import METHODS
-from bert_core.pruning import without
-from bert_core.run.losses import AskedBatch, examples_of
+from bert_core.pruning import prune_parts
+from bert_core.run.losses import ExampleBatch, masked_examples
 from bert_core.tokenizer import Encoding
 from tests.near import assert_near
 
@@ -62,7 +71,7 @@ def target_of(loaded: LoadedModel, encoding: Encoding) -> Target:
 
 def silenced(loaded: LoadedModel, neurons: list[tuple[int, int]]) -> LoadedModel:
     """The whole model with these neurons off."""
-    return bert_core.edited(loaded, [Scaled(layer, neuron, 0) for layer, neuron in neurons])
+    return bert_core.edited(loaded, [ScaledNeuron(layer, neuron, 0) for layer, neuron in neurons])
 
 
 def theirs_without(loaded: LoadedModel, layers: list[int]) -> transformers.BertForPreTraining:
@@ -155,7 +164,7 @@ def test_heads_neurons_and_layers_go_together(four_layers: LoadedModel, encoding
     for one, other in zip(once.model(**with_padding()), later.model(**with_padding()), strict=True):
         assert torch.equal(one, other)
     for what, parts in (("heads", heads), ("neurons", neurons), ("layers", [(2,)])):
-        four_layers = without(four_layers, what, parts)
+        four_layers = prune_parts(four_layers, what, parts)
     assert four_layers.config == once.config
 
 
@@ -175,14 +184,14 @@ def test_what_never_was_is_said(tiny_loaded: LoadedModel) -> None:
             bert_core.pruned(tiny_loaded, **given)
         assert str(caught.value) == sentence
     for edit, sentence in (
-        (Scaled(1, 3, 2.0), "neuron 3 of layer 1 was pruned: this layer still has 63 of 64"),
-        (Scaled(0, 5, 2.0), "neuron 5 of layer 0 was pruned: this layer still has 0 of 64"),
+        (ScaledNeuron(1, 3, 2.0), "neuron 3 of layer 1 was pruned: this layer still has 63 of 64"),
+        (ScaledNeuron(0, 5, 2.0), "neuron 5 of layer 0 was pruned: this layer still has 0 of 64"),
     ):
         with pytest.raises(Refused) as caught:
             bert_core.edited(smaller, [edit])
         assert str(caught.value) == sentence
     with pytest.raises(Refused, match="the model is edited"):
-        bert_core.pruned(bert_core.edited(tiny_loaded, [Scaled(0, 0)]), layers=[0])
+        bert_core.pruned(bert_core.edited(tiny_loaded, [ScaledNeuron(0, 0)]), layers=[0])
 
 
 def test_a_layer_with_cross_attention_stays() -> None:
@@ -219,7 +228,7 @@ def test_a_run_without_layers_has_gaps_where_they_were(four_layers: LoadedModel,
     short = bert_core.zero_filled(smaller)
     assert short.config.num_hidden_layers == 2
     run, expected = (bert_core.capture(one, encoding, target=target, norms=True) for one in (smaller, short))
-    assert run.there.tolist() == [[False] * 4, [True] * 4, [False] * 4, [True] * 4]
+    assert run.existing_heads.tolist() == [[False] * 4, [True] * 4, [False] * 4, [True] * 4]
     for name in ("attention", "gradient", "gate_gradient"):
         found = getattr(run, name)
         assert np.isnan(found[[0, 2]]).all()
@@ -240,11 +249,11 @@ def test_ablation_patching_and_slopes_of_a_smaller_model(four_layers: LoadedMode
     source = four_layers.tokenizer.encode("the [MASK] ran in the house", "it was big")
     for what in ("state", "attention", "feed_forward", "head", "query"):
         for ask in (bert_core.patch, bert_core.estimate_patches):
-            one, other = (ask(model, source, encoding, target, what=what) for model in (smaller, short))
+            one, other = (ask(model, source, encoding, target, part_kind=what) for model in (smaller, short))
             kept = [0, 1, 3, 4] if what == "state" else [0, 2, 3]
             assert_near(one.values[kept], other.values)
-    batch = examples_of(smaller, encoding)[0]
-    one, other = (bert_core.run.losses.losses_and_slopes(AskedBatch(model, batch)) for model in (smaller, short))
+    batch = masked_examples(smaller, encoding)[0]
+    one, other = (bert_core.run.losses.batch_gate_gradients(ExampleBatch(model, batch)) for model in (smaller, short))
     assert_near(one[0], other[0])
     assert_near(one[1][:, [0, 2, 3]], other[1])
 
@@ -258,7 +267,9 @@ def test_patched_neurons_stand_at_their_numbers(tiny_loaded: LoadedModel, encodi
     there = np.ones((2, 64), bool)
     there[tuple(np.transpose(gone))] = False
     for ask in (bert_core.patch, bert_core.estimate_patches):
-        found, expected = (ask(one, source, encoding, target, what="neuron", positions=[1]) for one in (smaller, whole))
+        found, expected = (
+            ask(one, source, encoding, target, part_kind="neuron", positions=[1]) for one in (smaller, whole)
+        )
         assert np.isnan(found.values[:, 1][~there]).all()
         assert_near(found.values[:, 1][there], expected.values[:, 1][there])
 
@@ -271,7 +282,7 @@ def test_what_is_carried_over_finds_its_neuron(four_layers: LoadedModel, encodin
     for what, layer, more in (("neuron", 0, {"neuron": 9}), ("state", 2, {}), ("state", 4, {}), ("attention", 3, {})):
         put = bert_core.make_patch(smaller, source, encoding, what, layer, position=1, **more)
         value = bert_core.capture(bert_core.edited(smaller, [put]), encoding, target=target).target_value
-        patched = bert_core.patch(smaller, source, encoding, target, what=what, positions=[1]).values[layer, 1]
+        patched = bert_core.patch(smaller, source, encoding, target, part_kind=what, positions=[1]).values[layer, 1]
         assert_near(value, patched[9] if what == "neuron" else patched)
     for neuron in (2, 7):
         with pytest.raises(Refused, match=f"neuron {neuron} of layer 0 was pruned: this layer still has 62 of 64"):
@@ -289,14 +300,16 @@ def test_a_walk_keeps_every_neuron_at_its_number(
         gone = [neuron for of_layer, neuron in neurons if of_layer == layer]
         there = sorted(set(range(64)) - set(gone))
         for name in ("intermediate_dense", "intermediate"):
-            assert found.of_layer(name).shape == (len(encoding), 64)
-            assert np.isnan(found.of_layer(name)[:, gone]).all()
-            assert_near(found.of_layer(name)[:, there], expected.of_layer(name)[:, there])
+            assert found.layer_value(name).shape == (len(encoding), 64)
+            assert np.isnan(found.layer_value(name)[:, gone]).all()
+            assert_near(found.layer_value(name)[:, there], expected.layer_value(name)[:, there])
         for name in ("output_dense", "output_sum", "output"):
-            assert_near(found.of_layer(name), expected.of_layer(name), of=np.abs(expected.of_layer("output")).max())
+            assert_near(
+                found.layer_value(name), expected.layer_value(name), of=np.abs(expected.layer_value("output")).max()
+            )
         assert_near(found.values["mlm_logits"], expected.values["mlm_logits"])
-    scaled = bert_core.edited(smaller, [Scaled(0, 41, 3.0)])
-    again = bert_core.edited(tiny_loaded, [Scaled(*one) for one in neurons] + [Scaled(0, 41, 3.0)])
+    scaled = bert_core.edited(smaller, [ScaledNeuron(0, 41, 3.0)])
+    again = bert_core.edited(tiny_loaded, [ScaledNeuron(*one) for one in neurons] + [ScaledNeuron(0, 41, 3.0)])
     found, expected = (bert_core.walk(one, encoding, 0, engine=engine) for one in (scaled, again))
     assert_near(found.values["mlm_logits"], expected.values["mlm_logits"])
 
@@ -387,8 +400,8 @@ def test_a_classifier_loses_the_same(tiny_classifier_folder: Path, tmp_path: Pat
     """Both models of a fine-tuned checkpoint stand on the same smaller encoder, also out of a file."""
     loaded = bert_core.load(str(tiny_classifier_folder))
     smaller = bert_core.pruned(loaded, neurons=[(0, 1)], layers=[1])
-    assert smaller.tuned["classifier"].bert is smaller.model.bert
-    assert smaller.tuned["classifier"].config.pruned_layers == (1,)
+    assert smaller.task_models["classifier"].bert is smaller.model.bert
+    assert smaller.task_models["classifier"].config.pruned_layers == (1,)
     again = bert_core.load(str(bert_core.save(smaller, tmp_path / "smaller")))
     encoding = loaded.tokenizer.encode("the cat sat")
     one, other = (bert_core.capture(model, encoding).classes for model in (smaller, again))
@@ -409,7 +422,7 @@ def test_it_learns_what_is_left(four_layers: LoadedModel) -> None:
         name for name, tensor in model.named_parameters() if tensor.numel() and torch.equal(tensor, before[name])
     ]
     assert unchanged == []
-    assert model.config.pruned_layers == (2,) and model.bert.encoder.layer[2].gone
+    assert model.config.pruned_layers == (2,) and model.bert.encoder.layer[2].removed
     model.bert.encoder.gradient_checkpointing = True
     model(**with_padding(), labels=with_padding()["input_ids"]).loss.backward()
 

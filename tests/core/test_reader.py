@@ -21,11 +21,11 @@ from bert_core import (
     capture,
     checkpoint,
 )
-from bert_core.analysis.spans import context_places
+from bert_core.analysis.spans import context_positions
 from bert_core.methods import faithfulness, token_scores
 from bert_core.recording import record
 from bert_core.run.ablation import ablate_heads
-from bert_core.run.patching import answer_with, patch
+from bert_core.run.patching import patch, predict_with_patch
 from bert_core.run.perturbation import values_without
 from tests.core.test_classifier import SIZES, batch, peaked
 from tests.near import assert_near
@@ -48,7 +48,7 @@ def encoding(tiny: LoadedModel) -> Encoding:
 def logits_of(loaded: LoadedModel, encoding: Encoding, **more: torch.Tensor) -> torch.Tensor:
     """(2, token), by an ordinary forward pass."""
     ids, segments = (torch.tensor([part]) for part in (encoding.input_ids, encoding.token_type_ids))
-    found = loaded.tuned["reader"](ids, token_type_ids=segments, **more)
+    found = loaded.task_models["reader"](ids, token_type_ids=segments, **more)
     return torch.stack([found.start_logits[0], found.end_logits[0]])
 
 
@@ -96,14 +96,14 @@ def test_a_reader_beside_the_other_heads_loads_with_them(
     """Every key is accounted for, each weight is counted once, and transformers reads what is saved."""
     assert tiny.has_reader and tiny.has_mlm and tiny.has_nsp and not (tiny.has_classifier or tiny.has_tagger)
     assert (tiny.report.missing, tiny.report.unexpected) == ((), ())
-    assert tiny.tuned["reader"].bert is tiny.model.bert
+    assert tiny.task_models["reader"].bert is tiny.model.bert
     plain = bert_core.load(str(tiny_model_folder), device="cpu")
-    assert not plain.has_reader and "reader" not in plain.tuned
+    assert not plain.has_reader and "reader" not in plain.task_models
     assert tiny.nbytes - plain.nbytes == 4 * 2 * (tiny.config.hidden_size + 1)
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(bert_core.save(tiny, tmp_path / "saved"))
     inputs = batch(tiny.config)
     with torch.no_grad():
-        assert_near(tiny.tuned["reader"](**inputs).end_logits, theirs.eval()(**inputs).end_logits)
+        assert_near(tiny.task_models["reader"](**inputs).end_logits, theirs.eval()(**inputs).end_logits)
 
 
 def test_half_a_reader_is_none(tiny_reader_folder: Path, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_answer_is_a_target(tiny: LoadedModel, encoding: Encoding, gated: boo
     gates = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32) if gated else None
     run = capture(tiny, encoding, target=ASKED, head_mask=gates)
     assert run.gradient is not None and run.spans is not None and run.target_value is not None
-    model = copy.deepcopy(tiny.tuned["reader"])
+    model = copy.deepcopy(tiny.task_models["reader"])
     assert model is not None
     model.requires_grad_(True)
     for module in model.attention_modules:
@@ -182,7 +182,7 @@ def test_the_words_of_the_answer_can_be_taken_out(tiny: LoadedModel, encoding: E
     (value,) = values_without(tiny, encoding, ASKED, removed, baseline="mask")
     assert_near(value, logits[0, 6] + logits[1, 8], of=1.0)
     (share,) = values_without(tiny, encoding, ASKED, removed, baseline="mask", probability=True)
-    among = [0, *context_places(encoding)]
+    among = [0, *context_positions(encoding)]
     shares = logits[:, among].softmax(-1)
     assert_near(share, shares[0, among.index(6)] * shares[1, among.index(8)])
     spans = capture(tiny, hidden).spans
@@ -198,7 +198,7 @@ def test_heads_are_ablated_and_pruned_for_an_answer(tiny: LoadedModel, encoding:
     found = ablate_heads(tiny, encoding, target=ASKED)
     assert found.values is not None
     smaller = bert_core.pruned(tiny, [(1, 2)])
-    assert smaller.tuned["reader"].bert is smaller.model.bert
+    assert smaller.task_models["reader"].bert is smaller.model.bert
     gates = torch.ones(2, 4)
     gates[1, 2] = 0
     for logits in (logits_of(smaller, encoding), logits_of(tiny, encoding, head_mask=gates)):
@@ -216,7 +216,7 @@ def test_a_patch_brings_the_answer_of_the_other_text(tiny: LoadedModel, encoding
     assert_near(last[6], other[0, 6] + own[1, 8], of=size)
     assert_near(last[8], own[0, 6] + other[1, 8], of=size)
     assert_near(np.delete(last, [6, 8]), found.base_value, of=size)
-    spans = answer_with(tiny, found, (2, 8)).spans
+    spans = predict_with_patch(tiny, found, (2, 8)).spans
     assert spans is not None
     assert_near(spans.end_logits[8], other[1, 8], of=size)
     assert_near(spans.end_logits[7], own[1, 7], of=size)
@@ -224,8 +224,8 @@ def test_a_patch_brings_the_answer_of_the_other_text(tiny: LoadedModel, encoding
 
 def test_an_edited_model_answers_so(tiny: LoadedModel, encoding: Encoding) -> None:
     """An edit reaches the reader's encoder, which stays that of the model."""
-    changed = bert_core.edited(tiny, [bert_core.Scaled(0, 3, 0.0)])
-    assert changed.tuned["reader"].bert is changed.model.bert
+    changed = bert_core.edited(tiny, [bert_core.ScaledNeuron(0, 3, 0.0)])
+    assert changed.task_models["reader"].bert is changed.model.bert
     run = capture(changed, encoding)
     assert run.spans is not None
     assert_near(run.spans.start_logits, logits_of(changed, encoding)[0])

@@ -16,7 +16,7 @@ import torch
 
 import bert_core
 from bert_core import LoadedModel, capture
-from bert_core.edits import Put
+from bert_core.edits import ActivationPatch
 
 
 def fields_of(kind: type) -> dict[str, str]:
@@ -45,7 +45,7 @@ def record_classes() -> Iterator[type]:
             annotations = fields_of(kind).values()
             arrays, tensors = any(map(holds_arrays, annotations)), any("Tensor" in one for one in annotations)
             if (
-                kind is not Put
+                kind is not ActivationPatch
                 and (arrays or name in bert_core.__all__ or "bert_core.records" in module.name)
                 and not tensors
             ):

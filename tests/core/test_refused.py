@@ -15,7 +15,7 @@ import torch
 
 import bert_core
 from bert_core import Encoding, Refused
-from bert_core.refused import _kinds, checked, shaped
+from bert_core.refused import _kinds, validate_arguments, validate_arrays
 
 ODD: tuple[Any, ...] = (
     None, -1, 10**9, 10**30, math.nan, math.inf, 0.5, "x", "", b"x", True, [], [[]], [None], ["x"], [-1], [10**9],
@@ -67,7 +67,7 @@ def annotated(annotation: Any) -> Callable[[Any], Any]:
         return argument
 
     function.__annotations__ = {"argument": annotation}
-    return checked(function)
+    return validate_arguments(function)
 
 
 @pytest.mark.parametrize("annotation", ANNOTATIONS, ids=str)
@@ -93,7 +93,7 @@ def test_numpy_booleans_are_booleans_and_no_numbers() -> None:
             annotated(annotation)(np.True_)
 
 
-@shaped(figures="layer head", weights="head")
+@validate_arrays(figures="layer head", weights="head")
 def arrays(figures: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
     return figures, weights
 
@@ -130,7 +130,9 @@ def test_every_public_function_checks_its_arguments() -> None:
     functions = {name: getattr(bert_core, name) for name in bert_core.__all__}
     functions = {name: function for name, function in functions.items() if inspect.isfunction(function)}
     decorated = {
-        name for name, function in functions.items() if function.__code__.co_filename == checked.__code__.co_filename
+        name
+        for name, function in functions.items()
+        if function.__code__.co_filename == validate_arguments.__code__.co_filename
     }
     assert len(decorated) > 150
     for name in functions.keys() - decorated:

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from bert_core import (
     METHODS,
+    AttentionKnockout,
     BertConfig,
     BertModel,
     BertPreTrainedModel,
     Columns,
     CorpusSettings,
-    Cut,
     Encoding,
     ExplainSettings,
     LoadedModel,
@@ -50,19 +50,19 @@ from bert_core import (
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.fingerprint import fingerprint
 from bert_core.run.target_grammar import format_target, parse_target, target_forms
-from bert_core.studies.faithfulness import StudySettings, questions
+from bert_core.studies.faithfulness import StudySettings, draw_questions
 from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, FileQuestion, TargetKind
 from bert_core.task_heads import (
     TASK_HEADS,
     LinearPath,
     Readout,
     TaskHead,
-    as_own_array,
+    as_wide_floats,
+    copy_to_array,
     head_of,
     register_head,
     trained_heads,
     unregister_head,
-    widened,
 )
 from tests.near import assert_near
 
@@ -95,36 +95,39 @@ class PairScore(TaskHead):
     architectures = ("PairScore",)
     every_token = True
     title = "Which two tokens belong together?"
-    says = "The two tokens with the largest score."
+    subtitle = "The two tokens with the largest score."
 
     def halves(self, loaded: LoadedModel) -> tuple[Tensor, ...]:
         """The weights (hidden,) of the first token and of the second."""
-        weight: Tensor = self.own_module(loaded).pair_score.weight
+        weight: Tensor = self.head_module(loaded).pair_score.weight
         return weight[0].chunk(2)
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
         """states: (..., 2, hidden), of both tokens. Returns (...)."""
-        return widened(self.own_module(loaded).pair_score(states.flatten(-2))[..., 0])
+        return as_wide_floats(self.head_module(loaded).pair_score(states.flatten(-2))[..., 0])
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
         first, last = self.halves(loaded)
-        return {"first": widened(states @ first + self.own_module(loaded).pair_score.bias), "last": states @ last}
+        return {
+            "first": as_wide_floats(states @ first + self.head_module(loaded).pair_score.bias),
+            "last": states @ last,
+        }
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> np.ndarray:
         """Scores (first, last) of every two tokens."""
-        return as_own_array(outputs["first"][:, None] + outputs["last"])
+        return copy_to_array(outputs["first"][:, None] + outputs["last"])
 
     def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
         labels = run.encoding.labels
         rows = tuple(
-            (f"{labels[first]} and {labels[last]}", float(self.predicted(run)[first, last]))
+            (f"{labels[first]} and {labels[last]}", float(self.prediction_of(run)[first, last]))
             for first, last in self.best(run)[:most]
         )
         return [Readout(self.name, rows)]
 
     def best(self, run: ModelRun) -> list[tuple[int, int]]:
         """All pairs of two typed tokens, the largest score first."""
-        scores, typed = self.predicted(run), np.flatnonzero(~np.array(run.encoding.special))
+        scores, typed = self.prediction_of(run), np.flatnonzero(~np.array(run.encoding.special))
         pairs = [(first, last) for first in typed.tolist() for last in typed.tolist() if first != last]
         return sorted(pairs, key=lambda pair: -float(scores[pair]))
 
@@ -132,7 +135,7 @@ class PairScore(TaskHead):
         return self.logits(loaded, rows)
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        bias = self.own_module(loaded).pair_score.bias[0]
+        bias = self.head_module(loaded).pair_score.bias[0]
         return LinearPath((), self.halves(loaded)[row], bias if row == 0 else torch.zeros_like(bias))
 
     def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
@@ -168,7 +171,7 @@ def save_pair_model(tiny: LoadedModel, folder: Path, seed: int = 7) -> Path:
     nn.init.normal_(module.pair_score.weight)
     nn.init.constant_(module.pair_score.bias, 0.7)
     module.eval().requires_grad_(False)
-    return save(dataclasses.replace(tiny, tuned={NAME: module}), folder)
+    return save(dataclasses.replace(tiny, task_models={NAME: module}), folder)
 
 
 @pytest.fixture
@@ -188,7 +191,7 @@ def encoding(loaded: LoadedModel) -> Encoding:
 
 def weights_of(loaded: LoadedModel) -> tuple[np.ndarray, float]:
     """The weight (2, hidden) and the bias, float64."""
-    layer: Any = loaded.tuned[NAME].pair_score
+    layer: Any = loaded.task_models[NAME].pair_score
     return layer.weight.detach().double().numpy().reshape(2, -1), float(layer.bias.detach())
 
 
@@ -221,7 +224,7 @@ def test_a_saved_model_has_the_head_again(loaded: LoadedModel, folder: Path, tmp
 def test_without_registration_the_weights_are_unused(folder: Path, tiny_loaded: LoadedModel) -> None:
     """The checkpoint loads as the one without the head, and its notes name the tensors that are not used."""
     plain = load(folder, device="cpu")
-    assert not plain.tuned and NAME not in TASK_HEADS
+    assert not plain.task_models and NAME not in TASK_HEADS
     assert set(plain.report.unexpected) == {"pair_score.weight", "pair_score.bias"}
     assert any("2 tensors of its file are not used: pair_score." in note for note in plain.notes)
     assert fingerprint(plain) == fingerprint(tiny_loaded)
@@ -268,8 +271,8 @@ def test_pruned_and_edited_copies_keep_the_head(loaded: LoadedModel, encoding: E
     assert_near(capture(smaller, encoding).others[NAME], expected)
     read = load(save(smaller, tmp_path / "smaller"), device="cpu")
     assert_near(capture(read, encoding).others[NAME], expected)
-    assert smaller.tuned[NAME].base_model is smaller.model.bert and loaded.config.pruned_heads == {}
-    cut = edited(loaded, [Cut((3,), (7,))])
+    assert smaller.task_models[NAME].base_model is smaller.model.bert and loaded.config.pruned_heads == {}
+    cut = edited(loaded, [AttentionKnockout((3,), (7,))])
     assert cut.has_head(NAME) and fingerprint(cut) == fingerprint(loaded)
     found = capture(cut, encoding).others[NAME]
     assert_near(found, by_hand(cut, encoding))
@@ -369,7 +372,7 @@ def test_targets_are_written_and_read(registered: PairScore, loaded: LoadedModel
     for one in offered:
         assert parse_target(loaded, encoding, format_target(loaded, one)).target == one
         assert capture(loaded, encoding, target=one).target_value is not None
-    assert head_of(target).names(loaded, encoding, target) == {
+    assert head_of(target).template_values(loaded, encoding, target) == {
         "first": 3, "last": 7, "count": 0, "word": encoding.labels[3], "other": encoding.labels[7]
     }  # fmt: skip
     with pytest.raises(Refused, match="the target is 'pair:3': write pair:POSITION:LAST"):
@@ -412,7 +415,7 @@ def test_importance_of_heads_over_a_file(
     assert_near(measured.figures["importance"], importance)
     assert_near(measured.figures["loss_change"], change, within=1e-4)
     assert_near(measured.loss, sum(losses))
-    assert measured.loss_in_words == f"{measured.loss:.3f} nats of log-odds a pair"
+    assert measured.loss_text == f"{measured.loss:.3f} nats of log-odds a pair"
 
 
 def test_every_text_of_a_file_is_explained(
@@ -446,7 +449,7 @@ def test_methods_are_judged_on_it(loaded: LoadedModel, tmp_path: Path) -> None:
     )
     judged = judge_file(loaded, path, out, settings)
     assert [one.kind for one in judged] == ["pair"] * 4
-    question = questions(loaded, path, settings)[0]
+    question = draw_questions(loaded, path, settings)[0]
     scores = token_scores(loaded, question.encoding, question.target, settings.methods)
     expected = faithfulness(
         loaded, question.encoding, question.target, scores, words=True, random_rankings=4, seed=question.number

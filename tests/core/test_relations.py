@@ -78,14 +78,14 @@ def test_a_head_that_always_looks_at_the_right_word(tiny_loaded: LoadedModel) ->
     """It is found with accuracy 1 in its direction, beside the best offset counted by hand."""
     tally = always_right(tiny_loaded)
     rows = {row.relation: row for row in tally.rows()}
-    assert sum(row.asked for row in rows.values()) == sum(tally.asked.values()) == TREES.count("/") // 2 - 12
+    assert sum(row.asked for row in rows.values()) == sum(tally.counts.values()) == TREES.count("/") // 2 - 12
     for row in rows.values():
         assert (row.accuracy, row.layer, row.head, row.direction) == (1, 0, 0, DIRECTIONS[0])
     assert tally.accuracy("det")[1, 0, 1] == 1
     offsets = [head - word for s in sentences() for word, head in enumerate(s.heads) if s.relations[word] == "det"]
     assert (rows["det"].offset, rows["det"].offset_accuracy) == (1, offsets.count(1) / len(offsets))
     assert [row.asked for row in tally.rows()] == sorted((row.asked for row in tally.rows()), reverse=True)
-    assert all(row.asked >= 8 for row in tally.rows(least=8)) and len(tally.rows(least=8)) < len(rows)
+    assert all(row.asked >= 8 for row in tally.rows(min_count=8)) and len(tally.rows(min_count=8)) < len(rows)
 
 
 def test_every_head_counted_in_loops(tiny_loaded: LoadedModel) -> None:
@@ -107,7 +107,7 @@ def test_every_head_counted_in_loops(tiny_loaded: LoadedModel) -> None:
                 one = between[layer, h]
                 right[DIRECTIONS[0]][layer, h] += max(others, key=lambda n: one[word, n]) == head
                 right[DIRECTIONS[1]][layer, h] += max(others, key=lambda n: one[n, word]) == head
-    assert tally.asked["nsubj"] == count == 12
+    assert tally.counts["nsubj"] == count == 12
     expected = np.stack([right[direction] for direction in DIRECTIONS]) / count
     assert tally.accuracy("nsubj") == pytest.approx(expected)
     best = next(row for row in tally.rows() if row.relation == "nsubj")
@@ -122,7 +122,9 @@ def test_what_a_head_is_the_best_at(tiny_loaded: LoadedModel) -> None:
     tally = always_right(tiny_loaded)
     beaten = [row for row in tally.rows(3) if row.offset_accuracy < 1]
     assert 2 < len(beaten) < len(tally.rows(3)) < len(tally.rows())
-    assert sorted(tally.of_head(0, 0, least=3)) == sorted(beaten) and tally.of_head(0, 1, least=3) == []
+    assert (
+        sorted(tally.rows_of_head(0, 0, min_count=3)) == sorted(beaten) and tally.rows_of_head(0, 1, min_count=3) == []
+    )
 
 
 def test_words_that_were_not_read_are_counted(tiny_loaded: LoadedModel) -> None:
@@ -131,7 +133,7 @@ def test_words_that_were_not_read_are_counted(tiny_loaded: LoadedModel) -> None:
         "du roi", ("de", "le", "roi"), (2, 2, None), ("case", "det", "root"), ((0, 2), None, (3, 6)), 1
     )
     tally = track_relations(tiny_loaded, [sentence])
-    assert dict(tally.asked) == {"case": 1} and tally.left_out == 1
+    assert dict(tally.counts) == {"case": 1} and tally.left_out == 1
     with pytest.raises(ValueError, match="the relation 'det' was not asked: case"):
         tally.accuracy("det")
 

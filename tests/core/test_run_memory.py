@@ -9,7 +9,7 @@ import torch
 
 import bert_core
 from bert_core import LoadedModel
-from bert_core.run.memory import TOKENS_AT_ONCE, copies_at_once, copies_within, tokens_at_once
+from bert_core.run.memory import TOKENS_AT_ONCE, copies_at_once, copies_per_batch, tokens_at_once
 
 DEVICES = {"cpu": 1, "mps": 1, "cuda": 4}  # how many times as many tokens as on the CPU
 
@@ -33,5 +33,5 @@ def test_a_cuda_device_computes_more_together(tiny_loaded: LoadedModel, kind: st
         assert copies_at_once(on_device, 16, gradients=gradients) == times * copies_at_once(
             tiny_loaded, 16, gradients=gradients
         )
-    assert copies_within(None, device, 16) == times * TOKENS_AT_ONCE // 16
-    assert [copies_within(bound, device, 16) for bound in (0, 15, 33)] == [1, 1, 2]
+    assert copies_per_batch(None, device, 16) == times * TOKENS_AT_ONCE // 16
+    assert [copies_per_batch(bound, device, 16) for bound in (0, 15, 33)] == [1, 1, 2]

@@ -16,7 +16,7 @@ from bert_core.studies import runner
 from bert_core.studies.lines import Shard
 from bert_core.studies.rows import row_shards
 from bert_core.studies.runner import (
-    Place,
+    ResumePoint,
     ShardRun,
     ShardStudy,
     SourceFile,
@@ -62,12 +62,14 @@ def corpus(tmp_path: Path) -> Path:
 def counted(run: ShardRun[Settings, Counter[str]], state: Path | None, most: int | None = None) -> Counter[str]:
     """The sums of a run, from its state on. most: shards after which it stops."""
     kept = StateFile(state, run.identity())
-    sums, place = Counter[str](), Place()
+    sums, place = Counter[str](), ResumePoint()
     if (before := kept.read()) is not None:
         place, values, _ = before
         sums = Counter(values)
-    for number, (shard, part) in enumerate(run.measured(text_shards(run.source.path, **place.shard)), 1):
-        sums, place = sums + part, Place.after(shard)
+    for number, (shard, part) in enumerate(
+        run.measure_shards(text_shards(run.source.path, **place.shard_arguments)), 1
+    ):
+        sums, place = sums + part, ResumePoint.after(shard)
         kept.write(place, sums, {})
         if number == most:
             break
@@ -115,7 +117,7 @@ def test_weights_that_change_on_a_worker_are_refused(corpus: Path, tiny_loaded: 
         with pytest.raises(
             Refused, match=rf"had the fingerprint {run.weights} when the study began, and now has f{{16}}"
         ):
-            next(run.measured(iter(())))
+            next(run.measure_shards(iter(())))
 
 
 def test_a_file_that_changes_is_noticed_and_one_that_is_touched_is_not(corpus: Path) -> None:
@@ -140,7 +142,7 @@ def test_a_state_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
     state.write_bytes(content)
     with pytest.raises(Refused, match=r"state is not what an earlier run left: delete it to begin anew$"):
         StateFile(state, {"version": 1}).read()
-    StateFile(state, {"text": ["a", 1]}).write(Place(), {}, {})
+    StateFile(state, {"text": ["a", 1]}).write(ResumePoint(), {}, {})
     with pytest.raises(Refused, match=r"state was left by an earlier version of Headlight: delete it to begin anew$"):
         StateFile(state, {"version": 1}).read()
 

@@ -11,8 +11,8 @@ import pytest
 
 from bert_core.scenes import (
     COLOURS,
-    LONGEST_CAPTION,
-    OPPOSITE,
+    MAX_CAPTION_TOKENS,
+    OPPOSITE_RELATIONS,
     RELATIONS,
     SHAPE_KINDS,
     SIZES,
@@ -20,18 +20,18 @@ from bert_core.scenes import (
     Background,
     Scene,
     Shape,
-    caption_of,
-    combinations,
+    caption_scene,
+    check_caption,
     coverage,
     draw,
-    draw_scene,
-    holds,
     is_held_out,
     is_unseen,
-    judge,
-    parse,
+    parse_caption,
     random_scene,
     relation_between,
+    relation_holds,
+    sample_scene,
+    true_combinations,
 )
 from bert_core.tokenizer import UNKNOWN, Tokenizer
 
@@ -140,14 +140,14 @@ def test_captions_read_as_they_should() -> None:
     circle, square = shape_at(0.1, 0.1), shape_at(0.2, 0.7, "large blue square")
     star = shape_at(0.75, 0.2, "small green star")
     ground = Background(BLACK)
-    assert caption_of(Scene((circle,), ground)) == "a small red circle"
-    assert caption_of(Scene((circle, square), ground)) == "a small red circle above a large blue square"
+    assert caption_scene(Scene((circle,), ground)) == "a small red circle"
+    assert caption_scene(Scene((circle, square), ground)) == "a small red circle above a large blue square"
     assert (
-        caption_of(Scene((circle, square, star), ground))
+        caption_scene(Scene((circle, square, star), ground))
         == "a small red circle above a large blue square and left of a small green star"
     )
     assert (
-        caption_of(Scene((circle, square, star), ground), (1, 2, 0))
+        caption_scene(Scene((circle, square, star), ground), (1, 2, 0))
         == "a large blue square left of a small green star and below a small red circle"
     )
 
@@ -157,16 +157,16 @@ def test_relations_come_in_opposites(scenes: list[Scene]) -> None:
     for scene in scenes[:500]:
         for a, b in itertools.permutations(scene.shapes, 2):
             for relation in RELATIONS:
-                assert holds(a, relation, b) == holds(b, OPPOSITE[relation], a)
-                assert not (holds(a, relation, b) and holds(a, OPPOSITE[relation], b))
-            assert holds(a, relation_between(a, b), b)
+                assert relation_holds(a, relation, b) == relation_holds(b, OPPOSITE_RELATIONS[relation], a)
+                assert not (relation_holds(a, relation, b) and relation_holds(a, OPPOSITE_RELATIONS[relation], b))
+            assert relation_holds(a, relation_between(a, b), b)
 
 
 def test_the_judge_accepts_every_true_caption(scenes: list[Scene]) -> None:
     """In whatever order the shapes are named."""
     for scene in scenes[:500]:
         for order in itertools.permutations(range(len(scene.shapes))):
-            verdict = judge(caption_of(scene, order), scene)
+            verdict = check_caption(caption_scene(scene, order), scene)
             assert verdict.correct and verdict.named == order and verdict.reason == ""
 
 
@@ -187,24 +187,24 @@ def test_the_judge_accepts_every_true_caption(scenes: list[Scene]) -> None:
 def test_the_judge_says_what_is_wrong(caption: str, reason: str) -> None:
     """A shape left out, invented, named twice or mistaken, a false relation and bad grammar are each told apart."""
     scene = Scene((shape_at(0.1, 0.1), shape_at(0.2, 0.7, "large blue square")), Background(BLACK))
-    verdict = judge(caption, scene)
+    verdict = check_caption(caption, scene)
     assert not verdict.correct and verdict.reason == reason
 
 
 def test_a_relation_may_be_the_less_obvious_one() -> None:
     """Two shapes apart in both directions: either relation is true."""
     scene = Scene((shape_at(0.1, 0.1), shape_at(0.4, 0.7, "large blue square")), Background(BLACK))
-    assert judge("a small red circle above a large blue square", scene).correct
-    assert judge("a small red circle left of a large blue square", scene).correct
+    assert check_caption("a small red circle above a large blue square", scene).correct
+    assert check_caption("a small red circle left of a large blue square", scene).correct
 
 
 def test_a_caption_taken_apart_gives_its_parts() -> None:
     """Shapes in order, relations between them; anything else is a ValueError that shows a caption."""
-    said = parse("a small red star left of a large blue cross and below a large red square")
+    said = parse_caption("a small red star left of a large blue cross and below a large red square")
     assert said.shapes == (("small", "red", "star"), ("large", "blue", "cross"), ("large", "red", "square"))
     assert said.relations == ("left of", "below")
     with pytest.raises(ValueError, match="is no caption: as in 'a small red circle above a large blue square'"):
-        parse("hello")
+        parse_caption("hello")
 
 
 def test_the_vocabulary_spells_every_caption(scenes: list[Scene], tmp_path: Path) -> None:
@@ -213,11 +213,11 @@ def test_the_vocabulary_spells_every_caption(scenes: list[Scene], tmp_path: Path
     tokenizer = Tokenizer.from_folder(tmp_path)
     longest = 0
     for scene in scenes[:500]:
-        encoding = tokenizer.encode(caption_of(scene))
+        encoding = tokenizer.encode(caption_scene(scene))
         assert UNKNOWN not in encoding.tokens
-        assert list(encoding.tokens[1:-1]) == caption_of(scene).split()
+        assert list(encoding.tokens[1:-1]) == caption_scene(scene).split()
         longest = max(longest, len(encoding))
-    assert longest == LONGEST_CAPTION
+    assert longest == MAX_CAPTION_TOKENS
 
 
 # ---------------------------------------------------------------------------- what is held out
@@ -226,11 +226,11 @@ def test_the_vocabulary_spells_every_caption(scenes: list[Scene], tmp_path: Path
 def test_training_never_shows_a_held_out_combination() -> None:
     """The two sides of the split are disjoint in what they combine, and every scene is on one of them."""
     rng = np.random.default_rng(1)
-    seen = {c for _ in range(1500) for c in combinations(draw_scene(rng, held_out=False))}
+    seen = {c for _ in range(1500) for c in true_combinations(sample_scene(rng, held_out=False))}
     assert not {c for c in seen if is_unseen(*c)}
     for _ in range(300):
-        scene = draw_scene(rng, held_out=True)
-        assert is_held_out(scene) and any(c not in seen for c in combinations(scene))
+        scene = sample_scene(rng, held_out=True)
+        assert is_held_out(scene) and any(c not in seen for c in true_combinations(scene))
 
 
 def test_the_rule_hides_combinations_of_three_and_nothing_less() -> None:
@@ -241,4 +241,4 @@ def test_the_rule_hides_combinations_of_three_and_nothing_less() -> None:
     for first, second in ((0, 1), (0, 2), (1, 2)):
         assert {(t[first], t[second]) for t in shown} == {(t[first], t[second]) for t in triples}
     with pytest.raises(ValueError, match="a scene of one shape cannot be held out"):
-        draw_scene(np.random.default_rng(0), held_out=True, count=1)
+        sample_scene(np.random.default_rng(0), held_out=True, count=1)

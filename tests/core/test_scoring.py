@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from bert_core import LoadedModel, pseudo_log_likelihood, score_pairs
-from bert_core.analysis.scoring import aligned, pair_columns
+from bert_core.analysis.scoring import align_columns, pair_columns
 from bert_core.records import PairRow
-from bert_core.studies.pairs import MOST_PAIRS, PAIR_COLUMNS, pairs_csv, read_pairs
+from bert_core.studies.pairs import MAX_PAIRS, PAIR_COLUMNS, pairs_csv, read_pairs
 from tests.near import assert_near
 
 TOKENS = some.lists(some.sampled_from("abc"), max_size=12)
@@ -23,7 +23,7 @@ TOKENS = some.lists(some.sampled_from("abc"), max_size=12)
 @given(TOKENS, TOKENS)
 def test_every_token_is_in_one_column(first: list[str], second: list[str]) -> None:
     """Both sentences read off the columns as they were; columns that are alike hold the same token."""
-    columns = aligned(first, second)
+    columns = align_columns(first, second)
     assert [c.first for c in columns if c.first is not None] == list(range(len(first)))
     assert [c.second for c in columns if c.second is not None] == list(range(len(second)))
     for column in columns:
@@ -35,8 +35,8 @@ def test_every_token_is_in_one_column(first: list[str], second: list[str]) -> No
 def test_a_changed_word_is_the_only_difference() -> None:
     """One word for another is one column; one for two is two, the second with nothing above it."""
     one = ["the", "keys", "are", "here"]
-    assert [c.same for c in aligned(one, ["the", "keys", "is", "here"])] == [True, True, False, True]
-    longer = aligned(one, ["the", "keys", "used", "to", "here"])
+    assert [c.same for c in align_columns(one, ["the", "keys", "is", "here"])] == [True, True, False, True]
+    longer = align_columns(one, ["the", "keys", "used", "to", "here"])
     assert [(c.first, c.second) for c in longer] == [(0, 0), (1, 1), (2, 2), (None, 3), (3, 4)]
 
 
@@ -45,11 +45,11 @@ def test_the_two_parts_of_the_difference_add_up(tiny_loaded: LoadedModel) -> Non
     (pair,) = score_pairs(tiny_loaded, [PairRow(1, "the cat sat on the mat .", "the old cat ran on a mat")])
     one, other = pair.both
     found = pair_columns(pair)
-    assert_near(found.owed_to_difference + found.owed_to_rest, one.total - other.total, of=one.total)
-    assert found.owed_to_difference != 0 and found.owed_to_rest != 0
+    assert_near(found.differing_contribution + found.shared_contribution, one.total - other.total, of=one.total)
+    assert found.differing_contribution != 0 and found.shared_contribution != 0
     assert all(np.isnan(found.first[n]) == (c.first is None) for n, c in enumerate(found.columns))
     same = pair_columns(dataclasses.replace(pair, second=one))
-    assert same.same.all() and same.owed_to_difference == 0 and same.owed_to_rest == 0
+    assert same.same.all() and same.differing_contribution == 0 and same.shared_contribution == 0
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_table_that_came_out_goes_in_again(tiny_loaded: LoadedModel) -> None:
         ),
         (b"A caf\xe9.,B.", "the pairs are not UTF-8 (byte 5): save them as CSV UTF-8"),
         ('"a" b,c', "line 1 is not a row of a CSV table: ',' expected after '\"'"),
-        ("x,y\n" * (MOST_PAIRS + 1), "there are 1,001 pairs: at most 1,000 are scored at once"),
+        ("x,y\n" * (MAX_PAIRS + 1), "there are 1,001 pairs: at most 1,000 are scored at once"),
     ],
 )
 def test_a_table_that_is_none_is_refused_in_one_sentence(given_text: str | bytes, sentence: str) -> None:
@@ -156,7 +156,7 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
     ]
     assert found[0].first is not None and found[0].second is not None
     np.testing.assert_allclose([found[0].first.total, found[0].second.total], totals, rtol=1e-5)
-    assert found[0].believed == ("first" if totals[0] > totals[1] else "second")
+    assert found[0].preferred == ("first" if totals[0] > totals[1] else "second")
     assert [one.problem for one in found] == [
         None,
         "a sentence contains [MASK]: only words that are there can be scored",
@@ -164,7 +164,7 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
         "a sentence has 602 tokens: " + tiny_loaded.name + " reads at most 512",
         None,
     ]
-    assert found[1].believed is None and found[4].believed == "neither"
+    assert found[1].preferred is None and found[4].preferred == "neither"
 
 
 def test_plain_pairs_are_numbered_rows(tiny_loaded: LoadedModel) -> None:

@@ -29,7 +29,7 @@ from bert_core import (
 from bert_core.run.states import word_states
 from bert_core.studies import index as study
 from bert_core.studies.relations import track_relations
-from bert_core.studies.search import shares
+from bert_core.studies.search import value_shares
 from tests.core.test_relations import conllu, sentences
 from tests.near import assert_near
 
@@ -144,12 +144,12 @@ def test_faiss_finds_the_same(index: Index, tiny_loaded: LoadedModel, tmp_path: 
     states and of what heads bring.
     """
     encoding = tiny_loaded.tokenizer.encode("she saw the big house.")
-    asked = study.pack(tiny_loaded, [encoding], index.settings)
+    asked = study.pack_sentences(tiny_loaded, [encoding], index.settings)
     wheres: list[tuple[int, ...]] = [(0,), (1,), (2,), (0, 2), (1, 0)]
     written = []
     for number, place in enumerate(wheres):
         name, more = ("states", ()) if len(place) == 1 else ("heads", place[1:])
-        rows = np.concatenate([shard.part(name, place[0])[more][~shard.added] for shard in index.shards])
+        rows = np.concatenate([shard.part(name, place[0])[more][~shard.special] for shard in index.shards])
         rows, question = rows.astype(np.float32), asked[name][place][2].astype(np.float32)
         written.append(tmp_path / f"{number}.npz")
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -158,7 +158,7 @@ def test_faiss_finds_the_same(index: Index, tiny_loaded: LoadedModel, tmp_path: 
     assert done.returncode == 0, done.stderr
     typed = [
         (row["line"], row["position"])
-        for shard in index.shards for row in map(shard.row, np.flatnonzero(~shard.added).tolist())
+        for shard in index.shards for row in map(shard.row, np.flatnonzero(~shard.special).tolist())
     ]  # fmt: skip
     for place, (scores, rows) in zip(wheres, json.loads(done.stdout), strict=True):
         way = {"depth": place[0]} if len(place) == 1 else {"heads": [place]}
@@ -271,13 +271,13 @@ def test_shares_are_counted_over_all_that_was_typed(index: Index, tiny_loaded: L
     found = search(index, tiny_loaded, encoding, [2], depth=2, top=30)
     typed = [word for text in texts() for word in text.replace(".", " .").split()]
     here = [str(one.word) for one in found.matches]
-    counted = shares(index, found, "word")
-    assert sum(one.among for one in counted) == pytest.approx(1)
+    counted = value_shares(index, found, "word")
+    assert sum(one.share_of_matches for one in counted) == pytest.approx(1)
     for one in counted:
-        assert one.among == here.count(one.value) / 30
+        assert one.share_of_matches == here.count(one.value) / 30
         pieces = sum(len(tiny_loaded.tokenizer.encode(word)) - 2 for word in typed if word == one.value)
         total = sum(len(tiny_loaded.tokenizer.encode(text)) - 2 for text in texts())
-        assert one.of_all == pytest.approx(pieces / total)
+        assert one.share_of_corpus == pytest.approx(pieces / total)
 
 
 def test_offsets_among_matches_stand_beside_those_of_all(index: Index, tiny_loaded: LoadedModel) -> None:
@@ -292,20 +292,22 @@ def test_offsets_among_matches_stand_beside_those_of_all(index: Index, tiny_load
                 far = {0: "first", len(encoding) - 1: "end"}.get(key, f"{key - query:+d}" if key - query else "0")
                 of_all.append(far)
     encoding = tiny_loaded.tokenizer.encode(PLANTED)
-    found = search(index, tiny_loaded, encoding, [3], heads=[(layer, head)], alike="looks", top=len(of_all))
-    every = shares(index, found, "offset", head=(layer, head))
-    assert {one.value: one.among for one in every} == pytest.approx(
+    found = search(index, tiny_loaded, encoding, [3], heads=[(layer, head)], head_similarity="looks", top=len(of_all))
+    every = value_shares(index, found, "offset", head=(layer, head))
+    assert {one.value: one.share_of_matches for one in every} == pytest.approx(
         {far: of_all.count(far) / len(of_all) for far in set(of_all)}
     )
-    assert len(every) > 2 and [one.among for one in every] == pytest.approx([one.of_all for one in every])
-    few = search(index, tiny_loaded, encoding, [3], heads=[(layer, head)], alike="looks", top=5)
-    (same,) = shares(index, few, "offset", head=(layer, head))
-    assert same.among == 1 and same.of_all == pytest.approx(of_all.count(same.value) / len(of_all))
+    assert len(every) > 2 and [one.share_of_matches for one in every] == pytest.approx(
+        [one.share_of_corpus for one in every]
+    )
+    few = search(index, tiny_loaded, encoding, [3], heads=[(layer, head)], head_similarity="looks", top=5)
+    (same,) = value_shares(index, few, "offset", head=(layer, head))
+    assert same.share_of_matches == 1 and same.share_of_corpus == pytest.approx(of_all.count(same.value) / len(of_all))
     for column, of in (("offset", None), ("word", (layer, head)), ("distance", None)):
         with pytest.raises(Refused, match=r"give a head with it|one of word, piece"):
-            shares(index, few, column, head=of)
+            value_shares(index, few, column, head=of)
     with pytest.raises(Refused, match="no heads of layer 2"):
-        shares(index, few, "offset", head=(2, 0))
+        value_shares(index, few, "offset", head=(2, 0))
 
 
 @pytest.mark.slow
@@ -326,8 +328,10 @@ def test_the_head_of_determiners_is_that_of_roles(tmp_path: Path) -> None:
     for layer, head in np.ndindex(*right.shape):
         for far in range(1, 6):  # words, and tokens: every word here has one piece
             where = {"relation": ["det"], "distance": [far], "offset": [far]}
-            of_head = search(of_trees, loaded, encoding, [1], heads=[(layer, head)], alike="looks", where=where, top=99)
-            found[layer, head] += len(of_head.matches) / tally.asked["det"]
+            of_head = search(
+                of_trees, loaded, encoding, [1], heads=[(layer, head)], head_similarity="looks", where=where, top=99
+            )
+            found[layer, head] += len(of_head.matches) / tally.counts["det"]
     best = np.unravel_index(found.argmax(), found.shape)
     (row,) = (row for row in tally.rows() if row.relation == "det")
     assert (found <= right + 1e-9).all()

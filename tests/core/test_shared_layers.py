@@ -53,7 +53,7 @@ def test_order_maps_and_the_gradients_of_shared_weights_are_those_of_transformer
     folder: Path, loaded: LoadedModel
 ) -> None:
     """Whatever the groups: the order of two texts, every map, its gradient, and what a shared weight gets of all."""
-    assert loaded.has_mlm and loaded.has_nsp and loaded.config.family.asks_order and not loaded.report.unexpected
+    assert loaded.has_mlm and loaded.has_nsp and loaded.config.family.predicts_order and not loaded.report.unexpected
     encoding, reference = loaded.tokenizer.encode(TEXT, PAIR), reference_of(folder)
     theirs = reference(**inputs_of(encoding), output_attentions=True)
     run = capture(loaded, encoding, target=Target("nsp"))
@@ -76,7 +76,7 @@ def test_order_maps_and_the_gradients_of_shared_weights_are_those_of_transformer
 def test_shared_weights_are_there_once(folder: Path, loaded: LoadedModel) -> None:
     """Bytes and parameters count them once, and layers of a group hold the same numbers, also on a copy."""
     assert loaded.nbytes == sum(parameter.nbytes for parameter in reference_of(folder).parameters())
-    together = loaded.config.layers_together
+    together = loaded.config.layers_per_group
     layers: Any = loaded.model.bert.encoder.layer
     for number, layer in enumerate(layers):
         weight = layer.intermediate.dense.weight
@@ -112,8 +112,8 @@ def test_a_head_is_switched_off_cut_and_pruned_in_one_layer_alone(
     gated = capture(loaded, encoding, target=target, head_mask=off)
     assert_near(capture(smaller, encoding, target=target).attention[3], gated.attention[3], TOLERANCE)
     assert loaded.model.bert.encoder.layer[2].attention.self.num_attention_heads == 4
-    assert smaller.config.layers_together == 1
-    assert smaller.nbytes > loaded.nbytes or loaded.config.layers_together == 1
+    assert smaller.config.layers_per_group == 1
+    assert smaller.nbytes > loaded.nbytes or loaded.config.layers_per_group == 1
     again = bert_core.load(bert_core.save(smaller, tmp_path / "smaller"), device="cpu")
     assert again.config.pruned_heads == {2: (1,)} and again.nbytes == smaller.nbytes
     assert_near(capture(again, encoding).attention[3], gated.attention[3], TOLERANCE)
@@ -170,7 +170,7 @@ def test_two_names_of_shared_weights_must_agree(tmp_path: Path) -> None:
         num_hidden_groups=1,
     )  # fmt: skip
     BertForPreTraining(config).save_pretrained(tmp_path)
-    assert BertForPreTraining.from_pretrained(tmp_path).config.layers_together == 2
+    assert BertForPreTraining.from_pretrained(tmp_path).config.layers_per_group == 2
     weights = load_file(tmp_path / "model.safetensors")
     name = "bert.encoder.layer.{}.output.dense.weight"
     # Of files the numbers are those of groups, so that layer 1 is none that this model has.

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 
 import bert_core
-from bert_core import METHODS, Cut, LoadedModel, Refused, Target, capture, edited, token_scores
+from bert_core import METHODS, AttentionKnockout, LoadedModel, Refused, Target, capture, edited, token_scores
 from bert_core.analysis.similarity import cosine_parts
-from bert_core.pooling import MODES, Pooling
+from bert_core.pooling import POOLING_MODES, Pooling
 from bert_core.run.similarity import (
-    UNRELATED,
+    UNRELATED_SENTENCES,
     read_sentence,
+    sentence_similarity,
     sentence_vector,
-    similar,
     similarity_target,
     unrelated_cosines,
 )
@@ -32,7 +32,7 @@ def pooled_by(loaded: LoadedModel, mode: str) -> LoadedModel:
     return replace(loaded, pooling=Pooling(mode))
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=POOLING_MODES)
 def loaded(tiny_loaded: LoadedModel, request: pytest.FixtureRequest) -> LoadedModel:
     return pooled_by(tiny_loaded, request.param)
 
@@ -73,21 +73,21 @@ def test_what_has_no_cosine_is_refused(first: np.ndarray, second: np.ndarray, sa
 def test_parts_sum_to_the_cosine_of_the_vectors(loaded: LoadedModel) -> None:
     """In every mode the parts sum to torch's cosine of the two vectors, and stand only where a token counts."""
     one, other = both(loaded)
-    found = similar(loaded, one, other)
+    found = sentence_similarity(loaded, one, other)
     vectors = [torch.tensor(sentence_vector(loaded, text)) for text in (one, other)]
     expected = F.cosine_similarity(*vectors, dim=0).item()
     assert_near(found.cosine, expected)
     assert_near(found.parts.sum(), expected)
     assert found.parts.shape == (len(one), len(other))
-    left_out = sorted(set(range(len(one))) - set(loaded.pools.rows(len(one))))
+    left_out = sorted(set(range(len(one))) - set(loaded.effective_pooling.pooled_positions(len(one))))
     assert not found.parts[left_out].any()
-    assert_near(similar(loaded, other, one).parts.T, found.parts)
+    assert_near(sentence_similarity(loaded, other, one).parts.T, found.parts)
 
 
 def test_a_text_is_like_itself(loaded: LoadedModel) -> None:
     """The cosine of a text with itself is 1, whatever the mode."""
     one, _ = both(loaded)
-    assert_near(similar(loaded, one, one).cosine, 1.0)
+    assert_near(sentence_similarity(loaded, one, one).cosine, 1.0)
 
 
 def test_the_other_text_may_not_be_empty(tiny_loaded: LoadedModel) -> None:
@@ -108,10 +108,10 @@ def test_texts_are_cut_where_the_file_says(tiny_loaded: LoadedModel) -> None:
 def test_unrelated_sentences_are_all_pairs_in_order(tiny_loaded: LoadedModel) -> None:
     """Each pair is there once, the least cosine first, and each is the cosine of its two texts."""
     found = unrelated_cosines(tiny_loaded)
-    assert len(found) == len(UNRELATED) * (len(UNRELATED) - 1) // 2
+    assert len(found) == len(UNRELATED_SENTENCES) * (len(UNRELATED_SENTENCES) - 1) // 2
     assert (np.diff(found) >= 0).all()
-    first, second = (read_sentence(tiny_loaded, text) for text in UNRELATED[:2])
-    assert abs(found - similar(tiny_loaded, first, second).cosine).min() < 1e-6
+    first, second = (read_sentence(tiny_loaded, text) for text in UNRELATED_SENTENCES[:2])
+    assert abs(found - sentence_similarity(tiny_loaded, first, second).cosine).min() < 1e-6
 
 
 # ---------------------------------------------------------------------------- as a target
@@ -120,7 +120,7 @@ def test_unrelated_sentences_are_all_pairs_in_order(tiny_loaded: LoadedModel) ->
 def test_the_targets_value_is_the_cosine(loaded: LoadedModel) -> None:
     """A capture with the target has the cosine as its value, whichever text stays as it is."""
     one, other = both(loaded)
-    expected = similar(loaded, one, other).cosine
+    expected = sentence_similarity(loaded, one, other).cosine
     for text, fixed in ((one, other), (other, one)):
         run = capture(loaded, text, target=similarity_target(loaded, text, fixed))
         assert_near(run.target_value, expected)
@@ -164,13 +164,13 @@ def test_integrated_gradients_are_captums(loaded: LoadedModel) -> None:
 
     def cosine(embedded: torch.Tensor) -> torch.Tensor:
         states = bert(inputs_embeds=embedded, token_type_ids=torch.zeros_like(ids)).last_hidden_state
-        rows = states[:, list(loaded.pools.rows(len(one)))]
-        return F.cosine_similarity(loaded.pools.pooled(rows), fixed[None], dim=-1)
+        rows = states[:, list(loaded.effective_pooling.pooled_positions(len(one)))]
+        return F.cosine_similarity(loaded.effective_pooling.pool(rows), fixed[None], dim=-1)
 
     expected = captum.attr.IntegratedGradients(cosine).attribute(words, start, n_steps=50, method="gausslegendre")
     assert_near(found.scores, expected[0].sum(-1), within=1e-4)
     assert found.gap is not None
-    if loaded.pools.mode != "max":
+    if loaded.effective_pooling.mode != "max":
         assert abs(found.gap) < 1e-3
 
 
@@ -180,19 +180,19 @@ def test_decompx_sums_to_the_cosine(loaded: LoadedModel) -> None:
     found = bert_core.decompx(loaded, one, similarity_target(loaded, one, other))
     assert found.gap is not None
     assert abs(found.gap) < 1e-4
-    assert_near(found.target_value, similar(loaded, one, other).cosine)
+    assert_near(found.target_value, sentence_similarity(loaded, one, other).cosine)
 
 
 def test_occlusion_is_the_cosine_without_a_word(tiny_loaded: LoadedModel) -> None:
     """What a word is worth is the cosine less that of the text with the word hidden."""
     one, other = both(tiny_loaded)
     found = bert_core.occlusion(tiny_loaded, one, similarity_target(tiny_loaded, one, other))
-    whole = similar(tiny_loaded, one, other).cosine
+    whole = sentence_similarity(tiny_loaded, one, other).cosine
     for position in range(1, len(one) - 1):
         (word,) = {one.words[position]}
         assert word is not None
         hidden = tiny_loaded.tokenizer.mask_words(one, [word])
-        assert_near(found.scores[position], whole - similar(tiny_loaded, hidden, other).cosine, of=whole)
+        assert_near(found.scores[position], whole - sentence_similarity(tiny_loaded, hidden, other).cosine, of=whole)
 
 
 def test_a_head_without_its_gate_is_a_head_that_is_ablated(loaded: LoadedModel) -> None:
@@ -217,11 +217,11 @@ def test_patching_every_state_gives_the_source(loaded: LoadedModel) -> None:
     source = read_sentence(loaded, "the red dog sat by the door")
     assert len(source) == len(one)
     target = similarity_target(loaded, one, other)
-    found = bert_core.patch(loaded, source, one, target, apart=False)
-    expected = similar(loaded, source, other).cosine
+    found = bert_core.patch(loaded, source, one, target, per_position=False)
+    expected = sentence_similarity(loaded, source, other).cosine
     assert_near(found.source_value, expected)
     assert_near(found.values, np.full(3, expected))
-    assert_near(found.base_value, similar(loaded, one, other).cosine)
+    assert_near(found.base_value, sentence_similarity(loaded, one, other).cosine)
 
 
 def test_patching_by_words_asks_the_source_as_a_whole(tiny_loaded: LoadedModel) -> None:
@@ -230,18 +230,18 @@ def test_patching_by_words_asks_the_source_as_a_whole(tiny_loaded: LoadedModel) 
     source = read_sentence(tiny_loaded, "the old dog sat on the big red mat")
     target = similarity_target(tiny_loaded, one, other)
     found = bert_core.patch(tiny_loaded, source, one, target, align="words")
-    assert_near(found.source_value, similar(tiny_loaded, source, other).cosine)
+    assert_near(found.source_value, sentence_similarity(tiny_loaded, source, other).cosine)
 
 
 def test_what_is_cut_is_cut_in_the_text_alone(tiny_loaded: LoadedModel) -> None:
     """Edits of a model change the text; the other stays as the model without them reads it."""
     one, other = both(tiny_loaded)
     target = similarity_target(tiny_loaded, one, other)
-    cut = edited(tiny_loaded, [Cut((4,), (7, 8), layers=(1,))])
+    cut = edited(tiny_loaded, [AttentionKnockout((4,), (7, 8), layers=(1,))])
     run = capture(cut, one, target=target)
     ours, theirs = sentence_vector(cut, one), sentence_vector(tiny_loaded, other)
     assert_near(run.target_value, F.cosine_similarity(torch.tensor(ours), torch.tensor(theirs), dim=0))
-    assert abs(run.target_value - similar(tiny_loaded, one, other).cosine) > 1e-6
+    assert abs(run.target_value - sentence_similarity(tiny_loaded, one, other).cosine) > 1e-6
 
 
 @pytest.mark.parametrize("method", [method.name for method in METHODS])
@@ -256,7 +256,7 @@ def test_every_method_answers_and_is_judged(tiny_loaded: LoadedModel, method: st
     assert np.isfinite(judged["aopc"].scores).all()
     removed = np.zeros((1, len(one)), bool)
     value = bert_core.values_without(tiny_loaded, one, target, removed, probability=True)
-    assert_near(value, similar(tiny_loaded, one, other).cosine)
+    assert_near(value, sentence_similarity(tiny_loaded, one, other).cosine)
 
 
 def test_a_target_belongs_to_its_text(tiny_loaded: LoadedModel) -> None:

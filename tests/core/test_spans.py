@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_core import Encoding, LoadedModel, SpanPrediction, best_spans
-from bert_core.analysis.spans import context_places, span_at, span_probabilities
+from bert_core.analysis.spans import context_positions, span_at, span_probabilities
 from tests.near import assert_near
 
 
@@ -25,7 +25,7 @@ def predicted(encoding: Encoding, seed: int = 0) -> SpanPrediction:
 
 def test_only_the_context_and_no_answer_have_a_probability(encoding: Encoding) -> None:
     """The question, and what stands between, cannot be an answer; the rest is a softmax that sums to 1."""
-    places = context_places(encoding)
+    places = context_positions(encoding)
     assert [encoding.tokens[place] for place in places] == ["the", "old", "cat", "##s", "sat", "."]
     found = predicted(encoding)
     for logits, shares in ((found.start_logits, found.start), (found.end_logits, found.end)):
@@ -42,7 +42,7 @@ def test_the_best_answers_are_those_of_every_pair_that_can_be(encoding: Encoding
         found = predicted(encoding, seed)
         every = {
             (first, last): float(found.start_logits[first]) + float(found.end_logits[last])
-            for first, last in itertools.product(context_places(encoding), repeat=2)
+            for first, last in itertools.product(context_positions(encoding), repeat=2)
             if 0 <= last - first < longest
         }
         best = best_spans(encoding, found, 1000, longest=longest)
@@ -56,7 +56,7 @@ def test_the_best_answers_are_those_of_every_pair_that_can_be(encoding: Encoding
 
 def test_an_answer_is_text_as_it_was_typed(encoding: Encoding) -> None:
     """Capitals, spaces and words of several pieces come back from the text, not from the pieces."""
-    found, places = predicted(encoding), context_places(encoding)
+    found, places = predicted(encoding), context_positions(encoding)
     assert span_at(encoding, found, places[0], places[3]).text == "The  Old cats"
     whole = span_at(encoding, found, places[1], places[2])
     assert (whole.text, whole.start, whole.end) == ("Old cat", 5, 12) and encoding.pair is not None

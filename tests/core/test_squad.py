@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bert_core.refused import Refused
-from bert_core.studies.squad import Question, exact_match, f1, normalised, read_squad
+from bert_core.studies.squad import SquadQuestion, exact_match, normalise_answer, read_squad, token_f1
 
 CONTEXT = "Anna has a red ball.  Tom has a blue car."
 
@@ -37,9 +37,9 @@ def test_both_versions_are_read(tmp_path: Path) -> None:
     impossible = asked(3, is_impossible=True, plausible_answers=[{"text": "Tom", "answer_start": 22}])
     found, left_out = read_squad(written(tmp_path / "a.json", [two, asked(2, None), impossible]))
     assert left_out == 0 and found == [
-        Question("q1", "Who has a car?", CONTEXT, ("Tom", "Tom has"), 22),
-        Question("q2", "Who has a car?", CONTEXT),
-        Question("q3", "Who has a car?", CONTEXT),
+        SquadQuestion("q1", "Who has a car?", CONTEXT, ("Tom", "Tom has"), 22),
+        SquadQuestion("q2", "Who has a car?", CONTEXT),
+        SquadQuestion("q3", "Who has a car?", CONTEXT),
     ]
 
 
@@ -93,19 +93,19 @@ def test_what_is_not_as_in_squad_is_said_where(said: str, tmp_path: Path) -> Non
 
 def test_answers_are_compared_as_the_field_does() -> None:
     """Case, punctuation, English articles and spaces do not count; words within words stay."""
-    assert normalised("  The  Cat's  an-tenna, a THEatre. ") == "cats antenna theatre"
+    assert normalise_answer("  The  Cat's  an-tenna, a THEatre. ") == "cats antenna theatre"
     assert exact_match("the red Ball!", ["Red ball", "a ball"]) == 1
     assert exact_match("red balls", ["red ball"]) == 0
-    assert (exact_match("", []), f1("", []), exact_match("x", []), f1("x", [])) == (1, 1, 0, 0)
-    assert (exact_match("", ["the"]), f1("the", ["a", "..."])) == (1, 1)
-    assert (exact_match("", ["x"]), f1("", ["x"])) == (0, 0)
+    assert (exact_match("", []), token_f1("", []), exact_match("x", []), token_f1("x", [])) == (1, 1, 0, 0)
+    assert (exact_match("", ["the"]), token_f1("the", ["a", "..."])) == (1, 1)
+    assert (exact_match("", ["x"]), token_f1("", ["x"])) == (0, 0)
 
 
 def test_f1_counts_words_as_often_as_both_have_them() -> None:
     """Two of three words found, of four that were given: 2 * 2 / (3 + 4); the best of several answers counts."""
-    assert f1("big red car", ["red car of Tom's"]) == pytest.approx(4 / 7)
-    assert f1("car car", ["car"]) == pytest.approx(2 / 3)
-    assert f1("big red car", ["ball", "the red car", "red"]) == pytest.approx(4 / 5)
+    assert token_f1("big red car", ["red car of Tom's"]) == pytest.approx(4 / 7)
+    assert token_f1("car car", ["car"]) == pytest.approx(2 / 3)
+    assert token_f1("big red car", ["ball", "the red car", "red"]) == pytest.approx(4 / 5)
 
 
 def official(found: str, given: list[str]) -> tuple[float, float]:
@@ -136,4 +136,4 @@ def test_every_score_is_that_of_the_official_steps() -> None:
     for _ in range(1000):
         found, *given = (" ".join(draw.choices(words, k=draw.randint(0, 4))) for _ in range(draw.randint(1, 4)))
         exact, overlap = official(found, given)
-        assert exact_match(found, given) == exact and f1(found, given) == pytest.approx(overlap, abs=1e-12)
+        assert exact_match(found, given) == exact and token_f1(found, given) == pytest.approx(overlap, abs=1e-12)

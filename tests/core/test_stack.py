@@ -13,13 +13,23 @@ import torch
 from torch import Tensor
 
 import bert_core
-from bert_core import BertConfig, BertForPreTraining, Cut, Encoding, LoadedModel, Refused, Scaled, edited, make_patch
+from bert_core import (
+    AttentionKnockout,
+    BertConfig,
+    BertForPreTraining,
+    Encoding,
+    LoadedModel,
+    Refused,
+    ScaledNeuron,
+    edited,
+    make_patch,
+)
 from bert_core.modeling import BertModelOutput
-from bert_core.run.inputs import embedded
+from bert_core.run.inputs import embed_text
 from bert_core.run.stack import (
     PARTS,
     PaddedTexts,
-    layers_of,
+    encoder_layers,
     pad,
     run_layers,
     run_variants,
@@ -63,8 +73,8 @@ def loaded(request: pytest.FixtureRequest, relative: LoadedModel, tmp_path_facto
         heads = [(0, 1), *((1, head) for head in range(4))]
         return bert_core.pruned(relative, heads, neurons=[(0, 5), (2, 7)])
     if kind == "edited":
-        removed = Cut((2,), (1,), layers=(1,), heads=(2,), renormalised=False)
-        return edited(relative, [Cut((1,), (2,)), removed, Scaled(0, 3, 2.0), Scaled(2, 4)])
+        removed = AttentionKnockout((2,), (1,), layers=(1,), heads=(2,), renormalised=False)
+        return edited(relative, [AttentionKnockout((1,), (2,)), removed, ScaledNeuron(0, 3, 2.0), ScaledNeuron(2, 4)])
     return relative
 
 
@@ -110,28 +120,28 @@ def test_pad_fills_rows_up_to_the_longest(rows: list[list[int]]) -> None:
 def test_padded_texts_hold_each_text_and_nothing_else(relative: LoadedModel) -> None:
     """Ids, segments and mask are those of the texts; `places` are all tokens, `typed` those that were typed."""
     encodings = [*encodings_of(relative), relative.tokenizer.encode("old", "young sat")]
-    batch = PaddedTexts.of(relative, encodings)
+    batch = PaddedTexts.from_encodings(relative, encodings)
     assert batch.segments is not None and batch.mask is not None
     for row, encoding in enumerate(encodings):
         length = len(encoding)
         assert batch.ids[row, :length].tolist() == list(encoding.input_ids)
         assert batch.segments[row, :length].tolist() == list(encoding.token_type_ids)
         assert batch.mask[row].tolist() == [1] * length + [0] * (batch.ids.shape[1] - length)
-        assert batch.typed[row].tolist()[:length] == [not special for special in encoding.special]
-        assert not batch.typed[row, length:].any()
+        assert batch.typed_mask[row].tolist()[:length] == [not special for special in encoding.special]
+        assert not batch.typed_mask[row, length:].any()
         assert set(batch.ids[row, length:].tolist()) <= {relative.config.pad_token_id}
-    assert batch.ids[batch.places].tolist() == [number for text in encodings for number in text.input_ids]
-    same = PaddedTexts.of(relative, encodings[:1] * 2)
+    assert batch.ids[batch.token_index].tolist() == [number for text in encodings for number in text.input_ids]
+    same = PaddedTexts.from_encodings(relative, encodings[:1] * 2)
     assert same.mask is None and same.additive_mask is None
 
 
 def test_padding_changes_no_text(loaded: LoadedModel) -> None:
     """The states of each text in a batch are those of the text by itself."""
     encodings = encodings_of(loaded)
-    batch = PaddedTexts.of(loaded, encodings)
-    states = run_layers(layers_of(loaded), batch.entering, mask=batch.additive_mask)
+    batch = PaddedTexts.from_encodings(loaded, encodings)
+    states = run_layers(encoder_layers(loaded), batch.embeddings, mask=batch.additive_mask)
     for row, encoding in enumerate(encodings):
-        alone = run_layers(layers_of(loaded), embedded(loaded, encoding))
+        alone = run_layers(encoder_layers(loaded), embed_text(loaded, encoding))
         assert_near(states[row, : len(encoding)], alone[0])
 
 
@@ -140,11 +150,11 @@ def test_padding_changes_no_text(loaded: LoadedModel) -> None:
 
 def test_run_layers_is_the_pass_of_the_model(loaded: LoadedModel, gates: Tensor | None) -> None:
     """From every depth to every depth above, with mask and gates: what `BertModel` has there."""
-    batch, layers = PaddedTexts.of(loaded, encodings_of(loaded)), layers_of(loaded)
+    batch, layers = PaddedTexts.from_encodings(loaded, encodings_of(loaded)), encoder_layers(loaded)
     given = arguments_of(loaded, batch, gates)
     expected = pass_of(loaded, batch, gates).hidden_states
     assert expected is not None and len(expected) == len(layers) + 1
-    assert_near(batch.entering, expected[0])
+    assert_near(batch.embeddings, expected[0])
     for start in range(len(layers) + 1):
         for stop in range(start, len(layers) + 1):
             assert_near(run_layers(layers, expected[start], start, stop, **given), expected[stop])
@@ -153,7 +163,7 @@ def test_run_layers_is_the_pass_of_the_model(loaded: LoadedModel, gates: Tensor 
 
 def test_only_the_positions_of_the_last_layer_are_computed(loaded: LoadedModel, gates: Tensor | None) -> None:
     """At positions of each text, or the same of all: the rows of the model's last layer, from every depth."""
-    batch, layers = PaddedTexts.of(loaded, encodings_of(loaded)), layers_of(loaded)
+    batch, layers = PaddedTexts.from_encodings(loaded, encodings_of(loaded)), encoder_layers(loaded)
     given, whole = arguments_of(loaded, batch, gates), pass_of(loaded, batch, gates).hidden_states
     assert whole is not None
     rows = torch.arange(len(batch.ids))[:, None]
@@ -170,13 +180,13 @@ def test_only_the_positions_of_the_last_layer_are_computed(loaded: LoadedModel, 
 
 def test_copies_of_a_batch_share_its_mask_gates_and_positions(relative: LoadedModel) -> None:
     """Each copy of a batch gets what the batch gets, with gates of each text."""
-    batch, layers = PaddedTexts.of(relative, encodings_of(relative)), layers_of(relative)
+    batch, layers = PaddedTexts.from_encodings(relative, encodings_of(relative)), encoder_layers(relative)
     given = {**arguments_of(relative, batch, torch.rand(3, 3, 4)), "positions": torch.tensor([[0, 2], [3, 1], [2, 2]])}
-    expected = run_layers(layers, batch.entering, **given)
-    assert_near(run_layers(layers, batch.entering.repeat(3, 1, 1), **given), expected.repeat(3, 1, 1))
+    expected = run_layers(layers, batch.embeddings, **given)
+    assert_near(run_layers(layers, batch.embeddings.repeat(3, 1, 1), **given), expected.repeat(3, 1, 1))
 
 
-def patches(loaded: LoadedModel, source: Encoding, text: Encoding) -> dict[str, list[bert_core.Put]]:
+def patches(loaded: LoadedModel, source: Encoding, text: Encoding) -> dict[str, list[bert_core.ActivationPatch]]:
     """Parts of a source to put in, by name."""
     places: dict[str, dict[str, Any]] = {
         "state": {"layer": 3, "position": 2}, "embeddings": {"layer": 0, "position": 2}, "attention": {"layer": 2},
@@ -197,8 +207,8 @@ def test_parts_that_are_put_in_act_in_every_pass(relative: LoadedModel, position
     source, text = encodings_of(relative, ("the old cat ran to the house", "the red dog sat on the mat"))
     for what, parts in patches(relative, source, text).items():
         model = edited(relative, parts)
-        layers, states = layers_of(model), embedded(model, text)
-        batch = PaddedTexts.of(model, [text])
+        layers, states = encoder_layers(model), embed_text(model, text)
+        batch = PaddedTexts.from_encodings(model, [text])
         expected = pass_of(model, batch, positions=positions).last_hidden_state
         assert_near(run_layers(layers, states, positions=positions), expected, what=what)
         assert_near(trace(layers, states, positions=positions).last, expected, what=what)
@@ -206,11 +216,11 @@ def test_parts_that_are_put_in_act_in_every_pass(relative: LoadedModel, position
 
 def test_variants_are_what_each_is_by_itself(loaded: LoadedModel, gates: Tensor | None) -> None:
     """Variants that begin at several depths, computed some at a time: each as a pass of its own from its depth."""
-    batch, layers = PaddedTexts.of(loaded, encodings_of(loaded)), layers_of(loaded)
+    batch, layers = PaddedTexts.from_encodings(loaded, encodings_of(loaded)), encoder_layers(loaded)
     given = {**arguments_of(loaded, batch, gates), "positions": torch.tensor([[0, 2], [3, 1], [2, 2]])}
     starts = [0, 0, 1, len(layers) - 1, len(layers), len(layers)]
     torch.manual_seed(3)
-    beginnings = [torch.randn_like(batch.entering) for _ in starts]
+    beginnings = [torch.randn_like(batch.embeddings) for _ in starts]
     expected = [run_layers(layers, states, start, **given) for start, states in zip(starts, beginnings, strict=True)]
 
     def begin(start: int, variants: range) -> Tensor:
@@ -230,7 +240,7 @@ def test_variants_are_what_each_is_by_itself(loaded: LoadedModel, gates: Tensor 
 
 def test_no_layer_computes_a_variant_that_begins_above_it(relative: LoadedModel) -> None:
     """A layer sees as many variants as begin at or below it."""
-    layers, states = layers_of(relative), embedded(relative, encodings_of(relative)[0])
+    layers, states = encoder_layers(relative), embed_text(relative, encodings_of(relative)[0])
     rows = dict.fromkeys(range(3), 0)
     handles = [
         layer.register_forward_hook(lambda layer, given, _: rows.update({layer.layer_num: len(given[0])}))
@@ -249,9 +259,9 @@ def test_no_layer_computes_a_variant_that_begins_above_it(relative: LoadedModel)
 
 def test_a_trace_is_the_pass_of_the_model(loaded: LoadedModel, gates: Tensor | None) -> None:
     """States and maps are those of `BertModel`, and the parts of each layer add up to what leaves it."""
-    batch, layers = PaddedTexts.of(loaded, encodings_of(loaded)), layers_of(loaded)
+    batch, layers = PaddedTexts.from_encodings(loaded, encodings_of(loaded)), encoder_layers(loaded)
     given, expected = arguments_of(loaded, batch, gates), pass_of(loaded, batch, gates)
-    traced = trace(layers, batch.entering, **given)
+    traced = trace(layers, batch.embeddings, **given)
     assert expected.hidden_states is not None and expected.attentions is not None
     for found, states in zip(traced.states, expected.hidden_states, strict=True):
         assert_near(found, states)
@@ -278,7 +288,7 @@ def test_a_trace_is_the_pass_of_the_model(loaded: LoadedModel, gates: Tensor | N
 
 def test_only_the_parts_that_are_asked_for_are_kept(relative: LoadedModel) -> None:
     """Other parts are empty; without maps attention is fused, and gives the same."""
-    layers, states = layers_of(relative), embedded(relative, encodings_of(relative)[1])
+    layers, states = encoder_layers(relative), embed_text(relative, encodings_of(relative)[1])
     whole = trace(layers, states)
     for keep in ((), ("context", "attended"), ("query",), PARTS):
         traced = trace(layers, states, keep=keep)
@@ -294,7 +304,7 @@ def test_only_the_parts_that_are_asked_for_are_kept(relative: LoadedModel) -> No
 
 def test_layers_come_one_by_one(relative: LoadedModel) -> None:
     """No layer above the one that is asked for is computed."""
-    layers, states = layers_of(relative), embedded(relative, encodings_of(relative)[0])
+    layers, states = encoder_layers(relative), embed_text(relative, encodings_of(relative)[0])
     computed: list[int] = []
     handles = [
         layer.attention.self.register_forward_hook(lambda module, *_: computed.append(module.layer_num))
@@ -313,7 +323,7 @@ def test_a_text_is_traced_without_its_batch_axis(relative: LoadedModel) -> None:
     text, gates = encodings_of(relative)[1], np.ones((3, 4), np.float32)
     gates[1, 2], gates[2, 0] = 0.5, 0
     opened = relative.model.bert.get_head_mask(torch.tensor(gates), 1)
-    expected = trace(layers_of(relative), embedded(relative, text), gates=opened)
+    expected = trace(encoder_layers(relative), embed_text(relative, text), gates=opened)
     steps = list(trace_text(relative, text, gates, keep=PARTS))
     for own, whole in zip(steps, expected.layers, strict=True):
         for name in (*PARTS, "entering", "leaving", "summed", "mixing", "head_outputs", "merged_context"):
@@ -327,13 +337,13 @@ def test_a_part_of_another_text_is_refused_where_all_must_be_own(relative: Loade
     with pytest.raises(Refused, match="a part of another text is put in"):
         next(trace_text(model, text))
     first, second, _ = trace_text(model, text, own=False)
-    assert_near(second.entering, trace(layers_of(relative), embedded(relative, source)).states[1][0])
-    assert_near(first.entering, embedded(relative, text)[0])
+    assert_near(second.entering, trace(encoder_layers(relative), embed_text(relative, source)).states[1][0])
+    assert_near(first.entering, embed_text(relative, text)[0])
 
 
 def test_replaced_parts_stand_in_a_trace(relative: LoadedModel) -> None:
     """Parts that are named are the new ones, all others stay, and what leaves a layer enters the next."""
-    traced = trace(layers_of(relative), embedded(relative, encodings_of(relative)[0]))
+    traced = trace(encoder_layers(relative), embed_text(relative, encodings_of(relative)[0]))
     last, entering = torch.zeros_like(traced.last), torch.ones_like(traced.last)
     made = traced.replaced([{}, {"entering": entering}, {"fed": last}], last)
     assert made.states[1] is entering and made.layers[0].leaving is entering
@@ -343,14 +353,14 @@ def test_replaced_parts_stand_in_a_trace(relative: LoadedModel) -> None:
 
 def test_a_graph_goes_through_every_part(relative: LoadedModel) -> None:
     """The slope of what leaves the last layer at each part, times a small step there, is what the step does."""
-    states = embedded(relative, encodings_of(relative)[0])
+    states = embed_text(relative, encodings_of(relative)[0])
     with torch.enable_grad():
-        traced = trace(layers_of(relative), states.requires_grad_())
+        traced = trace(encoder_layers(relative), states.requires_grad_())
         value = traced.last[0, 0, :3].sum()
         parts = [getattr(traced.layers[0], name) for name in ("context", "attended", "normed", "activated", "fed")]
         slopes = torch.autograd.grad(value, [*parts, states])
     assert all(slope.shape == part.shape and slope.abs().max() > 0 for slope, part in zip(slopes, parts, strict=False))
-    layer, own = layers_of(relative)[0], traced.layers[0]
+    layer, own = encoder_layers(relative)[0], traced.layers[0]
     step = 1e-3 * slopes[4] / slopes[4].norm()
-    moved = run_layers(layers_of(relative), layer.output.LayerNorm(own.fed + step + own.normed), 1)
+    moved = run_layers(encoder_layers(relative), layer.output.LayerNorm(own.fed + step + own.normed), 1)
     assert_near(moved[0, 0, :3].sum() - value, (step * slopes[4]).sum(), 0.05)

@@ -13,12 +13,12 @@ from bert_core.studies.faithfulness import (
     FUNCTION_WORDS,
     Judgement,
     StudySettings,
+    draw_questions,
     judge_file,
     judge_question,
-    markdown,
-    questions,
     read_judgements,
-    standings,
+    summarise_methods,
+    summary_markdown,
 )
 from bert_core.tokenizer import MASK
 
@@ -47,7 +47,7 @@ def settings(**more: object) -> StudySettings:
 
 def test_questions_are_hidden_words_and_pairs(tiny_loaded: LoadedModel, text: Path) -> None:
     """The kinds in turn; a word is one piece of its kind, and its true piece is the target; pairs stand in a row."""
-    asked = questions(tiny_loaded, text, settings())
+    asked = draw_questions(tiny_loaded, text, settings())
     assert [(one.kind, one.number) for one in asked] == [
         (kind, number) for number in range(3) for kind in ("content", "function", "nsp")
     ]
@@ -66,14 +66,14 @@ def test_questions_are_hidden_words_and_pairs(tiny_loaded: LoadedModel, text: Pa
     assert len(set(texts)) == len(texts), "each sentence is asked once"
     pairs = [side for one in asked if one.kind == "nsp" for side in (one.encoding.text, one.encoding.pair)]
     assert len(set(pairs)) == len(pairs), "no sentence stands in two pairs"
-    assert questions(tiny_loaded, text, settings()) == asked
-    assert questions(tiny_loaded, text, settings(seed=5)) != asked
+    assert draw_questions(tiny_loaded, text, settings()) == asked
+    assert draw_questions(tiny_loaded, text, settings(seed=5)) != asked
 
 
 def test_a_judgement_is_that_of_the_library(tiny_loaded: LoadedModel, text: Path) -> None:
     """A line of the table says what `faithfulness` says of that text."""
     chosen = settings()
-    asked = questions(tiny_loaded, text, chosen)[3]
+    asked = draw_questions(tiny_loaded, text, chosen)[3]
     rows = judge_question(tiny_loaded, asked, chosen)
     scores = token_scores(tiny_loaded, asked.encoding, asked.target, chosen.methods)
     found = faithfulness(
@@ -197,17 +197,19 @@ def test_a_file_without_a_question_says_what_it_needs(tiny_loaded: LoadedModel, 
     with pytest.raises(
         ValueError, match=r"^text.txt holds no question: it needs sentences of 90 to 99 tokens, or two in a"
     ):
-        questions(tiny_loaded, text, settings(lengths=(90, 99), pair_lengths=(90, 99)))
+        draw_questions(tiny_loaded, text, settings(lengths=(90, 99), pair_lengths=(90, 99)))
 
 
 def test_only_what_the_model_guesses_is_asked(tiny_loaded: LoadedModel, text: Path) -> None:
     """No question has a less probable answer than was asked for, and some are left out by it."""
     every = [
-        row for one in questions(tiny_loaded, text, settings()) for row in judge_question(tiny_loaded, one, settings())
+        row
+        for one in draw_questions(tiny_loaded, text, settings())
+        for row in judge_question(tiny_loaded, one, settings())
     ]
     middle = float(np.median([row.probability for row in every if row.kind != "nsp"]))
     chosen = settings(kinds=("content", "function"), least=middle)
-    some = [judge_question(tiny_loaded, one, chosen)[0] for one in questions(tiny_loaded, text, chosen)]
+    some = [judge_question(tiny_loaded, one, chosen)[0] for one in draw_questions(tiny_loaded, text, chosen)]
     assert some and min(row.probability for row in some) >= middle
     assert min(row.probability for row in every) < middle
 
@@ -221,11 +223,11 @@ def test_standings_worked_by_hand() -> None:
     """Medians, shares of verdicts, for sufficiency the other way round; the largest AOPC first."""
     rows = [judgement(n, "a", aopc) for n, aopc in enumerate((0.3, 0.0, -0.5, 0.2))]
     rows += [judgement(n, "b", 0.25) for n in range(4)]
-    found = standings(rows)
+    found = summarise_methods(rows)
     assert [(one.method, one.questions) for one in found] == [("b", 4), ("a", 4)]
     np.testing.assert_allclose(found[1].medians, (0.05, 0.1, 0.1))
     assert found[1].verdicts == ((0.25, 0.5, 0.25), (0.25, 0.25, 0.5), (0.5, 0.25, 0.25))
-    lines = markdown(found).splitlines()
+    lines = summary_markdown(found).splitlines()
     assert lines[0] == "**A masked content word** (4 questions)"
     assert lines[4:6] == [
         "| b | 0.125 | 0.250 | 0.250 | 100% | 0% | 0% |",

@@ -15,7 +15,7 @@ from bert_core import BertForPreTraining, BertForTokenClassification, Encoding, 
 from bert_core.methods import faithfulness, token_scores
 from bert_core.recording import record
 from bert_core.run.ablation import ablate_heads
-from bert_core.run.patching import answer_with, patch
+from bert_core.run.patching import patch, predict_with_patch
 from bert_core.run.perturbation import values_without
 from tests.conftest import TAGS
 from tests.core.test_classifier import SIZES, batch, peaked
@@ -39,7 +39,7 @@ def encoding(tiny: LoadedModel) -> Encoding:
 def logits_of(loaded: LoadedModel, encoding: Encoding, **more: torch.Tensor) -> torch.Tensor:
     """(token, tag), by an ordinary forward pass."""
     ids, segments = (torch.tensor([part]) for part in (encoding.input_ids, encoding.token_type_ids))
-    logits: torch.Tensor = loaded.tuned["tagger"](ids, token_type_ids=segments, **more).logits[0]
+    logits: torch.Tensor = loaded.task_models["tagger"](ids, token_type_ids=segments, **more).logits[0]
     return logits
 
 
@@ -88,15 +88,15 @@ def test_a_tagger_beside_the_other_heads_loads_with_them(
     assert tiny.has_tagger and tiny.tags == TAGS and tiny.has_mlm and tiny.has_nsp
     assert not tiny.has_classifier and tiny.labels == ()
     assert (tiny.report.missing, tiny.report.unexpected) == ((), ())
-    assert tiny.tuned["tagger"].bert is tiny.model.bert
+    assert tiny.task_models["tagger"].bert is tiny.model.bert
     plain = bert_core.load(str(tiny_model_folder), device="cpu")
-    assert not plain.has_tagger and plain.tags == () and "tagger" not in plain.tuned
+    assert not plain.has_tagger and plain.tags == () and "tagger" not in plain.task_models
     assert tiny.nbytes - plain.nbytes == 4 * 5 * (tiny.config.hidden_size + 1)
     theirs = transformers.AutoModelForTokenClassification.from_pretrained(bert_core.save(tiny, tmp_path / "saved"))
     assert tuple(theirs.config.id2label[number] for number in range(5)) == TAGS
     inputs = batch(tiny.config)
     with torch.no_grad():
-        assert_near(tiny.tuned["tagger"](**inputs).logits, theirs.eval()(**inputs).logits)
+        assert_near(tiny.task_models["tagger"](**inputs).logits, theirs.eval()(**inputs).logits)
 
 
 def test_half_a_tagger_is_none(tiny_tagger_folder: Path, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_tag_is_a_target(tiny: LoadedModel, encoding: Encoding, gated: bool) -
     gates = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32) if gated else None
     run = capture(tiny, encoding, target=ASKED, head_mask=gates)
     assert run.gradient is not None and run.tags is not None and run.tags.labels == TAGS
-    model = copy.deepcopy(tiny.tuned["tagger"])
+    model = copy.deepcopy(tiny.task_models["tagger"])
     assert model is not None
     model.requires_grad_(True)
     for module in model.attention_modules:
@@ -173,7 +173,7 @@ def test_heads_are_ablated_and_pruned_for_a_tag(tiny: LoadedModel, encoding: Enc
     found = ablate_heads(tiny, encoding, target=ASKED)
     assert found.values is not None
     smaller = bert_core.pruned(tiny, [(1, 2)])
-    assert smaller.tuned["tagger"].bert is smaller.model.bert
+    assert smaller.task_models["tagger"].bert is smaller.model.bert
     assert_near(found.values[1, 2], logits_of(smaller, encoding)[3, 1])
     gates = torch.ones(2, 4)
     gates[1, 2] = 0
@@ -189,7 +189,7 @@ def test_a_patch_brings_the_tag_of_the_other_text(tiny: LoadedModel, encoding: E
     last = found.values[-1]
     assert_near(last[3], found.source_value)
     assert_near(np.delete(last, 3), found.base_value)
-    tags = answer_with(tiny, found, (2, 3)).tags
+    tags = predict_with_patch(tiny, found, (2, 3)).tags
     assert tags is not None
     assert_near(tags.logits[3], logits_of(tiny, source)[3])
     assert_near(tags.logits[2], logits_of(tiny, encoding)[2])
@@ -197,8 +197,8 @@ def test_a_patch_brings_the_tag_of_the_other_text(tiny: LoadedModel, encoding: E
 
 def test_an_edited_model_tags_so(tiny: LoadedModel, encoding: Encoding) -> None:
     """An edit reaches the tagger's encoder, which stays that of the model."""
-    changed = bert_core.edited(tiny, [bert_core.Scaled(0, 3, 0.0)])
-    assert changed.tuned["tagger"].bert is changed.model.bert
+    changed = bert_core.edited(tiny, [bert_core.ScaledNeuron(0, 3, 0.0)])
+    assert changed.task_models["tagger"].bert is changed.model.bert
     run = capture(changed, encoding)
     assert run.tags is not None
     assert_near(run.tags.logits, logits_of(changed, encoding))

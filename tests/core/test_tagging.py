@@ -67,7 +67,7 @@ def said(folder: Path) -> str:
 
 def test_padding_changes_neither_loss_nor_gradient(tiny_tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In fp32, sentences that are padded beyond the longest have the loss and the gradients that they have without."""
-    exact, padded = (bert_core.load(str(tiny_tagger_folder), device="cpu").tuned["tagger"] for _ in range(2))
+    exact, padded = (bert_core.load(str(tiny_tagger_folder), device="cpu").task_models["tagger"] for _ in range(2))
     assert exact is not None and padded is not None
     rng = np.random.default_rng(1)
     batch = [

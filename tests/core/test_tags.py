@@ -16,7 +16,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 import bert_core
 from bert_core import ModelRun, TagSpan, capture, tag_spans, tagged_spans, tagged_words
-from bert_core.analysis.tags import marks_spans, span_counts
+from bert_core.analysis.tags import span_counts, tags_mark_spans
 from tests.conftest import TAGS
 
 MARKS = ["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("PER", "LOC-x"))]
@@ -71,9 +71,9 @@ def test_a_span_without_its_beginning_is_told_from_one_with() -> None:
 
 def test_what_marks_spans_is_told_from_what_does_not() -> None:
     """IOB and IOBES do; parts of speech, bare kinds and O alone do not."""
-    assert marks_spans(TAGS) and marks_spans(["O", "S-X", "E-X"]) and marks_spans(["I", "B"])
+    assert tags_mark_spans(TAGS) and tags_mark_spans(["O", "S-X", "E-X"]) and tags_mark_spans(["I", "B"])
     for others in (["O"], ["NOUN", "VERB"], ["O", "PER"], ["B-PER", "NOUN"], ["O", "B-"], []):
-        assert not marks_spans(others)
+        assert not tags_mark_spans(others)
     with pytest.raises(ValueError, match=r"^the tag 'NOUN' is none of spans: O, or B-, I-, E- or S- before a kind$"):
         tag_spans(["O", "NOUN"])
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_core import Encoding, LoadedModel, Refused, Target, capture, load, loss_target, save, similar
+from bert_core import Encoding, LoadedModel, Refused, Target, capture, load, loss_target, save, sentence_similarity
 from bert_core.run.similarity import similarity_target
-from bert_core.run.target_grammar import format_target, parse_target, read_apart, target_forms
+from bert_core.run.target_grammar import encode_pair_text, format_target, parse_target, target_forms
 from bert_core.target_kinds import TARGET_KINDS
 from bert_core.task_heads import head_of
 from tests.conftest import VOCABULARY
@@ -156,7 +156,7 @@ def test_likeness_to_another_text(tiny_loaded: LoadedModel) -> None:
         found = parse_target(tiny_loaded, encoding, f"like:{other}")
         assert found == (similarity_target(tiny_loaded, encoding, tiny_loaded.tokenizer.encode(other)), encoding)
         assert parse_target(tiny_loaded, encoding, format_target(tiny_loaded, found.target)) == found
-    assert head_of(found.target).names(tiny_loaded, encoding, found.target)["text"] == "a dog"
+    assert head_of(found.target).template_values(tiny_loaded, encoding, found.target)["text"] == "a dog"
 
 
 def test_likeness_of_the_two_texts_of_a_pair(tiny_loaded: LoadedModel) -> None:
@@ -167,14 +167,14 @@ def test_likeness_of_the_two_texts_of_a_pair(tiny_loaded: LoadedModel) -> None:
         target, encoding = parse_target(tiny_loaded, pair, f"alike:{side}")
         assert encoding == own and target.other == other
         value = capture(tiny_loaded, encoding, target=target).target_value
-        assert_near(value, similar(tiny_loaded, *alone).cosine, of=1)
+        assert_near(value, sentence_similarity(tiny_loaded, *alone).cosine, of=1)
 
 
 def test_words_hidden_in_a_pair_are_hidden_in_its_texts(tiny_loaded: LoadedModel) -> None:
     """Each text read by itself has the masks that it has in the pair, and no more."""
     original = tiny_loaded.tokenizer.encode(*PAIR)
     hidden = tiny_loaded.tokenizer.mask_words(original, [1, 7])
-    first, second = (read_apart(tiny_loaded, hidden, original, side) for side in "AB")
+    first, second = (encode_pair_text(tiny_loaded, hidden, original, side) for side in "AB")
     encode, mask = tiny_loaded.tokenizer.encode, tiny_loaded.tokenizer.mask_words
     assert first == mask(encode(PAIR[0]), [1]) and second == mask(encode(PAIR[1]), [2])
     target, encoding = parse_target(tiny_loaded, hidden, "alike:B", original=original)
@@ -190,7 +190,7 @@ def test_forms_name_what_a_model_can_be_asked(
     assert "tag:POSITION:LABEL" in target_forms(tagger)
     everything = target_forms()
     assert {form.partition(":")[0] for form in everything[1:-1]} == {
-        name for name, kind in TARGET_KINDS.items() if kind.is_written
+        name for name, kind in TARGET_KINDS.items() if kind.has_text_form
     }
 
 
@@ -210,7 +210,7 @@ def test_the_name_of_a_kind_is_a_word_at_a_mask(tiny_loaded: LoadedModel, choose
     assert parse_target(loaded, encoding, "choice").target == Target("mlm", 3, id_of(loaded, "choice"))
     typed = loaded.tokenizer.encode("the cat sat on the mat", "it is old")
     assert parse_target(loaded, typed, "choice").target == Target("choice")
-    trained = replace(loaded, tuned=chooser.tuned)
+    trained = replace(loaded, task_models=chooser.task_models)
     assert parse_target(trained, encoding, "choice").target == Target("choice")
     assert parse_target(trained, encoding, "3:choice").target == Target("mlm", 3, id_of(loaded, "choice"))
     # A word that the vocabulary lacks is the kind, which says best what is missing.

@@ -58,7 +58,7 @@ def test_one_piece_alone_is_the_plain_target(tiny_loaded: LoadedModel, encoding:
     plain = Target("mlm", 7, tiny_loaded.tokenizer.id_of("mat"))
     run = capture(tiny_loaded, encoding, target=plain)
     for kind in ("joint", "loss"):
-        other = capture(tiny_loaded, encoding, target=Target(kind, pieces=plain.asked))
+        other = capture(tiny_loaded, encoding, target=Target(kind, pieces=plain.target_pieces))
         assert other.target_value == run.target_value
         np.testing.assert_array_equal(other.gradient, run.gradient)
 
@@ -181,7 +181,7 @@ def test_every_kind_says_what_it_asks(tiny_loaded: LoadedModel, encoding: Encodi
     names = dict.fromkeys(("word", "other", "label", "first", "last", "count", "verdict", "text"), "x")
     numbers = dict.fromkeys(("value", "probability", "loss"), "1")
     for kind in TARGET_KINDS.values():
-        for said in (kind.question.format(**names), kind.speaks_for.format(**names), kind.says.format(**numbers)):
+        for said in (kind.question.format(**names), kind.supports.format(**names), kind.value_text.format(**numbers)):
             assert said and "{" not in said
         found = [kind.probability(value) for value in (-700.0, -2.0, 0.0)]
         if kind.link == "sigmoid":

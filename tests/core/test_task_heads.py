@@ -28,7 +28,7 @@ from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, FileQuestion, T
 from bert_core.task_heads import (
     TASK_HEADS,
     TaskHead,
-    classified_by,
+    classifier_input,
     head_of,
     is_number,
     optional_parts,
@@ -77,7 +77,7 @@ def texts_of(loaded: LoadedModel, head: str) -> tuple[Encoding, Encoding]:
 def offered_by(loaded: LoadedModel, head: str) -> tuple[ModelRun, list[Target]]:
     encoding, original = texts_of(loaded, head)
     run = capture(loaded, encoding)
-    targets = TASK_HEADS[head].offered(loaded, run, original, None)
+    targets = TASK_HEADS[head].suggested_targets(loaded, run, original, None)
     if head == "pooling":
         targets = [similarity_target(loaded, encoding, loaded.tokenizer.encode("a dog ran"))]
     return run, targets
@@ -106,7 +106,7 @@ def test_every_head_of_a_table_is_declared() -> None:
     for name, head in TASK_HEADS.items():
         assert head.name == name and head.description and (head.module is None or head.parts)
         assert not head.result or head.result in ModelRun.__dataclass_fields__
-        assert bool(head.title) == bool(head.says) == head.gives_predictions
+        assert bool(head.title) == bool(head.subtitle) == head.gives_predictions
     results = [head.result for head in TASK_HEADS.values() if head.result]
     assert len(set(results)) == len(results)
 
@@ -125,8 +125,10 @@ def test_weights_of_a_head_are_found_by_its_parts(head: str, folder_of: Callable
     declared = TASK_HEADS[head]
     loaded = load(folder_of(head), device="cpu")
     if declared.module is not None:
-        assert all(name.startswith(declared.parts) for name in loaded.own_of(head)) and loaded.own_of(head)
-        assert loaded.tuned[head].base_model is loaded.model.bert and isinstance(loaded.tuned[head], declared.module)
+        assert all(name.startswith(declared.parts) for name in loaded.head_weights(head)) and loaded.head_weights(head)
+        assert loaded.task_models[head].base_model is loaded.model.bert and isinstance(
+            loaded.task_models[head], declared.module
+        )
     for architecture in declared.architectures:
         if " of " not in architecture:
             config = named(loaded.config.replace(extra={"model_type": "bert"}), f"BertFor{architecture}")
@@ -165,7 +167,7 @@ def test_heads_of_pairs_apply_to_pairs_alone(folder_of: Callable[[str], Path]) -
     for head in ("next", "reader", "chooser"):
         loaded, declared = load(folder_of(head), device="cpu"), TASK_HEADS[head]
         alone = loaded.tokenizer.encode(PAIR[0])
-        assert not declared.applies(loaded, alone) and declared.predicted(capture(loaded, alone)) is None
+        assert not declared.applies(loaded, alone) and declared.prediction_of(capture(loaded, alone)) is None
         target = offered_by(loaded, head)[1][0]
         with pytest.raises(Refused) as refused:
             capture(loaded, alone, target=target)
@@ -183,7 +185,7 @@ def test_a_prediction_is_there_where_the_head_applies(head: str, folder_of: Call
     run, _ = offered_by(loaded, head)
     if not declared.gives_predictions:
         return
-    assert declared.predicted(run) is not None and declared.predicted(run) is getattr(run, declared.result)
+    assert declared.prediction_of(run) is not None and declared.prediction_of(run) is getattr(run, declared.result)
     readouts = declared.readouts(loaded, run, 3)
     assert readouts
     for title, rows in readouts:
@@ -205,10 +207,10 @@ def test_offered_targets_can_be_computed_written_and_read(head: str, folder_of: 
         assert run.target_value is not None and np.isfinite(run.target_value)
         again = parse_target(loaded, encoding, format_target(loaded, target), original=original)
         assert again == (target, encoding)
-        names, kind = head_of(target).names(loaded, encoding, target), TARGET_KINDS[target.kind]
-        for sentence in (kind.offer, kind.question, kind.speaks_for):
+        names, kind = head_of(target).template_values(loaded, encoding, target), TARGET_KINDS[target.kind]
+        for sentence in (kind.offer, kind.question, kind.supports):
             assert "{" not in sentence.format(**names, verdict="accept")
-        assert kind.said(run.target_value, "{:.3g}".format)
+        assert kind.format_value(run.target_value, "{:.3g}".format)
 
 
 @pytest.mark.parametrize("head", BUILT_IN)
@@ -222,10 +224,10 @@ def test_a_linked_target_is_offered_again(head: str, folder_of: Callable[[str], 
         "tagger": Target("tag", 3, label=4), "reader": Target("span", 7, last=7),
     }.get(head)  # fmt: skip
     if unlikely is not None:
-        assert unlikely in TASK_HEADS[head].offered(loaded, run, original, unlikely)
+        assert unlikely in TASK_HEADS[head].suggested_targets(loaded, run, original, unlikely)
     for declared in trained_heads(loaded):  # one of another head changes nothing
         if declared.name != head and unlikely is not None:
-            assert unlikely not in declared.offered(loaded, run, original, unlikely)
+            assert unlikely not in declared.suggested_targets(loaded, run, original, unlikely)
 
 
 @pytest.mark.parametrize("head", BUILT_IN)
@@ -251,7 +253,7 @@ def test_the_linear_path_leads_to_the_value(head: str, folder_of: Callable[[str]
                 state = activation(dense(state))
                 state = state if norm is None else norm(state)
             logits.append(float(state @ path.weight + path.bias))
-        logit = float(np.mean(logits) if target.asks.mean else np.sum(logits))
+        logit = float(np.mean(logits) if target.target_kind.mean else np.sum(logits))
         assert_near(parts.target_value, logit, of=max(1.0, abs(logit)))
         if head != "words" or target.kind == "contrast":  # of a word the value is a log-probability
             assert_near(run.target_value, logit, of=max(1.0, abs(logit)))
@@ -277,7 +279,7 @@ def test_probabilities_follow_from_values(head: str, folder_of: Callable[[str], 
         value = target_values(loaded, target, states[None, list(target.rows)]).item()
         rows = list(rows_of_probability(encoding, target))
         probability = target_probabilities(loaded, target, states[None, rows]).item()
-        if (linked := target.asks.probability(value)) is not None:
+        if (linked := target.target_kind.probability(value)) is not None:
             assert_near(probability, linked, of=1)
     if head == "classifier" and not is_number(loaded.config):
         targets = [Target("class", label=label) for label in range(len(loaded.labels))]
@@ -297,7 +299,7 @@ def test_values_are_those_of_the_modules_themselves(folder_of: Callable[[str], P
         encoding = loaded.tokenizer.encode(*PAIR)
         given: Any = ([torch.tensor([encoding.input_ids])], {"token_type_ids": torch.tensor([encoding.token_type_ids])})
         with torch.no_grad():
-            expected = float(logit(loaded.tuned[head], given))
+            expected = float(logit(loaded.task_models[head], given))
         assert_near(capture(loaded, encoding, target=target).target_value, expected, of=max(1, abs(expected)))
 
 
@@ -305,12 +307,12 @@ def test_a_classifier_without_a_named_architecture_is_told_by_its_weights(tiny_l
     """A pooler makes it one of texts, tags that begin and go on, or no pooler, one of tokens."""
     config, pooler = tiny_loaded.config, {"bert.pooler.dense.weight": torch.zeros(32, 32)}
     table = {"classifier.weight": torch.zeros(3, 32)}
-    assert classified_by(config, {}) is None
-    assert classified_by(config, table) == "tokens" and classified_by(config, table | pooler) == "texts"
+    assert classifier_input(config, {}) is None
+    assert classifier_input(config, table) == "tokens" and classifier_input(config, table | pooler) == "texts"
     tagged = config.with_labels(["O", "B-PER", "I-PER"])
-    assert classified_by(tagged, table | pooler) == "tokens"
-    assert classified_by(named(config, "BertForMultipleChoice"), table) == "choices"
-    assert classified_by(config, {"classifier.weight": torch.zeros(3, 7)}) is None
+    assert classifier_input(tagged, table | pooler) == "tokens"
+    assert classifier_input(named(config, "BertForMultipleChoice"), table) == "choices"
+    assert classifier_input(config, {"classifier.weight": torch.zeros(3, 7)}) is None
 
 
 # ---------------------------------------------------------------------------- registration
@@ -439,7 +441,7 @@ def test_a_head_without_a_module_stands_on_weights_that_are_there(tiny_loaded: L
         encoding = tiny_loaded.tokenizer.encode(PAIR[0])
         assert head.is_trained(tiny_loaded)
         target = Target("follows")
-        assert head.offered(tiny_loaded, capture(tiny_loaded, encoding), encoding, None) == [target]
+        assert head.suggested_targets(tiny_loaded, capture(tiny_loaded, encoding), encoding, None) == [target]
         run = capture(tiny_loaded, encoding, target=target)
         expected = float(head.logits(tiny_loaded, last_states(tiny_loaded, encoding)[0]))
         assert_near(run.target_value, expected, of=1)

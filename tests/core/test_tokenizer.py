@@ -9,7 +9,7 @@ import pytest
 import transformers
 
 from bert_core import BertConfig, Encoding, Tokenizer
-from bert_core.tokenizer import OF_ROBERTA, SPECIAL_TOKENS
+from bert_core.tokenizer import ROBERTA_SPECIAL_TOKENS, SPECIAL_TOKENS
 
 # Whole words, pieces of words, signs, and letters in several scripts; no Greek, so that Greek is [UNK].
 VOCABULARY = (
@@ -116,10 +116,10 @@ def test_duties_are_told_by_place_and_spelling(tokenizer: Tokenizer) -> None:
     """Added special tokens have the duty of their place, typed ones that of their spelling, and words have none."""
     encoding = tokenizer.encode("[CLS] the [SEP] [MASK] Ω [PAD]", "dog")
     typed = ("first", None, "between", "mask", "unknown", "pad")
-    assert encoding.duties == ("first", *typed, "between", None, "end")
-    assert encoding.with_duty("mask", "pad") == (False,) * 4 + (True, False, True) + (False,) * 3
+    assert encoding.roles == ("first", *typed, "between", None, "end")
+    assert encoding.has_role("mask", "pad") == (False,) * 4 + (True, False, True) + (False,) * 3
     hidden = tokenizer.mask_words(encoding, [1])
-    assert hidden.duties[2] == "mask" and hidden.hidden_piece(2) == "the"
+    assert hidden.roles[2] == "mask" and hidden.masked_piece(2) == "the"
     assert (encoding.mask_positions, hidden.mask_positions, encoding.unknown_count) == ((4,), (2, 4), 1)
 
 
@@ -128,7 +128,7 @@ def other_signs(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     """The same words, with special tokens written as RoBERTa writes them."""
     folder = tmp_path_factory.mktemp("signs")
     words = [word for word in dict.fromkeys(VOCABULARY) if word not in SPECIAL_TOKENS]
-    (folder / "vocab.txt").write_text("\n".join([*OF_ROBERTA.duties, *words]) + "\n", encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join([*ROBERTA_SPECIAL_TOKENS.roles, *words]) + "\n", encoding="utf-8")
     return Tokenizer.from_folder(folder)
 
 
@@ -140,15 +140,15 @@ def test_a_typed_mask_is_the_models_own(mask: str, other_signs: Tokenizer) -> No
     assert encoding.tokens == (
         *("<s>", "the", "<mask>", "<mask>", "cat", ",", "<mask>"), "</s>", "</s>", "<mask>", "dog", "</s>",
     )  # fmt: skip
-    assert encoding.duties[7:] == ("between", "between", "mask", None, "end")
+    assert encoding.roles[7:] == ("between", "between", "mask", None, "end")
     assert set(encoding.token_type_ids) == {0} and encoding.mask_positions == (2, 3, 6, 9)
     for position, (start, end) in enumerate(encoding.offsets):
         source = text if encoding.sides[position] == "A" else f"{mask} dog"
-        written = mask if encoding.duties[position] == "mask" else encoding.tokens[position]
+        written = mask if encoding.roles[position] == "mask" else encoding.tokens[position]
         assert encoding.special[position] or source[start:end] == written
-    assert [encoding.hidden_piece(position) for position in encoding.mask_positions] == [None] * 4
+    assert [encoding.masked_piece(position) for position in encoding.mask_positions] == [None] * 4
     hidden = other_signs.mask_words(encoding, [0])
-    assert (hidden.hidden_piece(1), hidden.tokens[1]) == ("the", "<mask>")
+    assert (hidden.masked_piece(1), hidden.tokens[1]) == ("the", "<mask>")
 
 
 def test_words_group_pieces(tokenizer: Tokenizer) -> None:
@@ -188,7 +188,7 @@ def test_words_can_be_masked(tokenizer: Tokenizer) -> None:
     named = ("[CLS]", "the", "un, hidden", "##believ, hidden", "##able, hidden", "cat", "[SEP]", "dog, hidden", "[SEP]")
     assert masked.labels == named
     typed = tokenizer.encode("a [MASK]")
-    assert typed.labels == typed.tokens and typed.hidden_piece(2) is None
+    assert typed.labels == typed.tokens and typed.masked_piece(2) is None
     assert encoding.mask_positions == ()
     with pytest.raises(ValueError, match=r"^word 4 does not exist in this text: it has words 0 to 3$"):
         tokenizer.mask_words(encoding, [4])

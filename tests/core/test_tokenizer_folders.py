@@ -385,7 +385,7 @@ def test_a_folder_is_read_as_transformers_reads_it_or_refused(name: str, tmp_pat
         if "token_type_ids" in wanted:
             assert list(encoding.token_type_ids) == wanted["token_type_ids"]
         if theirs.is_fast:
-            spans = zip(encoding.offsets, wanted["offset_mapping"], encoding.duties, encoding.sides, strict=True)
+            spans = zip(encoding.offsets, wanted["offset_mapping"], encoding.roles, encoding.sides, strict=True)
             for own, span, duty, side in spans:
                 source = text if side == "A" else pair or ""
                 assert own == (without_space(span, source) if duty == "mask" else span), (text, pair)
@@ -562,5 +562,5 @@ def test_a_word_that_a_template_sets_between_texts_is_still_a_word(tmp_path: Pat
     FOLDERS["template with more tokens"](tmp_path)
     encoding = Tokenizer.from_folder(tmp_path).encode("a cat", "a cat")
     assert encoding.tokens == ("[CLS]", "a", "cat", "[SEP]", "[SEP]", "cat", "a", "cat", "[SEP]")
-    assert encoding.duties == ("first", None, None, "between", "between", None, None, None, "end")
+    assert encoding.roles == ("first", None, None, "between", "between", None, None, None, "end")
     assert encoding.special == (True, False, False, True, True, True, False, False, True)

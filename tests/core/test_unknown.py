@@ -1,4 +1,4 @@
-"""bert_core/unknown.py: what a vocabulary does not know is counted wherever texts are read, and only there."""
+"""bert_core/unknown_tokens.py: what a vocabulary does not know is counted wherever texts are read, and only there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bert_core import LoadedModel, iter_heads
 from bert_core.run.similarity import unrelated_cosines
 from bert_core.studies.engines import _counted_here, _with_unknown
 from bert_core.studies.heads import CorpusSettings
-from bert_core.unknown import UnknownTokens, counting, current_count
+from bert_core.unknown_tokens import UnknownTokens, count_unknown_tokens, current_counts
 
 UNKNOWN_TEXT = "ភាសា ខ្មែរ"
 
@@ -20,24 +20,24 @@ UNKNOWN_TEXT = "ភាសា ខ្មែរ"
 def test_texts_of_both_ways_of_reading_count(tiny_loaded: LoadedModel) -> None:
     """Encodings and plain pieces are counted alike; single texts that are mostly unknown are named."""
     tokenizer = tiny_loaded.tokenizer
-    assert current_count() is None
-    with counting() as read:
+    assert current_counts() is None
+    with count_unknown_tokens() as read:
         known = tokenizer.encode("a b c")
-        assert read.typed == known.typed_count and not read.mostly and not read.texts
+        assert read.typed == known.typed_count and not read.mostly_unknown and not read.texts
         unknown = tokenizer.encode(UNKNOWN_TEXT, UNKNOWN_TEXT)
         assert unknown.mostly_unknown and list(read.texts) == [UNKNOWN_TEXT]
         before = read.typed
         plain = tokenizer.encode_plain([UNKNOWN_TEXT, UNKNOWN_TEXT])
         assert read.typed - before == sum(map(len, plain)) == 2 * len(plain[0])
-        assert read.mostly == (read.unknown * 2 > read.typed)
+        assert read.mostly_unknown == (read.unknown * 2 > read.typed)
     tokenizer.encode("a b c")
-    assert current_count() is None and read.typed == before + sum(map(len, plain))
+    assert current_counts() is None and read.typed == before + sum(map(len, plain))
 
 
 def test_a_count_within_a_count_is_its_own(tiny_loaded: LoadedModel) -> None:
     """What is read aside, and in another thread, does not count."""
-    with counting() as outer:
-        with counting() as inner:
+    with count_unknown_tokens() as outer:
+        with count_unknown_tokens() as inner:
             tiny_loaded.tokenizer.encode("a b c")
         thread = threading.Thread(target=lambda: tiny_loaded.tokenizer.encode("a b c"))
         thread.start()
@@ -50,16 +50,16 @@ def test_what_a_worker_read_counts_where_it_was_asked_for(tiny_loaded: LoadedMod
     """A cluster's workers bring back what they counted."""
     found, read = _with_unknown(lambda text: tiny_loaded.tokenizer.encode(text).typed_count, UNKNOWN_TEXT)
     assert read.typed == read.unknown == found > 0
-    with counting() as here:
+    with count_unknown_tokens() as here:
         assert _counted_here(found, read) == found
-    assert (here.typed, here.unknown, here.mostly) == (found, found, True)
+    assert (here.typed, here.unknown, here.mostly_unknown) == (found, found, True)
     assert _counted_here(found, read) == found  # where nobody counts
 
 
 def test_a_corpus_is_counted(tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path) -> None:
     """Every text of a file is in the count of what is computed from it."""
     (tmp_path / "texts.txt").write_text(f"{UNKNOWN_TEXT}\n{UNKNOWN_TEXT}\na b\n", encoding="utf-8")
-    with counting() as read:
+    with count_unknown_tokens() as read:
         *_, (total, _) = iter_heads(tmp_path / "texts.txt", str(tiny_model_folder), CorpusSettings(max_length=32))
-    assert read.mostly and np.isfinite(total.loss)
+    assert read.mostly_unknown and np.isfinite(total.loss)
     assert read.typed == 2 * bert_core.Tokenizer.from_folder(tiny_model_folder).encode(UNKNOWN_TEXT).typed_count + 2

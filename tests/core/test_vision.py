@@ -17,16 +17,16 @@ from bert_core.checkpoint import CheckpointError
 from bert_core.config import BertConfig
 from bert_core.loading import ASSETS, bundled_models
 from bert_core.recording import record
-from bert_core.run.decoding import describe
+from bert_core.run.captioning import describe
 from bert_core.scenes import VOCABULARY
 from bert_core.training.captioner import fresh_scenes, judged
 from bert_core.vision import (
-    BUNDLED,
+    BUNDLED_CAPTIONER,
     Captioner,
     CaptionerConfig,
     LoadedCaptioner,
     PatchEmbeddings,
-    fit,
+    fit_image,
     load_captioner,
     save_captioner,
 )
@@ -131,11 +131,11 @@ def test_fit_takes_the_middle_square() -> None:
     """A wide picture loses its sides, a plain one keeps its colour at any size, other arrays are refused."""
     wide = np.zeros((20, 60, 3), np.uint8)
     wide[:, 20:40] = (10, 200, 30)
-    assert (fit(wide, 20) == (10, 200, 30)).all()
-    assert (fit(wide, 32) == (10, 200, 30)).all() and fit(wide, 32).shape == (32, 32, 3)
+    assert (fit_image(wide, 20) == (10, 200, 30)).all()
+    assert (fit_image(wide, 32) == (10, 200, 30)).all() and fit_image(wide, 32).shape == (32, 32, 3)
     for wrong in (wide[..., 0], wide.astype(np.float32), wide[..., :2], wide[:0]):
         with pytest.raises(ValueError, match="uint8 \\(rows, columns, 3\\) is expected"):
-            fit(wrong, 20)
+            fit_image(wrong, 20)
 
 
 # ---------------------------------------------------------------------------- files
@@ -188,8 +188,8 @@ def test_broken_folders_are_said(folder: Path, tmp_path: Path) -> None:
 
 def test_the_captioner_is_no_text_model() -> None:
     """It is bundled, at most 10 MB with its card, and is not offered where texts are read."""
-    assert BUNDLED not in bundled_models()
-    files = [path for path in (ASSETS / BUNDLED).iterdir() if path.is_file()]
+    assert BUNDLED_CAPTIONER not in bundled_models()
+    files = [path for path in (ASSETS / BUNDLED_CAPTIONER).iterdir() if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 10e6
     assert {"MODEL_CARD.md", "captioner.json", "model.safetensors", "vocab.txt"} <= {path.name for path in files}
 
@@ -239,7 +239,7 @@ def test_what_is_brought_is_the_value_through_the_heads_output(loaded: LoadedCap
                 values = states @ crossing.self.value.weight[some].T + crossing.self.value.bias[some]
                 lengths = (values @ crossing.output.dense.weight[:, some].T).norm(dim=-1)
                 assert_near(run.cross_norms[number, head], lengths)
-                attention, brought = run.cross_attention[:, number, head], run.shown("brought")[:, number, head]
+                attention, brought = run.cross_attention[:, number, head], run.select_map("brought")[:, number, head]
                 assert_near(brought, attention * lengths.numpy())
 
 
@@ -277,9 +277,9 @@ def test_a_look_writes_nothing_and_can_be_shared(loaded: LoadedCaptioner) -> Non
 def test_a_record_shows_what_is_asked_for(loaded: LoadedCaptioner) -> None:
     """The product is attention times gradient; an unknown name is a ValueError that lists those there are."""
     run = describe(loaded, pictures(1)[0])
-    assert np.array_equal(run.shown("product"), run.shown("attention") * run.shown("gradient"))
+    assert np.array_equal(run.select_map("product"), run.select_map("attention") * run.select_map("gradient"))
     with pytest.raises(ValueError, match="'heat' is unknown: one of attention, gradient, product"):
-        run.shown("heat")
+        run.select_map("heat")
 
 
 def test_a_drawn_scene_can_be_described_at_any_size(loaded: LoadedCaptioner) -> None:

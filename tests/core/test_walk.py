@@ -14,7 +14,7 @@ import bert_core
 from bert_core import BertConfig, BertForPreTraining, LoadedModel, capture
 from bert_core.analysis.walks import differences, weighted_values
 from bert_core.records import Walk
-from bert_core.run.walk import ENGINES, asked_at, walk
+from bert_core.run.walk import ENGINES, walk, walk_at_position
 from bert_core.tokenizer import Encoding
 from tests.near import apart, assert_near
 
@@ -42,7 +42,7 @@ def test_the_values_are_those_of_the_model(
     """What other calls give of the same model, and what each value is by definition, are what was overheard."""
     model, position = tiny_loaded.model, encoding.mask_positions[0]
     seen = walk(tiny_loaded, encoding, layer, position=position, engine=engine)
-    values, of = seen.values, seen.of_layer
+    values, of = seen.values, seen.layer_value
     run = capture(tiny_loaded, encoding)
     ids, segments = torch.tensor([encoding.input_ids]), torch.tensor([encoding.token_type_ids])
     with torch.no_grad():
@@ -52,7 +52,7 @@ def test_the_values_are_those_of_the_model(
     assert_near(parts, values["embeddings.sum"])
     assert_near(values["hidden_states"], states)
     assert_near(values["embeddings.output"], states[0])
-    assert_near(seen.entering, states[layer])
+    assert_near(seen.layer_input, states[layer])
     attention = model.attention_modules[layer]
     with torch.no_grad():
         for name in ("query", "key", "value"):
@@ -62,7 +62,7 @@ def test_the_values_are_those_of_the_model(
     assert not of("mask").any() and np.array_equal(of("scores"), of("masked_scores"))
     assert_near(of("probabilities"), run.attention[layer])
     assert_near(of("probabilities") @ of("value"), of("context"))
-    assert_near(of("attention_output") + seen.entering, of("attention_sum"))
+    assert_near(of("attention_output") + seen.layer_input, of("attention_sum"))
     assert_near(of("output_dense") + of("attention_normed"), of("output_sum"))
     assert_near(of("output"), states[layer + 1])
     assert_near(np.tanh(values["pooler_dense"]), values["pooler"])
@@ -109,7 +109,7 @@ def test_a_difference_is_told_on_the_scale_of_its_value(tiny_loaded: LoadedModel
     masked, shares = found["layer.1.masked_scores"], found["layer.1.probabilities"]
     assert masked.largest > 5e-4 > 1e-7 > shares.largest > 0
     assert 1e-8 < masked.share < 1.2e-7 and 1e-8 < shares.share < 1.2e-7
-    assert found["layer.1.context"].share == 0 and found["layer.1.mask"].reach == 10_000
+    assert found["layer.1.context"].share == 0 and found["layer.1.mask"].scale == 10_000
 
 
 def test_the_bundled_model_agrees_with_its_twin() -> None:
@@ -128,12 +128,12 @@ def test_padding_is_masked_and_changes_nothing(tiny_loaded: LoadedModel, encodin
     plain, padded = (walk(tiny_loaded, encoding, 1, pads=pads, engine=engine) for pads in (0, 3))
     length = len(encoding)
     assert padded.tokens[length:] == ("[PAD]",) * 3
-    assert (padded.of_layer("mask")[:, length:] == -10000).all() and not padded.of_layer("mask")[:, :length].any()
-    assert padded.of_layer("probabilities")[:, :, length:].max() == 0
+    assert (padded.layer_value("mask")[:, length:] == -10000).all() and not padded.layer_value("mask")[:, :length].any()
+    assert padded.layer_value("probabilities")[:, :, length:].max() == 0
     # The scores themselves are whole: nothing was lost to the mask.
-    expected = padded.of_layer("query") @ padded.of_layer("key").swapaxes(1, 2) / np.sqrt(8)
-    assert_near(padded.of_layer("scores"), expected)
-    assert_near(padded.of_layer("output")[:length], plain.of_layer("output"))
+    expected = padded.layer_value("query") @ padded.layer_value("key").swapaxes(1, 2) / np.sqrt(8)
+    assert_near(padded.layer_value("scores"), expected)
+    assert_near(padded.layer_value("output")[:length], plain.layer_value("output"))
 
 
 def test_a_head_that_is_off_has_no_context(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
@@ -141,8 +141,8 @@ def test_a_head_that_is_off_has_no_context(tiny_loaded: LoadedModel, encoding: E
     gates = np.ones((2, 4))
     gates[1, 2] = 0
     seen = walk(tiny_loaded, encoding, 1, head_mask=gates)
-    assert not seen.of_layer("context")[2].any() and seen.of_layer("context")[1].any()
-    assert_near(seen.of_layer("probabilities")[2].sum(-1), 1)
+    assert not seen.layer_value("context")[2].any() and seen.layer_value("context")[1].any()
+    assert_near(seen.layer_value("probabilities")[2].sum(-1), 1)
 
 
 def test_what_each_key_gives_sums_to_the_context(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
@@ -150,7 +150,7 @@ def test_what_each_key_gives_sums_to_the_context(tiny_loaded: LoadedModel, encod
     seen = walk(tiny_loaded, encoding, 0)
     given = weighted_values(seen, head=3, query=4)
     assert given.shape == (len(encoding), 8)
-    assert_near(given.sum(0), seen.of_layer("context")[3, 4])
+    assert_near(given.sum(0), seen.layer_value("context")[3, 4])
 
 
 def test_heads_that_were_not_trained_are_left_out(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
@@ -186,16 +186,16 @@ def test_many_threads_on_one_model_hear_only_themselves(tiny_loaded: LoadedModel
 def test_another_word_is_asked_of_the_same_walk(tiny_loaded: LoadedModel, encoding: Encoding, engine: str) -> None:
     """What a walk says at another position is what a walk to that position says, value by value and in its order."""
     first = walk(tiny_loaded, encoding, 1, position=0, pads=2, engine=engine)
-    moved = asked_at(tiny_loaded, first, 3)
+    moved = walk_at_position(tiny_loaded, first, 3)
     expected = walk(tiny_loaded, encoding, 1, position=3, pads=2, engine=engine)
     assert moved.position == 3 and list(moved.values) == list(expected.values)
     assert apart(moved.values["mlm_logits"], first.values["mlm_logits"]) > 1e-2
     for name, value in expected.values.items():
         assert_near(value, moved.values[name], what=name)
     with pytest.raises(ValueError, match="position 99 does not exist"):
-        asked_at(tiny_loaded, first, 99)
+        walk_at_position(tiny_loaded, first, 99)
     bare = replace(tiny_loaded, report=replace(tiny_loaded.report, missing=("cls.predictions.bias",)))
-    assert asked_at(bare, walk(bare, encoding, 0, engine=engine), 2).position == 2
+    assert walk_at_position(bare, walk(bare, encoding, 0, engine=engine), 2).position == 2
 
 
 @pytest.mark.parametrize("engine", ENGINES)

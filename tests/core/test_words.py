@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bert_core import LabelledSentence, read_labelled_words
-from bert_core.studies.words import comments_left_out
+from bert_core.studies.words import skipped_comments_note
 
 NAMES = """-DOCSTART- -X- -X- O
 
@@ -97,8 +97,8 @@ def test_a_comment_has_another_number_of_columns_than_the_words(tmp_path: Path) 
     assert [(one.text, one.labels, one.comments) for one in found] == [
         ("Anna # left", ("B-PER", "O", "O"), 3), ("Bo", ("B-PER",), 4),
     ]  # fmt: skip
-    assert comments_left_out(found) == "; 7 lines of comments were left out"
-    assert comments_left_out(read_labelled_words(written(tmp_path, "Anna B-PER\n"), "last")) == ""
+    assert skipped_comments_note(found) == "; 7 lines of comments were left out"
+    assert skipped_comments_note(read_labelled_words(written(tmp_path, "Anna B-PER\n"), "last")) == ""
     with_tabs = "#\ta\tb\nAnna\tNNP\tB-PER\n# text = Anna left\nleft\tVBD\tO\n"
     (one,) = read_labelled_words(written(tmp_path, with_tabs), "2")
     assert (one.text, one.labels, one.comments) == ("# Anna left", ("a", "NNP", "VBD"), 1)

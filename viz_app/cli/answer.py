@@ -43,7 +43,7 @@ def answer(
     """
     import bert_core
     from bert_core.studies.files import Format, identify
-    from bert_core.studies.texts import unnamed_columns
+    from bert_core.studies.texts import missing_columns_message
     from bert_core.task_heads import TASK_HEADS
 
     if (question is None) != (context is None) or (question is None) == (file is None):
@@ -52,7 +52,7 @@ def answer(
     judged = source is not None and source.format is Format.JSON and text is None and pair is None
     if file is not None and not judged and (text is None or pair is None):
         assert source is not None
-        raise Refused(unnamed_columns(source, "the questions (--text) and that of the contexts (--pair)"))
+        raise Refused(missing_columns_message(source, "the questions (--text) and that of the contexts (--pair)"))
     if (file is None or judged) and (text or pair):
         raise Refused("--text and --pair name the columns of a table: give one")
     if file is not None and as_json:

@@ -44,7 +44,7 @@ def choose(
     """
     import bert_core
     from bert_core.studies.files import identify
-    from bert_core.studies.texts import unnamed_columns
+    from bert_core.studies.texts import missing_columns_message
 
     if table is not None:
         if question is not None or as_json:
@@ -52,7 +52,7 @@ def choose(
         if text is None or not choice or len(choice) < 2:
             source = identify(table)
             needed = "the questions (--text) and each that holds an answer (--choice, two or more)"
-            raise Refused(unnamed_columns(source, needed))
+            raise Refused(missing_columns_message(source, needed))
         typer.echo(_table(load(model, device), table, text, choice, label), nl=False)
         return
     if text or choice or label:
@@ -71,7 +71,7 @@ def choose(
 
 def _table(loaded: LoadedModel, file: Path, text: str, choices: list[str], label: str | None) -> str:
     """What is chosen in each row, and each choice's probability, as CSV; how often that is right is said on stderr."""
-    from bert_core.run.choosing import choose_among
+    from bert_core.run.multiple_choice import score_choices
     from viz_app.export.tables import labelled_csv
 
     read, report = _read(loaded, file, text, choices, label), Notes()
@@ -79,7 +79,7 @@ def _table(loaded: LoadedModel, file: Path, text: str, choices: list[str], label
     columns |= {f"p({name})": [] for name in choices} | ({} if label is None else {"right": []})
     right = 0
     for done, (row, pairs, answer) in enumerate(read, 1):
-        found, names = choose_among(loaded, tuple(pairs.values())), list(pairs)
+        found, names = score_choices(loaded, tuple(pairs.values())), list(pairs)
         chosen = names[found.order[0]]
         shares = dict(zip(names, found.probabilities.tolist(), strict=True))
         right += chosen == answer
@@ -99,15 +99,15 @@ def _read(
 
     Raises Refused for a row that cannot be asked, before any is.
     """
-    from bert_core.run.choosing import choices_of
-    from bert_core.studies.rows import rows_of
+    from bert_core.run.multiple_choice import encode_choices
+    from bert_core.studies.rows import read_rows
 
     loaded.require_head("chooser", "load a model for multiple choice")
     found = []
-    for row, fields, _ in rows_of(file, [text, *choices, *([] if label is None else [label])]):
+    for row, fields, _ in read_rows(file, [text, *choices, *([] if label is None else [label])]):
         names = [name for name in choices if fields[name].strip()]
         try:
-            pairs = choices_of(loaded, fields[text], [fields[name] for name in names])
+            pairs = encode_choices(loaded, fields[text], [fields[name] for name in names])
             answer = "" if label is None else _right(fields[label].strip(), choices, names)
         except Refused as error:
             raise Refused(f"row {row} of {file.name}: {error}") from error

@@ -20,7 +20,7 @@ import typer
 from typer.exceptions import TyperException
 
 from bert_core.refused import Refused
-from bert_core.unknown import counting
+from bert_core.unknown_tokens import count_unknown_tokens
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
     answer,
@@ -125,9 +125,9 @@ def run(arguments: Sequence[str]) -> int:
     if {*TRAINING, "faithfulness"} & set(arguments[:2]):
         _restart_with_malloc_settings()
     try:
-        with counting() as read:
+        with count_unknown_tokens() as read:
             code = int(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False) or 0)
-        if read.mostly and not read.said:
+        if read.mostly_unknown and not read.said:
             note(
                 f"{read.unknown:,} of the {read.typed:,} tokens that were read are [UNK], which the model's vocabulary "
                 "does not know: what was computed from them says little"

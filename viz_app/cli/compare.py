@@ -41,17 +41,17 @@ def compare_models(
     device: Device = "auto",
 ) -> None:
     """What changed from one model to another: how alike their depths are (CKA), and how each head attends otherwise."""
-    from bert_core.studies.compare import check_heads, texts_of, write_depths, write_heads
+    from bert_core.studies.compare import check_heads, read_texts, write_depths, write_heads
     from bert_core.studies.compare import compare_models as compare
     from bert_core.studies.rows import Columns
-    from bert_core.studies.tables import check_kind
+    from bert_core.studies.tables import check_table_suffix
 
     for place in filter(None, (out, cka)):
         check_place(place, file)
-        check_kind(place)
+        check_table_suffix(place)
     if text is None and (pair or label):
         raise Refused("--pair and --label name columns: say with --text which column holds the texts")
-    read, classes = texts_of(file, None if text is None else Columns(text, pair, label), texts)
+    read, classes = read_texts(file, None if text is None else Columns(text, pair, label), texts)
     one, other = load(before, device), load(after, device)
     if out is not None:
         check_heads(one, other)
@@ -71,7 +71,7 @@ def compare_models(
 def _lines(found: ModelComparison) -> list[str]:
     """What was read; each depth with itself; and the heads that attend most differently."""
     from bert_core.analysis.heads import leading_heads
-    from bert_core.analysis.roles import in_words, roles_of_heads
+    from bert_core.analysis.roles import describe_roles, roles_of_heads
 
     lines = [f"{found.texts:,} texts, {found.tokens:,} tokens"]
     lenses = None if found.lens_before is None or found.lens_after is None else (found.lens_before, found.lens_after)
@@ -86,7 +86,7 @@ def _lines(found: ModelComparison) -> list[str]:
         lines.append(line + of_lens)
     if found.divergence is None:
         return lines
-    roles = [in_words(roles_of_heads(table.figures)) for table in (found.before, found.after)]
+    roles = [describe_roles(roles_of_heads(table.figures)) for table in (found.before, found.after)]
     weighed = "importance" in found.before.figures
     lines += [
         "",

@@ -104,7 +104,7 @@ def attention(
     import numpy as np
 
     import bert_core
-    from bert_core.checkpoint import write_whole
+    from bert_core.checkpoint import write_atomically
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
     from viz_app.maps import UNSIGNED, MapView
 
@@ -117,7 +117,7 @@ def attention(
     run = bert_core.capture(loaded, encoding, target=explained, norms=show == "brought")
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
-        heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])
+        heads = tuple(int(number) for number in np.nonzero(run.existing_heads[layer])[0])
         if not heads:
             raise Refused(f"layer {layer} has no head to draw: all of them are pruned")
     view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept, together)
@@ -137,7 +137,7 @@ def attention(
     for warning in heard:
         if warning.category is UserWarning:
             note(str(warning.message))
-    write_whole(out, written)
+    write_atomically(out, written)
 
 
 def _bertviz(run: ModelRun, view: MapView, which: Literal["head", "model"]) -> bytes:
@@ -196,10 +196,10 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tex
     from bert_core.task_heads import trained_heads
 
     if written is not None:
-        return parse_target(loaded, encoding, written, what="--target")
+        return parse_target(loaded, encoding, written, label="--target")
     run, heads = bert_core.capture(loaded, encoding, top_k=1), trained_heads(loaded)
     for head in heads:
-        if head.applies(loaded, encoding) and (targets := head.offered(loaded, run, encoding, None)):
+        if head.applies(loaded, encoding) and (targets := head.suggested_targets(loaded, run, encoding, None)):
             return TextTarget(targets[0], encoding)
     ways = [*additions(encoding, heads), f"give --target {', '.join(target_forms(loaded))}"]
     raise Refused(f"a gradient needs something to explain: {' or '.join(ways)}")

@@ -23,7 +23,7 @@ from viz_app.cli.shared import (
 )
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
-    from bert_core.studies.explained import WordTotal
+    from bert_core.studies.explanation_tables import WordTotal
 
 SHOWN = 8  # words for and against each answer
 MOST_ANSWERS = 6  # that are shown; the file has all
@@ -68,8 +68,8 @@ def explain(
     """
     from bert_core import checkpoint
     from bert_core.studies.explain import ExplainSettings, explain_file
-    from bert_core.studies.explained import totals_csv, word_totals
-    from bert_core.studies.heads import note_of
+    from bert_core.studies.explanation_tables import totals_csv, word_totals
+    from bert_core.studies.heads import reading_note
 
     check_place(out, corpus)
     totals_place = out.with_name(f"{out.stem}.words.csv")
@@ -97,9 +97,9 @@ def explain(
         raise
     if was_complete:
         note(f"{out} is already complete")
-    note(note_of(counts))
-    totals = word_totals(out, least=least)
-    checkpoint.write_whole(totals_place, totals_csv(totals))
+    note(reading_note(counts))
+    totals = word_totals(out, min_texts=least)
+    checkpoint.write_atomically(totals_place, totals_csv(totals))
     typer.echo("\n".join(_lines(totals)))
     typer.echo(f"{out}, {totals_place}")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bert_core.run import MOST_REFERENCES
+from bert_core.run import MAX_REFERENCES
 from viz_app.cli.shared import (
     Ask,
     Device,
@@ -62,7 +62,7 @@ def heads(
     reference: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help=f"Texts for mean and resample, one a line, at most {MOST_REFERENCES}."
+            exists=True, dir_okay=False, help=f"Texts for mean and resample, one a line, at most {MAX_REFERENCES}."
         ),
     ] = None,
     model: ModelName = "headlight-mini",
@@ -78,7 +78,7 @@ def heads(
     The loss is that of hidden pieces, or of what is asked for: a class, a word, what follows. Stopped, it keeps what
     it has; the same command again goes on.
     """
-    from bert_core.studies.heads import CorpusSettings, heads_file, note_of
+    from bert_core.studies.heads import CorpusSettings, heads_file, reading_note
 
     check_place(out, corpus, *([] if reference is None else [reference]))
     options: dict[str, tuple[str, object]] = {
@@ -108,7 +108,7 @@ def heads(
     if total is None:
         typer.echo(f"{out} is already complete")
         return
-    note(note_of(total.counts))
+    note(reading_note(total.counts))
     _print_heads(total.table(model, settings))
 
 
@@ -122,7 +122,7 @@ def roles(
     """Which head finds which dependency relation of a treebank, beside the best fixed offset (Clark 2019)."""
     from bert_core import checkpoint
     from bert_core.studies.relations import relations_csv, track_relations
-    from bert_core.studies.texts import trees_from
+    from bert_core.studies.texts import read_trees
 
     if out is not None:
         check_place(out, treebank)
@@ -130,7 +130,7 @@ def roles(
 
     def counted() -> Iterator[TreeSentence]:
         nonlocal comments
-        for tree, _ in trees_from(treebank):
+        for tree, _ in read_trees(treebank):
             comments += tree.comments
             yield tree
 
@@ -141,9 +141,9 @@ def roles(
     rows = tally.rows(least)
     if out is not None:
         text = relations_csv(rows)
-        checkpoint.write_whole(out, text)
+        checkpoint.write_atomically(out, text)
     note(
-        f"{tally.sentences:,} sentences, {sum(tally.asked.values()):,} relations; "
+        f"{tally.sentences:,} sentences, {sum(tally.counts.values()):,} relations; "
         f"{tally.left_out:,} of words without a piece of their own were left out"
         + (f"; {comments:,} lines of comments were left out" if comments else "")
     )
@@ -165,7 +165,7 @@ def _print_heads(table: HeadTable) -> None:
 
     figures = table.figures
     if table.loss is not None:
-        typer.echo(f"{table.texts:,} texts, loss {table.loss_in_words}")
+        typer.echo(f"{table.texts:,} texts, loss {table.loss_text}")
     by = next((name for name in ("loss_change", "importance", "confidence") if name in figures), "confidence")
     shown = [name for name in ("importance", "loss_change", "confidence", "entropy") if name in figures]
     typer.echo(f"{'head':<8}" + "".join(f"{name:>14}" for name in shown))

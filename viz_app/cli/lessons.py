@@ -60,11 +60,11 @@ def export(
             one = lesson_of(name, lang)
         except Refused as error:
             raise Refused(f"there is no lesson {name[:60]!r}: {error}, or a file that ends in .toml") from error
-    from bert_core.checkpoint import write_whole
+    from bert_core.checkpoint import write_atomically
     from viz_app.shell.handouts import handout_of
 
     page = handout_of(one, load(model, device), lang).encode()
-    write_whole(out, page)
+    write_atomically(out, page)
     typer.echo(f"{out}: {one.title}, {len(page) / 1e3:.0f} kB")
 
 

@@ -21,7 +21,7 @@ from viz_app.cli.shared import (
 )
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
-    from bert_core.studies.neurons import Firing
+    from bert_core.studies.neurons import NeuronStats
 
 SHOWN = 5  # neurons, where more were asked for
 
@@ -48,14 +48,20 @@ def neurons(
 
     Random tokens stand beside the strongest. Stopped, it keeps what it has; the same command again goes on.
     """
-    from bert_core.studies.neurons import NeuronSettings, check_firing, neurons_over, write_examples, write_firing
+    from bert_core.studies.neurons import (
+        NeuronSettings,
+        check_neuron_table,
+        measure_neurons,
+        write_examples,
+        write_neuron_table,
+    )
     from bert_core.studies.rows import Columns
     from bert_core.studies.runner import exclusive_lock
 
     places = [out] if examples is None else [out, examples]
     for place in places:
         check_place(place, file)
-    check_firing(out)
+    check_neuron_table(out)
     if examples is not None:
         kind_of_file("--examples", examples, ("json",))
     if pair is not None and text is None:
@@ -66,12 +72,12 @@ def neurons(
     state = out.with_name(out.name + ".part")
     with exclusive_lock(out):
         try:
-            found = neurons_over(file, model, settings, state=state, device=device, report=Notes())
+            found = measure_neurons(file, model, settings, state=state, device=device, report=Notes())
         except KeyboardInterrupt:
             if state.exists():
                 note("stopped: the same command goes on")
             raise
-        write_firing(found, out)
+        write_neuron_table(found, out)
         if examples is not None:
             write_examples(found, examples)
         state.unlink(missing_ok=True)
@@ -93,7 +99,7 @@ def _parse_neurons(written: str) -> tuple[tuple[int, int | None], ...] | None:
     return tuple(found)
 
 
-def _lines(found: Firing) -> list[str]:
+def _lines(found: NeuronStats) -> list[str]:
     """What was read; of some neurons their deciles, the pieces that they fire at, and examples from the top down."""
     counts, exact = found.counts, ""
     if found.rank_error:
@@ -114,7 +120,7 @@ def _lines(found: Firing) -> list[str]:
     return lines
 
 
-def _of_neuron(found: Firing, number: int) -> list[str]:
+def _of_neuron(found: NeuronStats, number: int) -> list[str]:
     layer, neuron = found.neurons[number].tolist()
     own = {name: values[number] for name, values in found.figures.items()}
     lines = [

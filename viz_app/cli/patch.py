@@ -106,9 +106,9 @@ def patch(
         raise Refused("--against is another word in the place of --word: give both")
     import bert_core
     from bert_core import MeanOf, Noised
-    from bert_core.analysis.causes import hidden_alike
+    from bert_core.analysis.causes import mask_same_words
     from bert_core.records import without_noise
-    from bert_core.run.target_grammar import AGAINST, parse_target
+    from bert_core.run.target_grammar import CONTRAST_SEPARATOR, parse_target
     from viz_app.export.effects import effects_file
 
     loaded = load(model, device)
@@ -123,12 +123,12 @@ def patch(
         other = Noised(loaded.tokenizer.mask_words(typed, mask or ()), noise)
     else:
         source_typed = encode(loaded, source or "", pair)
-        other = hidden_alike(loaded.tokenizer, source_typed, typed, mask or ())
+        other = mask_same_words(loaded.tokenizer, source_typed, typed, mask or ())
     if reverse and not isinstance(other, MeanOf):
         read, other, typed, source_typed = other, read, source_typed, typed
-    written = target or (word or "") + ("" if against is None else AGAINST + against)
+    written = target or (word or "") + ("" if against is None else CONTRAST_SEPARATOR + against)
     option = "--word" if target is None else "--target"
-    followed, encoding = parse_target(loaded, without_noise(read), written, original=typed, what=option)
+    followed, encoding = parse_target(loaded, without_noise(read), written, original=typed, label=option)
     if encoding is not without_noise(read):  # one text of a pair, read by itself: so is that of the source
         if not isinstance(other, MeanOf):
             other = _with(other, parse_target(loaded, without_noise(other), written, original=source_typed).encoding)
@@ -147,15 +147,15 @@ def patch(
     typer.echo(_answers(loaded, found))
     typer.echo("\n".join(_lines(found, random)))
     if estimate:
-        missed = bert_core.patches_missed(found, estimated)
+        missed = bert_core.patch_estimate_quality(found, estimated)
         typer.echo(
             f"of the {missed.top} places that move the answer most, the estimate misses "
             f"{round(missed.missed * missed.top)}; Spearman's rank correlation {missed.agreement:.2f}"
         )
     if out is not None and kind is not None:
-        from bert_core.checkpoint import write_whole
+        from bert_core.checkpoint import write_atomically
 
-        write_whole(out, effects_file(found, estimated, kind, random))
+        write_atomically(out, effects_file(found, estimated, kind, random))
 
 
 def _with(text: Encoding | Noised, encoding: Encoding) -> Encoding | Noised:
@@ -173,12 +173,12 @@ def _check_sides(found: Patches) -> None:
     from bert_core.analysis.causes import word_partners
     from bert_core.tokenizer import Encoding
 
-    read, source = found.read, found.source
+    read, source = found.text, found.source
     if isinstance(source, Encoding):
         for row in () if found.target.pooled else found.target.rows:
             partner = found.partners[row] or 0
             theirs = source.tokens[partner]
-            if read.duties[row] == "mask" != source.duties[partner]:
+            if read.roles[row] == "mask" != source.roles[partner]:
                 raise Refused(
                     f"position {row} is hidden in the text that is read, and in the source {theirs!r} stands there: "
                     f"type {read.special_tokens.mask} in both, or hide the word with --mask"
@@ -200,13 +200,17 @@ def _answers(loaded: LoadedModel, found: Patches) -> str:
     from bert_core.task_heads import head_of
 
     target = found.target
-    names = head_of(target).names(loaded, found.read, target)
-    what = target.asks.speaks_for.format(**names)
+    names = head_of(target).template_values(loaded, found.text, target)
+    what = target.target_kind.supports.format(**names)
     if target.against is not None:
         what += f" rather than “{names['other']}”"
-    text, source = (target.asks.said(value, "{:.3g}".format) for value in (found.base_value, found.source_value))
+    text, source = (
+        target.target_kind.format_value(value, "{:.3g}".format) for value in (found.base_value, found.source_value)
+    )
     if math.isnan(found.source_value):
-        return f"{what}: {text} in the text that is read; the table says how far that moves, in {target.asks.unit}"
+        return (
+            f"{what}: {text} in the text that is read; the table says how far that moves, in {target.target_kind.unit}"
+        )
     return f"{what}: {text} in the text that is read, {source} in the source"
 
 
@@ -222,12 +226,12 @@ def _lines(found: Patches, band: PatchBand | None) -> Iterator[str]:
     if of_heads := "head" in found.axes:
         rows, columns = depths, [f"H{head}" for head in range(heads)]
     else:
-        read = found.read
+        read = found.text
         rows = both_labels(read.labels, source_labels(found.source, read, found.partners))
-        columns = ["emb."] * (found.what == "state") + depths
+        columns = ["emb."] * (found.kind == "state") + depths
     effects, width = shares(found), max(map(len, rows))
     yield " " * width + "".join(f"{column:>7}" for column in columns)
-    held = None if band is None else band.holds(found)
+    held = None if band is None else band.contains(found)
     for row, label in enumerate(rows):
         line = f"{label:<{width}}"
         for column in range(len(columns)):
@@ -253,7 +257,7 @@ def _neuron_lines(found: Patches) -> Iterator[str]:
     (layer, position), *_ = np.argwhere(np.isfinite(effects).any(-1)).tolist()
     of_place = effects[layer, position]
     order = np.argsort(-np.abs(of_place), kind="stable")[:MOST_NEURONS].tolist()
-    yield f"the {len(order)} of {len(of_place):,} neurons of L{layer} at {found.read.labels[position]} ({position})"
+    yield f"the {len(order)} of {len(of_place):,} neurons of L{layer} at {found.text.labels[position]} ({position})"
     for neuron in order:
         yield f"neuron {neuron:<6}{_two_places(float(of_place[neuron])):>6}"
 

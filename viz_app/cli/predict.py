@@ -51,7 +51,7 @@ def predict(
         named = f" with the head {', '.join(silent)}" if head else ""
         raise Refused(f"{loaded.name} predicts nothing of this text{named}: {' or '.join(ways)}")
     if cannot_guess:
-        note(f"{loaded.name} {TASK_HEADS['words'].lack(loaded)}: it cannot guess words")
+        note(f"{loaded.name} {TASK_HEADS['words'].missing_reason(loaded)}: it cannot guess words")
     if as_json:
         given = {name: [readout._asdict() for readout in of_head] for name, of_head in readouts.items() if of_head}
         typer.echo(json.dumps(given, ensure_ascii=False))
@@ -145,7 +145,7 @@ def _lines(head: TaskHead, loaded: LoadedModel, run: ModelRun, most: int) -> Ite
 def _verdict(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
     """Whether the second text follows, as a sentence."""
     assert run.nsp is not None  # there is a pair and a head
-    yes, no = ("In order", "Swapped") if loaded.asks_order else ("Yes", "No")
+    yes, no = ("In order", "Swapped") if loaded.predicts_order else ("Yes", "No")
     yield f"{yes if run.nsp >= 0.5 else no}: B follows A with probability {run.nsp:#.2g}"
 
 

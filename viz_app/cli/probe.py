@@ -57,7 +57,7 @@ def probe(
     from bert_core import checkpoint
     from bert_core.analysis.probes import probe_depths
     from bert_core.studies.probes import ProbeSettings, probe_file
-    from bert_core.studies.words import comments_left_out, read_labelled_words
+    from bert_core.studies.words import read_labelled_words, skipped_comments_note
 
     if out.suffix.lower() not in ENDINGS:
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
@@ -68,12 +68,12 @@ def probe(
     depths = _parse_depths(layers)
     settings = ProbeSettings(seeds=seeds, words=words, least=least, erase=erase)
     sentences = read_labelled_words(file, label)  # what is wrong with it is said before a model is loaded
-    if comments := comments_left_out(sentences):
+    if comments := skipped_comments_note(sentences):
         note(f"{len(sentences):,} sentences{comments}")
     points = probe_file(load(model, device), file, label, table, settings, depths=depths, report=Notes())
     found = probe_depths(points)
     if as_json:
-        checkpoint.write_whole(out, json.dumps(_as_json(label, points), indent=1) + "\n")
+        checkpoint.write_atomically(out, json.dumps(_as_json(label, points), indent=1) + "\n")
     typer.echo("\n".join(_lines(found)))
 
 

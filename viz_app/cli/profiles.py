@@ -14,7 +14,7 @@ from viz_app.cli.shared import Device, Notes, check_place, note, parse_heads, pa
 
 if TYPE_CHECKING:
     from bert_core.loading import LoadedModel
-    from bert_core.studies.indexed import Index
+    from bert_core.studies.index_reader import Index
     from bert_core.studies.profiles import HeadProfile
 
 ENDINGS = (".json", ".json.gz", ".csv", ".parquet")
@@ -54,7 +54,7 @@ def profile(
     from bert_core import checkpoint, load
     from bert_core.studies.head_profiles import head_profiles
     from bert_core.studies.head_tables import read_table
-    from bert_core.studies.indexed import open_index
+    from bert_core.studies.index_reader import open_index
     from bert_core.studies.neuron_profiles import neuron_profiles
     from bert_core.studies.profiles import profile_columns, write_profiles
     from bert_core.studies.tables import write_columns
@@ -95,7 +95,7 @@ def profile(
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
         for one in found.every:
-            checkpoint.write_whole(pages / f"{file_name(found, one)}.html", profile_page(found, one))
+            checkpoint.write_atomically(pages / f"{file_name(found, one)}.html", profile_page(found, one))
     for head in found.heads[:SHOWN]:
         typer.echo(_line(head))
     counts = {"heads": found.heads, "tokens": found.tokens, "neurons": found.neurons}

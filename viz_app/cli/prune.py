@@ -51,8 +51,8 @@ def prune(
 ) -> None:
     """A new, smaller model without some heads, neurons or layers; the old one stays as it is."""
     import bert_core
-    from bert_core.pruning import without
-    from bert_core.run.losses import parts_there
+    from bert_core.pruning import prune_parts
+    from bert_core.run.losses import existing_parts
     from bert_core.studies.curve import read_plan
 
     if bool(heads or neurons or layers) == (plan is not None):
@@ -64,7 +64,7 @@ def prune(
     config = loaded.config
     if plan is not None:
         carried_out = read_plan(plan, loaded)
-        smaller = without(loaded, carried_out.what, carried_out.first(share))
+        smaller = prune_parts(loaded, carried_out.what, carried_out.first(share))
         changed = [carried_out.what]
     else:
         smaller = bert_core.pruned(
@@ -77,7 +77,8 @@ def prune(
         changed = [what for what, written in given.items() if written]
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
     counts = (
-        f"{parts_there(smaller, what).sum():,} of {parts_there(smaller, what).size:,} {what}, " for what in changed
+        f"{existing_parts(smaller, what).sum():,} of {existing_parts(smaller, what).size:,} {what}, "
+        for what in changed
     )
     before, after = (sum(p.numel() for p in one.model.parameters()) for one in (loaded, smaller))
     said = "".join(counts).removesuffix(", ")
@@ -120,27 +121,27 @@ def prune_curve(
     Every point is a model that was really pruned. The same command again goes on where it stopped. Each order is kept
     beside the CSV as a plan that `headlight prune --plan` takes.
     """
-    from bert_core.analysis.pruning import hardly_missed
-    from bert_core.run.losses import parts_there
-    from bert_core.run.plans import ORDERS_OF, check_orders
-    from bert_core.studies.curve import points_there, pruning_curve, read_curve
+    from bert_core.analysis.pruning import removable_head_count
+    from bert_core.run.losses import existing_parts
+    from bert_core.run.plans import ORDERS_BY_PART, check_orders
+    from bert_core.studies.curve import existing_points, pruning_curve, read_curve
     from bert_core.studies.documents import check_documents
 
     check_place(out, corpus, *([] if reference is None else [reference]))
     check_orders(what, [])
-    offered = ORDERS_OF[what]
+    offered = ORDERS_BY_PART[what]
     chosen = [offered[0], "random"] if orders is None else [one.strip() for one in orders.split(",") if one.strip()]
     if not chosen:
         raise Refused(f"--orders is {orders!r}: some of {', '.join(offered)}")
     loaded = load(model, device)
     check_documents(corpus, column)
     made_on = {"text": corpus.name, "examples": str(examples), "length": str(length)}
-    points_there(loaded, out, chosen, made_on, what=what)  # what is wrong is said before anything is read
+    existing_points(loaded, out, chosen, made_on, part_kind=what)  # what is wrong is said before anything is read
     longest = loaded.config.max_position_embeddings
     others = [] if reference is None else [
         loaded.tokenizer.encode(text, max_length=longest) for text in first_texts(reference)
     ]  # fmt: skip
-    there, notes = int(parts_there(loaded, what).sum()), Notes()
+    there, notes = int(existing_parts(loaded, what).sum()), Notes()
 
     def report(done: float | None, what: str = "") -> None:
         if what.startswith("finding"):
@@ -149,16 +150,16 @@ def prune_curve(
             notes(done, what)
 
     for point in pruning_curve(
-        loaded, *_examples(loaded, corpus, column, examples, length), out, what=what, orders=chosen, steps=points,
-        reference=others, made_on=made_on,
+        loaded, *_examples(loaded, corpus, column, examples, length), out, part_kind=what, orders=chosen, steps=points,
+        reference=others, example_columns=made_on,
         found_on=f"{examples} examples of {length} tokens of {_sized(corpus)}",
-        reference_is="" if reference is None else _sized(reference), report=report,
+        reference_name="" if reference is None else _sized(reference), report=report,
     ):  # fmt: skip
         note(f"{point.order}: {point.removed:,} of {there:,} {what} gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")
     found = read_curve(out)
     for order in dict.fromkeys(point.order for point in found):
         if order.partition(" ")[0] in chosen:
-            fine = hardly_missed(found, order)
+            fine = removable_head_count(found, order)
             typer.echo(f"{order}: {fine:,} of {there:,} {what} can go before the loss rises by more than 1%")
     typer.echo(str(out))
 
@@ -175,7 +176,7 @@ def _examples(
     with tempfile.TemporaryDirectory() as cache:
         maker = ExampleMaker(
             Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each, column=column), loaded.tokenizer,
-            EVALUATION_MASKING, swaps=loaded.asks_order,
+            EVALUATION_MASKING, swaps=loaded.predicts_order,
         )  # fmt: skip
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from bert_core.unknown import current_count
+from bert_core.unknown_tokens import current_counts
 from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, encode, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -61,17 +61,17 @@ def _read_pairs(path: Path, text: str | None, pair: str | None) -> list[PairRow]
     """Two sentences a line of plain text or a .csv or .tsv without a header, or a row of any table by its columns."""
     from bert_core.studies.files import Format, identify
     from bert_core.studies.pairs import pair_rows, read_pairs
-    from bert_core.studies.rows import LARGEST_JSON, rows_of
-    from bert_core.studies.texts import unnamed_columns
+    from bert_core.studies.rows import MAX_JSON_BYTES, read_rows
+    from bert_core.studies.texts import missing_columns_message
 
     source = identify(path, tabs_in_text=True)
     if text is not None and pair is not None:
-        return pair_rows((row, [fields[text], fields[pair]]) for row, fields, _ in rows_of(path, [text, pair]))
+        return pair_rows((row, [fields[text], fields[pair]]) for row, fields, _ in read_rows(path, [text, pair]))
     if text is not None or pair is not None or source.format in (Format.JSON_LINES, Format.JSON):
-        raise Refused(unnamed_columns(source, "the first sentences (--text) and that of the second (--pair)"))
+        raise Refused(missing_columns_message(source, "the first sentences (--text) and that of the second (--pair)"))
     if source.format not in (Format.TEXT, Format.CSV, Format.TSV):
         raise Refused(f"{path.name} contains {source.format.value}: two sentences per line are needed")
-    return read_pairs(source.read_text(LARGEST_JSON))
+    return read_pairs(source.read_text(MAX_JSON_BYTES))
 
 
 def _score_pairs(model: str, device: str, pairs: list[PairRow], variant: str) -> None:
@@ -83,12 +83,12 @@ def _score_pairs(model: str, device: str, pairs: list[PairRow], variant: str) ->
     loaded = load(model, device)
     found = score_pairs(loaded, pairs, variant=variant, report=Notes())
     typer.echo(pairs_csv(found), nl=False)
-    scored = [one for one in found if one.believed is not None]
-    first = sum(one.believed == "first" for one in scored)
+    scored = [one for one in found if one.preferred is not None]
+    first = sum(one.preferred == "first" for one in scored)
     if scored:
         note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(scored):,} pairs")
     if unknown := mostly_unknown(found):
-        if (read := current_count()) is not None:
+        if (read := current_counts()) is not None:
             read.said = True
         note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these characters")
     if len(scored) < len(found):

@@ -63,8 +63,8 @@ def index(
     """
     from bert_core.studies.index import (
         IndexSettings,
+        incomplete_note,
         index_file,
-        not_whole,
         read_contents,
         remove_from_index,
     )
@@ -102,7 +102,7 @@ def index(
     tokens = sum(one["counts"].get("tokens", 0) for one in contents["documents"])
     size = sum(path.stat().st_size for path in out.glob("*/*"))
     if counts:
-        note(f"{file.name}: {counts['texts']:,} sentences, {counts['tokens']:,} tokens{not_whole(counts)}")
+        note(f"{file.name}: {counts['texts']:,} sentences, {counts['tokens']:,} tokens{incomplete_note(counts)}")
     typer.echo(f"{out}: {len(contents['documents'])} files, {tokens:,} tokens, {size / 1e6:,.1f} MB")
 
 
@@ -138,7 +138,7 @@ def search(
 ) -> None:  # fmt: skip
     """Where else in a corpus a token is in a state like this one, or heads bring the same or look alike."""
     from bert_core import checkpoint
-    from bert_core.studies.indexed import open_index
+    from bert_core.studies.index_reader import open_index
     from bert_core.studies.search import search as search_index
 
     kind = None
@@ -154,7 +154,7 @@ def search(
         depth = index.depths[-1]
     pairs = [] if heads is None else parse_heads(heads, loaded.config.num_hidden_layers, index.heads)
     found = search_index(
-        index, loaded, encoding, positions, depth=depth, heads=pairs, alike=alike, phrase=phrase,
+        index, loaded, encoding, positions, depth=depth, heads=pairs, head_similarity=alike, phrase=phrase,
         where=parse_where(where), top=top, engine=engine, report=Notes(),
     )  # fmt: skip
     for said in found.broken:
@@ -164,7 +164,7 @@ def search(
             "model": index.model, "text": text, "tokens": positions, "depth": depth, "heads": pairs,
             "alike": alike if pairs else None, "phrase": phrase, "where": where, "compared": found.compared,
         }  # fmt: skip
-        checkpoint.write_whole(out, _csv(found) if kind == "csv" else _json(found, asked))
+        checkpoint.write_atomically(out, _csv(found) if kind == "csv" else _json(found, asked))
     typer.echo("\n".join(_lines(found, encoding, positions, index.tokens)))
 
 
@@ -176,13 +176,13 @@ def parse_tokens(encoding: Encoding, written: str) -> list[int]:
     parts = [part.strip() for part in written.split(",")]
     if all(part.isdecimal() for part in parts) and all(int(part) < len(encoding) for part in parts):
         return [int(part) for part in parts]
-    from bert_core.studies.index import written_words
+    from bert_core.studies.index import word_per_piece
 
     before, at, place = written.rpartition(" at ")
     named, only = (before, int(place)) if at and place.isdecimal() else (written, None)
     wanted = named.strip().casefold()
     places: dict[int, list[int]] = {}
-    for position, (word, number) in enumerate(zip(written_words(encoding), encoding.words, strict=True)):
+    for position, (word, number) in enumerate(zip(word_per_piece(encoding), encoding.words, strict=True)):
         if number is not None and word is not None and word.casefold() == wanted:
             places.setdefault(number, []).append(position)
     if only is not None:

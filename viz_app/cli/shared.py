@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from bert_core.run import MOST_REFERENCES
-from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, form_of, questions_of_targets
-from bert_core.unknown import current_count
+from bert_core.run import MAX_REFERENCES
+from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, questions_of_targets, text_form
+from bert_core.unknown_tokens import current_counts
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -67,7 +67,7 @@ Ask = Annotated[
 PairColumn = Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="The column of second texts.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a result of other settings or another file.")]
 TARGET_FORMS = ", ".join(
-    filter(None, ("POSITION:WORD", *starmap(form_of, TARGET_KINDS.present.items()), "like:TEXT, alike:A or alike:B"))
+    filter(None, ("POSITION:WORD", *starmap(text_form, TARGET_KINDS.present.items()), "like:TEXT, alike:A or alike:B"))
 )
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -88,7 +88,7 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     if encoding.cut:
         note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
     if encoding.mostly_unknown:
-        if (read := current_count()) is not None:
+        if (read := current_counts()) is not None:
             read.said = True
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are {encoding.special_tokens.unknown}: "
@@ -127,11 +127,11 @@ def kind_of_file(option: str, path: Path, endings: tuple[str, ...]) -> str:
 
 def first_texts(path: Path) -> tuple[str, ...]:
     """The first texts of a file. Raises Refused if there is none."""
-    from bert_core.studies.lines import shards
+    from bert_core.studies.lines import line_shards
 
-    first = next(shards(path, size=MOST_REFERENCES), None)
+    first = next(line_shards(path, size=MAX_REFERENCES), None)
     if first is None or not first.lines:
-        raise Refused(f"{path.name} has no text in its first {MOST_REFERENCES} lines: nothing can stand in for a head")
+        raise Refused(f"{path.name} has no text in its first {MAX_REFERENCES} lines: nothing can stand in for a head")
     return tuple(line.text for line in first.lines)
 
 

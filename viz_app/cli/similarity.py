@@ -38,13 +38,15 @@ def similarity(
     With --pairs the cosine of every row of a table, as CSV.
     """
     from bert_core.studies.files import identify
-    from bert_core.studies.texts import unnamed_columns
+    from bert_core.studies.texts import missing_columns_message
 
     if pairs is not None:
         if first is not None or out is not None:
             raise Refused("--pairs is a table instead of two texts, and its cosines go to the standard output")
         if text is None or pair is None:
-            raise Refused(unnamed_columns(identify(pairs), "the first texts (--text) and that of the second (--pair)"))
+            raise Refused(
+                missing_columns_message(identify(pairs), "the first texts (--text) and that of the second (--pair)")
+            )
         _table(load(model, device), pairs, text, pair)
         return
     if first is None or second is None:
@@ -61,7 +63,7 @@ def _two(loaded: LoadedModel, first: str, second: str, out: Path | None) -> None
 
     import bert_core
 
-    found = bert_core.similar(loaded, _read(loaded, first), _read(loaded, second))
+    found = bert_core.sentence_similarity(loaded, _read(loaded, first), _read(loaded, second))
     others = bert_core.unrelated_cosines(loaded)
     low, high = np.quantile(others, (0.025, 0.975))
     typer.echo(f"cosine {found.cosine:.4f}")
@@ -75,12 +77,12 @@ def _two(loaded: LoadedModel, first: str, second: str, out: Path | None) -> None
     for row, column in zip(*np.unravel_index(order, found.parts.shape), strict=True):
         typer.echo(f"  {found.parts[row, column]:+.4f}  {found.first.labels[row]}  {found.second.labels[column]}")
     if out is not None:
-        from bert_core.checkpoint import write_whole
+        from bert_core.checkpoint import write_atomically
         from viz_app.export.drawing import picture_bytes
         from viz_app.export.similarity import parts_csv, parts_picture
 
         kind = out.suffix.removeprefix(".").lower()
-        write_whole(out, parts_csv(found) if kind == "csv" else picture_bytes(parts_picture(found), kind))
+        write_atomically(out, parts_csv(found) if kind == "csv" else picture_bytes(parts_picture(found), kind))
 
 
 def _table(loaded: LoadedModel, path: Path, text: str, pair: str) -> None:

@@ -55,10 +55,10 @@ def faithfulness(
     them. The same command goes on where it stopped. On stdout at the end: the summary, in Markdown.
     """
     from bert_core.methods import METHODS
-    from bert_core.studies.faithfulness import StudySettings, judge_file, markdown, standings
-    from bert_core.studies.others import judge_scores
+    from bert_core.studies.external_scores import judge_scores
+    from bert_core.studies.faithfulness import StudySettings, judge_file, summarise_methods, summary_markdown
     from bert_core.studies.rows import Columns
-    from bert_core.studies.words import comments_left_out, read_labelled_words
+    from bert_core.studies.words import read_labelled_words, skipped_comments_note
 
     drawn = None if plot is None else kind_of_file("--plot", plot, PICTURES)
     settings = StudySettings(
@@ -83,7 +83,7 @@ def faithfulness(
         else:
             notes(done, what)
 
-    if tags and (comments := comments_left_out(sentences := read_labelled_words(text, tags))):
+    if tags and (comments := skipped_comments_note(sentences := read_labelled_words(text, tags))):
         note(f"{len(sentences):,} sentences{comments}")
     loaded = load(model, device)
     if scores is None:
@@ -96,14 +96,14 @@ def faithfulness(
             methods=("DecompX", "occlusion") if methods is None else settings.methods, texts=questions,
             words=not pieces, random_rankings=random_rankings, seed=seed, report=report,
         )  # fmt: skip
-    typer.echo(markdown(standings(found)), nl=False)
+    typer.echo(summary_markdown(summarise_methods(found)), nl=False)
     if plot is not None and drawn is not None:
-        from bert_core.checkpoint import write_whole
+        from bert_core.checkpoint import write_atomically
         from viz_app.export.drawing import picture_bytes
         from viz_app.export.standings import standings_picture
 
         plot.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(plot, picture_bytes(standings_picture(standings(found)), drawn))
+        write_atomically(plot, picture_bytes(standings_picture(summarise_methods(found)), drawn))
 
 
 def _parse_names(written: str) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def finetune(
     command goes on, on a CPU to the same weights.
     """
     from bert_core.studies.files import Format, identify
-    from bert_core.studies.texts import unnamed_columns
+    from bert_core.studies.texts import missing_columns_message
     from bert_core.training.answers import AnswerSettings, finetune_reader
     from bert_core.training.finetune import finetune as finetune_classes
     from bert_core.training.tagging import finetune_tags
@@ -150,7 +150,7 @@ def finetune(
         finetune_tags(train, folder, FinetuneSettings(**given), label=asked, word=word, **run)
         return
     if text is None or label is None:
-        raise Refused(unnamed_columns(source, "the texts (--text) and that of the classes (--label)"))
+        raise Refused(missing_columns_message(source, "the texts (--text) and that of the classes (--label)"))
     finetune_classes(train, folder, FinetuneSettings(**given), text=text, label=label, pair=pair, **run)
 
 
@@ -179,7 +179,7 @@ def evaluate(
     Strangers come from any other document, and (near) from one of the same kind.
     """
     from bert_core.calibration import write_temperature
-    from bert_core.checkpoint import write_whole
+    from bert_core.checkpoint import write_atomically
     from bert_core.training.data import Corpus
     from bert_core.training.measures import measure, reliability_picture, speed
 
@@ -206,10 +206,10 @@ def evaluate(
         typer.echo(line)
     typer.echo(f"speed: {speed(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
     if out is not None:
-        write_whole(out, found.to_json())
+        write_atomically(out, found.to_json())
     if found.reliability is not None:
         if picture is not None:
-            write_whole(picture, reliability_picture(found.reliability))
+            write_atomically(picture, reliability_picture(found.reliability))
         if keep_temperature:
             write_temperature(loaded, found.reliability.temperature, Path(loaded.report.source))
 

@@ -17,7 +17,7 @@ def caption_maps(run: DecoderRun, what: str = "attention", *, as_one: bool = Fal
     what: "attention", "gradient", "product" or "brought". as_one: the average of all heads in their place.
     Raises Refused for another name.
     """
-    values = run.shown(what).transpose(1, 2, 0, 3)
+    values = run.select_map(what).transpose(1, 2, 0, 3)
     if what == "product":
         what, values = "positive_product", values.clip(min=0)
     layers, heads, _, patches = values.shape

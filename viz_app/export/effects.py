@@ -26,7 +26,7 @@ def shares(found: Patches) -> np.ndarray:
 def strongest(found: Patches) -> tuple[int, ...]:
     """The place with the largest effect, either way; of states between the layers, as the ends are the texts' own."""
     effects = np.abs(shares(found))
-    if found.what == "state" and len(effects) > 2:
+    if found.kind == "state" and len(effects) > 2:
         effects[[0, -1]] = np.nan
     return tuple(int(number) for number in np.unravel_index(np.nanargmax(effects), effects.shape))
 
@@ -55,15 +55,15 @@ def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand |
         "value": exact.values, "effect": shares(exact),
         "estimated_value": estimate.values, "estimated_effect": shares(estimate),
     } | ({} if band is None else {"random_low": band.low, "random_high": band.high})  # fmt: skip
-    read = exact.read
+    read = exact.text
     words = {"token": list(read.tokens), "source_token": source_labels(exact.source, read, exact.partners)}
     if kind == "csv":
         return labelled_csv(_columns(exact.axes, words, numbers))
     ends = {"base_value": exact.base_value, "source_value": exact.source_value}
     if kind == "npz":
         arrays = numbers | {name: np.array(value) for name, value in ends.items()}
-        return npz(arrays, **words, what=[exact.what], axes=exact.axes)
-    said: dict[str, Any] = {"what": exact.what, "axes": exact.axes, **words}
+        return npz(arrays, **words, what=[exact.kind], axes=exact.axes)
+    said: dict[str, Any] = {"what": exact.kind, "axes": exact.axes, **words}
     said |= {name: _listed(np.asarray(value)) for name, value in {**ends, **numbers}.items()}
     return (json.dumps(said, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
 

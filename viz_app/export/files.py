@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bert_core.progress import Progress, silent
+from bert_core.progress import Progress, ignore_progress
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.refused import Refused
 from viz_app.comparison import Comparison
@@ -28,7 +28,7 @@ class Files(Protocol):
     def picture(self, *, dark: bool = False) -> Figure:
         """The view as a still picture."""
 
-    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         """The view as a page that needs no network. report: told how many heads are done, as for `Progress`."""
 
     def csv(self) -> bytes:
@@ -41,7 +41,7 @@ class Files(Protocol):
         """A script that makes the picture again."""
 
 
-def file_of(view: Files, kind: str, *, dark: bool = False, report: Progress = silent) -> bytes:
+def file_of(view: Files, kind: str, *, dark: bool = False, report: Progress = ignore_progress) -> bytes:
     """A view as a file of one of `FILE_KINDS`. Raises Refused for another kind, and as the view does.
 
     report: of a page, told how many of its heads are done, as for `Progress`.
@@ -79,7 +79,7 @@ class AttentionFiles:
 
         return maps_picture(self.view.of(self.run), self.view, dark=dark)
 
-    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return attention_page(self.run, self.view, theme=theme, report=report)
 
     def csv(self) -> bytes:
@@ -113,7 +113,7 @@ class NeuronFiles:
 
         return neuron_picture(self.vectors, self.query, dark=dark)
 
-    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return neuron_page(self.run, self.vectors, self.query, theme=theme, report=report)
 
     def csv(self) -> bytes:
@@ -146,7 +146,7 @@ class ChangeFiles:
 
         return maps_picture(self.comparison.shown(), self.view, dark=dark)
 
-    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return change_page(self.comparison, self.view, theme=theme, report=report)
 
     def csv(self) -> bytes:
@@ -184,7 +184,7 @@ class CaptionFiles:
 
         return caption_picture(self.run, self.what, self.head, dark=dark)
 
-    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return caption_page(self.run, self.what, self.head, self.word, theme=theme, report=report)
 
     def csv(self) -> bytes:

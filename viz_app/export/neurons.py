@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.analysis.neurons import Strongest
+from bert_core.analysis.neurons import StrongestNeurons
 from bert_core.records import NeuronAttribution, NeuronRun
 
 
 def neuron_columns(
-    run: NeuronRun, found: Strongest, scores: NeuronAttribution | None = None
+    run: NeuronRun, found: StrongestNeurons, scores: NeuronAttribution | None = None
 ) -> dict[str, Sequence[object]]:
     """The columns of a table with a line for each of the strongest neurons of each layer at each token.
 
@@ -26,6 +26,6 @@ def neuron_columns(
         "layer": layer.tolist(), "position": position.tolist(),
         "token": [run.encoding.tokens[at] for at in position.tolist()], "place": (place + 1).tolist(),
         "neuron": neuron.tolist(), "fires": run.activations[layer, position, neuron].tolist(),
-        "adds": run.added[layer, position, neuron].tolist(),
+        "adds": run.contributions[layer, position, neuron].tolist(),
     }  # fmt: skip
     return columns | ({} if scores is None else {"score": scores.scores[layer, position, neuron].tolist()})

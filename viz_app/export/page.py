@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bert_core.analysis.patterns import heads_by, layers_by, role_figures
-from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
-from bert_core.progress import Progress, counted, silent
+from bert_core.analysis.patterns import role_figures, sort_heads, sort_layers
+from bert_core.analysis.roles import describe_roles, role_ranks, role_scores, roles_of_heads
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
@@ -105,7 +105,7 @@ class _Sheet:
 
 
 def attention_page(
-    run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = silent
+    run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
 ) -> str:
     """A page with every layer and head of a run, opened at what a view shows, by default the first head.
 
@@ -126,7 +126,12 @@ def attention_page(
 
 
 def neuron_page(
-    run: ModelRun, vectors: HeadVectors, query: int = 0, *, theme: Theme | None = None, report: Progress = silent
+    run: ModelRun,
+    vectors: HeadVectors,
+    query: int = 0,
+    *,
+    theme: Theme | None = None,
+    report: Progress = ignore_progress,
 ) -> str:
     """The same, opened at one query of a head down to its vectors, which are exact.
 
@@ -145,7 +150,11 @@ def neuron_page(
 
 
 def change_page(
-    comparison: Comparison, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = silent
+    comparison: Comparison,
+    view: MapView | None = None,
+    *,
+    theme: Theme | None = None,
+    report: Progress = ignore_progress,
 ) -> str:
     """A page with the difference of every layer and head between two runs, and the list of the largest.
 
@@ -182,7 +191,7 @@ def change_page(
 
 
 def maps_page(
-    shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = silent
+    shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
 ) -> str:
     """A page with maps from anywhere, such as a decoder's from one text to another; see `maps_across`.
 
@@ -204,7 +213,7 @@ def maps_page(
 
 def caption_page(
     run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
-    *, theme: Theme | None = None, report: Progress = silent,
+    *, theme: Theme | None = None, report: Progress = ignore_progress,
 ) -> str:  # fmt: skip
     """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
 
@@ -243,7 +252,7 @@ def _written(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     done = count(1)
 
     def tell() -> None:
-        counted(report, next(done), layers * heads, "heads")
+        report_count(report, next(done), layers * heads, "heads")
 
     def pack(maps: np.ndarray) -> tuple[bytes, list[int]]:
         return packed_layer(maps, signed=shown.signed, exact=exact, thin=thin, report=tell)
@@ -309,15 +318,15 @@ def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """What each head is like, and the orders that follow from it."""
-    attention, named = of_what_is_left(run), run.encoding.special_tokens.named_in
+    attention, named = of_what_is_left(run), run.encoding.special_tokens.substitute_in
     figures = role_figures(attention, run.encoding)
     roles = roles_of_heads(role_scores(attention, run.encoding))
     sorts: Sorts = {
-        named(said): (heads_by(values).tolist(), layers_by(values).tolist())
+        named(said): (sort_heads(values).tolist(), sort_layers(values).tolist())
         for said, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
     }
-    sorts[BY_ROLE] = heads_by(role_ranks(roles)).tolist(), None
-    titles = head_titles(*figures, does=in_words(roles), there=run.there)
+    sorts[BY_ROLE] = sort_heads(role_ranks(roles)).tolist(), None
+    titles = head_titles(*figures, does=describe_roles(roles), there=run.existing_heads)
     return [[named(title) for title in row] for row in titles], sorts
 
 
@@ -328,7 +337,7 @@ def _says(run: ModelRun, shown: ShownMaps, view: MapView) -> str:
     if view.part != "all":
         parts.append(f"from {view.part}")
     if view.hide_special:
-        parts.append(run.encoding.special_tokens.named_in("without [CLS] and [SEP]"))
+        parts.append(run.encoding.special_tokens.substitute_in("without [CLS] and [SEP]"))
     return "; ".join([", ".join(parts), *shown.notes]) + "."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 
-from bert_core.edits import Put
+from bert_core.edits import ActivationPatch
 from bert_core.records import DecoderRun, HeadVectors, ModelRun, Noised
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
@@ -124,8 +124,8 @@ def _script(imports: list[str], *parts: str, first: tuple[str, ...] = ()) -> str
 def _read(run: ModelRun, model: str) -> str:
     """The lines of a script that load a model and make the text and the head mask of a run."""
     encoding = run.encoding
-    edits = ", ".join(f"bert_core.{edit!r}" for edit in run.edits if not isinstance(edit, Put))
-    puts = "".join(_put(edit, encoding) for edit in run.edits if isinstance(edit, Put))
+    edits = ", ".join(f"bert_core.{edit!r}" for edit in run.edits if not isinstance(edit, ActivationPatch))
+    puts = "".join(_put(edit, encoding) for edit in run.edits if isinstance(edit, ActivationPatch))
     read = _READ.format(
         model=model,
         text=encoding.text,
@@ -137,7 +137,7 @@ def _read(run: ModelRun, model: str) -> str:
     return read + (_EDITED.format(edits=edits) if edits else "") + puts
 
 
-def _put(put: Put, encoding: Encoding) -> str:
+def _put(put: ActivationPatch, encoding: Encoding) -> str:
     """The lines that carry a part of another text, or of this one with noise, over again."""
     source = put.source
     if isinstance(source, Noised):
@@ -147,7 +147,7 @@ def _put(put: Put, encoding: Encoding) -> str:
         made = _SOURCE.format(text=source.text, pair=source.pair, masked=_hidden(source))
     align = "tokens" if isinstance(source, Noised) or len(source) == len(encoding) else "words"
     return made + _CARRIED.format(
-        what=put.what, layer=put.layer, position=put.position, head=put.head, neuron=put.neuron, align=align
+        what=put.component, layer=put.layer, position=put.position, head=put.head, neuron=put.neuron, align=align
     )
 
 

@@ -8,14 +8,14 @@ from matplotlib.figure import Figure
 
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.refused import Refused
-from bert_core.studies.faithfulness import Standing
+from bert_core.studies.faithfulness import MethodSummary
 from bert_core.target_kinds import judged_kinds
 from viz_app.figures.style import HEAD_COLOURS, page
 
 VERDICTS = ("better than chance", "no better", "worse")
 
 
-def standings_picture(standings: Sequence[Standing], *, dark: bool = False) -> Figure:
+def standings_picture(standings: Sequence[MethodSummary], *, dark: bool = False) -> Figure:
     """Of each kind of question, how often each method is better than random rankings, no better, or worse, by AOPC.
 
     The order of the methods is that of the first panel. Raises Refused if there are no standings.

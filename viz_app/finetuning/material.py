@@ -10,7 +10,7 @@ from bert_core.refused import Refused
 from bert_core.studies.files import Format, identify
 from bert_core.studies.rows import input_columns, read_labelled
 from bert_core.studies.squad import read_squad
-from bert_core.studies.words import LAST, columns_in, label_names, read_labelled_words
+from bert_core.studies.words import LAST_COLUMN, label_names, read_labelled_words, split_columns
 from bert_core.training.answers import split_contexts
 from bert_core.training.labelled import classes_of, split_off
 from bert_core.training.tagging import split_sentences, tags_of
@@ -113,10 +113,10 @@ def labels_of(upload: Upload) -> list[str]:
         if source.format is Format.TREEBANK:
             return label_names(path)
         line = next((line for line, _ in source.lines() if line.strip() and not line.startswith("#")), "")
-    width = len(columns_in(line))
+    width = len(split_columns(line))
     if width < 2:
         raise Refused(f"{upload.name} begins with the line {line[:60]!r}: a word and its tag are needed in each")
-    return [LAST, *(str(number) for number in range(1, width + 1))]
+    return [LAST_COLUMN, *(str(number) for number in range(1, width + 1))]
 
 
 # ---------------------------------------------------------------------------- the three kinds
@@ -133,7 +133,7 @@ def _read_classes(path: Path, request: FinetuneRequest) -> Material:
 
 
 def _read_tags(path: Path, request: FinetuneRequest) -> Material:
-    sentences = read_labelled_words(path, request.label or LAST, word=request.word)
+    sentences = read_labelled_words(path, request.label or LAST_COLUMN, word=request.word)
     tags_of(sentences, path)
     split_sentences(sentences, request.held_out, request.seed)
     return Material(tuple(sentence.text for sentence in sentences))

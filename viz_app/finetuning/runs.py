@@ -173,8 +173,8 @@ def new_run(name: str, request: FinetuneRequest, table: bytes) -> TuningRun:
         raise Refused(f"there is a folder {str(folder)!r} already: choose another name")
     material_of(Upload(request.table, table), request)
     folder.mkdir(parents=True)
-    checkpoint.write_whole(table_in(folder, request), table)
-    checkpoint.write_whole(folder / ABOUT_FILE, json.dumps(asdict(request), indent=1) + "\n")
+    checkpoint.write_atomically(table_in(folder, request), table)
+    checkpoint.write_atomically(folder / ABOUT_FILE, json.dumps(asdict(request), indent=1) + "\n")
     return TuningRun(folder)
 
 

@@ -8,10 +8,10 @@ import streamlit as st
 from bert_core.analysis.tags import tagged_words
 from bert_core.records import HeadSweep, MaskPrediction, ModelRun
 from bert_core.refused import Refused
-from bert_core.run import MOST_REFERENCES
+from bert_core.run import MAX_REFERENCES
 from bert_core.run.ablation import REPLACEMENTS, ablate_heads
-from bert_core.run.memory import passes_bytes
-from bert_core.task_heads import typed_by
+from bert_core.run.memory import forward_bytes
+from bert_core.task_heads import rank_typed_tokens
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
@@ -66,7 +66,7 @@ def nsp_words(before: float, after: float) -> str:
 def nsp_change(current: Question, before: float, after: float, *, key: str) -> None:
     """Draw the probability that B follows A, with all heads and now, as bars."""
     screen.chart(
-        nsp_bar(after, before=before, order=current.loaded.asks_order, dark=current.dark, lecture=current.lecture),
+        nsp_bar(after, before=before, order=current.loaded.predicts_order, dark=current.dark, lecture=current.lecture),
         key=key,
         grows=False,
         alt=nsp_words(before, after),
@@ -81,7 +81,7 @@ def replaced_change(
     before, after: (seq,). at: a position that is shown in any case.
     """
     encoding = current.encoding
-    order = typed_by(np.maximum(before, after), encoding)
+    order = rank_typed_tokens(np.maximum(before, after), encoding)
     shown = list(dict.fromkeys([*([] if at is None else [at]), *order]))[:MOST_TOKENS]
     screen.chart(
         prediction_bars(
@@ -135,7 +135,7 @@ def give_reference() -> None:
     """The texts that stand in for a head."""
     with st.popover("Texts"):
         control(
-            st.text_area, f"One per line, at most {MOST_REFERENCES}", "reference", height=150, width=420,
+            st.text_area, f"One per line, at most {MAX_REFERENCES}", "reference", height=150, width=420,
             help="Mean: over all tokens of these texts. Output: that on the first text, position by position.",
         )  # fmt: skip
 
@@ -154,16 +154,16 @@ def sweep(current: Question) -> HeadSweep:
             current.loaded, current.encoding, target=current.target, method=method, reference=reference, report=report
         ),
         current.seconds(passes=of),
-        memory=passes_bytes(current.loaded, len(current.encoding), of),
+        memory=forward_bytes(current.loaded, len(current.encoding), of),
     ))  # fmt: skip
 
 
 def other_texts(current: Question) -> tuple[Encoding, ...]:
     """The texts that stand in for a head. Raises Refused if there are none, or too many."""
     lines = [line for line in st.session_state.reference.splitlines() if line.strip()]
-    if not 1 <= len(lines) <= MOST_REFERENCES:
+    if not 1 <= len(lines) <= MAX_REFERENCES:
         raise Refused(
-            f"there are {len(lines)} other texts to replace a head with: give 1 to {MOST_REFERENCES}, one per line"
+            f"there are {len(lines)} other texts to replace a head with: give 1 to {MAX_REFERENCES}, one per line"
         )
     longest = current.loaded.config.max_position_embeddings
     return tuple(current.loaded.tokenizer.encode(line, max_length=longest) for line in lines)

@@ -10,7 +10,7 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.indexed import Index, open_index
+from bert_core.studies.index_reader import Index, open_index
 from viz_app.door import is_own
 from viz_app.shell import frame
 from viz_app.shell.choices import Head
@@ -66,7 +66,7 @@ def offer(current: Question, head: Head, *, alike: str, token: int | None = None
     if current.encoding.pair is not None:
         return
     index = index_of(current.plain)
-    if index is None or head not in index.every_head:
+    if index is None or head not in index.all_heads:
         return
     layer, number = head
     if st.button(

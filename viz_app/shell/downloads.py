@@ -252,7 +252,7 @@ def heads(
 
     slopes, removed: (layer, head), or None where they were not asked for.
     """
-    places = [(int(layer), int(head)) for layer, head in np.argwhere(run.there)]
+    places = [(int(layer), int(head)) for layer, head in np.argwhere(run.existing_heads)]
     columns: dict[str, Sequence[object]] = {
         "layer": [layer for layer, _ in places],
         "head": [head for _, head in places],

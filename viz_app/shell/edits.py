@@ -6,14 +6,14 @@ from typing import Any
 
 import streamlit as st
 
-from bert_core.analysis.causes import hidden_alike
+from bert_core.analysis.causes import mask_same_words
 from bert_core.editing import edited
-from bert_core.edits import Cut, Edit, Put, Scaled
+from bert_core.edits import ActivationPatch, AttentionKnockout, Edit, ScaledNeuron
 from bert_core.loading import LoadedModel
 from bert_core.records import Noised
 from bert_core.refused import Refused
-from bert_core.run.carrying import make_patch
 from bert_core.run.inputs import check_edits, head_mask_without
+from bert_core.run.patch_edits import make_patch
 from bert_core.tokenizer import Encoding
 from viz_app.notation import (
     MOST_EDITS,
@@ -74,17 +74,17 @@ def _put(
     original: Encoding,
     masked: tuple[int, ...],
     off: tuple[Head, ...],
-) -> Put:
+) -> ActivationPatch:
     """The part that an address names, of a text in which the same words are hidden, or of this one with noise."""
     source: Encoding | Noised
     if put.noise is None:
         longest = loaded.config.max_position_embeddings
         read = loaded.tokenizer.encode(typed, original.pair, max_length=longest)
-        source = hidden_alike(loaded.tokenizer, read, original, masked)
+        source = mask_same_words(loaded.tokenizer, read, original, masked)
     else:
         source = Noised(encoding, put.noise)
     align = "tokens" if len(source) == len(encoding) else "words"
-    made: Put = kept(
+    made: ActivationPatch = kept(
         ("put", loaded.identity, put, source, encoding, off),
         lambda: make_patch(
             loaded, source, encoding, put.what, put.layer, position=put.position, head=put.head, align=align,
@@ -101,11 +101,13 @@ def say_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     cuts = [
         as_written(cut_in_words(edit, encoding, every=every, all_layers=layers, ways=ways))
         for edit in edits
-        if isinstance(edit, Cut)
+        if isinstance(edit, AttentionKnockout)
     ]
-    scaled = [scaled_in_words(edit, neuron=neuron, off=spoken("off")) for edit in edits if isinstance(edit, Scaled)]
+    scaled = [
+        scaled_in_words(edit, neuron=neuron, off=spoken("off")) for edit in edits if isinstance(edit, ScaledNeuron)
+    ]
     say = {word: spoken(word) for word in PUT_WORDS}.__getitem__
-    puts = [as_written(put_in_words(edit, encoding, say=say)) for edit in edits if isinstance(edit, Put)]
+    puts = [as_written(put_in_words(edit, encoding, say=say)) for edit in edits if isinstance(edit, ActivationPatch)]
     _line("cut", cuts, spoken("Cut: {names}"), "content_cut", "arrows_cut")
     _line("scaled", scaled, spoken("Scaled: {names}"), "tune", "neurons_scaled")
     _line("put", puts, spoken("Put in: {names}"), "conversion_path", "part_put_in")
@@ -122,12 +124,12 @@ def _line(kind: str, names: list[str], says: str, icon: str, key: str) -> None:
         st.button(spoken("Restore"), on_click=_restore, args=(kind,), key=f"restore_{kind}")
 
 
-def add_cut(cut: Cut) -> None:
+def add_cut(cut: AttentionKnockout) -> None:
     """Cut some arrows too; a click on a button."""
     st.session_state.cut = tuple(dict.fromkeys((*st.session_state.cut, cut)))[-MOST_EDITS:]
 
 
-def add_scaled(*scaled: Scaled) -> None:
+def add_scaled(*scaled: ScaledNeuron) -> None:
     """Scale some neurons, in the place of what was done to them before; a factor of 1 leaves them be. A click."""
     kept = {(one.layer, one.neuron): one for one in (*st.session_state.scaled, *scaled)}
     st.session_state.scaled = tuple(one for one in kept.values() if one.factor != 1)[-MOST_EDITS:]

@@ -16,7 +16,7 @@ from streamlit.navigation.page import StreamlitPage
 
 from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
-from bert_core.unknown import counting
+from bert_core.unknown_tokens import count_unknown_tokens
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.door import LONGEST_TEXT
@@ -103,7 +103,7 @@ def fade() -> None:
 
 def show(page: StreamlitPage) -> None:
     """Run a page; what goes wrong on it is said in its picture's place, and nothing chosen is lost."""
-    with calm(screen.picture()), counting() as read:
+    with calm(screen.picture()), count_unknown_tokens() as read:
         page.run()
         say_unknown(read)
         # Again, now that the page's own run has been timed.
@@ -131,7 +131,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
     loaded = chosen_model()
     if loaded is None:
         return None
-    _text_inputs([one.example for one in pages if one.example is not None], follows=loaded.asks_nsp)
+    _text_inputs([one.example for one in pages if one.example is not None], follows=loaded.supports_nsp)
     text, pair = state.text, state.pair
     say_notices(notices)
     if len(text) + len(pair) > LONGEST_TEXT:
@@ -210,7 +210,7 @@ def _chips(current: Question) -> list[Chip]:
         title = spoken("{piece}: position {position}, number {number:,} in the vocabulary").format(
             piece=piece, position=position, number=original.input_ids[position]
         )
-        hidden = special_tokens().named_in(spoken("Hidden: the model reads [MASK] here. Click to show it again."))
+        hidden = special_tokens().substitute_in(spoken("Hidden: the model reads [MASK] here. Click to show it again."))
         what = hidden if masked else spoken("Click to hide it.")
         ends = masked and encoding.words[position + 1] != encoding.words[position]
         chips.append(
@@ -220,7 +220,7 @@ def _chips(current: Question) -> list[Chip]:
                 word=encoding.words[position],
                 side=encoding.sides[position],
                 special=encoding.special[position],
-                masked=masked or encoding.duties[position] == "mask",
+                masked=masked or encoding.roles[position] == "mask",
                 target=position == of_target,
             )
         )

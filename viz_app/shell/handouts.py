@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, silent
+from bert_core.progress import Progress, ignore_progress
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
@@ -43,7 +43,7 @@ def handout_work(one: Lesson, loaded: LoadedModel, tag: str) -> Work[str]:
     return Work(key, one.title, lambda report: handout_of(one, loaded, tag, report), seconds + PACKING)
 
 
-def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = silent) -> str:
+def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = ignore_progress) -> str:
     """The file of a lesson, asked of a model.
 
     tag: of the language that the lesson speaks. Raises Refused for a model or a text that it cannot be asked of, or a

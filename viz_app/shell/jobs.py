@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from bert_core.refused import Refused
-from bert_core.unknown import UnknownTokens
+from bert_core.unknown_tokens import UnknownTokens
 
 KEPT_BYTES = 1 << 30
 KEPT_JOBS = 64

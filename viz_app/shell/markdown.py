@@ -9,7 +9,7 @@ from collections.abc import Callable
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from bert_core.tokenizer import OF_BERT, SpecialTokens
+from bert_core.tokenizer import BERT_SPECIAL_TOKENS, SpecialTokens
 from viz_app.glossary import first_uses
 from viz_app.shell.language import language
 
@@ -33,14 +33,14 @@ def as_written(text: str) -> str:
 def special_tokens() -> SpecialTokens:
     """How the page's model writes its special tokens; BERT's way where there is none."""
     if get_script_run_ctx(suppress_warning=True) is None:
-        return OF_BERT
-    found: SpecialTokens = st.session_state.get(SPECIAL_TOKENS, OF_BERT)
+        return BERT_SPECIAL_TOKENS
+    found: SpecialTokens = st.session_state.get(SPECIAL_TOKENS, BERT_SPECIAL_TOKENS)
     return found
 
 
 def named(text: str) -> str:
     """A text of ours in Markdown that says [CLS], with what the page's model writes in its place."""
-    return special_tokens().named_in(text, as_written)
+    return special_tokens().substitute_in(text, as_written)
 
 
 def sentence(error: Exception) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import streamlit as st
 
 from bert_core.editing import edited
-from bert_core.loading import LoadedModel, bundled_models, files_of, load
+from bert_core.loading import LoadedModel, bundled_models, load, stat_model_files
 from bert_core.refused import Refused
 from viz_app.door import is_own
 from viz_app.shell.choices import Choice, one_of
@@ -73,7 +73,7 @@ def loaded_model(name: str, label: str = "") -> LoadedModel:
 
     label: as the queue shows it. Raises Refused, as `load` does.
     """
-    device, files = os.environ.get(DEVICE_SETTING), files_of(name)
+    device, files = os.environ.get(DEVICE_SETTING), stat_model_files(name)
     key = name, files.version
     loaded = MODELS.get(key)
     if loaded is None:

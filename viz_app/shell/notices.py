@@ -8,7 +8,7 @@ import streamlit as st
 
 from bert_core.analysis.cautions import cautions
 from bert_core.records import ModelRun
-from bert_core.unknown import UnknownTokens
+from bert_core.unknown_tokens import UnknownTokens
 from viz_app.components.token_strip import TokenClick
 from viz_app.maps import of_what_is_left
 from viz_app.shell import screen
@@ -62,11 +62,11 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
         )
     if said:
         st.caption(" ".join(said))
-    if not loaded.has_head("words") or (loaded.asks_nsp and not loaded.has_head("next")):
+    if not loaded.has_head("words") or (loaded.supports_nsp and not loaded.has_head("next")):
         name = as_written(shown_name(loaded.name))
         if loaded.has_head("words"):
             says = spoken("{model} has no trained output for two sentences, so it makes no such predictions.")
-        elif loaded.has_head("next") or not loaded.asks_nsp:
+        elif loaded.has_head("next") or not loaded.supports_nsp:
             says = spoken("{model} has no trained masked-word output, so it makes no such predictions.")
         else:
             says = spoken("{model} has no trained output for words or two sentences, so it makes no such predictions.")
@@ -92,7 +92,7 @@ def say_cautions(run: ModelRun) -> None:
             f"{int(found.flat.sum())} of {found.flat.size} heads spread their attention evenly over all tokens, as an "
             "untrained model does: are these the right weights?"
         )
-    if found.mostly_sunk:
+    if found.mostly_special:
         said.append(
             f"{found.to_cls + found.to_sep:.0%} of all attention goes to [CLS] ({found.to_cls:.0%}) and [SEP] "
             f"({found.to_sep:.0%}), where it has little effect: attention alone overrates them."

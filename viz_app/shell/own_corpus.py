@@ -20,10 +20,10 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.run.memory import passes_bytes, tokens_at_once
-from bert_core.studies.index import IndexSettings, index_file, not_whole
-from bert_core.studies.index_cost import LONGER, IndexCost, bytes_a_token, index_cost
-from bert_core.studies.indexed import Index, open_index
+from bert_core.run.memory import forward_bytes, tokens_at_once
+from bert_core.studies.index import IndexSettings, incomplete_note, index_file
+from bert_core.studies.index_cost import LONG_CORPUS_ADVICE, IndexCost, bytes_per_token, index_cost
+from bert_core.studies.index_reader import Index, open_index
 from viz_app.shell import screen
 from viz_app.shell.controls import Upload, file_control, missing, put
 from viz_app.shell.examples import TREES
@@ -100,7 +100,7 @@ def leave(*, staying: Hashable = None) -> None:
 
 def most_tokens(loaded: LoadedModel) -> int:
     """Of a corpus that is indexed here."""
-    return min(MOST_TOKENS, MOST_BYTES // bytes_a_token(loaded, SETTINGS) // 1000 * 1000)
+    return min(MOST_TOKENS, MOST_BYTES // bytes_per_token(loaded, SETTINGS) // 1000 * 1000)
 
 
 def held_index(loaded: LoadedModel) -> Index | None:
@@ -133,7 +133,7 @@ def make_index(loaded: LoadedModel) -> None:
     )  # fmt: skip
     if upload is None:
         leave()
-        screen.note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONGER}.")
+        screen.note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
         missing("No corpus yet.", "Take sixty example sentences", put, UPLOAD, Upload(TREES.name, TREES.read_bytes()))
         return
     try:
@@ -151,7 +151,7 @@ def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
     if cost is None:
         return False
     screen.note(
-        f"{as_written(upload.name)} has {cost.tokens:,} tokens{not_whole(cost.counts)}. Their index takes "
+        f"{as_written(upload.name)} has {cost.tokens:,} tokens{incomplete_note(cost.counts)}. Their index takes "
         f"{max(cost.nbytes / 1e6, 1):,.0f} MB on the disk of this server as long as you are here, and about "
         f"{as_time(cost.seconds)}: so quickly was its beginning read here a moment ago."
     )
@@ -171,7 +171,7 @@ def _cost(loaded: LoadedModel, upload: Upload, most: int) -> Work[IndexCost]:
 
     def ask(report: Progress) -> IndexCost:
         with upload.on_disk() as path:
-            return index_cost(path, loaded, SETTINGS, most=most, report=report)
+            return index_cost(path, loaded, SETTINGS, max_tokens=most, report=report)
 
     key = ("cost of an index", *_key(loaded, upload))
     return Work(key, f"{shown_name(loaded.name)} tries {upload.name}", ask, 1.5 * LONG_SECONDS, memory=_memory(loaded))
@@ -230,4 +230,4 @@ def _key(loaded: LoadedModel, upload: Upload) -> tuple[Hashable, ...]:
 
 def _memory(loaded: LoadedModel) -> int:
     longest = SETTINGS.max_length
-    return passes_bytes(loaded, longest, tokens_at_once(loaded.device) // longest)
+    return forward_bytes(loaded, longest, tokens_at_once(loaded.device) // longest)

@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.editing import edited, unedited
-from bert_core.edits import Put
+from bert_core.edits import ActivationPatch
 from bert_core.loading import LoadedModel
 from bert_core.records import ModelRun, Target
 from bert_core.run.capture import capture, captures
@@ -72,7 +72,7 @@ class Question:
     def own(self) -> LoadedModel:
         """The model with all parts the text's own: nothing of another text is put in, all else that is changed is."""
         edits = self.loaded.edits
-        return edited(unedited(self.loaded), [edit for edit in edits if not isinstance(edit, Put)])
+        return edited(unedited(self.loaded), [edit for edit in edits if not isinstance(edit, ActivationPatch)])
 
     @property
     def plain(self) -> LoadedModel:
@@ -86,7 +86,7 @@ class Question:
 
     def gap(self, position: int) -> str:
         """What is hidden at a position, in Markdown: "The hidden word “door” at position 4"."""
-        piece, word = self.encoding.hidden_piece(position), self.encoding.words[position]
+        piece, word = self.encoding.masked_piece(position), self.encoding.words[position]
         if piece is None or word is None:
             return f"{as_written(self.encoding.special_tokens.mask)} at position {position}"
         what = "word" if len(self.encoding.pieces_of(word)) == 1 else "piece"

@@ -7,11 +7,11 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from bert_core.edits import Scaled
+from bert_core.edits import ScaledNeuron
 from bert_core.records import Target, word_target
 from bert_core.refused import Refused
 from bert_core.run.similarity import similarity_target
-from bert_core.run.target_grammar import format_target, parse_target, read_apart
+from bert_core.run.target_grammar import encode_pair_text, format_target, parse_target
 from bert_core.run.targets import check_target
 from bert_core.task_heads import TASK_HEADS, head_of, trained_heads
 from viz_app.shell import examples, screen
@@ -76,8 +76,8 @@ def target_position(current: Question) -> int | None:
     """Position of the token that the target in the address is about; without a target, of the first mask."""
     linked, _ = _parsed(current, st.session_state.target)
     if linked is not None:
-        single = len(linked.rows) == 1 and "position" in linked.asks.needs
-        return linked.rows[0] if single else next((position for position, _ in linked.asked), None)
+        single = len(linked.rows) == 1 and "position" in linked.target_kind.needs
+        return linked.rows[0] if single else next((position for position, _ in linked.target_pieces), None)
     # Of another text, or none: the first mask is what will be chosen.
     return next(iter(current.encoding.mask_positions), None) if current.loaded.has_head("words") else None
 
@@ -112,7 +112,7 @@ def explain(target: Target, current: Question) -> None:
 
 def names_in(current: Question, target: Target) -> dict[str, str | int]:
     """What the sentences of a target's kind name, for a place that reads Markdown."""
-    names = head_of(target).names(current.loaded, current.encoding, target)
+    names = head_of(target).template_values(current.loaded, current.encoding, target)
     return {name: as_written(value) if isinstance(value, str) else value for name, value in names.items()}
 
 
@@ -128,13 +128,15 @@ def _targets(current: Question, linked: Target | None) -> tuple[dict[str, Target
     heads = [head for head in TASK_HEADS.values() if head.gives_predictions and head.applies(loaded, encoding)]
     run = current.run() if heads else None
     if run is not None:
-        for target in (target for head in heads for target in head.offered(loaded, run, current.original, linked)):
+        for target in (
+            target for head in heads for target in head.suggested_targets(loaded, run, current.original, linked)
+        ):
             _offer(current, target, options, labels)
     # What is cut or put in belongs to the tokens of both texts together.
-    if encoding.pair is not None and all(isinstance(edit, Scaled) for edit in loaded.edits):
+    if encoding.pair is not None and all(isinstance(edit, ScaledNeuron) for edit in loaded.edits):
         if not options and loaded.pooling is None:
             options[""], labels[""] = None, spoken("nothing")
-        both = [read_apart(loaded, encoding, current.original, side) for side in "AB"]
+        both = [encode_pair_text(loaded, encoding, current.original, side) for side in "AB"]
         for (key, written), (own, other) in zip(ALIKE.items(), (both, both[::-1]), strict=True):
             options[key], labels[key] = similarity_target(loaded, own, other), spoken(written)
     return options, labels
@@ -143,8 +145,8 @@ def _targets(current: Question, linked: Target | None) -> tuple[dict[str, Target
 def _offer(current: Question, target: Target, options: dict[str, Target | None], labels: dict[str, str]) -> str:
     """Add a target to the list, and return its key."""
     key = format_target(current.loaded, target)
-    names = head_of(target).names(current.loaded, current.encoding, target)
-    options[key], labels[key] = target, spoken(head_of(target).offer(target)).format(**names)
+    names = head_of(target).template_values(current.loaded, current.encoding, target)
+    options[key], labels[key] = target, spoken(head_of(target).target_title(target)).format(**names)
     return key
 
 
@@ -155,12 +157,17 @@ def _parsed(current: Question, written: str) -> tuple[Target | None, str]:
     try:
         target = parse_target(current.loaded, current.encoding, written, original=current.original).target
         check_target(current.loaded, current.encoding, target)
-        encoding, needs = current.encoding, target.asks.needs
+        encoding, needs = current.encoding, target.target_kind.needs
         if target.kind == "mlm" and target.position not in encoding.mask_positions:
             # The library explains a word at any position; a page only at a mask, and this says so.
-            word = str(head_of(target).names(current.loaded, encoding, target)["word"])
+            word = str(head_of(target).template_values(current.loaded, encoding, target)["word"])
             target = word_target(current.loaded.tokenizer, encoding, word, position=target.position)
-        if "position" in needs and "last" not in needs and encoding.special[target.rows[0]] and not target.asked:
+        if (
+            "position" in needs
+            and "last" not in needs
+            and encoding.special[target.rows[0]]
+            and not target.target_pieces
+        ):
             raise Refused(
                 f"{encoding.tokens[target.rows[0]]} at position {target.rows[0]} was not typed: choose a word"
             )
@@ -172,7 +179,7 @@ def _parsed(current: Question, written: str) -> tuple[Target | None, str]:
 def _read_apart(current: Question, target: Target) -> Question:
     """The question of one text of the pair by itself, and a line that says so."""
     side, pair = st.session_state.target[-1], current.encoding
-    own = read_apart(current.loaded, pair, current.original, side)
+    own = encode_pair_text(current.loaded, pair, current.original, side)
     says = spoken(
         "{own} is read by itself here, and {other} by itself too: its vector stays as it is, with all heads on. Pages "
         "show {own} alone."
@@ -183,7 +190,7 @@ def _read_apart(current: Question, target: Target) -> Question:
             "little."
         ).format(model=as_written(shown_name(current.loaded.name)))
     st.caption(helped(says))
-    original = read_apart(current.loaded, current.original, current.original, side)
+    original = encode_pair_text(current.loaded, current.original, current.original, side)
     first = next((word for word, of in zip(pair.words, pair.sides, strict=True) if of == side), None) or 0
     return replace(current, target=target, encoding=own, original=original, first_word=first)
 
@@ -197,7 +204,7 @@ def _target_typed() -> None:
 def _against(current: Question, target: Target, place: DeltaGenerator) -> Target:
     """Draw the control of the other word; the target against it, if there is one."""
     state, position = st.session_state, target.rows[0]
-    word = str(head_of(target).names(current.loaded, current.encoding, target)["word"])
+    word = str(head_of(target).template_values(current.loaded, current.encoding, target)["word"])
     prediction = current.run().prediction_at(position)
     likely = [] if prediction is None else [current.word(token) for token, _ in prediction.top[:4]]
     offered = ["", *(other for other in likely if other != word)]

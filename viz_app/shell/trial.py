@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import silent
+from bert_core.progress import ignore_progress
 from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
@@ -54,7 +54,7 @@ def _refused(key: str, what: Callable[[], Iterator[Found]]) -> Iterator[Found]:
 
 def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
     task, asked = one.predict, of_lesson(loaded, one.predict.view, one.do.view.address)
-    record = findings.work_for(CHECKS[task.check].needs, asked).do(silent)
+    record = findings.work_for(CHECKS[task.check].needs, asked).do(ignore_progress)
     right: list[Any] = []
     wrong: list[Any] = []
     verdict = None
@@ -96,7 +96,7 @@ def _done(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Ma
         head=there.head, chosen=chosen,
     )  # fmt: skip
     try:
-        record = findings.work_for(CHECKS[task.check].needs, asked).do(silent)
+        record = findings.work_for(CHECKS[task.check].needs, asked).do(ignore_progress)
         verdict = findings.judged(task, asked, record, None)
     except Refused as error:
         yield Found("do", f"at first the panel says: {error}", False)

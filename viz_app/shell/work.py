@@ -22,8 +22,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.run.pace import Pace, pace_of
-from bert_core.unknown import counting, current_count
+from bert_core.run.timing import PassTiming, measure_timing
+from bert_core.unknown_tokens import count_unknown_tokens, current_counts
 from viz_app.door import is_own
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
@@ -256,8 +256,8 @@ def seconds_of(loaded: LoadedModel, tokens: int, passes: float = 1, *, places: f
 
     places: at how many the scores of all words are computed and sorted.
     """
-    pace: Pace = kept_of_model(("pace", loaded.weights_key), lambda: pace_of(loaded))
-    return pace.of(tokens, passes, places)
+    pace: PassTiming = kept_of_model(("pace", loaded.weights_key), lambda: measure_timing(loaded))
+    return pace.estimate_seconds(tokens, passes, places)
 
 
 def as_time(seconds: float) -> str:
@@ -323,7 +323,7 @@ def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
 
     def do(job: Job) -> Any:
         room = memory.room_for(work.memory, queue().drop_oldest, device=device)
-        with using(models), room, counting() as job.unknown:
+        with using(models), room, count_unknown_tokens() as job.unknown:
             return work.do(job.report)
 
     return do
@@ -365,7 +365,7 @@ def _result(job: Job) -> Any:
     if job.error is not None:
         queue().forget(job.key)
         raise job.error.with_traceback(None)  # one job may fail for several pages: no frames of another page
-    if job.unknown.mostly and (read := current_count()) is not None:
+    if job.unknown.mostly_unknown and (read := current_counts()) is not None:
         read.add(job.unknown.typed, job.unknown.unknown, job.label)
     return job.result
 

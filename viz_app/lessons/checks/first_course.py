@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bert_core.analysis.pruning import hardly_missed
+from bert_core.analysis.pruning import removable_head_count
 from bert_core.analysis.roles import THRESHOLDS, heads_by_role, roles_of_heads
 from bert_core.records import CurvePoint
 from bert_core.refused import Refused
@@ -220,7 +220,7 @@ def brought_share(found: Brought, answer: float) -> Verdict:
 
 def heads_that_can_go(found: tuple[CurvePoint, ...], answer: float) -> Verdict:
     """Whether a guessed number of heads is near to how many can go by the gradient's order at a loss 1% higher."""
-    gradient, single = (hardly_missed(found, order, TOLERANCE) for order in ("importance", "ablation"))
+    gradient, single = (removable_head_count(found, order, TOLERANCE) for order in ("importance", "ablation"))
     heads = max(point.removed for point in found)
     return Verdict(
         abs(answer - gradient) <= NEAR_HEADS,

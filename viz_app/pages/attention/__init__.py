@@ -9,7 +9,7 @@ from viz_app.shell.heads import VIEWS
 
 ROW_SORTS = ("number", "entropy", "to_sep", "distance")
 SORTS = (*ROW_SORTS, "role")
-COMBINED = ("apart", *patterns.WAYS)
+COMBINED = ("apart", *patterns.HEAD_COMBINATIONS)
 PARTS = patterns.PARTS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from bert_core.edits import Cut
+from bert_core.edits import AttentionKnockout
 from bert_core.refused import Refused
 from bert_core.run.inputs import check_edits
 from viz_app.components.attention_view import ViewChoice
@@ -67,18 +67,18 @@ def offer(current: Question, choice: ViewChoice) -> None:
         )
 
 
-def _cut(cut: Cut) -> None:
+def _cut(cut: AttentionKnockout) -> None:
     st.session_state[OPENED] = False
     add_cut(cut)
 
 
-def _asked(current: Question, choice: ViewChoice) -> tuple[Cut | None, str]:
+def _asked(current: Question, choice: ViewChoice) -> tuple[AttentionKnockout | None, str]:
     """What is filled in, as a cut; None where it cannot be, and why."""
     state = st.session_state
     if not state.cut_to and state.cut_way == "grows":
         return None, f"Choose whom they no longer see, or “{WAYS['stays']}”: of nothing, nothing can grow."
     try:
-        cut = Cut(
+        cut = AttentionKnockout(
             tuple(state.cut_from) or None,
             tuple(state.cut_to) or None,
             None if state.cut_in == "all" else (choice.layer,),

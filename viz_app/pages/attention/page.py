@@ -8,9 +8,9 @@ from typing import cast
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from bert_core.analysis.patterns import RoleFigures, heads_by, layers_by, role_figures
-from bert_core.analysis.roles import Role, in_words, role_ranks, role_scores, roles_of_heads
-from bert_core.edits import Cut
+from bert_core.analysis.patterns import RoleFigures, role_figures, sort_heads, sort_layers
+from bert_core.analysis.roles import Role, describe_roles, role_ranks, role_scores, roles_of_heads
+from bert_core.edits import AttentionKnockout
 from bert_core.records import MAPS
 from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
@@ -72,10 +72,10 @@ def _say_pull(shown: Shown) -> None:
     if found is None:
         return
     token, pull = found
-    but = "but only" if pull.brought < pull.attention else "and"
+    but = "but only" if pull.value_weighted < pull.attention else "and"
     screen.note(
-        f"**Why do so many heads look at {token}?** {pull.heads} of {pull.of} heads give it more than half of their "
-        f"attention: {pull.attention:.0%} on average, {but} {pull.brought:.0%} of the length that they bring comes "
+        f"**Why do so many heads look at {token}?** {pull.heads} of {pull.head_count} heads give it more than half of their "
+        f"attention: {pull.attention:.0%} on average, {but} {pull.value_weighted:.0%} of the length that they bring comes "
         "from there. Where its vector is short, a head that has nothing to say can look there and change little."
     )
     if shown.what == "attention" and not shown.neuron:
@@ -110,7 +110,7 @@ def _controls(current: Question, view: str) -> None:
             control(st.selectbox, "Several heads", "combine", options=COMBINED, format_func=str.capitalize, width=130)
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         for name, key, offered in (("Sort heads", "sort", SORTS), ("Sort layers", "rows", ROW_SORTS)):
-            names = {order: special_tokens().named_in(said) for order, said in SORT_NAMES.items()}
+            names = {order: special_tokens().substitute_in(said) for order, said in SORT_NAMES.items()}
             control(st.selectbox, name, key, options=offered, format_func=names.__getitem__, width=200)
         if not neuron:
             control(st.toggle, "Hide [CLS] and [SEP]", "hide")
@@ -143,7 +143,7 @@ def picture(current: Question, view: str) -> None:
 
     Streamlit keeps what it is given for as long as the page is open: the question, whose run the queue has.
     """
-    cut = tuple(edit for edit in current.loaded.edits if isinstance(edit, Cut))
+    cut = tuple(edit for edit in current.loaded.edits if isinstance(edit, AttentionKnockout))
     if st.session_state.view != view or st.session_state.cut != cut:  # a head was opened, or arrows were cut
         st.rerun()
     shown = shown_now(current)
@@ -165,7 +165,7 @@ def picture(current: Question, view: str) -> None:
 
 def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Every head in `size` rows and columns, sorted as asked."""
-    state, current, there = st.session_state, shown.current, shown.run.there
+    state, current, there = st.session_state, shown.current, shown.run.existing_heads
     layers, heads = there.shape
     encoding, attention = current.encoding, of_what_is_left(shown.run)
     figures: RoleFigures = current.kept("roles", make=lambda: role_figures(attention, encoding))
@@ -173,7 +173,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         "roles in words", make=lambda: roles_of_heads(role_scores(attention, encoding))
     )
     sorts = figures._asdict() | {"role": role_ranks(roles)}
-    titles = head_titles(*figures, does=in_words(roles), there=there)
+    titles = head_titles(*figures, does=describe_roles(roles), there=there)
     head_grid(
         layers=layers,
         heads=heads,
@@ -182,9 +182,9 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         mode="select",
         selected=state.head,
         off=current.off,
-        titles=[[encoding.special_tokens.named_in(title) for title in row] for row in titles],
-        order=None if state.sort == "number" else heads_by(sorts[state.sort]),
-        rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
+        titles=[[encoding.special_tokens.substitute_in(title) for title in row] for row in titles],
+        order=None if state.sort == "number" else sort_heads(sorts[state.sort]),
+        rows=None if state.rows == "number" else sort_layers(getattr(figures, state.rows)).tolist(),
         there=there,
         key="grid",
         lecture=current.lecture,
@@ -199,7 +199,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
 
 def _large_head(shown: Shown, mode: Mode, files: DeltaGenerator) -> None:
     """The chosen heads of a layer; into `files`, those of what is seen."""
-    current, there, choice = shown.current, shown.run.there, view_choice()
+    current, there, choice = shown.current, shown.run.existing_heads, view_choice()
     queries, keys = shown.tokens()
     vectors = shown.vectors(choice.layer, choice.heads[0])
     maps, one = shown.seen(shown.values[choice.layer]), shown.together(choice.layer, choice.heads)

@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.patterns import rows_without_numbers
-from bert_core.analysis.sinks import Pull, pull_of
+from bert_core.analysis.sinks import SinkContribution, sink_contribution
 from bert_core.records import HeadVectors, ModelRun
 from bert_core.refused import Refused
 from bert_core.run.vectors import head_vectors
@@ -64,23 +64,26 @@ class Shown:
     @property
     def values(self) -> np.ndarray:
         """(layer, head, query, key), whole and between pieces."""
-        return self.run.shown(self.what)
+        return self.run.select_map(self.what)
 
-    def pull(self) -> tuple[str, Pull] | None:
+    def pull(self) -> tuple[str, SinkContribution] | None:
         """The first or the last token, whichever more heads look at mostly, and what they get from there.
 
         None where none does.
         """
 
-        def make() -> tuple[str, Pull] | None:
+        def make() -> tuple[str, SinkContribution] | None:
             encoding, run = self.current.encoding, self.run
             own = encoding.special_tokens
-            ends = ((own.first, encoding.with_duty("first")), (own.end, encoding.with_duty("between", "end")))
-            found = [(name, pull_of(run.attention, run.shown("brought"), np.array(keys))) for name, keys in ends]
+            ends = ((own.first, encoding.has_role("first")), (own.end, encoding.has_role("between", "end")))
+            found = [
+                (name, sink_contribution(run.attention, run.select_map("brought"), np.array(keys)))
+                for name, keys in ends
+            ]
             most = max(found, key=lambda one: one[1].heads)
             return most if most[1].heads else None
 
-        made: tuple[str, Pull] | None = self.current.kept("pull", make=make)
+        made: tuple[str, SinkContribution] | None = self.current.kept("pull", make=make)
         return made
 
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
@@ -110,9 +113,9 @@ class Shown:
             return None
 
         def make() -> Everywhere | None:
-            off = np.zeros_like(self.run.there)
+            off = np.zeros_like(self.run.existing_heads)
             off[tuple(np.array(self.current.off, int).reshape(-1, 2).T)] = True
-            return everywhere(self.seen(self.values), there=self.run.there, off=off, signed=self.signed)
+            return everywhere(self.seen(self.values), there=self.run.existing_heads, off=off, signed=self.signed)
 
         asked = replace(self.asked, mode="curves")
         made: Everywhere | None = self.current.kept("everywhere", repr(asked), make=make)
@@ -141,7 +144,7 @@ class Shown:
 
     def view(self, choice: ViewChoice, *, as_one: bool) -> MapView:
         """What the large view shows, as files take it; as_one: of its heads one map."""
-        present = tuple(head for head in choice.heads if self.run.there[choice.layer, head])
+        present = tuple(head for head in choice.heads if self.run.existing_heads[choice.layer, head])
         together = self.asked.together if as_one and present else None
         if together is not None and together.weights:
             kept = (weight for head, weight in zip(choice.heads, together.weights, strict=True) if head in present)
@@ -158,7 +161,7 @@ class Shown:
 
     def vectors(self, layer: int, head: int) -> HeadVectors | None:
         """What the head makes its attention from, for the neuron view; None for a head that does not exist."""
-        return vectors_of(self.current, layer, head) if self.neuron and self.run.there[layer, head] else None
+        return vectors_of(self.current, layer, head) if self.neuron and self.run.existing_heads[layer, head] else None
 
     def query(self, choice: ViewChoice) -> int:
         """The query of the neuron view: the first that is selected, or the first of all."""

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.causes import patches_missed
+from bert_core.analysis.causes import patch_estimate_quality
 from bert_core.records import PatchBand, Patches
 from bert_core.refused import Refused
 from viz_app.export.effects import effects_file, shares, strongest
@@ -172,12 +172,14 @@ def _picture(both: Sides) -> None:
 def _answers(both: Sides, found: Patches) -> str:
     """What both texts answer, in Markdown."""
     target = both.target
-    what = target.asks.speaks_for.format(**names_in(both.current, target))
+    what = target.target_kind.supports.format(**names_in(both.current, target))
     asked = what if target.against is None else f"{what} rather than “{as_written(both.current.word(target.against))}”"
-    text, source = (target.asks.said(value, two_digits) for value in (found.base_value, found.source_value))
+    text, source = (
+        target.target_kind.format_value(value, two_digits) for value in (found.base_value, found.source_value)
+    )
     names = ("text", "source") if st.session_state.way == "into" else ("source", "text")
     if np.isnan(found.source_value):
-        return f"{asked}: **{text}** in the text. Cells say how much it rises or falls, in {target.asks.unit}."
+        return f"{asked}: **{text}** in the text. Cells say how much it rises or falls, in {target.target_kind.unit}."
     return f"{asked}: **{text}** in the {names[0]}, **{source}** in the {names[1]}."
 
 
@@ -187,7 +189,10 @@ def _say_partners(both: Sides) -> None:
         return
     said = [
         f"{where}: {', '.join(f'“{as_written(word)}”' for word in words[:8])}"
-        for where, words in (("only in the text", both.partners.alone), ("only in the source", both.partners.theirs))
+        for where, words in (
+            ("only in the text", both.partners.unmatched),
+            ("only in the source", both.partners.unmatched_source),
+        )
         if words
     ]
     st.caption(f"The texts have other numbers of tokens, so words go to words; {'; '.join(said)}.")
@@ -221,7 +226,7 @@ def _map(both: Sides, found: Patches, key: str, drawn: slice, band: PatchBand | 
     screen.chart(
         effect_map(
             effects, rows, both.columns, chosen=chosen, dark=both.current.dark, lecture=both.current.lecture,
-            limit=both.limit(found), by_chance=None if band is None else both.seen(band.holds(found))[drawn],
+            limit=both.limit(found), by_chance=None if band is None else both.seen(band.contains(found))[drawn],
         ),
         key=f"causes_{key}", grows=False, least_width=map_width(rows, len(both.columns)),
         on_select=partial(_take_place, f"causes_{key}", drawn.start), selection_mode="points",
@@ -238,7 +243,7 @@ def _band(both: Sides, found: Patches) -> PatchBand | None:
     if band is not None:
         screen.note(
             f"○ moves the answer no more than random texts of as many tokens do ({RANDOM_TEXTS} of them, from the "
-            f"lowest answer to the highest): {int(band.holds(found).sum())} of {int(np.isfinite(found.values).sum())} "
+            f"lowest answer to the highest): {int(band.contains(found).sum())} of {int(np.isfinite(found.values).sum())} "
             "places."
         )
     return band
@@ -273,7 +278,7 @@ def _named(both: Sides, row: int, column: int) -> str:
 
 
 def _missed(exact: Patches, estimate: Patches) -> str:
-    missed = patches_missed(exact, estimate)
+    missed = patch_estimate_quality(exact, estimate)
     share = round(missed.missed * missed.top)
     return (
         f"Of the {missed.top} places that move the answer most, the estimate misses **{share}**; rank correlation "

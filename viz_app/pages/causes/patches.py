@@ -9,15 +9,15 @@ from functools import cached_property
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.causes import Partners, hidden_alike, word_partners
-from bert_core.edits import OF_HEADS
+from bert_core.analysis.causes import Partners, mask_same_words, word_partners
+from bert_core.edits import HEAD_PARTS
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, without_noise
 from bert_core.refused import Refused
 from bert_core.run.answers import Answer
-from bert_core.run.memory import passes_bytes, slopes_bytes
-from bert_core.run.patching import answer_with, estimate_patches, patch, patch_band
+from bert_core.run.memory import forward_bytes, gradient_bytes
+from bert_core.run.patching import estimate_patches, patch, patch_band, predict_with_patch
 from bert_core.tokenizer import Encoding
 from viz_app.export.effects import both_labels, shares, source_labels
 from viz_app.figures.lens import short_names
@@ -53,9 +53,9 @@ class Sides:
         if self.partners is None or self.source is not self.current.encoding:
             return asked
         if asked.pooled:
-            return replace(asked, pooled=self.current.loaded.pools.rows(len(self.read)))
+            return replace(asked, pooled=self.current.loaded.effective_pooling.pooled_positions(len(self.read)))
         places = {theirs: own for own, theirs in enumerate(self.partners.partners)}
-        if lost := [row for row, _ in asked.asked if row not in places]:
+        if lost := [row for row, _ in asked.target_pieces if row not in places]:
             raise Refused(
                 f"position {lost[0]} of the text, where the answer is read, has no partner in the other: hide the same "
                 "word in both"
@@ -66,7 +66,7 @@ class Sides:
     @property
     def of_heads(self) -> bool:
         """Whether heads are patched as a whole, else token by token."""
-        return self.what in OF_HEADS
+        return self.what in HEAD_PARTS
 
     @property
     def read(self) -> Encoding:
@@ -119,11 +119,11 @@ class Sides:
     def exact(self) -> Work[Patches]:
         """Each place by itself."""
         cells = len(self.rows) * len(self.columns)
-        return self._work("patches", patch, cells / 2, passes_bytes(self.current.loaded, len(self.text), cells))
+        return self._work("patches", patch, cells / 2, forward_bytes(self.current.loaded, len(self.text), cells))
 
     def estimate(self) -> Work[Patches]:
         """All places from one pass there and back."""
-        memory = slopes_bytes(self.current.loaded, len(self.text), 2)
+        memory = gradient_bytes(self.current.loaded, len(self.text), 2)
         return self._work(
             "estimated patches", lambda *a, report, **k: estimate_patches(*a, **k), THERE_AND_BACK, memory
         )
@@ -137,7 +137,7 @@ class Sides:
             f"{shown_name(loaded.name)}: patches from {RANDOM_TEXTS} random texts",
             lambda report: patch_band(loaded, found, texts=RANDOM_TEXTS, report=report),
             current.seconds(RANDOM_TEXTS * cells / 2),
-            memory=passes_bytes(loaded, len(self.text), cells),
+            memory=forward_bytes(loaded, len(self.text), cells),
         )
 
     def said(self, found: Patches, place: tuple[int, ...]) -> Work[tuple[Answer, Answer]]:
@@ -146,20 +146,20 @@ class Sides:
         return Work(
             ("answer with", *self._key, self.what, place),
             f"{shown_name(loaded.name)} reads with a part of another text",
-            lambda _: (answer_with(loaded, found, None), answer_with(loaded, found, place)),
+            lambda _: (predict_with_patch(loaded, found, None), predict_with_patch(loaded, found, place)),
             self.current.seconds(4),
         )
 
     def closer(self, layer: int) -> Work[Patches]:
         """The heads of a layer token by token."""
         cells = self.current.head_mask.shape[1] * len(self.text)
-        memory = passes_bytes(self.current.loaded, len(self.text), cells)
+        memory = forward_bytes(self.current.loaded, len(self.text), cells)
         return self._work("patches", patch, cells / 2, memory, layers=(layer,), apart=True)
 
     def neurons(self, layer: int, position: int) -> Work[Patches]:
         """Every neuron of a layer at a token."""
         cells = self.current.loaded.config.intermediate_size
-        memory = passes_bytes(self.current.loaded, len(self.text), cells)
+        memory = forward_bytes(self.current.loaded, len(self.text), cells)
         given = {"layers": (layer,), "positions": (position,), "what": "neuron"}
         return self._work("patches", patch, cells / 2, memory, **given)
 
@@ -205,7 +205,7 @@ def sides(current: Question) -> Sides:
     typed = loaded.tokenizer.encode(state.source, original.pair, max_length=loaded.config.max_position_embeddings)
     pieces = zip(read.words, read.tokens, original.tokens, strict=True)
     masked = {word for word, token, own in pieces if word is not None and token != own}
-    source = hidden_alike(loaded.tokenizer, typed, original, masked)
+    source = mask_same_words(loaded.tokenizer, typed, original, masked)
     if state.way == "out":
         return Sides(current, current.encoding, source, state.carried)
     return Sides(current, source, current.encoding, state.carried)

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from bert_core.studies.words import LAST
+from bert_core.studies.words import LAST_COLUMN
 from viz_app.finetuning.material import KINDS, FinetuneRequest, columns_of, kind_of, labels_of, material_of
 from viz_app.finetuning.runs import LARGEST_TABLE, cores, folder_of, new_run
 from viz_app.pages.finetune.changes import tokens_of
@@ -117,7 +117,7 @@ def _what(upload: Upload) -> dict[str, Any]:
             st.selectbox, "Tags", "tuning_tags", options=labels, first=labels[0], width=220,
             format_func=lambda name: NAMES_OF_LABELS.get(name, f"column {name}" if name.isdecimal() else name),
         )  # fmt: skip
-        if labels[0] != LAST:  # those of a treebank
+        if labels[0] != LAST_COLUMN:  # those of a treebank
             return {"label": label}
         word = control(
             st.number_input, "Column of the words", "tuning_word", first=1, min_value=1, max_value=len(labels) - 1,

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.analysis.roles import in_words, roles_of_heads
+from bert_core.analysis.roles import describe_roles, roles_of_heads
 from bert_core.loading import LoadedModel, load, save
-from bert_core.progress import Progress, counted
+from bert_core.progress import Progress, report_count
 from bert_core.records import LensChange, ModelComparison, ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.lens import lens_change
-from bert_core.run.memory import capture_bytes, words_bytes
+from bert_core.run.memory import capture_bytes, mlm_head_bytes
 from bert_core.studies.compare import compare_models
 from bert_core.tokenizer import Encoding
 from viz_app.finetuning.material import Material
@@ -95,7 +95,7 @@ class Changes:
             ("tuned lens", self.start.key, self.step.key, encoding), f"Step {self.step.number} is read at every layer",
             lambda _: lens_change(before, after, encoding),
             seconds_of(before, len(encoding), 2, places=2 * depths * len(encoding)),
-            memory=words_bytes(before, len(encoding)),
+            memory=mlm_head_bytes(before, len(encoding)),
         )  # fmt: skip
 
     def same_words(self) -> Work[np.ndarray]:
@@ -110,13 +110,13 @@ class Changes:
                 places = [place for place, special in enumerate(encoding.special) if not special]
                 same += lens_change(before, after, encoding).same[:, places].sum(1)
                 typed += len(places)
-                counted(report, done, len(texts), "texts")
+                report_count(report, done, len(texts), "texts")
             return same / max(typed, 1)
 
         return Work(
             ("tuned words", self.start.key, self.step.key), f"The texts of step {self.step.number} are read as words",
             share, seconds_of(before, tokens, 2 * len(texts), places=2 * depths * tokens * len(texts)),
-            memory=words_bytes(before, longest),
+            memory=mlm_head_bytes(before, longest),
         )  # fmt: skip
 
     def read(self, step: Step, encoding: Encoding) -> ModelRun:
@@ -142,7 +142,7 @@ def encodings_of(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], lo
 
 def titles_of(found: ModelComparison, values: np.ndarray, by: str) -> list[list[str]]:
     """A head's name, the figure that colours it, and its role before and after, for hover, layer by layer."""
-    before, after = (in_words(roles_of_heads(table.figures)) for table in (found.before, found.after))
+    before, after = (describe_roles(roles_of_heads(table.figures)) for table in (found.before, found.after))
 
     def title(layer: int, head: int) -> str:
         name, one, other = f"L{layer} H{head}", before[layer][head], after[layer][head]

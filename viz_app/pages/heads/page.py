@@ -50,7 +50,7 @@ def draw() -> None:
     left, right = screen.picture().columns([1, 1], gap="large")
     _colour(current, before)
     with left:
-        sweeps = current.target is not None and before.there.any() and st.session_state.colour == "removal"
+        sweeps = current.target is not None and before.existing_heads.any() and st.session_state.colour == "removal"
         removed = sweep(current).effect if sweeps else None
         # One meaning, estimated or found: what switching the head off does to the target.
         estimated = None if slopes is None else removal_estimate(slopes)
@@ -69,7 +69,7 @@ def draw() -> None:
 
 def _colour(current: Question, before: ModelRun) -> None:
     """What the heads are coloured by."""
-    if not before.there.any():
+    if not before.existing_heads.any():
         st.info(helped("All heads of this model were pruned: there is nothing to switch."))
     elif current.target is not None:
         with screen.controls():
@@ -81,7 +81,7 @@ def _colour(current: Question, before: ModelRun) -> None:
                 required=True,
                 format_func={
                     "slope": "Estimated (gradient)",
-                    "removal": f"Measured (removes each of the {before.there.sum()})",
+                    "removal": f"Measured (removes each of the {before.existing_heads.sum()})",
                 }.__getitem__,
                 label_visibility="collapsed",
             )
@@ -93,7 +93,7 @@ def _switches(current: Question, before: ModelRun, estimated: np.ndarray | None,
     """Every head as a switch. estimated, removed: (layer, head), what its removal does; None where nobody asked."""
     layers, heads = before.head_mask.shape
     colours, what = (estimated, "switched off, about") if removed is None else (removed, "switched off,")
-    unit = "" if current.target is None else current.target.asks.unit
+    unit = "" if current.target is None else current.target.target_kind.unit
     head_grid(
         layers=layers,
         heads=heads,
@@ -104,7 +104,7 @@ def _switches(current: Question, before: ModelRun, estimated: np.ndarray | None,
         mode="switch",
         selected=None,
         off=current.off,
-        there=before.there,
+        there=before.existing_heads,
         titles=[
             [head_title(current, layer, head, what, colours, unit) for head in range(heads)] for layer in range(layers)
         ],
@@ -128,7 +128,7 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
     """What every head of the model predicts with all attention heads, and now."""
     drawn = False
     for head in TASK_HEADS.values():
-        if head.gives_predictions and head.predicted(before) is not None:
+        if head.gives_predictions and head.prediction_of(before) is not None:
             CHANGES.get(head.name, partial(_readouts, head))(current, before, after)
             drawn = True
     target = current.target

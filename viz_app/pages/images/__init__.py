@@ -21,7 +21,7 @@ def parse_seed(value: str) -> int:
 def parse_shapes(value: str) -> list[str]:
     """Names of shapes between commas. Raises Refused for one that no scene has."""
     names = [name.replace("-", " ") for name in value.split(",") if name]
-    scenes.check_names(names)
+    scenes.parse_shape_names(names)
     return names
 
 

@@ -19,10 +19,10 @@ from bert_core.analysis import pointing
 from bert_core.csv_cells import as_csv
 from bert_core.records import DecoderRun
 from bert_core.refused import Refused
-from bert_core.run.decoding import describe
+from bert_core.run.captioning import describe
 from bert_core.scenes import Scene
 from bert_core.tokenizer import SPECIAL_TOKENS
-from bert_core.vision import BUNDLED, LoadedCaptioner, load_captioner
+from bert_core.vision import BUNDLED_CAPTIONER, LoadedCaptioner, load_captioner
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
@@ -73,9 +73,9 @@ class Looked:
     scene: Scene | None
 
     @property
-    def verdict(self) -> scenes.Verdict | None:
+    def verdict(self) -> scenes.CaptionCheck | None:
         """What the caption is worth; None for a picture of which nothing is known."""
-        return None if self.scene is None else scenes.judge(self.run.sentence, self.scene)
+        return None if self.scene is None else scenes.check_caption(self.run.sentence, self.scene)
 
     def first_word(self) -> int:
         """The word to begin with: the first colour, or the first word of all."""
@@ -83,7 +83,7 @@ class Looked:
 
     def shape_of(self, word: int) -> scenes.Shape | None:
         """The shape that a word names; None for a word that names none, and for one that is not there."""
-        verdict, owner = self.verdict, pointing.owner_of(self.run.words, word)
+        verdict, owner = self.verdict, pointing.shape_of_word(self.run.words, word)
         if verdict is None or self.scene is None or owner is None or owner >= len(verdict.named):
             return None
         number = verdict.named[owner]
@@ -112,11 +112,11 @@ class Looked:
 
     def heat(self, what: str, word: int, head: Head | None) -> np.ndarray:
         """(row, column) for one word: attention, its gradient, what it brings, or the product, clipped at zero."""
-        return pointing.heat(self.run.shown(what)[word], self.run.grid, head=head, clip=what == "product")
+        return pointing.heat(self.run.select_map(what)[word], self.run.grid, head=head, clip=what == "product")
 
     def heads(self, what: str, word: int) -> np.ndarray:
         """(layer, head, row, column) for one word, the product clipped."""
-        values: np.ndarray = self.run.shown(what)[word]
+        values: np.ndarray = self.run.select_map(what)[word]
         values = values.clip(min=0) if what == "product" else values
         return values.reshape(*values.shape[:2], *self.run.grid)
 
@@ -138,13 +138,13 @@ class Looked:
 
     def described(self) -> str:
         """The picture in words, for those who do not see it."""
-        return "An uploaded picture" if self.scene is None else f"A picture of {scenes.caption_of(self.scene)}"
+        return "An uploaded picture" if self.scene is None else f"A picture of {scenes.caption_scene(self.scene)}"
 
     def numbers(self) -> str:
         """Every number of the run as CSV: one row for each word, layer, head and patch."""
         maps = ("attention", "gradient", "brought")
         rows: list[list[object]] = [["position", "word", "probability", "layer", "head", "row", "column", *maps]]
-        attention, gradient, brought = map(self.run.shown, maps)
+        attention, gradient, brought = map(self.run.select_map, maps)
         columns = self.run.grid[1]
         for word, layer, head, patch in itertools.product(*map(range, attention.shape)):
             rows.append([
@@ -168,7 +168,7 @@ def scene_from(seed: int, count: int | None) -> Scene:
 
 def composed(names: list[str], seed: int) -> Scene:
     """A scene of these shapes; the seed decides where they lie. Raises Refused for shapes that no scene has."""
-    return scenes.random_scene(np.random.default_rng([seed, len(names)]), named=scenes.check_names(names))
+    return scenes.random_scene(np.random.default_rng([seed, len(names)]), named=scenes.parse_shape_names(names))
 
 
 def read_upload(data: bytes) -> np.ndarray:
@@ -224,7 +224,7 @@ def _run(image: np.ndarray) -> DecoderRun:
 def loaded_captioner() -> LoadedCaptioner:
     """The bundled captioner, loaded by the queue and kept for everyone."""
     device = os.environ.get(DEVICE_SETTING)
-    return need(Work(("captioner",), f"Loading {BUNDLED}", lambda _: load_captioner(device=device)))
+    return need(Work(("captioner",), f"Loading {BUNDLED_CAPTIONER}", lambda _: load_captioner(device=device)))
 
 
 # ---------------------------------------------------------------------------- controls
@@ -248,7 +248,9 @@ def choose() -> Callable[[], Looked] | None:
         )
         return None if upload is None else partial(look_at_upload, upload.data)
     if state.picture == "composed":
-        control(settings.multiselect, "Shapes", "shapes", options=scenes.all_names(), max_selections=scenes.MOST_SHAPES)
+        control(
+            settings.multiselect, "Shapes", "shapes", options=scenes.all_shape_names(), max_selections=scenes.MAX_SHAPES
+        )
         action.button("New positions", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
         if not state.shapes:
             missing("Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", put, "shapes", [EXAMPLE_SHAPE])

@@ -157,7 +157,7 @@ def draw() -> None:
                 worst = max(differences(view.walk, beside), key=lambda difference: difference.share)
                 said += (
                     f" PyTorch and NumPy differ most at `{worst.name}`: by {worst.share:.1e} of its largest "
-                    f"number, {worst.reach:.3g}."
+                    f"number, {worst.scale:.3g}."
                 )
             st.caption(said)
 
@@ -174,8 +174,8 @@ def _view(current: Question, layer: int, head: int, token: int, pads: int, engin
         hidden_act=config.hidden_act,
         pooler_act=config.pooler_act,
         knows_pairs=current.loaded.has_head("next"),
-        asks_order=current.loaded.asks_order,
-        word_act=config.word_act,
+        asks_order=current.loaded.predicts_order,
+        word_act=config.mlm_act,
         word=current.word,
         dark=current.dark,
         lecture=current.lecture,

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from bert_core.analysis.walks import follows, likeliest, shares_replaced, step_angles, weighted_values
+from bert_core.analysis.walks import (
+    most_likely_tokens,
+    next_sentence_probability,
+    replaced_probabilities,
+    step_angles,
+    weighted_values,
+)
 from bert_core.records import Walk
 from viz_app.components.floor_plan import Room
 from viz_app.figures.attention import attention_heatmap
@@ -67,11 +73,11 @@ class View:
 
     def of(self, name: str) -> np.ndarray:
         """A value of the walk by its name, which in the chosen layer may be short."""
-        return self.walk.values[name] if name in self.walk.values else self.walk.of_layer(name)
+        return self.walk.values[name] if name in self.walk.values else self.walk.layer_value(name)
 
     def of_head(self, name: str) -> np.ndarray:
         """A value of the chosen head."""
-        chosen: np.ndarray = self.walk.of_layer(name)[self.head]
+        chosen: np.ndarray = self.walk.layer_value(name)[self.head]
         return chosen
 
     @property
@@ -243,7 +249,7 @@ def _named(view: View, *names: tuple[str, str]) -> Tables:
     found = {}
     for title, name in names:
         if name == "entering":
-            found[title] = view.walk.entering
+            found[title] = view.walk.layer_input
         elif name in view.walk.values or f"layer.{view.walk.layer}.{name}" in view.walk.values:
             found[title] = view.of(name)
     return found
@@ -392,7 +398,7 @@ def _context_live(view: View) -> str:
 
 def _output_live(view: View) -> str:
     i = view.query
-    added, entering = view.of("attention_output")[i, 0], view.walk.entering[i, 0]
+    added, entering = view.of("attention_output")[i, 0], view.walk.layer_input[i, 0]
     total, after = view.of("attention_sum")[i, 0], view.of("attention_normed")[i, 0]
     return _lines(rf"{_sum(added, entering)} = {tex(total)}", rf"\text{{after the norm: }} h_{{{i}}}[0] = {tex(after)}")
 
@@ -495,15 +501,17 @@ def _head_tables(view: View) -> Tables:
 def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
     figures = []
     if "mlm_logits" in view.walk.values:
-        top = likeliest(view.walk, SHOWN_WORDS)
+        top = most_likely_tokens(view.walk, SHOWN_WORDS)
         words, shares = [view.word(token) for token, _ in top], [share for _, share in top]
         figures.append(prediction_bars(words, shares, dark=view.dark, lecture=view.lecture))
     if "nsp_logits" in view.walk.values:
-        figures.append(nsp_bar(follows(view.walk), order=view.asks_order, dark=view.dark, lecture=view.lecture))
+        figures.append(
+            nsp_bar(next_sentence_probability(view.walk), order=view.asks_order, dark=view.dark, lecture=view.lecture)
+        )
     if _judges_tokens(view):
         figures.append(
             key_bars(
-                shares_replaced(view.walk), view.labels, signed=False, title="Probability that a token was replaced",
+                replaced_probabilities(view.walk), view.labels, signed=False, title="Probability that a token was replaced",
                 dark=view.dark, lecture=view.lecture,
             )
         )  # fmt: skip
@@ -513,7 +521,7 @@ def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
 def _heads_live(view: View) -> str:
     lines = []
     if "mlm_logits" in view.walk.values:
-        ((token, share),) = likeliest(view.walk, 1)
+        ((token, share),) = most_likely_tokens(view.walk, 1)
         logit = view.of("mlm_logits")[token]
         total = float(np.exp(view.of("mlm_logits").astype(np.float64)).sum())
         word = view.word(token)
@@ -521,9 +529,11 @@ def _heads_live(view: View) -> str:
         lines.append(rf"\Pr(\text{{{name}}}) = \frac{{e^{{{tex(logit)}}}}}{{{tex(total)}}} = {tex(share)}")
     if "nsp_logits" in view.walk.values:
         one, other = view.of("nsp_logits")
-        lines.append(rf"\Pr(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {tex(follows(view.walk))}")
+        lines.append(
+            rf"\Pr(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {tex(next_sentence_probability(view.walk))}"
+        )
     if _judges_tokens(view):
-        score, share = view.of("replaced_logits")[view.query], shares_replaced(view.walk)[view.query]
+        score, share = view.of("replaced_logits")[view.query], replaced_probabilities(view.walk)[view.query]
         lines.append(rf"s_{{{view.query}}} = {tex(score)}")
         lines.append(rf"\Pr(\text{{token }} {view.query} \text{{ was replaced}}) = {tex(share)}")
     return _lines(*lines)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from bert_core.records import Walk
 from bert_core.run.memory import capture_bytes
-from bert_core.run.walk import asked_at, walk
+from bert_core.run.walk import walk, walk_at_position
 from viz_app.components.floor_plan import StageClick
 from viz_app.pages.inside.stages import STAGES
 from viz_app.shell.heads import take_head
@@ -19,7 +19,7 @@ from viz_app.shell.work import Work, look, need
 
 def walk_of(current: Question, layer: int, position: int, *, pads: int, engine: str) -> Walk:
     """The record of every value on the way, from the queue; see `bert_core.run.walk.walk`."""
-    return asked_at(current.loaded, need(_work(current, layer, pads, engine), timed=True), position)
+    return walk_at_position(current.loaded, need(_work(current, layer, pads, engine), timed=True), position)
 
 
 def second_walk(current: Question, layer: int, position: int, *, pads: int, engine: str, asked: str) -> Walk | None:
@@ -28,7 +28,7 @@ def second_walk(current: Question, layer: int, position: int, *, pads: int, engi
     asked: the slot of the button that asked for it.
     """
     seen = look(_work(current, layer, pads, engine), asked=asked).value
-    return None if seen is None else asked_at(current.loaded, seen, position)
+    return None if seen is None else walk_at_position(current.loaded, seen, position)
 
 
 def _work(current: Question, layer: int, pads: int, engine: str) -> Work[Walk]:

@@ -8,8 +8,8 @@ from functools import partial
 import streamlit as st
 
 from bert_core.refused import Refused
-from bert_core.studies.indexed import Index
-from bert_core.studies.search import END, FIRST, Matches, Share, search, shares
+from bert_core.studies.index_reader import Index
+from bert_core.studies.search import CLS_OFFSET, SEP_OFFSET, Matches, ValueShare, search, value_shares
 from viz_app.figures.lens import depth_names
 from viz_app.pages.layers import ALIKE
 from viz_app.pages.layers.shared import Part, depth_slider, take_along
@@ -30,7 +30,7 @@ MOST_SHARES = 8
 NAMES = dict(zip(ALIKE, ("A state", "What a head brings", "Where a head looks"), strict=True))
 SCORES = dict(zip(ALIKE, ("cosine", "cosine", "alike"), strict=True))
 COUNTED = {"word": "Words", "offset": "Offsets", "upos": "Parts of speech", "relation": "Relations"}
-Counted = dict[str, list[Share]]  # of each of these, what stands among the matches
+Counted = dict[str, list[ValueShare]]  # of each of these, what stands among the matches
 
 
 def elsewhere(current: Question) -> None:
@@ -80,7 +80,7 @@ def elsewhere(current: Question) -> None:
 
 def _chosen_heads(index: Index) -> tuple[Head, ...]:
     """The heads that are searched by: the chosen one, with those of its layer that were chosen beside it."""
-    state, offered = st.session_state, index.every_head
+    state, offered = st.session_state, index.all_heads
     if state.head not in offered:
         take_head(offered[0])
     also = tuple(head for head in state.also if head < index.heads)
@@ -125,7 +125,7 @@ def _count(counted: Counted) -> None:
         with tab:
             st.dataframe(
                 [
-                    {column: _said(column, one.value), "here": one.among, "in all": one.of_all}
+                    {column: _said(column, one.value), "here": one.share_of_matches, "in all": one.share_of_corpus}
                     for one in rows[:MOST_SHARES]
                 ],
                 hide_index=True, key=f"elsewhere_{column}",
@@ -136,7 +136,7 @@ def _count(counted: Counted) -> None:
 def _said(column: str, value: str) -> str:
     """A value as it is shown: an offset in words where it is none that counts."""
     tokens = special_tokens()
-    names = {FIRST: tokens.named_in("[CLS]"), END: tokens.named_in("[SEP]"), "0": "itself"}
+    names = {CLS_OFFSET: tokens.substitute_in("[CLS]"), SEP_OFFSET: tokens.substitute_in("[SEP]"), "0": "itself"}
     return names.get(value, value) if column == "offset" else value
 
 
@@ -148,9 +148,9 @@ def _found(
     compared = "looks" if alike == "looks" else "brings"  # which a search by states does not ask
 
     def look_up(_: object) -> tuple[Matches, Counted]:
-        found = search(index, loaded, encoding, [position], depth=depth, heads=heads, alike=compared, top=TOP)
+        found = search(index, loaded, encoding, [position], depth=depth, heads=heads, head_similarity=compared, top=TOP)
         counted = {
-            name: shares(index, found, name, head=heads[0] if name == "offset" else None)
+            name: value_shares(index, found, name, head=heads[0] if name == "offset" else None)
             for name in COUNTED
             if name != "offset" or len(heads) == 1  # an offset is one head's
         }

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.lens import MOST_NEIGHBOURS, Plane, neighbours_in_plane, states_in_plane
+from bert_core.analysis.lens import MAX_NEIGHBOURS, Plane, neighbours_in_plane, states_in_plane
 from bert_core.refused import Refused
 from viz_app.figures.lens import depth_names, short_names, state_map
 from viz_app.pages.layers import PLANES
@@ -22,7 +22,7 @@ from viz_app.shell.work import Work, need
 
 PLANE_NAMES = {"axes": "Principal components (PCA)", "neighbours": "Neighbours (UMAP)"}
 LAYING_OUT = 5.0  # seconds by neighbours, most of them to get ready
-NEIGHBOURS = f"UMAP by cosine distance, with at most {MOST_NEIGHBOURS} neighbours and a fixed seed."
+NEIGHBOURS = f"UMAP by cosine distance, with at most {MAX_NEIGHBOURS} neighbours and a fixed seed."
 
 
 def plane(current: Question) -> None:
@@ -50,7 +50,7 @@ def plane(current: Question) -> None:
         "hidden"
         if place in encoding.mask_positions
         else {"A": "first sentence", "B": "second sentence"}.get(side or "")
-        or encoding.special_tokens.named_in("[CLS], [SEP]")
+        or encoding.special_tokens.substitute_in("[CLS], [SEP]")
         for place, side in enumerate(encoding.sides)
     ]
     screen.chart(
@@ -59,7 +59,9 @@ def plane(current: Question) -> None:
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip
     if by_axes:
-        screen.note(f"These two axes hold {_plane(current).shown[depth]:.0%} of the variance at this depth.")
+        screen.note(
+            f"These two axes hold {_plane(current).explained_variance[depth]:.0%} of the variance at this depth."
+        )
     else:
         screen.note(NEIGHBOURS)
     take_along("states", partial(_columns, current, by_axes))

@@ -11,7 +11,7 @@ import streamlit as st
 from bert_core.analysis.lens import settled_depth
 from bert_core.records import LensRun
 from bert_core.run.lens import logit_lens
-from bert_core.run.memory import words_bytes
+from bert_core.run.memory import mlm_head_bytes
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid, lens_width, short_names
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
@@ -187,7 +187,7 @@ def _lens_work(current: Question, positions: Sequence[int], *, tuned: bool) -> W
             followed=read, top_k=SHOWN_WORDS, head_mask=gates, report=report,
         ),
         current.seconds(places=len(positions) * depths),
-        memory=words_bytes(loaded, len(positions)),
+        memory=mlm_head_bytes(loaded, len(positions)),
     )  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def _settling(current: Question, run: LensRun, position: int) -> str:
     settled = int(settled_depth(run.final_rank)[row])
     final = quoted(current.word(int(run.final[row])))
     before = [current.word(int(run.top[depth, row, 0])) for depth in range(settled)]
-    hidden = current.encoding.hidden_piece(position)
+    hidden = current.encoding.masked_piece(position)
     where = f"At position {position}" + ("" if hidden is None else f" ({quoted(hidden)} is hidden)") + f", {final}"
     if settled == 0:
         return f"{where} is in first place from the embeddings on: no layer changes that."

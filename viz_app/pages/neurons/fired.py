@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bert_core.analysis.neurons import Strongest, strongest_neurons
+from bert_core.analysis.neurons import StrongestNeurons, strongest_neurons
 from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Suppression
-from bert_core.run.memory import passes_bytes, slopes_bytes
+from bert_core.run.memory import forward_bytes, gradient_bytes
 from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, suppress_neurons
 from viz_app.shell.lenses import translators_of
 from viz_app.shell.models import shown_name
@@ -31,12 +31,12 @@ def fired(current: Question) -> NeuronRun:
     ))  # fmt: skip
 
 
-def strongest(current: Question, ranked: str) -> Strongest:
+def strongest(current: Question, ranked: str) -> StrongestNeurons:
     """The strongest neurons of each layer at each token, by what they add or by how strongly they fire."""
-    found: Strongest = current.kept(
+    found: StrongestNeurons = current.kept(
         "strongest neurons", ranked,
         make=lambda: strongest_neurons(
-            fired(current).added if ranked == "added" else fired(current).activations, LISTED
+            fired(current).contributions if ranked == "added" else fired(current).activations, LISTED
         ),
     )  # fmt: skip
     return found
@@ -68,7 +68,7 @@ def scores(current: Question) -> Work[NeuronAttribution]:
         f"{shown_name(loaded.name)}: what the answer rests on in {layers} layers of neurons",
         lambda report: neuron_gradients(loaded, encoding, target, steps=STEPS, head_mask=gates, report=report),
         current.seconds(passes),
-        memory=slopes_bytes(loaded, len(encoding), 8),
+        memory=gradient_bytes(loaded, len(encoding), 8),
     )
 
 
@@ -80,7 +80,7 @@ def without(current: Question, neurons: Sequence[tuple[int, int]], among: str) -
     return Work(
         ("suppression", loaded.identity, encoding, repr(target), gates.tobytes(), pairs, among),
         f"{shown_name(loaded.name)} reads without {len(pairs)} neurons, and without random ones",
-        lambda _: suppress_neurons(loaded, encoding, target, pairs, draws=DRAWS, among=among, head_mask=gates),
+        lambda _: suppress_neurons(loaded, encoding, target, pairs, draws=DRAWS, random_pool=among, head_mask=gates),
         current.seconds(DRAWS + 3),
-        memory=passes_bytes(loaded, len(encoding), 1),
+        memory=forward_bytes(loaded, len(encoding), 1),
     )

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from bert_core.edits import Scaled
+from bert_core.edits import ScaledNeuron
 from bert_core.records import NeuronAttribution, NeuronWords
 from bert_core.refused import Refused
 from viz_app.export.neurons import neuron_columns
@@ -141,7 +141,7 @@ def _listed(current: Question, layer: int, position: int) -> tuple[int, int] | N
             {
                 "neuron": neuron,
                 "fires": float(run.activations[layer, position, neuron]),
-                "adds": float(run.added[layer, position, neuron]),
+                "adds": float(run.contributions[layer, position, neuron]),
                 **{
                     f"promotes ({name.lower()})": _words(current, one.raised[row], 4) for name, one in lenses.items()
                 },
@@ -235,7 +235,7 @@ def _change(layer: int, neuron: int) -> None:
         )  # fmt: skip
         st.button(
             "Switch off" if times == 0 else f"Scale × {times:g}", icon=":material/tune:", key="neuron_scale",
-            on_click=add_scaled, args=(Scaled(layer, neuron, times),), disabled=times == 1,
+            on_click=add_scaled, args=(ScaledNeuron(layer, neuron, times),), disabled=times == 1,
         )  # fmt: skip
 
 
@@ -247,19 +247,19 @@ def _answer(current: Question, layer: int, neuron: int) -> None:
         say_no_target(current, "There is no answer yet that could rest on neurons")
         return
     work = scores(current)
-    what = target.asks.speaks_for.format(**names_in(current, target))
+    what = target.target_kind.supports.format(**names_in(current, target))
     if not offered("neuron_scores", work.key, "Turn up the neurons of each layer", work.seconds):
         return
     found = look(work, asked="neuron_scores").value
     if found is None:
         return
-    summed = found.of_neurons
+    summed = found.neuron_scores
     order = np.argsort(-np.abs(np.nan_to_num(summed)), axis=None, kind="stable")[:LISTED_SCORES].tolist()
     pairs = [divmod(place, summed.shape[1]) for place in order]
     names = [f"L{one} neuron {number}" for one, number in pairs]
     screen.chart(
         value_bars(
-            names, [float(summed[pair]) for pair in pairs], title=target.asks.unit, written=two_places,
+            names, [float(summed[pair]) for pair in pairs], title=target.target_kind.unit, written=two_places,
             chosen=pairs.index((layer, neuron)) if (layer, neuron) in pairs else None,
             dark=current.dark, lecture=current.lecture,
         ),
@@ -281,7 +281,7 @@ def _suppressed(current: Question, found: NeuronAttribution, layer: int) -> None
     target = current.target
     assert target is not None
     many = max(1, min(OFF, len(current.loaded.config.neurons_of(layer)) // 20))  # a tenth, half of them left to draw
-    best = np.argsort(-np.abs(np.nan_to_num(found.of_neurons[layer])), kind="stable")[:many].tolist()
+    best = np.argsort(-np.abs(np.nan_to_num(found.neuron_scores[layer])), kind="stable")[:many].tolist()
     pairs = [(layer, neuron) for neuron in best]
     works = [without(current, pairs, among) for among in ("all", "active")]
     label = f"Switch off the {many} strongest of L{layer}, and {DRAWS} times {many} random ones"
@@ -294,7 +294,7 @@ def _suppressed(current: Question, found: NeuronAttribution, layer: int) -> None
         return
     if everywhere is None or active is None:
         return
-    say = partial(target.asks.said, written=two_digits)
+    say = partial(target.target_kind.format_value, written=two_digits)
     ends = [(say(float(one.random.min())), say(float(one.random.max()))) for one in (everywhere, active)]
     verdict = (
         "further than any of them" if everywhere.beyond_chance and active.beyond_chance

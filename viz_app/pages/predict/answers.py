@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from bert_core.analysis.spans import best_spans, context_places, span_at
+from bert_core.analysis.spans import best_spans, context_positions, span_at
 from bert_core.records import ModelRun, Span, SpanPrediction
 from bert_core.task_heads import NO_ANSWER
 from bert_core.tokenizer import Encoding
@@ -53,7 +53,7 @@ def _answer(current: Question, spans: SpanPrediction) -> None:
         )  # fmt: skip
     with listed:
         _table(best, none)
-    places = (0, *context_places(encoding))
+    places = (0, *context_positions(encoding))
     screen.chart(
         answer_bars(
             ["no answer", *(encoding.tokens[place] for place in places[1:])],

@@ -6,7 +6,7 @@ import streamlit as st
 
 from bert_core.records import ChoicePrediction, ModelRun
 from bert_core.refused import Refused
-from bert_core.run.choosing import choices_of, choose_among
+from bert_core.run.multiple_choice import encode_choices, score_choices
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import two_digits
@@ -85,12 +85,12 @@ def _work(current: Question, lines: list[str]) -> Work[ChoicePrediction]:
     state = st.session_state
     pairs = tuple(
         loaded.tokenizer.mask_words(pair, _hidden(pair, whole=line == state.pair.strip()))
-        for line, pair in zip(lines, choices_of(loaded, state.text, lines), strict=True)
+        for line, pair in zip(lines, encode_choices(loaded, state.text, lines), strict=True)
     )
     return Work(
         ("choose", loaded.identity, gates.tobytes(), pairs),
         f"{shown_name(loaded.name)} reads {len(pairs)} choices",
-        lambda _: choose_among(loaded, pairs, head_mask=gates),
+        lambda _: score_choices(loaded, pairs, head_mask=gates),
         sum(seconds_of(loaded, len(pair)) for pair in pairs),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from bert_core.calibration import at_temperature, check_temperature, temperature_of
+from bert_core.calibration import apply_temperature, check_temperature, read_temperature
 from bert_core.records import MaskPrediction
 from bert_core.refused import Refused
 from viz_app.shell.markdown import helped, sentence
@@ -50,7 +50,7 @@ def temperature(current: Question) -> float | None:
     """What calibrates the model's confidence; None where nobody measured it. A file that does not fit is said."""
     loaded = current.loaded
     try:
-        found: float | None = kept_of_model(("temperature", loaded.weights_key), lambda: temperature_of(loaded))
+        found: float | None = kept_of_model(("temperature", loaded.weights_key), lambda: read_temperature(loaded))
         if found is None:
             check_temperature(loaded)
     except Refused as error:
@@ -66,7 +66,7 @@ def say_if_unsure(prediction: MaskPrediction, temperature: float | None) -> None
     """
     sure = prediction.top[0][1]
     if temperature is not None:
-        sure = float(at_temperature(prediction.probabilities, temperature).max())
+        sure = float(apply_temperature(prediction.probabilities, temperature).max())
     if sure >= UNSURE:
         return
     said = f"its best guess has only probability {sure:.2g}"

@@ -36,16 +36,16 @@ def draw() -> None:
     heads = [head for head in trained_heads(loaded) if head.gives_predictions]
     tuned = [head for head in heads if head.name not in GAPS_AND_PAIRS]
     for head in tuned:
-        if head.predicted(run) is not None or head.name in ALWAYS_DRAWN:
+        if head.prediction_of(run) is not None or head.name in ALWAYS_DRAWN:
             SECTIONS.get(head.name, partial(_readouts, head))(current, run)
     words, pairs = (TASK_HEADS[name] for name in GAPS_AND_PAIRS)
     shown = [*tuned, *[words] * (words in heads or not tuned)]
-    shown += [pairs] * (pairs in heads or (loaded.asks_nsp and not tuned))
+    shown += [pairs] * (pairs in heads or (loaded.supports_nsp and not tuned))
     title, says = (" ".join(parts) for parts in zip(*(head.heading(loaded) for head in shown), strict=True))
     frame.title(title, says)
     # Two gaps stand side by side, on one scale, so that they can be compared.
     abreast = min(max(len(run.predictions), 1), 2)
-    if loaded.asks_nsp:
+    if loaded.supports_nsp:
         gaps, follows = screen.picture().columns([3, 2] if abreast == 1 else [5, 2], gap="large")
         with follows:
             _follows(current, run.nsp)
@@ -183,7 +183,7 @@ def _gap(current: Question, prediction: MaskPrediction, before: MaskPrediction |
 
 def _follows(current: Question, probability: float | None) -> None:
     """Whether the second sentence follows the first. probability: that it does; None where nobody knows."""
-    order = current.loaded.asks_order
+    order = current.loaded.predicts_order
     if current.loaded.has_head("next") and current.encoding.pair is None:
         says = "whether the two are in order or swapped" if order else "whether it could follow the first"
         missing(

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.records import ModelRun, Target
-from bert_core.task_heads import typed_by
+from bert_core.task_heads import rank_typed_tokens
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import shade, two_digits
@@ -27,7 +27,7 @@ def draw_replaced(current: Question, run: ModelRun) -> None:
     encoding, shares = current.encoding, run.replaced
     assert shares is not None  # the page checks it
     place = screen.picture().container()
-    likeliest = typed_by(shares, encoding)
+    likeliest = rank_typed_tokens(shares, encoding)
     with place:
         token_strip(
             _chips(current, shares), key="replaced_strip", lecture=current.lecture,

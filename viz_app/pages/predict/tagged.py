@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from bert_core.analysis.tags import OUTSIDE, TaggedWord, TagSpan, marks_spans, tagged_spans, tagged_words
+from bert_core.analysis.tags import OUTSIDE, TaggedWord, TagSpan, tagged_spans, tagged_words, tags_mark_spans
 from bert_core.records import ModelRun, TagPrediction, Target
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
@@ -47,7 +47,7 @@ def draw_tags(current: Question, run: ModelRun) -> None:
         )  # fmt: skip
     each = (
         "words of one kind in a row are one span, whose kind stands under it, and what is O has none"
-        if marks_spans(tags.labels)
+        if tags_mark_spans(tags.labels)
         else "its tag stands under each word"
     )
     screen.read(
@@ -94,7 +94,7 @@ def _chips(
 def _unbegun(words: tuple[TaggedWord, ...], spans: tuple[TagSpan, ...]) -> str:
     """A sentence on spans whose tags do not say where they begin; nothing where all do."""
     text_of = {word.word: word.text for word in words}
-    named = [text_of[span.first] for span in spans if not span.begun]
+    named = [text_of[span.first] for span in spans if not span.has_begin_tag]
     if not named:
         return ""
     some = ", ".join(f"“{name}”" for name in named[:NAMED_WORDS]) + " and more" * (len(named) > NAMED_WORDS)

@@ -18,7 +18,7 @@ from bert_core.analysis.erasure import Eraser
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import ProbePoint
-from bert_core.run.states import answers_erased
+from bert_core.run.states import predict_with_erasers
 from bert_core.studies.probes import (
     MASKED_SENTENCES,
     ProbeSettings,
@@ -55,7 +55,7 @@ class LabelledFile:
         """All that it holds."""
         if self.upload is not None:
             return self.upload.data
-        made: bytes = kept(("words of bert-agreement",), lambda: agreement.as_words().encode())
+        made: bytes = kept(("words of bert-agreement",), lambda: agreement.as_word_csv().encode())
         return made
 
     @cached_property
@@ -128,7 +128,7 @@ class Probed:
 
         def fit(report: Progress) -> tuple[Eraser, list[Eraser]]:
             sentences = file.sentences(label)
-            return label_erasers(loaded, sentences, depth, settings, at_random=RANDOM_ERASERS, report=report)
+            return label_erasers(loaded, sentences, depth, settings, random_erasers=RANDOM_ERASERS, report=report)
 
         seconds = seconds_of(loaded, SENTENCE_TOKENS, self._sentences * depth / loaded.config.num_hidden_layers)
         key = ("erasers", *self._key, settings, depth)
@@ -142,7 +142,7 @@ class Probed:
             eraser, at_random = erasers
             whole, without, *others = (
                 [prediction.probabilities for prediction in answer.predictions]
-                for answer in answers_erased(loaded, encoding, depth, [None, eraser, *at_random])
+                for answer in predict_with_erasers(loaded, encoding, depth, [None, eraser, *at_random])
             )
             return [
                 Erased(position, whole[gap], without[gap], np.stack([other[gap] for other in others]).mean(0))

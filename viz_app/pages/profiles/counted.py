@@ -12,9 +12,9 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.run.memory import passes_bytes, tokens_at_once
+from bert_core.run.memory import forward_bytes, tokens_at_once
 from bert_core.studies.head_profiles import head_profiles
-from bert_core.studies.indexed import Index
+from bert_core.studies.index_reader import Index
 from bert_core.studies.neuron_profiles import neuron_profiles
 from bert_core.studies.profiles import Profiles
 from bert_core.studies.token_profiles import token_profiles
@@ -67,7 +67,7 @@ def _found(index: Index, loaded: LoadedModel) -> Profiles | None:
 
 
 def _of_heads(index: Index, _: LoadedModel) -> Work[Profiles]:
-    heads = len(index.every_head)
+    heads = len(index.all_heads)
     return _work(
         index, ("head",), f"Count {heads} heads over {index.tokens:,} tokens",
         lambda report: head_profiles(index, report=report),
@@ -97,7 +97,7 @@ def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Profiles]:
         # The layers above are not read.
         seconds=seconds_of(loaded, SENTENCE, index.tokens / SENTENCE) * (layer + 1) / loaded.config.num_hidden_layers
         + OF_A_NEURON * len(asked) * index.tokens / 1e6,
-        memory=passes_bytes(loaded, SENTENCE, tokens_at_once(loaded.device) // SENTENCE),
+        memory=forward_bytes(loaded, SENTENCE, tokens_at_once(loaded.device) // SENTENCE),
     )  # fmt: skip
 
 

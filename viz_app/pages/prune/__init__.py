@@ -1,12 +1,12 @@
 """The page Prune: which heads, neurons or layers can go."""
 
-from bert_core.pruning import PARTS
+from bert_core.pruning import PRUNABLE_PARTS
 from bert_core.refused import Refused
 from bert_core.run import plans
 from viz_app.shell.choices import Choice, Page, choice_of, parse_whole
 
 # Random is the band that the others stand beside.
-OFFERED = {what: tuple(name for name in orders if name != "random") for what, orders in plans.ORDERS_OF.items()}
+OFFERED = {what: tuple(name for name in orders if name != "random") for what, orders in plans.ORDERS_BY_PART.items()}
 OFFERED_ORDERS = OFFERED["heads"]  # which has all of them
 FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 
@@ -26,7 +26,7 @@ PAGE = Page(
     group="Change",
     asks="How many heads can go before it gets worse?",
     choices={
-        "parts": choice_of(*PARTS),
+        "parts": choice_of(*PRUNABLE_PARTS),
         "order": choice_of(*OFFERED_ORDERS),
         "going": Choice(30, parse_percent),
         "figure": choice_of(*FIGURES),

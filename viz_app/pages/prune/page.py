@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
-from bert_core.pruning import PARTS, Part
+from bert_core.analysis.pruning import curve_values, random_band, removable_head_count
+from bert_core.pruning import PRUNABLE_PARTS, Part
 from bert_core.refused import Refused
 from bert_core.run.costs import Score
-from bert_core.run.losses import parts_there
+from bert_core.run.losses import existing_parts
 from viz_app.components.head_grid.view import head_grid
 from viz_app.door import is_own
 from viz_app.figures.pruning import pruning_curve
@@ -55,13 +55,13 @@ def draw() -> None:
     asked, state = question.current(), st.session_state
     current = asked.of_model(asked.plain)
     what = state.parts
-    there = int(parts_there(current.loaded, what).sum())
+    there = int(existing_parts(current.loaded, what).sum())
     frame.title(f"Which {what} can go?", f"How many {what} the model can lose before it gets worse, and which ones.")
     if asked.loaded.edits:
         screen.note(f"The {what} are taken out of the model as it was loaded, without what is changed for the text.")
     with screen.controls(), st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(
-            st.segmented_control, "What goes", "parts", options=PARTS, format_func=str.capitalize, required=True,
+            st.segmented_control, "What goes", "parts", options=PRUNABLE_PARTS, format_func=str.capitalize, required=True,
         )  # fmt: skip
         with st.popover("Test on a file", width="content"):
             file = file_control(
@@ -250,7 +250,7 @@ def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
         how = "Switch some heads off" if what == "heads" else f"Take some {what} out"
         screen.note(f"{how} above; then you can measure and download the smaller model here.")
     else:
-        if questions.current.loaded.config.layers_together > 1:
+        if questions.current.loaded.config.layers_per_group > 1:
             screen.note(
                 "The layers of this model share one set of weights. A smaller model cannot: each of its layers gets "
                 "weights of its own first, so the file grows. Heads that are only switched off cost nothing."
@@ -341,7 +341,7 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
     own = None if chosen is None else getattr(chosen[1], state.figure, None)
     screen.chart(
         pruning_curve(
-            [(names[state.order], *curve_of(points, state.order, state.figure))],
+            [(names[state.order], *curve_values(points, state.order, state.figure))],
             band[:4],
             own=None if chosen is None or own is None else (chosen[0], own),
             what=what, there=there, unit=UNITS[state.figure], dark=current.dark, lecture=current.lecture,
@@ -350,7 +350,7 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
         grows=False,
         alt=f"{FIGURE_NAMES[state.figure]} against the share of {what} gone, beside {band.orders} random orders",
     )  # fmt: skip
-    fine = hardly_missed(points, state.order)
+    fine = removable_head_count(points, state.order)
     screen.note(
         f"In this order, {fine:,} of {there:,} {what} can go before the loss rises by more than 1% (tested in "
         f"{min(STEPS, there)} steps). **How to read this:** every point is a model that was really pruned; the grey "

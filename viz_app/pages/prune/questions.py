@@ -13,14 +13,14 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel, save
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.progress import Progress, within
-from bert_core.pruning import Part, without, zero_filled
+from bert_core.progress import Progress, progress_of_part
+from bert_core.pruning import Part, prune_parts, zero_filled
 from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.refused import Refused
-from bert_core.run.costs import BATCHES, Cost, Score, point_of, pruning_costs, score
-from bert_core.run.losses import examples_of
-from bert_core.run.memory import slopes_bytes
-from bert_core.run.plans import RANDOM_ORDERS, RE_ESTIMATED, loss_importance, propose_plan
+from bert_core.run.costs import BATCHES, Cost, Score, measure_curve_point, pruning_costs, score
+from bert_core.run.losses import masked_examples
+from bert_core.run.memory import gradient_bytes
+from bert_core.run.plans import RANDOM_ORDERS, REESTIMATION_SHARE, loss_importance, propose_plan
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
@@ -68,7 +68,7 @@ class PruningQuestions:
         text, upload = self.current.original, self._upload
         made: tuple[Batch, ...] = kept(
             ("lab examples", *self.key),
-            lambda: examples_of(self.loaded, text) if upload is None else _drawn(upload.data, self.loaded),
+            lambda: masked_examples(self.loaded, text) if upload is None else _drawn(upload.data, self.loaded),
         )
         return made
 
@@ -93,7 +93,7 @@ class PruningQuestions:
     def _bytes(self) -> int:
         """What the largest batch takes there and back."""
         shapes = (batch.input_ids.shape for batch in self.batches)
-        return max((slopes_bytes(self.loaded, tokens, count) for count, tokens in shapes), default=0)
+        return max((gradient_bytes(self.loaded, tokens, count) for count, tokens in shapes), default=0)
 
     def _work(self, what: Hashable, label: str, do: Callable[[Progress], Any], passes: float) -> Work[Any]:
         return Work(
@@ -120,7 +120,7 @@ class PruningQuestions:
         """What the model gets right without some parts, really pruned."""
         found: Score = need(self._work(
             ("score without", self.what, tuple(gone)), "is pruned and tested",
-            lambda report: score(without(self.loaded, self.what, gone), self.batches, report=report), passes=1,
+            lambda report: score(prune_parts(self.loaded, self.what, gone), self.batches, report=report), passes=1,
         ))  # fmt: skip
         return found
 
@@ -142,7 +142,7 @@ class PruningQuestions:
         return self._work(
             ("plan", self.what, method, reference), f"ranks its {self.what} by {method}",
             lambda report: propose_plan(
-                self.loaded, self.batches, method, what=self.what, reference=reference, report=report
+                self.loaded, self.batches, method, part_kind=self.what, reference=reference, report=report
             ),
             passes=self._passes(method),
         )  # fmt: skip
@@ -153,7 +153,7 @@ class PruningQuestions:
         if self.what == "layers":
             return layers * (layers + 1) / 2 if method == "iterative" else layers
         if method == "iterative":
-            return 3 / RE_ESTIMATED
+            return 3 / REESTIMATION_SHARE
         return self.current.head_mask.size if method.startswith("ablation") else 3
 
     def needs_reference(self, method: str) -> bool:
@@ -221,7 +221,7 @@ class PruningQuestions:
     def _curve(self, method: str, plan: PruningPlan) -> Work[None]:
         plans = [
             plan,
-            *(propose_plan(self.loaded, (), "random", what=self.what, seed=seed) for seed in range(RANDOM_ORDERS)),
+            *(propose_plan(self.loaded, (), "random", part_kind=self.what, seed=seed) for seed in range(RANDOM_ORDERS)),
         ]
         removed, points = _removed(len(plan.order)), self._points(method)
         wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in points]
@@ -229,9 +229,9 @@ class PruningQuestions:
         def draw(report: Progress) -> None:
             whole = len(plans) * len(removed)
             for plan, count in wanted:
-                smaller = without(self.loaded, plan.what, plan.order[:count])
-                part = within(report, len(points), whole)
-                points[plan.method, count] = point_of(smaller, self.batches, plan.method, count, report=part)
+                smaller = prune_parts(self.loaded, plan.what, plan.order[:count])
+                part = progress_of_part(report, len(points), whole)
+                points[plan.method, count] = measure_curve_point(smaller, self.batches, plan.method, count, report=part)
 
         return Work(
             (("curve", self.what, method, self.reference(method)), *self.key),
@@ -247,7 +247,7 @@ class PruningQuestions:
         found: tuple[Cost, ...] = need(self._work(
             ("costs", self.what, tuple(gone), encoding.input_ids), "is pruned, and timed",
             lambda report: pruning_costs(
-                self.loaded, gone, encoding, what=self.what, repeats=REPEATS, report=report
+                self.loaded, gone, encoding, part_kind=self.what, repeats=REPEATS, report=report
             ),
             passes=0,
         ))  # fmt: skip
@@ -270,7 +270,7 @@ class PruningQuestions:
         return save(self._smaller(gone, full_shape), Path(place.strip()).expanduser())
 
     def _smaller(self, gone: Sequence[Part], full_shape: bool) -> LoadedModel:
-        smaller = without(self.loaded, self.what, gone)
+        smaller = prune_parts(self.loaded, self.what, gone)
         return zero_filled(smaller) if full_shape else smaller
 
 
@@ -281,7 +281,7 @@ def _drawn(content: bytes, loaded: LoadedModel) -> tuple[Batch, ...]:
         path = Path(folder) / "the file.txt"
         path.write_bytes(content)
         corpus = Corpus.prepare(path, loaded.tokenizer, Path(folder))
-        maker = ExampleMaker(corpus, loaded.tokenizer, EVALUATION_MASKING, swaps=loaded.asks_order)
+        maker = ExampleMaker(corpus, loaded.tokenizer, EVALUATION_MASKING, swaps=loaded.predicts_order)
         return tuple(maker.examples(FILE_EXAMPLES, length, 0))
 
 

@@ -17,7 +17,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import HeadTable
 from bert_core.refused import Refused
-from bert_core.studies.head_tables import LARGEST_FILE, check_fits, read_table
+from bert_core.studies.head_tables import MAX_MEGABYTES, check_fits, read_table
 from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
 from bert_core.studies.lines import SHARD_LINES
 from bert_core.studies.tables import TABLE_SUFFIXES
@@ -34,7 +34,7 @@ from viz_app.shell.work import Work, look, offered, seconds_of
 TEXT_SHARDS = 3  # of a text file, from its beginning: what the page measures while somebody waits
 TEXT_LINES = TEXT_SHARDS * SHARD_LINES
 TEXT_PASSES = 4  # forward, for each token: the maps, and the loss forward and back
-LARGEST_TABLE = LARGEST_FILE  # megabytes
+LARGEST_TABLE = MAX_MEGABYTES  # megabytes
 EXAMPLE_TEXT = Upload("four-sentences.txt", examples.REFERENCE.encode())
 TABLES = "HEADLIGHT_TABLES"  # a folder of tables, named at start
 FIGURES = {
@@ -101,7 +101,7 @@ def draw(current: Question) -> None:
                 key="file_scatter",
                 alt=f"Importance against the change of the loss for every head, rank correlation {rank:.2f}",
             )  # fmt: skip
-    loss = "" if table.loss is None else f", whose loss is {table.loss_in_words}"
+    loss = "" if table.loss is None else f", whose loss is {table.loss_text}"
     screen.read(
         f"**How to read this:** each number is a mean over {table.texts:,} texts with {table.tokens:,} tokens{loss}. "
         "If the loss rises without a head, the model needs it. **How it can mislead:** heads are removed one at a "
@@ -152,8 +152,8 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
 
 def table_at_start(loaded: LoadedModel, path: Path) -> HeadTable:
     """A table of the folder that was named at start. Raises Refused as `table_of`, and for one that is too large."""
-    if path.stat().st_size > LARGEST_FILE * 1_000_000:
-        raise Refused(f"the file {path.name} is too large: a table of heads has {LARGEST_FILE} MB at most")
+    if path.stat().st_size > MAX_MEGABYTES * 1_000_000:
+        raise Refused(f"the file {path.name} is too large: a table of heads has {MAX_MEGABYTES} MB at most")
     return table_of(loaded, path.read_bytes(), path.name)
 
 

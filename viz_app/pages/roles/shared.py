@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.roles import IN_WORDS, Role
+from bert_core.analysis.roles import ROLE_DESCRIPTIONS, Role
 from viz_app.components.head_grid.view import head_grid
 from viz_app.shell.heads import choose_head, head_title
 from viz_app.shell.question import Question
@@ -30,4 +30,4 @@ def grid(current: Question, values: np.ndarray, what: str, key: str, titles: lis
 
 def does(role: Role | None) -> str:
     """What a head of this role does, as the end of a sentence that begins with the head's name."""
-    return "was pruned" if role is None else f"{IN_WORDS[role.name]} ({role.score:.2f})"
+    return "was pruned" if role is None else f"{ROLE_DESCRIPTIONS[role.name]} ({role.score:.2f})"

@@ -10,10 +10,10 @@ import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, layer_normalised
 from bert_core.analysis.roles import (
-    IN_WORDS,
     NO_ROLE,
+    ROLE_DESCRIPTIONS,
     THRESHOLDS,
-    Example,
+    AttentionExample,
     Role,
     classical_scaling,
     head_distances,
@@ -73,7 +73,7 @@ class RolesOfText:
             ((n // heads, n % heads), float(self.distances[number, n])) for n in nearest_heads(self.distances, number)
         ]
 
-    def examples(self, head: Head) -> list[Example]:
+    def examples(self, head: Head) -> list[AttentionExample]:
         """Where in the text the head shows best."""
         return strongest_examples(self.run.attention[head], self.run.encoding)
 
@@ -106,7 +106,7 @@ def draw(current: Question) -> None:
     left, right = screen.picture().columns([1.25, 1], gap="large")
     with left:
         screen.chart(
-            role_map(seen.points, seen.by_role(), st.session_state.head, names=IN_WORDS, **look),
+            role_map(seen.points, seen.by_role(), st.session_state.head, names=ROLE_DESCRIPTIONS, **look),
             key="role_map", config={"displayModeBar": False}, selection_mode="points",
             on_select=lambda: choose_point("role_map"),
             alt="Every head as a point, near to the heads that attend alike",
@@ -122,7 +122,7 @@ def draw(current: Question) -> None:
     screen.read(
         "**How to read this:** heads with similar attention lie close together. A head has a role if more than half of "
         "its attention goes to one relative position, more than 0.6 to [CLS], [SEP] or punctuation, or if its entropy "
-        f"is above 0.78 of the maximum; {nothing} of {seen.run.there.sum()} heads have none of these roles. **How it "
+        f"is above 0.78 of the maximum; {nothing} of {seen.run.existing_heads.sum()} heads have none of these roles. **How it "
         "can mislead:** a flat map cannot show all distances; and this is one text: a role is what a head does here, "
         "not what it is for."
     )
@@ -138,7 +138,7 @@ def card(current: Question, seen: RolesOfText) -> None:
         screen.note("Click a point of the map to choose another.")
         return
     own = current.encoding.special_tokens
-    labels = [own.named_in(label) for label in LABELS.values()]
+    labels = [own.substitute_in(label) for label in LABELS.values()]
     screen.chart(
         role_bars(seen.scores((layer, head)), labels, list(THRESHOLDS.values()), **look),
         key="role_bars", least=0.65, config={"displayModeBar": False},
@@ -239,7 +239,7 @@ def worth(current: Question, seen: RolesOfText) -> None:
             st.toggle, "Importance within each layer", "normal",
             help="Divides the values of each layer by their length, so that layers can be compared (Michel 2019).",
         )  # fmt: skip
-        control(st.toggle, f"Remove each of the {seen.run.there.sum()} heads (some seconds)", "removal")
+        control(st.toggle, f"Remove each of the {seen.run.existing_heads.sum()} heads (some seconds)", "removal")
     importance = abs(slopes)
     one, two, *three = st.columns(3 if state.removal else 2, gap="medium")
     with one:

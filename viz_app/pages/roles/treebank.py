@@ -13,7 +13,7 @@ from bert_core.analysis.relations import DIRECTIONS, RelationTally
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.studies.relations import relations_csv, track_relations
-from bert_core.studies.texts import trees_from
+from bert_core.studies.texts import read_trees
 from bert_core.studies.treebank import TreeSentence
 from viz_app.pages.roles.shared import grid
 from viz_app.shell import examples, screen
@@ -112,7 +112,7 @@ def relations_found(loaded: LoadedModel, head: Head) -> str:
     tally: RelationTally | None = earlier(EXAMINED).value
     if tally is None or weights_key != loaded.weights_key:
         return ""
-    found = tally.of_head(*head, least=LEAST)
+    found = tally.rows_of_head(*head, min_count=LEAST)
     if not found:
         return f"In {as_written(name)} there is no relation that this head finds best."
     said = ", ".join(
@@ -123,7 +123,7 @@ def relations_found(loaded: LoadedModel, head: Head) -> str:
 
 def _sentences(data: bytes, name: str) -> list[TreeSentence]:
     with Upload(name, data).on_disk() as path:
-        return [tree for tree, _ in trees_from(path)]
+        return [tree for tree, _ in read_trees(path)]
 
 
 def as_csv(tally: RelationTally) -> str:

@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.patterns import word_as_read
+from bert_core.analysis.patterns import readable_word
 from bert_core.analysis.units import scores_of_units, word_units
 from bert_core.loading import LoadedModel
 from bert_core.records import Similarity
-from bert_core.run.similarity import UNRELATED, read_sentence, similar, unrelated_cosines
+from bert_core.run.similarity import UNRELATED_SENTENCES, read_sentence, sentence_similarity, unrelated_cosines
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.similarity import parts_csv, parts_picture
 from viz_app.figures.style import two_digits
@@ -86,7 +86,7 @@ def draw(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> None:
 def reading(loaded: LoadedModel) -> str:
     """How the map is read, and how it misleads."""
     return (
-        f"**How to read this:** the vector of each sentence is {POOLED[loaded.pools.mode]}; the number is the cosine "
+        f"**How to read this:** the vector of each sentence is {POOLED[loaded.effective_pooling.mode]}; the number is the cosine "
         "of the two. Rows are tokens of the first sentence, columns of the second; orange cells add to the cosine, "
         "blue ones take away, and all cells together are the cosine, exactly. **How it can mislead:** a state of "
         "the last layer holds much of the rest of its sentence, so a cell says which places meet, not which words it "
@@ -132,13 +132,13 @@ def _works(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> tuple[
     return (
         Work(
             ("similar", *key, one, two), f"{name} reads two sentences",
-            lambda _: similar(loaded, *both, head_mask=gates),
+            lambda _: sentence_similarity(loaded, *both, head_mask=gates),
             sum(seconds_of(loaded, len(encoding)) for encoding in both),
         ),
         Work(
-            ("unrelated", *key), f"{name} reads {len(UNRELATED)} unrelated sentences",
+            ("unrelated", *key), f"{name} reads {len(UNRELATED_SENTENCES)} unrelated sentences",
             lambda _: unrelated_cosines(loaded, head_mask=gates),
-            seconds_of(loaded, 12, len(UNRELATED)),
+            seconds_of(loaded, 12, len(UNRELATED_SENTENCES)),
         ),
     )  # fmt: skip
 
@@ -150,7 +150,7 @@ def _of_units(found: Similarity, *, words: bool) -> tuple[np.ndarray, list[str],
     own, other = word_units(found.first), word_units(found.second)
     values = scores_of_units(scores_of_units(found.parts, other).T, own).T
     return (
-        values, [word_as_read(found.first, unit) for unit in own], [word_as_read(found.second, unit) for unit in other]
+        values, [readable_word(found.first, unit) for unit in own], [readable_word(found.second, unit) for unit in other]
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from bert_core.analysis.scoring import PairColumns, mostly_unknown
 from bert_core.loading import LoadedModel
 from bert_core.records import PairRow, PairScore
 from bert_core.refused import Refused
-from bert_core.run.memory import passes_bytes
+from bert_core.run.memory import forward_bytes
 from bert_core.run.scoring import score_pairs
 from bert_core.studies.pairs import PAIR_COLUMNS, pair_values, pairs_csv, read_pairs
 from bert_core.tokenizer import Encoding
@@ -161,7 +161,7 @@ def _work(
         f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
         lambda report: score_pairs(loaded, rows, variant=variant, head_mask=gates, report=report),
         seconds,
-        memory=max((passes_bytes(loaded, tokens, 2 * tokens) for tokens in map(_pieces, rows)), default=0),
+        memory=max((forward_bytes(loaded, tokens, 2 * tokens) for tokens in map(_pieces, rows)), default=0),
     )
 
 
@@ -180,10 +180,10 @@ def _digest(rows: Sequence[PairRow]) -> str:
 def verdict(score: PairScore, columns: PairColumns) -> str:
     """Which sentence is likelier, by how much, and where that comes from."""
     gap = score.difference
-    if score.believed == "neither":
+    if score.preferred == "neither":
         return "#### It finds both sentences equally likely"
     name, number, sign = ("first", 1, 1) if gap > 0 else ("second", 2, -1)
-    parts = sign * columns.owed_to_difference, sign * columns.owed_to_rest
+    parts = sign * columns.differing_contribution, sign * columns.shared_contribution
     part, rest = (f"**{nats:+.1f}**".replace("-", "−") for nats in parts)
     differing = "differing word" if (~columns.same).sum() == 1 else "differing words"
     return (
@@ -211,7 +211,7 @@ def figures(scores: dict[str, PairScore]) -> dict[str, list[Any]]:
 
 def disagreement(scores: dict[str, PairScore]) -> str | None:
     """A sentence, where the two ways of hiding pieces end with different verdicts."""
-    believed = [score.believed for score in scores.values()]
+    believed = [score.preferred for score in scores.values()]
     if len(set(believed)) == 1:
         return None
     return (
@@ -230,8 +230,8 @@ def table_columns(scores: Sequence[PairScore]) -> dict[str, list[Any]]:
 
 def summary(scores: Sequence[PairScore]) -> str:
     """How many pairs were scored, and how often each side won."""
-    scored = [score for score in scores if score.believed is not None]
-    first = sum(score.believed == "first" for score in scored)
+    scored = [score for score in scores if score.preferred is not None]
+    first = sum(score.preferred == "first" for score in scored)
     left_out = len(scores) - len(scored)
     share = f" ({first / len(scored):.0%})" if scored else ""
     more = f" {left_out:,} could not be scored: see the column “problem”." if left_out else ""

@@ -15,13 +15,13 @@ import streamlit as st
 
 from bert_core.analysis.attribution import rank_agreement, scaled_rows, side_totals
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP_SHARES, Faithfulness, removable_units
-from bert_core.analysis.patterns import word_as_read
+from bert_core.analysis.patterns import readable_word
 from bert_core.analysis.units import scores_of_units, word_units
 from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, score_bytes, token_scores
 from bert_core.progress import Progress
 from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused
-from bert_core.run.memory import passes_bytes
+from bert_core.run.memory import forward_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
@@ -77,7 +77,7 @@ class Answers:
 
     def labels(self, words: bool) -> list[str]:
         """What is written at each unit."""
-        return [word_as_read(self.encoding, unit) for unit in self.units(words)]
+        return [readable_word(self.encoding, unit) for unit in self.units(words)]
 
     def of_units(self, words: bool) -> np.ndarray:
         """The scores of pieces or of words, (method, unit): of a word the sum over its pieces."""
@@ -293,7 +293,7 @@ def trust(current: Question, given: Answers) -> Trust | None:
             f"{shown_name(current.loaded.name)} tests the methods by hiding words",
             partial(_judge, current, given, bool(st.session_state.words)),
             current.seconds(trust_passes(current, given)),
-            memory=passes_bytes(current.loaded, len(current.encoding), trust_passes(current, given)),
+            memory=forward_bytes(current.loaded, len(current.encoding), trust_passes(current, given)),
         )
         known = look(work, slot=TRUST, asked=TRUST)
     if known.value is None or known.state is State.READY:
@@ -317,12 +317,12 @@ def question(current: Question, run: ModelRun) -> str:
     target = current.target
     assert target is not None  # the page asks for one
     verdict = "accept" if (run.target_value or 0.0) >= 0 else "reject"
-    return target.asks.question.format(**names_in(current, target), verdict=verdict)
+    return target.target_kind.question.format(**names_in(current, target), verdict=verdict)
 
 
 def pushed(current: Question, target: Target) -> str:
     """What a positive score speaks for, in Markdown."""
-    return target.asks.speaks_for.format(**names_in(current, target))
+    return target.target_kind.supports.format(**names_in(current, target))
 
 
 def value(current: Question, answers: Answers) -> str:
@@ -330,7 +330,7 @@ def value(current: Question, answers: Answers) -> str:
     number = answers.target_value
     if answers.stale or number is None:
         return ""
-    return f":small[{answers.target.asks.said(number, two_digits)}]"
+    return f":small[{answers.target.target_kind.format_value(number, two_digits)}]"
 
 
 def chosen(answers: Answers, waiting: list[str]) -> Method:

@@ -7,7 +7,7 @@ from hashlib import sha256
 import numpy as np
 import streamlit as st
 
-from bert_core.studies.explained import WordTotal, read_totals
+from bert_core.studies.explanation_tables import WordTotal, read_totals
 from bert_core.studies.tables import TABLE_SUFFIXES
 from viz_app.figures.why import totals_chart
 from viz_app.shell import screen

@@ -9,7 +9,7 @@ from typing import Any
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.run.memory import passes_bytes
+from bert_core.run.memory import forward_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.lessons import View
 from viz_app.shell import question
@@ -89,7 +89,7 @@ def of_page(began: Asked, current: Question | None, head: Head, chosen: Mapping[
 def work_of(asked: Asked, what: str, label: str, do: Callable[..., Any], passes: float, *more: Any) -> Work[Any]:
     """A record as work for the queue. more: what it is asked of besides the text and the model."""
     encoding, loaded = asked.encoding, asked.loaded
-    memory = passes_bytes(loaded, len(encoding), math.ceil(passes))
+    memory = forward_bytes(loaded, len(encoding), math.ceil(passes))
     key = ("lesson", what, loaded.weights_key, encoding, *more)
     return Work(key, f"{shown_name(loaded.name)} {label}", do, seconds_of(loaded, len(encoding), passes), memory=memory)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.analysis.attribution import rows_of_one
+from bert_core.analysis.attribution import normalise_rows
 from bert_core.analysis.roles import role_scores
 from bert_core.analysis.units import map_of_units
 from bert_core.records import CurvePoint
@@ -17,7 +17,7 @@ from bert_core.run.capture import capture, captures
 from bert_core.run.costs import curve_points, score
 from bert_core.run.decomposition import attention_norms
 from bert_core.run.inputs import head_mask_without
-from bert_core.run.losses import examples_of
+from bert_core.run.losses import masked_examples
 from bert_core.run.plans import propose_plan
 from bert_core.studies.profiles import LEAST_CLEAR
 from viz_app.lessons.checks.first_course import Brought, FirstLook, Guesses, Jobs, Looks, Losses, WordDrops
@@ -96,7 +96,7 @@ def _brought(asked: Asked) -> Work[Brought]:
         norms = attention_norms(asked.loaded, encoding).heads
         assert norms is not None  # this method has them
         run = capture(asked.loaded, encoding, positions=())
-        shares = (role_scores(maps, encoding)["cls"][head] for maps in (run.attention, rows_of_one(norms)))
+        shares = (role_scores(maps, encoding)["cls"][head] for maps in (run.attention, normalise_rows(norms)))
         return Brought(head, *map(float, shares))
 
     return work_of(asked, "brought", "weighs what a head brings", do, 3, asked.head)
@@ -108,7 +108,7 @@ def _curves(asked: Asked) -> Work[tuple[CurvePoint, ...]]:
     there = sum(len(loaded.config.heads_of(layer)) for layer in range(loaded.config.num_hidden_layers))
 
     def do(report: Any) -> tuple[CurvePoint, ...]:
-        batches = examples_of(loaded, original)
+        batches = masked_examples(loaded, original)
         orders = {order: propose_plan(loaded, batches, order).order for order in ORDERS}
         removed = sorted({round(there * number / CURVE_STEPS) for number in range(CURVE_STEPS + 1)})
         return tuple(curve_points(loaded, batches, orders, removed, report=report))
@@ -122,7 +122,7 @@ def _losses(asked: Asked) -> Work[Losses]:
     loaded, original, off = asked.loaded, asked.original, asked.off
 
     def do(_: object) -> Losses:
-        batches = examples_of(loaded, original)
+        batches = masked_examples(loaded, original)
         before, now = (
             score(loaded, batches, head_mask=head_mask_without(loaded.config, gone)).loss for gone in ((), off)
         )

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from bert_core.csv_cells import as_csv
-from bert_core.refused import Refused, checked
-from bert_core.studies.explain import PLACES, QUESTION, TEXT_COLUMNS, WHOLE_COLUMNS
+from bert_core.refused import Refused, validate_arguments
+from bert_core.studies.explain import BASE_COLUMNS, INTEGER_COLUMNS, TARGET_COLUMNS, TEXT_COLUMNS
 from bert_core.studies.files import check_file
-from bert_core.studies.tables import check_kind, read_batches
+from bert_core.studies.tables import check_table_suffix, read_batches
 
-NEEDED = tuple(name for name in PLACES if name not in QUESTION)  # of a table from before it said more
+REQUIRED_COLUMNS = tuple(
+    name for name in BASE_COLUMNS if name not in TARGET_COLUMNS
+)  # of a table from before it said more
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,19 @@ class WordTotal:
     error: float
 
 
-@checked
-def explained_rows(path: Path, *, needed: Sequence[str] = NEEDED) -> Iterator[dict[str, list[Any]]]:
+@validate_arguments
+def explained_rows(path: Path, *, required_columns: Sequence[str] = REQUIRED_COLUMNS) -> Iterator[dict[str, list[Any]]]:
     """The rows of a table that `explain_file` wrote, some at a time, as columns; numbers as numbers.
 
     needed: columns that must be there, of a table by somebody else.
     Raises Refused for a file that is no such table.
     """
-    check_kind(path)
+    check_table_suffix(path)
     check_file(path)
     for batch in read_batches(path):
-        if missing := [name for name in needed if name not in batch]:
+        if missing := [name for name in required_columns if name not in batch]:
             raise Refused(f"{path.name} has no column {missing[0]!r}: such a table comes from `headlight explain`")
-        if not batch.keys() - set(PLACES):
+        if not batch.keys() - set(BASE_COLUMNS):
             raise Refused(f"{path.name} has no column of scores: such a table comes from `headlight explain`")
         yield {name: _typed(path, name, values) for name, values in batch.items()}
 
@@ -57,13 +59,13 @@ def _typed(path: Path, name: str, values: list[Any]) -> list[Any]:
     if name in TEXT_COLUMNS:
         return ["" if value is None else str(value) for value in values]
     try:
-        return [int(value) for value in values] if name in WHOLE_COLUMNS else [float(value) for value in values]
+        return [int(value) for value in values] if name in INTEGER_COLUMNS else [float(value) for value in values]
     except (TypeError, ValueError, OverflowError) as error:
         raise Refused(f"the column {name!r} of {path.name} holds something else than numbers") from error
 
 
-@checked
-def word_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
+@validate_arguments
+def word_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
     """What every word says of every answer over a table that `explain_file` wrote, by each method.
 
     Of a word that stands in a text several times the sum; a hidden word that is asked for, and added tokens, are left
@@ -83,7 +85,7 @@ def word_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
         words.clear()
 
     for batch in explained_rows(path):
-        methods = tuple(name for name in batch if name not in PLACES)
+        methods = tuple(name for name in batch if name not in BASE_COLUMNS)
         scores = np.array([batch[name] for name in methods]).reshape(len(methods), -1)
         places = batch.get("first", [0] * len(batch["text"]))
         each = zip(batch["text"], batch["asked"], places, batch["word"], strict=True)
@@ -97,7 +99,7 @@ def word_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
     totals = []
     for (asked, word), (count, total, squares) in sums.items():
         texts = int(count[0])
-        if texts < least:
+        if texts < min_texts:
             continue
         mean = total / texts
         spread = np.sqrt(np.maximum(squares / texts - mean**2, 0) / max(texts - 1, 1))
@@ -114,17 +116,17 @@ def totals_csv(totals: Sequence[WordTotal]) -> str:
     return as_csv([names, *map(dataclasses.astuple, totals)])
 
 
-@checked
-def read_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
+@validate_arguments
+def read_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
     """The totals of a file that `totals_csv` wrote, or those of a table that `explain_file` wrote.
 
     least: texts that must have a word. Sorted as `word_totals`. Raises Refused as `explained_rows`.
     """
-    check_kind(path)
+    check_table_suffix(path)
     check_file(path)
     names = [field.name for field in dataclasses.fields(WordTotal)]
     if path.suffix != ".csv" or next(read_batches(path), {}).keys() != set(names):
-        return word_totals(path, least=least)
+        return word_totals(path, min_texts=min_texts)
     totals = []
     for batch in read_batches(path):
         for row in zip(*(batch[name] for name in names), strict=True):
@@ -135,7 +137,7 @@ def read_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
                 raise Refused(f"the totals of {word!r} in {path.name} are no numbers") from wrong
             if texts < 1 or not math.isfinite(mean) or error < 0:
                 raise Refused(f"the totals of {word!r} in {path.name} cannot be: {texts} texts, a mean of {mean}")
-            if texts >= least:
+            if texts >= min_texts:
                 totals.append(WordTotal(asked, method, word, texts, mean, error))
     order = {name: number for number, name in enumerate(dict.fromkeys(one.method for one in totals))}
     return sorted(totals, key=lambda one: (one.asked, order[one.method], -one.mean, one.word))

@@ -11,12 +11,12 @@ from torch import Tensor
 from bert_core.edits import NEURON
 from bert_core.loading import LoadedModel
 from bert_core.records import MeanOf, Noised
-from bert_core.run.inputs import embedded, ids_of, positions_of, segments_of
-from bert_core.run.stack import PARTS, Trace, layers_of, trace
+from bert_core.run.inputs import embed_text, id_tensor, position_tensor, segment_tensor
+from bert_core.run.stack import PARTS, Trace, encoder_layers, trace
 from bert_core.tokenizer import Encoding
 
 # The part of a layer that each kind of patch replaces; of a state it is what enters or leaves the layer.
-PART_OF = {
+PATCHED_PARTS = {
     "attention": "attended", "feed_forward": "fed", "head": "context", "pattern": "probs",
     "query": "query", "key": "key", "value": "value", NEURON: "activated",
 }  # fmt: skip
@@ -29,10 +29,10 @@ def trace_source(loaded: LoadedModel, source: Encoding | Noised | MeanOf, tokens
     gates: as for `run_layers`. A mean has no attention probabilities.
     """
     if not isinstance(source, MeanOf):
-        return trace(layers_of(loaded), entering(loaded, source), gates=gates)
+        return trace(encoder_layers(loaded), embed_source(loaded, source), gates=gates)
     count, sums, traced = sum(map(len, source.encodings)), list[Tensor](), Trace((), torch.empty(0))
     for encoding in source.encodings:
-        traced = trace(layers_of(loaded), embedded(loaded, encoding), gates=gates)
+        traced = trace(encoder_layers(loaded), embed_text(loaded, encoding), gates=gates)
         parts = [getattr(layer, name) for layer in traced.layers for name in _OF_TOKENS]
         own = [part.sum(-2, keepdim=True) for part in (*parts, traced.last)]
         sums = list(starmap(torch.add, zip(sums, own, strict=True))) if sums else own
@@ -43,7 +43,7 @@ def trace_source(loaded: LoadedModel, source: Encoding | Noised | MeanOf, tokens
     return traced.replaced([dict(zip(_OF_TOKENS, of_layer, strict=True)) | no_probs for of_layer in of_layers], last)
 
 
-def aligned(source: Trace, text: Trace, partners: Sequence[int | None]) -> Trace:
+def align_trace(source: Trace, text: Trace, partners: Sequence[int | None]) -> Trace:
     """The source's tokens at the places of the text: for each place, which token; None keeps the text's own.
 
     Attention probabilities stay the text's own, as they have no meaning for another order of tokens.
@@ -64,12 +64,12 @@ def aligned(source: Trace, text: Trace, partners: Sequence[int | None]) -> Trace
 
 
 @torch.no_grad()
-def entering(loaded: LoadedModel, source: Encoding | Noised) -> Tensor:
+def embed_source(loaded: LoadedModel, source: Encoding | Noised) -> Tensor:
     """What enters the first layer, (1, seq, hidden)."""
     if not isinstance(source, Noised):
-        return embedded(loaded, source)
+        return embed_text(loaded, source)
     embeddings = loaded.model.bert.embeddings
-    words = embeddings.word_embeddings(ids_of(loaded, source.encoding))
+    words = embeddings.word_embeddings(id_tensor(loaded, source.encoding))
     # Drawn on the CPU, so that a seed says the same on every device.
     noise = torch.randn(words.shape, generator=torch.Generator().manual_seed(source.seed))
     spread = source.size * embeddings.word_embeddings.weight.std()
@@ -77,7 +77,7 @@ def entering(loaded: LoadedModel, source: Encoding | Noised) -> Tensor:
     at = places if source.positions is None else list(source.positions)
     words[:, at] += spread * noise.to(words)[:, at]
     states: Tensor = embeddings(
-        inputs_embeds=words, token_type_ids=segments_of(loaded, source.encoding),
-        position_ids=positions_of(loaded, source.encoding),
+        inputs_embeds=words, token_type_ids=segment_tensor(loaded, source.encoding),
+        position_ids=position_tensor(loaded, source.encoding),
     )  # fmt: skip
     return states

@@ -17,26 +17,30 @@ _FEW, _MANY, _ROUNDS = 8, 128, 5
 
 
 @dataclass(frozen=True)
-class Pace:
+class PassTiming:
     """Seconds of a forward pass however short, of each of its tokens, and of all words at one place.
 
     Short texts: in a pass over hundreds of tokens attention weighs more, and this is too little.
     at_once: tokens that are computed together.
     """
 
-    a_pass: float
-    a_token: float
-    a_place: float
-    at_once: int = TOKENS_AT_ONCE
+    seconds_per_pass: float
+    seconds_per_token: float
+    seconds_per_prediction: float
+    tokens_at_once: int = TOKENS_AT_ONCE
 
-    def of(self, tokens: int, passes: float = 1, places: float = 0) -> float:
+    def estimate_seconds(self, tokens: int, passes: float = 1, places: float = 0) -> float:
         """What so many forward passes over a text of so many tokens take, about; a pass back counts as two.
 
         Copies of a text travel together, as many as fit a batch. places: at how many the scores of all words are
         computed and sorted.
         """
         read = passes * tokens
-        return max(read / self.at_once, min(passes, 1)) * self.a_pass + read * self.a_token + places * self.a_place
+        return (
+            max(read / self.tokens_at_once, min(passes, 1)) * self.seconds_per_pass
+            + read * self.seconds_per_token
+            + places * self.seconds_per_prediction
+        )
 
 
 def synchronize(device: torch.device) -> None:
@@ -48,7 +52,7 @@ def synchronize(device: torch.device) -> None:
 
 
 @torch.no_grad()
-def pace_of(loaded: LoadedModel) -> Pace:
+def measure_timing(loaded: LoadedModel) -> PassTiming:
     """Time a model: the quickest of five short passes, as other work on the machine only makes them slower."""
     loaded = unedited(loaded)  # texts of no meaning are read, which need not have the positions of an edit
 
@@ -70,4 +74,4 @@ def pace_of(loaded: LoadedModel) -> Pace:
     short, long, states = quickest(lambda: read(few)), quickest(lambda: read(many)), read(few)[0]
     words = quickest(lambda: loaded.model.cls.predictions(states).log_softmax(-1).sort().values)
     a_token = max(long - short, 0.0) / max(many - few, 1)
-    return Pace(max(short - few * a_token, 0.0), a_token, words / len(states), tokens_at_once(loaded.device))
+    return PassTiming(max(short - few * a_token, 0.0), a_token, words / len(states), tokens_at_once(loaded.device))

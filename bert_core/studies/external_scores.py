@@ -13,12 +13,12 @@ from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.methods import token_scores
-from bert_core.progress import Progress, silent
+from bert_core.progress import Progress, ignore_progress
 from bert_core.records import Target, word_target
-from bert_core.refused import Refused, checked, several, whole
-from bert_core.studies.explain import PLACES
-from bert_core.studies.explained import explained_rows
-from bert_core.studies.faithfulness import Judgement, StudyQuestion, check_begun, fill_table, judged
+from bert_core.refused import Refused, require_int, require_sequence, validate_arguments
+from bert_core.studies.explain import BASE_COLUMNS
+from bert_core.studies.explanation_tables import explained_rows
+from bert_core.studies.faithfulness import Judgement, StudyQuestion, check_existing_table, evaluate_scores, fill_table
 from bert_core.studies.lines import Line
 from bert_core.studies.rows import Columns
 from bert_core.studies.runner import STATE_VERSION, SourceFile, as_json_values
@@ -26,13 +26,13 @@ from bert_core.studies.texts import check_texts, text_shards
 from bert_core.task_heads import FOLLOWS
 from bert_core.tokenizer import Encoding
 
-NEEDED = ("text", "start", "end", "asked")
-MOST_TEXTS = 10_000
+REQUIRED_COLUMNS = ("text", "start", "end", "asked")
+MAX_TEXTS = 10_000
 
 Rows = list[dict[str, Any]]
 
 
-@checked
+@validate_arguments
 def judge_scores(
     loaded: LoadedModel,
     path: Path,
@@ -46,7 +46,7 @@ def judge_scores(
     random_rankings: int = 100,
     max_length: int = 128,
     seed: int = 0,
-    report: Progress = silent,
+    report: Progress = ignore_progress,
 ) -> list[Judgement]:
     """How far to trust scores of a file's texts, whoever made them: a table as that of `judge_file`, which goes on.
 
@@ -61,10 +61,10 @@ def judge_scores(
     """
     check_unedited(loaded.edits, "a study")
     check_texts(path, columns)
-    ours = tuple(several("methods", methods, "names"))
-    texts = whole("texts", texts, 1, MOST_TEXTS)
+    ours = tuple(require_sequence("methods", methods, "names"))
+    texts = require_int("texts", texts, 1, MAX_TEXTS)
     given = _given(scores, texts)
-    theirs = tuple(name for name in next(iter(given.values()))[0] if name not in (*PLACES, *NEEDED))
+    theirs = tuple(name for name in next(iter(given.values()))[0] if name not in (*BASE_COLUMNS, *REQUIRED_COLUMNS))
     if both := set(theirs) & set(ours):
         raise Refused(f"the method {min(both)!r} is both among the scores and among ours: name others, or rename it")
     names = (*theirs, *ours)
@@ -75,7 +75,7 @@ def judge_scores(
         "version": STATE_VERSION, "text": source.digest, "scores": given_scores.digest, "weights": fingerprint(loaded),
         "methods": names, "words": words, "max_length": max_length, "seed": seed, "random_rankings": random_rankings,
     })  # fmt: skip
-    check_begun(table, identity)
+    check_existing_table(table, identity)
 
     def judge(key: tuple[str, int]) -> list[Judgement]:
         source.check_unchanged()
@@ -85,13 +85,13 @@ def judge_scores(
             if ours
             else np.empty((0, len(question.encoding)))
         )
-        both = np.concatenate([laid_on_tokens(question.encoding, rows, theirs), own])
-        return judged(loaded, question, names, both, words=words, random_rankings=random_rankings, seed=seed)
+        both = np.concatenate([scores_per_token(question.encoding, rows, theirs), own])
+        return evaluate_scores(loaded, question, names, both, words=words, random_rankings=random_rankings, seed=seed)
 
     return fill_table(table, identity, names, list(by_key), judge, report=report)
 
 
-def laid_on_tokens(encoding: Encoding, rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> np.ndarray:
+def scores_per_token(encoding: Encoding, rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> np.ndarray:
     """Scores of stretches of a text as scores of its tokens (method, token): each shared out among those it touches."""
     found = np.zeros((len(methods), len(encoding)))
     for row in rows:
@@ -111,7 +111,7 @@ def _given(scores: Path, texts: int) -> dict[int, Rows]:
     found: dict[int, Rows] = {}
 
     def rows() -> Iterator[dict[str, Any]]:
-        for batch in explained_rows(scores, needed=NEEDED):
+        for batch in explained_rows(scores, required_columns=REQUIRED_COLUMNS):
             yield from (dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True))
 
     for number, some in itertools.groupby(rows(), key=lambda row: row["text"]):

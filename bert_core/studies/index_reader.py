@@ -10,12 +10,12 @@ from weakref import WeakSet
 
 import numpy as np
 
-from bert_core.config import check_part
+from bert_core.config import check_part_number
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
 from bert_core.studies.index import (
-    OF_SHARD,
+    SHARD_FILE,
     TREE_COLUMNS,
     IndexSettings,
     digest,
@@ -24,7 +24,7 @@ from bert_core.studies.index import (
 )
 from bert_core.studies.runner import read_json
 
-COLUMNS = ("document", "line", "sentence", "position", "piece", "word", "start", "end", *TREE_COLUMNS)
+TOKEN_COLUMNS = ("document", "line", "sentence", "position", "piece", "word", "start", "end", *TREE_COLUMNS)
 
 
 class BrokenShard(Refused):
@@ -63,13 +63,13 @@ class IndexedShard:
         """A column of the tokens, as pyarrow has it; None where this shard has none of that name."""
         return self._column("tokens", name)
 
-    def whole_numbers(self, name: str, *, of: str = "tokens") -> np.ndarray:
+    def integer_column(self, name: str, *, table: str = "tokens") -> np.ndarray:
         """A column without gaps, of the tokens, or of the "texts"."""
-        found: np.ndarray = self._column(of, name).to_numpy(zero_copy_only=False)
+        found: np.ndarray = self._column(table, name).to_numpy(zero_copy_only=False)
         return found
 
     @property
-    def added(self) -> np.ndarray:
+    def special(self) -> np.ndarray:
         """Whether each token was added and not typed, as [CLS] and [SEP]."""
         if "added" not in self._read:
             self._read["added"] = self.column("word").is_null().to_numpy(zero_copy_only=False)
@@ -85,7 +85,7 @@ class IndexedShard:
     def row(self, number: int) -> dict[str, Any]:
         """All that is written of a token, and its sentence as "sentence_text"."""
         found = {}
-        for name in COLUMNS:
+        for name in TOKEN_COLUMNS:
             column = self.column(name)
             if column is not None:
                 found[name] = column[number].as_py()
@@ -95,9 +95,9 @@ class IndexedShard:
     @property
     def _contents(self) -> dict[str, Any]:
         if "contents" not in self._read:
-            contents = read_json(self.folder / OF_SHARD) if (self.folder / OF_SHARD).is_file() else {}
+            contents = read_json(self.folder / SHARD_FILE) if (self.folder / SHARD_FILE).is_file() else {}
             if not isinstance(contents.get("sizes"), dict) or not isinstance(contents.get("digests"), dict):
-                raise self._broken(OF_SHARD, "is missing, or cannot be read")
+                raise self._broken(SHARD_FILE, "is missing, or cannot be read")
             for name, size in contents["sizes"].items():
                 path = self.folder / name
                 if not path.is_file() or path.stat().st_size != size:
@@ -170,7 +170,7 @@ class Index:
         return (0, *(layer + 1 for layer in self.layers))
 
     @property
-    def every_head(self) -> list[tuple[int, int]]:
+    def all_heads(self) -> list[tuple[int, int]]:
         """All heads that are kept, as (layer, head)."""
         return [(layer, head) for layer in self.layers for head in range(self.heads)]
 
@@ -179,18 +179,18 @@ class Index:
         """How many it has, of all documents."""
         return sum(self.documents.values())
 
-    def known_heads(self, heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    def validate_heads(self, heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Pairs (layer, head) as they were given. Raises Refused for what is no pair, or a head that is not kept."""
         found = []
-        for one in several("heads", heads, "pairs (layer, head)"):
-            pair = several("a head", one, "two numbers, (layer, head)")
+        for one in require_sequence("heads", heads, "pairs (layer, head)"):
+            pair = require_sequence("a head", one, "two numbers, (layer, head)")
             if len(pair) != 2:
-                raise Refused(f"a head is {shown(pair)}: two numbers, (layer, head)")
-            layer, head = (whole("a head", part, 0) for part in pair)
+                raise Refused(f"a head is {short_repr(pair)}: two numbers, (layer, head)")
+            layer, head = (require_int("a head", part, 0) for part in pair)
             if layer not in self.layers:
                 kept = ", ".join(map(str, self.layers))
                 raise Refused(f"{self.folder} has no heads of layer {layer}: it has those of {kept}")
-            check_part("head", layer, head, max(self.layers) + 1, self.heads)
+            check_part_number("head", layer, head, max(self.layers) + 1, self.heads)
             found.append((layer, head))
         return found
 
@@ -207,7 +207,7 @@ class Index:
         self._fitting.add(loaded)
 
 
-@checked
+@validate_arguments
 def open_index(folder: Path) -> Index:
     """An index that `index_file` made, or of what it has made so far. Raises Refused for a folder that is none."""
     contents = read_contents(folder)

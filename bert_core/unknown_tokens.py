@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-MOST_NAMED = 5  # of the texts that are named
-LONGEST_NAME = 40  # characters of each
+MAX_TEXTS = 5  # of the texts that are named
+MAX_TEXT_CHARACTERS = 40  # characters of each
 
 
 @dataclass
@@ -28,11 +28,11 @@ class UnknownTokens:
     def add(self, typed: int, unknown: int, text: str = "") -> None:
         """Count a text. text: what it is called where it is mostly unknown; empty for one of many."""
         self.typed, self.unknown = self.typed + typed, self.unknown + unknown
-        if text.strip() and unknown * 2 > typed and len(self.texts) < MOST_NAMED:
-            self.texts[text.strip()[:LONGEST_NAME]] = None
+        if text.strip() and unknown * 2 > typed and len(self.texts) < MAX_TEXTS:
+            self.texts[text.strip()[:MAX_TEXT_CHARACTERS]] = None
 
     @property
-    def mostly(self) -> bool:
+    def mostly_unknown(self) -> bool:
         """Whether the vocabulary knows fewer than half of the tokens: a figure computed of them then says little."""
         return self.unknown * 2 > self.typed
 
@@ -40,13 +40,13 @@ class UnknownTokens:
 _COUNTED: ContextVar[UnknownTokens | None] = ContextVar("unknown", default=None)
 
 
-def current_count() -> UnknownTokens | None:
+def current_counts() -> UnknownTokens | None:
     """What `counting` counts here; None where nobody counts."""
     return _COUNTED.get()
 
 
 @contextmanager
-def counting() -> Iterator[UnknownTokens]:
+def count_unknown_tokens() -> Iterator[UnknownTokens]:
     """Count what every tokenizer reads inside, in this thread."""
     read = UnknownTokens()
     before = _COUNTED.set(read)

@@ -11,12 +11,12 @@ from torch import Tensor
 from bert_core.modeling import BertLayer
 from bert_core.recording import record
 from bert_core.records import DecoderRun
-from bert_core.refused import checked, whole
+from bert_core.refused import require_int, validate_arguments
 from bert_core.run.arrays import as_array
-from bert_core.vision import LoadedCaptioner, fit
+from bert_core.vision import LoadedCaptioner, fit_image
 
 
-@checked
+@validate_arguments
 def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) -> DecoderRun:
     """The likeliest sentence about a picture, with the cross-attention of every word and its gradient.
 
@@ -25,9 +25,9 @@ def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) ->
     pass a word. Safe to call from many threads on one model: nothing is written to the model or its parameters.
     top_k: how many words are told of each place. Raises Refused if it is no such picture.
     """
-    top_k = whole("top_k", top_k)
+    top_k = require_int("top_k", top_k)
     config = loaded.config
-    image = fit(picture, config.image_size)
+    image = fit_image(picture, config.image_size)
     ids = loaded.caption_ids(image[None])[0]
     chosen = torch.tensor(ids[1:], device=loaded.device)
     with torch.no_grad():

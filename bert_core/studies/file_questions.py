@@ -22,7 +22,7 @@ from bert_core.task_heads import TASK_HEADS, FileText, NamedTarget
 from bert_core.tokenizer import Encoding
 
 
-def check_question(name: str, columns: Columns | None, tags: str, word: str = "", what: str = "asking for") -> None:
+def check_question(name: str, columns: Columns | None, tags: str, word: str = "", label: str = "asking for") -> None:
     """Raise Refused for a question of a file that does not fit its other settings.
 
     name: of `FILE_QUESTIONS`. columns: of a table; None for a file that is no table. tags: label of a file of words.
@@ -31,13 +31,13 @@ def check_question(name: str, columns: Columns | None, tags: str, word: str = ""
     question, answer = FILE_QUESTIONS[name], None if columns is None else columns.answer
     if word and (not question.takes_word or answer is not None):
         takers = ", ".join(name for name, row in FILE_QUESTIONS.items() if row.takes_word)
-        raise Refused(f"{what} {name!r} does not need the word {word!r:.40}: it goes with {takers}, without a column")
+        raise Refused(f"{label} {name!r} does not need the word {word!r:.40}: it goes with {takers}, without a column")
     if tags and (name != "tag" or columns is not None):
         raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
     if question.apart and (columns is None or columns.pair is None):
         raise Refused("how alike two texts are needs a column of second texts")
     if answer is not None and not question.takes_answer:
-        raise Refused(f"{what} {name!r} does not need the column {answer!r}")
+        raise Refused(f"{label} {name!r} does not need the column {answer!r}")
 
 
 def check_model(loaded: LoadedModel, name: str) -> None:
@@ -52,7 +52,7 @@ def check_length(loaded: LoadedModel, max_length: int) -> None:
         raise Refused(f"{loaded.name} reads {longest} tokens at most, and {max_length} were asked for")
 
 
-def read_from(
+def shard_reader(
     path: Path, loaded: LoadedModel, asked: str, columns: Columns | None, tags: str
 ) -> Callable[..., Iterator[Shard]]:
     """The shards of a file of which something is asked, as a function of where to begin, as `text_shards` has it.
@@ -65,12 +65,12 @@ def read_from(
     if columns is not None:
         classes = loaded.labels if asked == "class" and columns.answer else ()
         check_rows(path, columns, classes, pairs=question.pairs)
-    marked = marked_lines(path, asked, tags, loaded.tags, columns)
+    marked = read_annotated(path, asked, tags, loaded.tags, columns)
     check_pairs(asked, marked, columns)
     if question.pairs and question.of_target and marked is None and (columns is None or columns.pair is None):
         raise Refused(f"{asked} is asked of two texts: give a table, and name the columns of both")
     if marked is not None:
-        return partial(marked_shards, path, marked)
+        return partial(annotated_shards, path, marked)
     if columns is None:
         check_texts(path)
     return partial(text_shards, path, columns)
@@ -82,7 +82,7 @@ def check_pairs(asked: str, marked: list[Line] | None, columns: Columns | None) 
         raise Refused("an answer is looked for in a second text: give a .json file of SQuAD, or columns of both texts")
 
 
-def marked_lines(
+def read_annotated(
     path: Path, asked: str, tags: str, known: tuple[str, ...], columns: Columns | None = None
 ) -> list[Line] | None:
     """The texts of a file that says tags or answers itself; None for one that is read line by line, or row by row.
@@ -118,7 +118,9 @@ def marked_lines(
     return None
 
 
-def marked_shards(path: Path, lines: list[Line], *, number: int = 0, start: int = 0, line: int = 0) -> Iterator[Shard]:
+def annotated_shards(
+    path: Path, lines: list[Line], *, number: int = 0, start: int = 0, line: int = 0
+) -> Iterator[Shard]:
     """Such texts as `lines.shards` gives those of a plain file, from one shard on; line, and what follows, as there."""
     size, rest = path.stat().st_size, [one for one in lines if one.number >= line]
     for first in range(0, len(rest), SHARD_LINES):
@@ -130,7 +132,7 @@ def marked_shards(path: Path, lines: list[Line], *, number: int = 0, start: int 
         number += 1
 
 
-def encoded(loaded: LoadedModel, line: Line, asked: str, max_length: int) -> Encoding:
+def encode_line(loaded: LoadedModel, line: Line, asked: str, max_length: int) -> Encoding:
     """A text as it is read: with its second one, unless the question reads the two apart."""
     return loaded.tokenizer.encode(line.text, None if FILE_QUESTIONS[asked].apart else line.pair, max_length=max_length)
 

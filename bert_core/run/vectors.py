@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bert_core.attention import BertSelfAttention
 from bert_core.config import check_head_exists
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
@@ -28,9 +30,65 @@ def head_vectors(
     Nothing is written to the model.
     Raises Refused for a head that does not exist, or not any more, and for one some of whose arrows are cut.
     """
-    config, bert = loaded.config, loaded.model.bert
-    check_head_exists(config, layer, head)
-    attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
+    check_head_exists(loaded.config, layer, head)
+    (vectors,) = _vectors(loaded, encoding, [(layer, head)], head_mask)
+    return vectors
+
+
+@validate_arguments
+@torch.no_grad()
+def all_head_vectors(
+    loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None
+) -> tuple[HeadVectors, ...]:
+    """Return the query and key vectors of every head of a model on a text, from one pass.
+
+    head_mask: as for `capture`. Pruned heads have no vectors.
+    Raises Refused if an edit changes the attention of a head, as `head_vectors` does.
+    """
+    config = loaded.config
+    heads = [(layer, head) for layer in range(config.num_hidden_layers) for head in config.heads_of(layer)]
+    return tuple(_vectors(loaded, encoding, heads, head_mask))
+
+
+def _vectors(
+    loaded: LoadedModel, encoding: Encoding, heads: Sequence[tuple[int, int]], head_mask: np.ndarray | None
+) -> list[HeadVectors]:
+    """The vectors of existing heads, given as (layer, head)."""
+    bert = loaded.model.bert
+    for layer, head in heads:
+        _check_unedited(cast("BertLayer", bert.encoder.layer[layer]).attention.self, layer, head)
+    outputs = bert(
+        id_tensor(loaded, encoding),
+        token_type_ids=segment_tensor(loaded, encoding),
+        head_mask=gate_tensor(loaded, head_mask),
+        output_hidden_states=True,
+    )
+    vectors = []
+    for layer in sorted({layer for layer, _ in heads}):
+        attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
+        states = outputs.hidden_states[layer]
+        queries, keys = (attention.transpose_for_scores(linear(states)) for linear in (attention.query, attention.key))
+        distances = None
+        if attention.distances is not None:
+            distances = attention.position_scores(queries, keys, len(encoding), None, attention.heads)[0]
+        for head in (head for head_layer, head in heads if head_layer == layer):
+            index = attention.heads.index(head)
+            vectors.append(
+                HeadVectors(
+                    encoding,
+                    layer,
+                    head,
+                    _copied(queries[0, index]),
+                    _copied(keys[0, index]),
+                    None if distances is None else _copied(distances[index]),
+                    loaded.config.is_decoder,
+                )
+            )
+    return vectors
+
+
+def _check_unedited(attention: BertSelfAttention, layer: int, head: int) -> None:
+    """Raise Refused if an edit changes how a head computes its attention."""
     if any(put.head == head for put in attention.pattern_patches):
         raise Refused(f"L{layer} H{head} looks as in another text, so its queries and keys do not make its attention")
     if any(cut.heads is None or head in cut.heads for cut in attention.knockouts):
@@ -38,21 +96,6 @@ def head_vectors(
             f"arrows of L{layer} H{head} are cut: its queries and keys alone do not make its attention, so put them "
             "back, or look at another head"
         )
-    outputs = bert(
-        id_tensor(loaded, encoding),
-        token_type_ids=segment_tensor(loaded, encoding),
-        head_mask=gate_tensor(loaded, head_mask),
-        output_hidden_states=True,
-    )
-    entering = outputs.hidden_states[layer]
-    queries, keys = (attention.transpose_for_scores(weights(entering)) for weights in (attention.query, attention.key))
-    place = attention.heads.index(head)
-    distances = None
-    if attention.distances is not None:
-        distances = _copied(attention.position_scores(queries, keys, len(encoding), None, attention.heads)[0, place])
-    return HeadVectors(
-        encoding, layer, head, _copied(queries[0, place]), _copied(keys[0, place]), distances, config.is_decoder
-    )
 
 
 def _copied(value: Tensor) -> np.ndarray:

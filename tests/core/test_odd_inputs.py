@@ -440,6 +440,7 @@ DOORS: dict[str, Door] = {
     "values_without": lambda a, v: bert_core.values_without(a.loaded, a.encoding, a.target, v),
     "pseudo_log_likelihood": lambda a, v: bert_core.pseudo_log_likelihood(a.loaded, v),
     "head_vectors": lambda a, v: bert_core.head_vectors(a.loaded, v, 0, 0),
+    "all_head_vectors": lambda a, v: bert_core.all_head_vectors(a.loaded, v),
     "head_vectors layer": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, v, 0),
     "head_vectors head": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, 0, v),
     "cut": lambda a, v: bert_core.capture(bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), v)]), a.encoding),

@@ -138,7 +138,9 @@ class PairScore(TaskHead):
         bias = self.head_module(loaded).pair_score.bias[0]
         return LinearPath((), self.halves(loaded)[row], bias if row == 0 else torch.zeros_like(bias))
 
-    def suggested_targets(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
         pairs = self.best(run)[:OFFERED]
         if linked is not None and linked.kind == "pair":
             pairs.append((linked.rows[0], linked.rows[1]))

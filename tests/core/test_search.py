@@ -384,7 +384,11 @@ def test_a_cluster_finds_the_same_though_a_worker_dies(index: Index, tiny_model_
     loaded = load(str(tiny_model_folder), device="cpu")
     encoding = loaded.tokenizer.encode("the old king saw a river.")
     here = []
-    for asked in ({"depth": 2}, {"heads": [(1, 3)], "head_similarity": "looks"}, {"depth": 1, "where": {"word": ["king"]}}):
+    for asked in (
+        {"depth": 2},
+        {"heads": [(1, 3)], "head_similarity": "looks"},
+        {"depth": 1, "where": {"word": ["king"]}},
+    ):
         one = search(index, loaded, encoding, [2, 3], **asked, top=30)
         here.append([one.compared, one.broken, [astuple(match) for match in one.matches]])
     assert len(index.shards) > 2 and all(matches for _, _, matches in here)

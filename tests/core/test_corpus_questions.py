@@ -218,7 +218,7 @@ def test_questions_that_cannot_be(given: dict[str, Any], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("content", "settings", "sentence"),
     [
-        ("text,kind\na cat,pet\na dog,\n,pet\n", {}, "3 rows of t.csv have an empty field in the column 'kind' (row 3;"),
+        ("text,kind\na cat,pet\na dog,\n,pet\n", {}, "3 rows of t.csv have an empty field in the column 'kind' (row 3"),
         ("text,kind\na cat,pet\na dog,moon\n", {}, "has the class 'moon' (row 3), which the model does not have: its classes are pet, ruler"),  # noqa: E501
         ("text,kind\n", {}, "t.csv has no rows: there is nothing to read"),
         ("text,sort\na,b\n", {}, "the column 'kind' is not in t.csv: its columns are text, sort"),

@@ -719,7 +719,7 @@ def test_finetune_learns_answers_from_a_file_of_questions(
     paragraphs[1]["qas"][0]["answers"][0]["answer_start"] = 3
     file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
     code, _, err = headlight(*common, tmp_path / "b")
-    assert code == 2 and "of '1'): mend them, or leave them out with --skip-broken" in err
+    assert code == 2 and "of '1'): correct them, or leave them out with --skip-broken" in err
     code, out, _ = headlight(*common, tmp_path / "b", "--skip-broken", "--epochs", 1)
     assert code == 0 and "1 questions of questions.json are left out" in out
 
@@ -959,10 +959,10 @@ def test_nothing_is_written_over_by_a_table(
         ((*given, "--out", path), "texts.txt', which is read: choose another name"),
         (("roles", trees, "--out", trees), "trees.conllu', which is read: choose another name"),
         (("prune-curve", path, "--out", path), "texts.txt', which is read: choose another name"),
-        ((*given, "--out", notes), "notes.csv is there already and holds another result: choose another name, or over"),
-        ((*given[:-1], tiny_classifier_folder, "--out", out), "heads.csv is there already and holds another result"),
-        ((*given, "--follows", "--importance", "--out", out), "heads.csv is there already and holds another result"),
-        (("heads", other, *given[2:], "--out", out), "heads.csv is there already and holds another result"),
+        ((*given, "--out", notes), "notes.csv exists and holds another result: choose another name, or over"),
+        ((*given[:-1], tiny_classifier_folder, "--out", out), "heads.csv exists and holds another result"),
+        ((*given, "--follows", "--importance", "--out", out), "heads.csv exists and holds another result"),
+        (("heads", other, *given[2:], "--out", out), "heads.csv exists and holds another result"),
         ((*given, "--out", tmp_path / "no" / "heads.csv"), "there is no folder"),
         (("roles", trees, "--out", tmp_path / "no" / "table.csv"), "there is no folder"),
         (("prune-curve", path, "--out", tmp_path / "no" / "curve.csv"), "there is no folder"),
@@ -1007,7 +1007,7 @@ def test_roles_prints_and_writes_the_table_of_relations(
 @pytest.mark.parametrize(
     ("command", "content", "sentence"),
     [
-        (("heads", "FILE", "--out", "a.xlsx"), b"a cat\n", "a.xlsx is neither .csv nor .parquet"),
+        (("heads", "FILE", "--out", "a.xlsx"), b"a cat\n", "the name of the table a.xlsx must end in .csv or .parquet"),
         (("heads", "FILE", "--out", "a.csv"), b"", "file.txt is empty: there is no text in it"),
         (("heads", "FILE", "--out", "a.csv"), b"\n \n", "there is no text in 2 lines"),
         (

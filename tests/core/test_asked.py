@@ -235,7 +235,7 @@ def test_what_cannot_be_asked_is_one_sentence(
     asked = [{"id": "1", "question": "who", "answers": [{"text": "a dog", "answer_start": 3}]}]
     squad = tmp_path / "squad.json"
     squad.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": asked}]}]}))
-    with pytest.raises(Refused, match="do not stand in their context"):
+    with pytest.raises(Refused, match="are not in their context"):
         list(iter_explanations(squad, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
     with pytest.raises(Refused, match="looked for in a second text"):
         list(iter_explanations(path, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))

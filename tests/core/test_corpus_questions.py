@@ -218,13 +218,13 @@ def test_questions_that_cannot_be(given: dict[str, Any], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("content", "settings", "sentence"),
     [
-        ("text,kind\na cat,pet\na dog,\n,pet\n", {}, "1 of 3 rows of t.csv have nothing in the column 'kind' (row 3;"),
+        ("text,kind\na cat,pet\na dog,\n,pet\n", {}, "3 rows of t.csv have an empty field in the column 'kind' (row 3"),
         ("text,kind\na cat,pet\na dog,moon\n", {}, "has the class 'moon' (row 3), which the model does not have: its classes are pet, ruler"),  # noqa: E501
-        ("text,kind\n", {}, "t.csv has no rows: there is nothing to ask"),
+        ("text,kind\n", {}, "t.csv has no rows: there is nothing to read"),
         ("text,sort\na,b\n", {}, "the column 'kind' is not in t.csv: its columns are text, sort"),
         ("text,kind\na,b,c\n", {}, "row 2 of t.csv has 3 fields and the header 2"),
-        ("a,b\nx,\n", {"loss": "next", "columns": Columns("a", "b")}, "1 of 1 rows of t.csv have nothing in the column 'b'"),  # noqa: E501
-        ("a,b\nx,\n", {"loss": "word", "columns": Columns("a", answer="b")}, "1 of 1 rows of t.csv have nothing in the column 'b'"),  # noqa: E501
+        ("a,b\nx,\n", {"loss": "next", "columns": Columns("a", "b")}, "1 of 1 rows of t.csv have an empty field in the column 'b'"),  # noqa: E501
+        ("a,b\nx,\n", {"loss": "word", "columns": Columns("a", answer="b")}, "1 of 1 rows of t.csv have an empty field in the column 'b'"),  # noqa: E501
         ("a [MASK]\n", {"loss": "word", "word": "☃☃", "columns": None}, "characters that are not in the vocabulary"),
     ],
 )  # fmt: skip
@@ -256,7 +256,7 @@ def test_a_model_without_the_head_says_so(
     missing = {"next": "cls.seq_relationship.bias", "words": "cls.predictions.bias"}.get(loss)
     report = dataclasses.replace(tiny_loaded.report, missing=() if missing is None else (missing,))
     monkeypatch.setattr(runner, "load", lambda name, device: dataclasses.replace(tiny_loaded, report=report))
-    runner._opened.cache_clear()
+    runner._load_checked.cache_clear()
     with pytest.raises(ValueError, match=f"{sentence}: its heads have no loss to be measured by"):
         next(iter_heads(write(tmp_path / "t.txt", "a cat"), "tiny", CorpusSettings(loss=loss, **given)))
-    runner._opened.cache_clear()
+    runner._load_checked.cache_clear()

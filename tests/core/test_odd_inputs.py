@@ -816,7 +816,7 @@ DOORS: dict[str, Door] = {
     "token_profiles": lambda a, v: bert_core.token_profiles(v),
     "token_profiles pieces": lambda a, v: bert_core.token_profiles(a.index, v),
     "token_profiles piece": lambda a, v: bert_core.token_profiles(a.index, [v]),
-    "token_profiles most": lambda a, v: bert_core.token_profiles(a.index, most=v),
+    "token_profiles most": lambda a, v: bert_core.token_profiles(a.index, max_pieces=v),
     "token_profiles depth": lambda a, v: bert_core.token_profiles(a.index, depth=v),
     "token_profiles examples": lambda a, v: bert_core.token_profiles(a.index, examples=v),
     "token_profiles seed": lambda a, v: bert_core.token_profiles(a.index, seed=v),

@@ -89,7 +89,7 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
         note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
     if encoding.mostly_unknown:
         if (read := current_counts()) is not None:
-            read.said = True
+            read.reported = True
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are {encoding.special_tokens.unknown}: "
             f"{loaded.name} does not know these characters and cannot tell them apart"

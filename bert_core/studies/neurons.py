@@ -244,7 +244,7 @@ class _Reader:
         kept.counts += shard.counts
         kept.counts["unreadable"] += len(shard.lines) - len(given)
         kept.counts["texts"] += len(given)
-        kept.counts["shortened"] += sum(bool(encoding.cut) for _, encoding in given)
+        kept.counts["shortened"] += sum(bool(encoding.truncated_count) for _, encoding in given)
         fired = iter_activations(self.loaded, [encoding for _, encoding in given], list(self.columns)) if given else ()
         for some, layers in groupby(fired, lambda one: one[0]):
             tokens = _Tokens.of([given[number] for number in some], self.settings.seed)

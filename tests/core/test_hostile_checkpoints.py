@@ -499,7 +499,7 @@ SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
     ("content", "words"),
     [
         (SPECIAL.encode() + b"\xff\xfe\n", "is no text in UTF-8"),
-        (SPECIAL.encode() + b"cat\ncat\n", "has 7 lines and 6 pieces: each piece must stand there once"),
+        (SPECIAL.encode() + b"cat\ncat\n", "has 7 lines and 6 pieces: each piece must occur once"),
         (SPECIAL.encode() + b"a\n" * 2_000_000, "has 2,000,005 lines: at most 1,000,000 are read"),
         (b"", r"the vocabulary has no \[PAD\]"),
         (b"\x00" * 100, r"the vocabulary has no \[PAD\]"),

@@ -145,5 +145,5 @@ def test_files_that_are_broken_or_disagree_are_one_sentence(
 def test_a_model_of_sentencepiece_alone_is_refused_with_what_to_do(tmp_path: Path) -> None:
     """Its binary file is not read: the sentence says how to make one that is."""
     (tmp_path / "spiece.model").write_bytes(b"\x0a\x0e")
-    with pytest.raises(bert_core.Refused, match="model file of SentencePiece alone: load it with transformers'"):
+    with pytest.raises(bert_core.Refused, match="has only the model file of SentencePiece: load it with transformers'"):
         Tokenizer.from_folder(tmp_path)

@@ -70,7 +70,7 @@ def encode_choices(loaded: LoadedModel, question: str, choices: Sequence[str]) -
     most, pairs = loaded.config.max_position_embeddings, []
     for number, text in enumerate(given, 1):
         pair = loaded.tokenizer.encode(question, text, max_length=most)
-        if pair.cut:
+        if pair.truncated_count:
             raise Refused(
                 f"choice {number} with its question has {pair.full_length:,} tokens: {loaded.name} reads at most "
                 f"{most:,}"

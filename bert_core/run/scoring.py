@@ -74,7 +74,7 @@ def _whole(loaded: LoadedModel, sentence: str) -> Encoding:
     """The tokens of a sentence. Raises Refused for one that does not fit, or holds a [MASK]."""
     most = loaded.config.max_position_embeddings
     encoding = loaded.tokenizer.encode(sentence, max_length=most)
-    if encoding.cut:
+    if encoding.truncated_count:
         raise Refused(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} reads at most {most}")
     if encoding.mask_positions:
         raise Refused(f"a sentence contains {encoding.special_tokens.mask}: only words that are there can be scored")

@@ -77,7 +77,9 @@ def parse_target(
     if name in TARGET_KINDS and TARGET_KINDS[name].has_text_form:
         head = TASK_HEADS[TARGET_KINDS[name].head]
         # A name alone may also be a word that fits the gap.
-        is_word = not colon and encoding.mask_positions and loaded.tokenizer.has(name) and loaded.has_head("words")
+        is_word = (
+            not colon and encoding.mask_positions and loaded.tokenizer.has_token(name) and loaded.has_head("words")
+        )
         if head.is_trained(loaded) or not is_word:
             return TextTarget(_of_kind(loaded, name, values, text, label), encoding)
     return TextTarget(_word(loaded, encoding, text, label), encoding)
@@ -114,14 +116,14 @@ def _word(loaded: LoadedModel, encoding: Encoding, written: str, what: str) -> T
         word, at, place = text.rpartition(" at ")
         if not (at and _is_number(place.strip())):
             word, place = text, ""
-    if not word.strip() or (colon and not place and not tokenizer.has(word.strip())):
+    if not word.strip() or (colon and not place and not tokenizer.has_token(word.strip())):
         raise Refused(f"{what} is {short_repr(written)}: write {', '.join(target_forms(loaded))}")
     position = int(place) if place else None
     if position is None and not encoding.mask_positions:
         forms = ", ".join(target_forms(loaded))
         raise Refused(f"{what} is {short_repr(written)}: no word is hidden, so hide one, or write {forms}")
     if position is not None and position not in encoding.mask_positions and not against:
-        if not tokenizer.has(word):
+        if not tokenizer.has_token(word):
             raise Refused(
                 f"{what} is {short_repr(written)}: the vocabulary of {loaded.name} has no piece {word!r:.60}, and no word "
                 f"is hidden at position {position}"

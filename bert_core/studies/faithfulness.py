@@ -288,7 +288,9 @@ def _of_heads(
             line, draw = lines[drawn], np.random.default_rng([settings.seed, drawn])
             try:
                 encoding = encode_line(loaded, line, kind, longest)
-                if encoding.cut or not (kind == "span" or settings.lengths[0] <= len(encoding) <= settings.lengths[1]):
+                if encoding.truncated_count or not (
+                    kind == "span" or settings.lengths[0] <= len(encoding) <= settings.lengths[1]
+                ):
                     continue
                 asked = targets_of(loaded, encoding, line, kind)
             except Refused:  # no sign that can be read
@@ -310,7 +312,7 @@ def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Enco
         encoding = loaded.tokenizer.encode(*texts, max_length=loaded.config.max_position_embeddings)
     except Refused:  # no sign that can be read
         return None
-    return encoding if shortest <= len(encoding) <= longest and not encoding.cut else None
+    return encoding if shortest <= len(encoding) <= longest and not encoding.truncated_count else None
 
 
 def answer_probability(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:

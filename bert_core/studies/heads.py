@@ -216,7 +216,7 @@ def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, cou
         if not found:
             counts["without an answer"] += 1
             continue
-        counts["shortened"] += bool(encoding.cut)
+        counts["shortened"] += bool(encoding.truncated_count)
         encodings.append(encoding)
         targets.append(found)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
@@ -273,7 +273,7 @@ def _questions(
                 continue
             counts["hidden"] += len(text.positions)
             texts.append(text)
-        counts["shortened"] += bool(encoding.cut)
+        counts["shortened"] += bool(encoding.truncated_count)
         encodings.append(encoding)
     return encodings, texts
 

@@ -277,7 +277,7 @@ class _Reader:
         stats.counts += shard.counts
         stats.counts["unreadable"] += len(shard.lines) - len(encodings)
         stats.counts["texts"] += len(encodings)
-        stats.counts["shortened"] += sum(bool(encoding.cut) for _, encoding in encodings)
+        stats.counts["shortened"] += sum(bool(encoding.truncated_count) for _, encoding in encodings)
         batches = (
             iter_activations(self.loaded, [encoding for _, encoding in encodings], list(self.columns))
             if encodings

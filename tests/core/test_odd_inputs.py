@@ -1442,7 +1442,8 @@ def test_what_is_right_is_not_copied() -> None:
         ),
         (
             lambda: bert_core.removal_estimate(np.ma.masked_less(FIGURES, 2)),
-            "gate_gradient is a masked array: fill in what is masked, as with NaN; it must be (layer, head)",
+            "gate_gradient is a masked array: it must be (layer, head) without a mask, so fill masked entries, "
+            "for example with NaN",
         ),
         (
             lambda: bert_core.removal_estimate(FIGURES > 2),

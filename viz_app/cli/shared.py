@@ -85,11 +85,11 @@ def load(name: str, device: str) -> LoadedModel:
 def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     """A text as the model reads it; what was cut, or is mostly unknown, is said on stderr."""
     encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
-    if encoding.cut:
-        note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
+    if encoding.truncated_count:
+        note(f"the last {encoding.truncated_count} of {encoding.full_length} tokens did not fit and were left out")
     if encoding.mostly_unknown:
         if (read := current_counts()) is not None:
-            read.said = True
+            read.reported = True
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are {encoding.special_tokens.unknown}: "
             f"{loaded.name} does not know these characters and cannot tell them apart"

@@ -93,24 +93,24 @@ class Method:
     passes: Callable[[int], int] = lambda tokens: 1
 
 
-def _each_token(tokens: int) -> int:
+def _pass_per_token(tokens: int) -> int:
     return tokens
 
 
-def _there_and_back(tokens: int) -> int:
+def _forward_and_backward(tokens: int) -> int:
     return 3
 
 
-def _each_pair(tokens: int) -> int:
+def _norms_of_pairs(tokens: int) -> int:
     """Of heads for every two tokens, as measured: a pass itself grows with the tokens."""
     return 1 + tokens // 100
 
 
-def _each_pairs_vector(tokens: int) -> int:
+def _vectors_of_pairs(tokens: int) -> int:
     return 1 + tokens // 25
 
 
-def _shares(method: Callable[..., TokenMaps]) -> Callable[[_MethodInputs], np.ndarray]:
+def _layer_shares(method: Callable[..., TokenMaps]) -> Callable[[_MethodInputs], np.ndarray]:
     """Of each layer by itself, how the target's position shares itself out among the tokens."""
 
     def layers(inputs: _MethodInputs) -> np.ndarray:
@@ -119,13 +119,13 @@ def _shares(method: Callable[..., TokenMaps]) -> Callable[[_MethodInputs], np.nd
     return layers
 
 
-def _effective(inputs: _MethodInputs) -> np.ndarray:
+def _effective_attention(inputs: _MethodInputs) -> np.ndarray:
     # All layers' values are computed for the last one's sake: one forward pass either way.
     values = decomposition.head_values(inputs.loaded, inputs.encoding)[-1]
     return inputs.at_target(mean_of_heads(effective_attention(inputs.run.attention[-1], values)))
 
 
-def _of_input(method: Callable[..., object]) -> Callable[[_MethodInputs], np.ndarray]:
+def _attribution_scores(method: Callable[..., object]) -> Callable[[_MethodInputs], np.ndarray]:
     """Scores of a method that gives an `Attribution`."""
 
     def scores(inputs: _MethodInputs) -> np.ndarray:
@@ -148,7 +148,7 @@ METHODS = (
         "effective attention", False, False,
         "Attention, without the part that cancels out when the values are added up.",
         "On a text with no more tokens than a head has dimensions it equals attention; its numbers can be negative.",
-        _effective,
+        _effective_attention,
     ),
     Method(
         "rollout", False, False,
@@ -162,7 +162,7 @@ METHODS = (
         "The most attention that can flow from each token to the predicted position, through all layers.",
         "In a deep model the first layer is the bottleneck, so every prediction gets nearly the same scores.",
         lambda inputs: attention_flow(inputs.run.attention, inputs.target.rows).mean(0),
-        passes=_each_token,
+        passes=_pass_per_token,
     ),
     Method(
         "gradient x attention", True, True,
@@ -171,7 +171,7 @@ METHODS = (
         # A head that was pruned, NaN in both, owes nothing to any token.
         lambda inputs: np.nansum(gradient_attention(inputs.run.attention, inputs.gradient), (0, 1, 2)),
         layers=lambda inputs: np.nansum(gradient_attention(inputs.run.attention, inputs.gradient), (1, 2)),
-        passes=_there_and_back,
+        passes=_forward_and_backward,
     ),
     Method(
         "gradient relevance", False, True,
@@ -181,82 +181,82 @@ METHODS = (
         layers=lambda inputs: inputs.at_target(
             mean_of_heads(gradient_attention(inputs.run.attention, inputs.gradient, clip=True))
         ),
-        passes=_there_and_back,
+        passes=_forward_and_backward,
     ),
     Method(
         "norms of attention", False, False,
         "How much attention brings from each token: the length of its weighted value vectors.",
         "Later layers may not use a long vector; it ignores which word is predicted.",
         lambda inputs: inputs.rolled(decomposition.attention_norms),
-        layers=_shares(decomposition.attention_norms),
-        passes=_each_pair,
+        layers=_layer_shares(decomposition.attention_norms),
+        passes=_norms_of_pairs,
     ),
     Method(
         "norms with residual", False, False,
         "Norms of attention, with the residual connection and the layer norm after attention.",
         "Lengths have no direction, and multiplying the layers treats each as a mere mixing of tokens.",
         lambda inputs: inputs.rolled(decomposition.residual_norms),
-        layers=_shares(decomposition.residual_norms),
-        passes=_each_pair,
+        layers=_layer_shares(decomposition.residual_norms),
+        passes=_norms_of_pairs,
     ),
     Method(
         "GlobEnc", False, False,
         "Norms of attention, through both layer norms of every layer.",
         "It leaves out what the feed-forward network does, and ignores which word is predicted.",
         lambda inputs: inputs.rolled(decomposition.globenc),
-        layers=_shares(decomposition.globenc),
-        passes=_each_pair,
+        layers=_layer_shares(decomposition.globenc),
+        passes=_norms_of_pairs,
     ),
     Method(
         "ALTI", False, False,
         "How much closer each token's part brings a position to its output, layer by layer.",
         "Parts that pull away count as zero; the feed-forward network and the predicted word are ignored.",
         lambda inputs: inputs.rolled(decomposition.alti),
-        layers=_shares(decomposition.alti),
-        passes=_each_pairs_vector,
+        layers=_layer_shares(decomposition.alti),
+        passes=_vectors_of_pairs,
     ),
     Method(
         "value zeroing", False, False,
         "How far a layer's output turns when a token's values are set to zero, multiplied through all layers.",
         "Each layer is tested alone, and a change of direction need not matter for the answer.",
         lambda inputs: inputs.rolled(perturbation.value_zeroing),
-        layers=_shares(perturbation.value_zeroing),
-        passes=_each_token,
+        layers=_layer_shares(perturbation.value_zeroing),
+        passes=_pass_per_token,
     ),
     Method(
         "DecompX", True, True,
         "The answer's logit, split into one part for each token through every layer; the parts add up to it.",
         "Treats the network as linear around this text, and how it shares out the biases is a choice.",
-        _of_input(decomposition.decompx),
-        passes=_each_token,
+        _attribution_scores(decomposition.decompx),
+        passes=_pass_per_token,
     ),
     Method(
         "saliency", False, True,
         "How fast the answer changes with each token's embedding: the size of the gradient.",
         "A word that already settles the answer can have almost no gradient left.",
-        _of_input(perturbation.saliency),
-        passes=_there_and_back,
+        _attribution_scores(perturbation.saliency),
+        passes=_forward_and_backward,
     ),
     Method(
         "input x gradient", True, True,
         "Each token's embedding times its gradient: its share of the answer, to first order.",
         "The network is not linear: the gradient at this text says little about removing a whole word.",
-        _of_input(perturbation.input_x_gradient),
-        passes=_there_and_back,
+        _attribution_scores(perturbation.input_x_gradient),
+        passes=_forward_and_backward,
     ),
     Method(
         "integrated gradients", True, True,
         "Gradients averaged on the way from a text of [PAD] to this one; the scores add up to the whole change.",
         "The way passes through embeddings that are not words, and another start gives other scores.",
-        _of_input(perturbation.integrated_gradients),
+        _attribution_scores(perturbation.integrated_gradients),
         passes=lambda tokens: 3 * 50,
     ),
     Method(
         "occlusion", True, True,
         "How much the answer's score falls when a token is replaced by [MASK].",
         "Two words that say the same cover for each other; and a test by masking favours methods that mask.",
-        _of_input(perturbation.occlusion),
-        passes=_each_token,
+        _attribution_scores(perturbation.occlusion),
+        passes=_pass_per_token,
     ),
 )  # fmt: skip
 

@@ -25,9 +25,9 @@ TARGET_VALUES: Mapping[str, str] = {
 TEXT_VALUES: Mapping[str, str] = {"position": "POSITION", "last": "LAST", "label": "LABEL"}
 RESERVED_NAMES = ("like", "alike")  # beginnings of targets that no kind may have as its name
 # Names that the sentences of a kind may be formatted with.
-_NAMES = ("word", "other", "label", "text", "first", "last", "count")
-_SENTENCES: Mapping[str, tuple[str, ...]] = {
-    "offer": _NAMES, "question": (*_NAMES, "verdict"), "supports": _NAMES, "value_text": ("value", "probability", "loss"),
+_TEMPLATE_NAMES = ("word", "other", "label", "text", "first", "last", "count")
+_ALLOWED_NAMES: Mapping[str, tuple[str, ...]] = {
+    "title": _TEMPLATE_NAMES, "question": (*_TEMPLATE_NAMES, "verdict"), "supports": _TEMPLATE_NAMES, "value_text": ("value", "probability", "loss"),
 }  # fmt: skip
 
 
@@ -49,7 +49,7 @@ class TargetKind:
     head: str
     unit: str
     link: str | None
-    offer: str
+    title: str
     question: str
     supports: str
     value_text: str
@@ -62,8 +62,8 @@ class TargetKind:
                 raise Refused(f"a target cannot need {short_repr(need)}: its values are {', '.join(TARGET_VALUES)}")
         if self.link is not None and (not isinstance(self.link, str) or self.link not in ("exp", "sigmoid")):
             raise Refused(f"the link is {short_repr(self.link)}: it must be 'exp', 'sigmoid' or None")
-        for sentence, allowed in _SENTENCES.items():
-            if unknown := set(_names_in(sentence, getattr(self, sentence))) - set(allowed):
+        for sentence, allowed in _ALLOWED_NAMES.items():
+            if unknown := set(_template_names(sentence, getattr(self, sentence))) - set(allowed):
                 raise Refused(f"{sentence} names {short_repr(sorted(unknown)[0])}: it may name {', '.join(allowed)}")
 
     @property
@@ -84,7 +84,7 @@ class TargetKind:
         return self.value_text.format(**{name: written(number) for name, number in numbers.items()})
 
 
-def _names_in(sentence: str, template: str) -> list[str]:
+def _template_names(sentence: str, template: str) -> list[str]:
     """The names that a template is formatted with. Raises Refused for one that is no template."""
     try:
         return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
@@ -174,31 +174,31 @@ class FileQuestion:
 
     head: str
     loss: str
-    judged: Mapping[str, str] = field(default_factory=dict)
-    of_target: bool = True
+    faithfulness_kinds: Mapping[str, str] = field(default_factory=dict)
+    loss_from_targets: bool = True
     explained: bool = True
     pairs: bool = False
-    apart: bool = False
+    separate_texts: bool = False
     takes_word: bool = False
     takes_answer: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.judged, Mapping):
-            raise Refused(f"judged is {short_repr(self.judged)}: it must be a mapping of kinds to titles")
+        if not isinstance(self.faithfulness_kinds, Mapping):
+            raise Refused(f"judged is {short_repr(self.faithfulness_kinds)}: it must be a mapping of kinds to titles")
 
 
 _QUESTIONS: dict[str, FileQuestion] = {
     "words": FileQuestion(
         "words", "nats a hidden piece", {"content": "A masked content word", "function": "A masked function word"},
-        of_target=False, explained=False,
+        loss_from_targets=False, explained=False,
     ),
-    "next": FileQuestion("next", "nats a pair to tell", {"nsp": "B follows A"}, of_target=False, pairs=True),
+    "next": FileQuestion("next", "nats a pair to tell", {"nsp": "B follows A"}, loss_from_targets=False, pairs=True),
     "word": FileQuestion(
         "words", "nats a piece of the word", {"word": "A word at a mask"},
-        of_target=False, takes_word=True, takes_answer=True,
+        loss_from_targets=False, takes_word=True, takes_answer=True,
     ),
     "class": FileQuestion(
-        "classifier", "nats a class to tell", {"class": "The class of a text"}, of_target=False, takes_answer=True
+        "classifier", "nats a class to tell", {"class": "The class of a text"}, loss_from_targets=False, takes_answer=True
     ),
     "tag": FileQuestion("tagger", "of a logit a tag", {"tag": "The tag of a word"}, takes_word=True),
     "span": FileQuestion("reader", "of two logits an answer", {"span": "The answer to a question"}, pairs=True),
@@ -206,20 +206,20 @@ _QUESTIONS: dict[str, FileQuestion] = {
         "detector", "nats of log-odds a token", {"replaced": "A token that looks replaced"}, takes_word=True
     ),
     "similarity": FileQuestion(
-        "pooling", "of the cosine a pair", {"similarity": "How alike two sentences are"}, pairs=True, apart=True
+        "pooling", "of the cosine a pair", {"similarity": "How alike two sentences are"}, pairs=True, separate_texts=True
     ),
 }  # fmt: skip
 FILE_QUESTIONS = Table(_QUESTIONS)
 
 
-def questions_of_targets() -> tuple[str, ...]:
+def target_questions() -> tuple[str, ...]:
     """Names of the file questions whose loss is minus the value of targets."""
-    return tuple(name for name, question in FILE_QUESTIONS.items() if question.of_target)
+    return tuple(name for name, question in FILE_QUESTIONS.items() if question.loss_from_targets)
 
 
-def judged_kinds() -> dict[str, str]:
+def faithfulness_kinds() -> dict[str, str]:
     """Kinds of a study of methods -> their titles, in the order of the questions."""
-    return {kind: title for question in FILE_QUESTIONS.values() for kind, title in question.judged.items()}
+    return {kind: title for question in FILE_QUESTIONS.values() for kind, title in question.faithfulness_kinds.items()}
 
 
 # ---------------------------------------------------------------------------- registration

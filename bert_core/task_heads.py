@@ -66,11 +66,18 @@ from bert_core.tokenizer import Encoding, join_pieces
 if TYPE_CHECKING:  # loading builds the heads that are declared here
     from bert_core.loading import LoadedModel
 
-LONGEST_QUOTED = 60  # characters of a text in a sentence
+MAX_QUOTED_CHARACTERS = 60  # characters of a text in a sentence
 # How many targets of one head a list offers.
-OFFERED_MASKS, OFFERED_CLASSES, OFFERED_TOKENS, OFFERED_ANSWERS, OFFERED_WORDS, OFFERED_TAGS = 20, 20, 5, 5, 20, 6
+MAX_MASK_TARGETS, MAX_CLASS_TARGETS, MAX_TOKEN_TARGETS, MAX_SPAN_TARGETS, MAX_TAGGED_WORDS, MAX_TAGS_OF_TOKEN = (
+    20,
+    20,
+    5,
+    5,
+    20,
+    6,
+)
 # What a study calls the answer that it explains, where the file or the model has no name for it.
-FOLLOWS, ALIKE, REPLACED, NO_ANSWER = "follows", "alike", "replaced", "no answer"
+IS_NEXT, SIMILAR, REPLACED, NO_ANSWER = "follows", "alike", "replaced", "no answer"
 
 
 class NamedTarget(NamedTuple):
@@ -279,7 +286,7 @@ class TaskHead:
 
     def target_title(self, target: Target) -> str:
         """The name of a target in a list, to be formatted with its `names`."""
-        return target.target_kind.offer
+        return target.target_kind.title
 
     def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
         """The names with which the sentences of a target's kind are formatted; see `TargetKind`."""
@@ -311,7 +318,7 @@ class TaskHead:
         return [NamedTarget(target, self.name) for target in targets]
 
 
-class _PooledHead(TaskHead):
+class _PoolerHead(TaskHead):
     """A head on top of the pooler, which judges a text as a whole."""
 
     def last(self, loaded: LoadedModel) -> nn.Linear:
@@ -328,13 +335,15 @@ class _PooledHead(TaskHead):
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         pooler = loaded.model.bert.pooler
         assert pooler is not None  # a pre-training model has one
-        return LinearPath(((pooler.dense, pooler.activation, None),), *_output(self.last(loaded), target.label or 0))
+        return LinearPath(
+            ((pooler.dense, pooler.activation, None),), *_output_unit(self.last(loaded), target.label or 0)
+        )
 
 
 # ---------------------------------------------------------------------------- the heads
 
 
-class Words(TaskHead):
+class MaskedWordHead(TaskHead):
     """The masked-word head: which piece of the vocabulary stands at a position."""
 
     name = "words"
@@ -395,9 +404,9 @@ class Words(TaskHead):
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         head = self.head_module(loaded)
         token = target.target_pieces[row][1]
-        weight, bias = _output(head.decoder, token)
+        weight, bias = _output_unit(head.decoder, token)
         if target.against is not None:
-            other_weight, other_bias = _output(head.decoder, target.against)
+            other_weight, other_bias = _output_unit(head.decoder, target.against)
             weight, bias = weight - other_weight, bias - other_bias
         transform = head.transform
         return LinearPath(((transform.dense, transform.transform_act_fn, transform.LayerNorm),), weight, bias)
@@ -407,7 +416,7 @@ class Words(TaskHead):
     ) -> list[Target]:
         encoding, hidden = run.encoding, hidden_pieces(run.encoding, original)
         truth, targets = dict(hidden), []
-        for position in encoding.mask_positions[:OFFERED_MASKS]:
+        for position in encoding.mask_positions[:MAX_MASK_TARGETS]:
             prediction = run.prediction_at(position)
             likely = [] if prediction is None else [token for token, _ in prediction.top[:3]]
             known = [truth[position]] if position in truth else []
@@ -430,7 +439,7 @@ class Words(TaskHead):
         return [NamedTarget(Target("mlm", guess.position, token), loaded.tokenizer.token_of(token))]
 
 
-class Classes(_PooledHead):
+class ClassificationHead(_PoolerHead):
     """A classifier of texts, or of pairs; its output may also be a number."""
 
     name = "classifier"
@@ -480,7 +489,7 @@ class Classes(_PooledHead):
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
     ) -> list[Target]:
-        likely = [] if run.classes is None else run.classes.order[:OFFERED_CLASSES]
+        likely = [] if run.classes is None else run.classes.order[:MAX_CLASS_TARGETS]
         chosen = [linked.label] if linked is not None and linked.kind == "class" else []
         return [Target("class", label=number) for number in dict.fromkeys((*likely, *chosen))]
 
@@ -494,7 +503,7 @@ class Classes(_PooledHead):
         return [NamedTarget(Target("class", label=label), loaded.labels[label])]
 
 
-class Replaced(TaskHead):
+class ReplacedTokenHead(TaskHead):
     """The discriminator of an ELECTRA: whether each token was put in the place of another."""
 
     name = "detector"
@@ -528,12 +537,12 @@ class Replaced(TaskHead):
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         head = self.head_module(loaded).discriminator_predictions
-        return LinearPath(((head.dense, head.activation, None),), *_output(head.dense_prediction, 0))
+        return LinearPath(((head.dense, head.activation, None),), *_output_unit(head.dense_prediction, 0))
 
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
     ) -> list[Target]:
-        likely = [] if run.replaced is None else rank_typed_tokens(run.replaced, run.encoding)[:OFFERED_TOKENS]
+        likely = [] if run.replaced is None else rank_typed_tokens(run.replaced, run.encoding)[:MAX_TOKEN_TARGETS]
         chosen = [linked.rows[0]] if linked is not None and linked.kind == "replaced" else []
         return [Target("replaced", position) for position in dict.fromkeys((*likely, *chosen))]
 
@@ -545,7 +554,7 @@ class Replaced(TaskHead):
         ]
 
 
-class Spans(TaskHead):
+class AnswerSpanHead(TaskHead):
     """A reader: where the second text answers the question in the first."""
 
     name = "reader"
@@ -610,12 +619,12 @@ class Spans(TaskHead):
         return (own - among).sum(-1).exp()
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        return LinearPath((), *_output(self.head_module(loaded).qa_outputs, row))
+        return LinearPath((), *_output_unit(self.head_module(loaded).qa_outputs, row))
 
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
     ) -> list[Target]:
-        spans = [] if run.spans is None else ranked_spans(run.encoding, run.spans, OFFERED_ANSWERS)
+        spans = [] if run.spans is None else ranked_spans(run.encoding, run.spans, MAX_SPAN_TARGETS)
         chosen = [linked.rows] if linked is not None and linked.kind == "span" else []
         ends = dict.fromkeys((*((span.first, span.last) for span in spans), *chosen))
         return [Target("span", first, last=last) for first, last in ends]
@@ -638,7 +647,7 @@ class Spans(TaskHead):
         return [NamedTarget(Target("span", first, last=last), answer)] if complete else []
 
 
-class Tags(TaskHead):
+class TokenTagHead(TaskHead):
     """A classifier of tokens, as for names or parts of speech."""
 
     name = "tagger"
@@ -683,7 +692,7 @@ class Tags(TaskHead):
         return self.logits(loaded, rows[:, 0]).softmax(-1)[:, target.label]
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        return LinearPath((), *_output(self.head_module(loaded).classifier, target.label or 0))
+        return LinearPath((), *_output_unit(self.head_module(loaded).classifier, target.label or 0))
 
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
@@ -694,10 +703,10 @@ class Tags(TaskHead):
             return []
         words = tagged_words(run)
         tagged = [word for word in words if word.label != OUTSIDE] or list(words)
-        pairs = [(word.position, tags.labels.index(word.label)) for word in tagged[:OFFERED_WORDS]]
+        pairs = [(word.position, tags.labels.index(word.label)) for word in tagged[:MAX_TAGGED_WORDS]]
         if linked is not None and linked.kind == "tag":
             (position,) = linked.rows
-            pairs += [(position, n) for n in (linked.label or 0, *tags.order_at(position)[:OFFERED_TAGS])]
+            pairs += [(position, n) for n in (linked.label or 0, *tags.order_at(position)[:MAX_TAGS_OF_TOKEN])]
         return [Target("tag", position, label=number) for position, number in dict.fromkeys(pairs)]
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
@@ -714,7 +723,7 @@ class Tags(TaskHead):
         ]
 
 
-class Choices(_PooledHead):
+class MultipleChoiceHead(_PoolerHead):
     """The score of one answer, beside its question, among several to choose from."""
 
     name = "chooser"
@@ -751,7 +760,7 @@ class Choices(_PooledHead):
         return [] if run.choice is None else [Readout("logit of the choice", ((choice, run.choice),))]
 
 
-class NextSentence(_PooledHead):
+class NextSentenceHead(_PoolerHead):
     """Whether the second text follows the first, or, of an ALBERT, whether both are in order."""
 
     name = "next"
@@ -793,16 +802,16 @@ class NextSentence(_PooledHead):
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         path = super().linear_path(loaded, target, row)
         assert path is not None  # behind a pooler there is one
-        weight, bias = _output(self.last(loaded), 1)
+        weight, bias = _output_unit(self.last(loaded), 1)
         return path._replace(weight=path.weight - weight, bias=path.bias - bias)
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         if text.encoding.pair is None:
             raise Refused("there is no second text")
-        return [NamedTarget(Target("nsp"), FOLLOWS)]
+        return [NamedTarget(Target("nsp"), IS_NEXT)]
 
 
-class Similarity(TaskHead):
+class SimilarityHead(TaskHead):
     """How alike two texts are, each read by itself: the cosine of their vectors, of any encoder."""
 
     name = "pooling"
@@ -830,7 +839,7 @@ class Similarity(TaskHead):
             return []
         other = loaded.tokenizer.encode(text.pair, max_length=loaded.max_sentence_tokens)
         rows = loaded.effective_pooling.pooled_positions(len(text.encoding))
-        return [NamedTarget(Target("similarity", other=other, pooled=rows), ALIKE)]
+        return [NamedTarget(Target("similarity", other=other, pooled=rows), SIMILAR)]
 
 
 # ---------------------------------------------------------------------------- what several heads share
@@ -861,7 +870,7 @@ def is_number(config: BertConfig) -> bool:
 def quote(text: str) -> str:
     """A text as a sentence quotes it: on one line, and not too long."""
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_QUOTED else f"{line[:LONGEST_QUOTED]}…"
+    return line if len(line) <= MAX_QUOTED_CHARACTERS else f"{line[:MAX_QUOTED_CHARACTERS]}…"
 
 
 def rank_typed_tokens(scores: np.ndarray, encoding: Encoding) -> list[int]:
@@ -903,7 +912,7 @@ def classifier_input(config: BertConfig, weights: Mapping[str, Tensor]) -> str |
     return "texts" if "bert.pooler.dense.weight" in weights else "tokens"
 
 
-def _output(last: nn.Linear, number: int) -> tuple[Tensor, Tensor]:
+def _output_unit(last: nn.Linear, number: int) -> tuple[Tensor, Tensor]:
     """Weight (hidden,) and bias () of one output of a linear layer."""
     return last.weight[number], last.bias[number]
 
@@ -918,7 +927,16 @@ def _word_at(encoding: Encoding, position: int) -> str:
 # In the order in which pages and commands list their targets and predictions.
 _HEADS: dict[str, TaskHead] = {
     head.name: head
-    for head in (Words(), Classes(), Replaced(), Spans(), Tags(), Choices(), NextSentence(), Similarity())
+    for head in (
+        MaskedWordHead(),
+        ClassificationHead(),
+        ReplacedTokenHead(),
+        AnswerSpanHead(),
+        TokenTagHead(),
+        MultipleChoiceHead(),
+        NextSentenceHead(),
+        SimilarityHead(),
+    )
 }
 TASK_HEADS = Table(_HEADS)
 _BUILT_IN = frozenset(_HEADS)
@@ -984,10 +1002,12 @@ def register_head(
         if not kind.has_text_form:
             raise Refused(f"{name} needs {', '.join(kind.needs)}: it may need {', '.join(TEXT_VALUES)}")
     for name, question in given.items():
-        if not question.of_target:
+        if not question.loss_from_targets:
             raise Refused(f"the question {name} has a loss of its own: it must be that of its targets (of_target)")
-        if set(question.judged) - {name}:
-            raise Refused(f"the question {name} is judged as {', '.join(question.judged)}: it must be {name}")
+        if set(question.faithfulness_kinds) - {name}:
+            raise Refused(
+                f"the question {name} is judged as {', '.join(question.faithfulness_kinds)}: it must be {name}"
+            )
     _HEADS[head.name] = head
     add_rows(kinds, given)
 

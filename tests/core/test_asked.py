@@ -31,7 +31,7 @@ from bert_core.methods import faithfulness
 from bert_core.pooling import Pooling
 from bert_core.run.similarity import similarity_target
 from bert_core.studies.faithfulness import StudySettings, draw_questions, judge_file
-from bert_core.target_kinds import questions_of_targets
+from bert_core.target_kinds import target_questions
 from tests.families import save_family
 from tests.near import assert_near
 
@@ -94,7 +94,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("kind", questions_of_targets())
+@pytest.mark.parametrize("kind", target_questions())
 def test_each_kind_is_explained_and_goes_on(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """The first text's rows are those of its targets, which the columns name; a stopped run ends in the same bytes."""
     model, (path, given) = folder_of(kind, request, tmp_path), file_of(kind, tmp_path)
@@ -118,7 +118,7 @@ def test_each_kind_is_explained_and_goes_on(kind: str, request: pytest.FixtureRe
     assert out.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize("kind", questions_of_targets())
+@pytest.mark.parametrize("kind", target_questions())
 def test_each_kind_is_asked_of_every_head_and_goes_on(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -153,7 +153,7 @@ def test_each_kind_is_asked_of_every_head_and_goes_on(
     assert found.table("tiny", settings).loss_text.startswith(f"{found.loss:.3f} of ") or kind == "replaced"
 
 
-@pytest.mark.parametrize("kind", questions_of_targets())
+@pytest.mark.parametrize("kind", target_questions())
 def test_each_kind_is_judged_and_goes_on(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """What is judged is what `faithfulness` says of the target; more questions later end in the same bytes."""
     model, (path, given) = folder_of(kind, request, tmp_path), file_of(kind, tmp_path)

@@ -90,10 +90,10 @@ def test_both_ways_of_the_guide_declare_the_same_head() -> None:
     """The classes of the four files and those of a program differ in two helpers alone."""
     built_in = "\n".join(line[1:] for _, text in CHANGES for line in text.splitlines() if line.startswith("+"))
     program = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)[0]
-    for name in ("title", "says", "parts", "architectures", "description", "every_token"):
+    for name in ("title", "subtitle", "parts", "architectures", "description", "every_token"):
         assert re.findall(rf"^    {name} = .*$", built_in, re.MULTILINE) == re.findall(
             rf"^    {name} = .*$", program, re.MULTILINE
         )
-    for name in ("offer", "question", "supports", "value_text"):
+    for name in ("title", "question", "supports", "value_text"):
         (said,) = re.findall(rf"^        {name}=(\".*\"),$", program, re.MULTILINE)
         assert said in built_in, name

@@ -113,7 +113,7 @@ def test_every_head_of_a_table_is_declared() -> None:
 
 def test_every_question_that_is_judged_is_known_to_a_study() -> None:
     """A study takes each kind of `question_kinds`, and each of them has a title."""
-    titles = {kind for question in FILE_QUESTIONS.values() for kind in question.judged}
+    titles = {kind for question in FILE_QUESTIONS.values() for kind in question.faithfulness_kinds}
     assert set(question_kinds()) <= titles
     for kind in question_kinds():
         assert StudySettings(kinds=(kind,)).kinds == (kind,)
@@ -208,7 +208,7 @@ def test_offered_targets_can_be_computed_written_and_read(head: str, folder_of: 
         again = parse_target(loaded, encoding, format_target(loaded, target), original=original)
         assert again == (target, encoding)
         names, kind = head_of(target).template_values(loaded, encoding, target), TARGET_KINDS[target.kind]
-        for sentence in (kind.offer, kind.question, kind.supports):
+        for sentence in (kind.title, kind.question, kind.supports):
             assert "{" not in sentence.format(**names, verdict="accept")
         assert kind.format_value(run.target_value, "{:.3g}".format)
 
@@ -334,7 +334,7 @@ class WithModule(Nothing):
 
 def kind(head: str = "nothing", **changed: Any) -> TargetKind:
     row: dict[str, Any] = {
-        "needs": (), "head": head, "unit": "", "link": None, "offer": "", "question": "", "supports": "", "value_text": "",
+        "needs": (), "head": head, "unit": "", "link": None, "title": "", "question": "", "supports": "", "value_text": "",
     }  # fmt: skip
     return TargetKind(**(row | changed))
 
@@ -366,7 +366,12 @@ def like(parent: type[TaskHead] = Nothing, **variables: Any) -> TaskHead:
         (Nothing(), {"7": kind()}, None, "'7' cannot name a target"),
         (Nothing(), {3: kind()}, None, "3 cannot name a target"),
         (Nothing(), {"x": kind(needs=("position", "token_id"))}, None, "x needs position, token_id: it may need"),
-        (Nothing(), {}, {"x": FileQuestion("nothing", "", of_target=False)}, "the question x has a loss of its own"),
+        (
+            Nothing(),
+            {},
+            {"x": FileQuestion("nothing", "", loss_from_targets=False)},
+            "the question x has a loss of its own",
+        ),
         (Nothing(), {}, {"x": FileQuestion("nothing", "", {"y": "Y"})}, "the question x is judged as y"),
         (like(result="classes"), {}, None, "result of the head 'nothing' is 'classes'"),
         (like(parts="nothing."), {}, None, "parts of the head 'nothing' is 'nothing.'"),
@@ -391,7 +396,7 @@ def test_a_kind_of_target_states_only_what_there_is() -> None:
     for changed, sentence in (
         ({"needs": ("token",)}, "a target cannot need 'token'"),
         ({"link": "softmax"}, "the link is 'softmax': it must be 'exp', 'sigmoid' or None"),
-        ({"offer": "{verdict}"}, "offer names 'verdict': it may name word"),
+        ({"title": "{verdict}"}, "title names 'verdict': it may name word"),
         ({"value_text": "{word}"}, "value_text names 'word': it may name value, probability, loss"),
         ({"question": "{word"}, "question is '{word': it must be a text with names in braces"),
         ({"question": None}, "question is None: it must be a text"),

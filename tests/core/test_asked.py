@@ -150,7 +150,7 @@ def test_each_kind_is_asked_of_every_head_and_goes_on(
             change[head] += (run.target_value - without) / len(targets)
     assert_near(found.figures["importance"], np.abs(slopes), of=np.abs(slopes).max())
     assert_near(found.figures["loss_change"], change, of=np.abs(change).max())
-    assert found.table("tiny", settings).loss_text.startswith(f"{found.loss:.3f} of ") or kind == "replaced"
+    assert found.table("tiny", settings).loss_text.startswith(f"{found.loss:.3f} units of ") or kind == "replaced"
 
 
 @pytest.mark.parametrize("kind", target_questions())
@@ -226,7 +226,7 @@ def test_what_cannot_be_asked_is_one_sentence(
         with pytest.raises(Refused, match="trained"):
             list(iter_heads(path, str(tiny_model_folder), CorpusSettings(loss=kind), device="cpu"))
     settings = ExplainSettings("similarity", METHODS, columns=Columns("one", "two"))
-    with pytest.raises(Refused, match="does not say in its files how it makes a vector"):
+    with pytest.raises(Refused, match="has no pooling settings in its files"):
         list(iter_explanations(path, out, str(tiny_model_folder), settings, device="cpu"))
     with pytest.raises(Refused, match=r"has the tag 'B-ANIMAL' .* does not have"):
         list(iter_explanations(path, out, str(tiny_tagger_folder), ExplainSettings("tag", tags="last"), device="cpu"))

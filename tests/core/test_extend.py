@@ -83,7 +83,7 @@ def test_the_head_of_the_guide_works(copy: Path, tiny_model_folder: Path, tmp_pa
     assert found["heads"] == ["length"] and found["notes"] == []
     for name in ("value", "prediction", "of_parts"):
         assert found[name] == pytest.approx(found["expected"], rel=1e-3, abs=1e-4), name
-    assert found["loss"].endswith("letters a token")
+    assert found["loss"].endswith("letters per token")
 
 
 def test_both_ways_of_the_guide_declare_the_same_head() -> None:

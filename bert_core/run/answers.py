@@ -14,7 +14,7 @@ from bert_core.loading import LoadedModel
 from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
 from bert_core.records.base import compared_by_value
 from bert_core.run.arrays import to_cpu
-from bert_core.task_heads import TASK_HEADS, Words
+from bert_core.task_heads import TASK_HEADS, MaskedWordHead
 from bert_core.tokenizer import Encoding
 
 
@@ -47,7 +47,7 @@ def predict_answers(
     positions: where pieces are predicted in each text; rows: which of `some` these are.
     """
     words = TASK_HEADS["words"]
-    assert isinstance(words, Words)
+    assert isinstance(words, MaskedWordHead)
     outputs: dict[str, Mapping[str, Tensor]] = {}
     if texts := [text for text, of_text in enumerate(rows) for _ in of_text]:
         outputs["words"] = words.outputs(loaded, states[texts, [row for of_text in rows for row in of_text]])

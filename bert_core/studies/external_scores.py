@@ -29,7 +29,7 @@ from bert_core.studies.lines import Line
 from bert_core.studies.rows import Columns
 from bert_core.studies.runner import STATE_VERSION, SourceFile, as_json_values
 from bert_core.studies.texts import check_texts, text_shards
-from bert_core.task_heads import FOLLOWS
+from bert_core.task_heads import IS_NEXT
 from bert_core.tokenizer import Encoding
 
 REQUIRED_COLUMNS = ("text", "start", "end", "asked")
@@ -182,7 +182,7 @@ def _read_questions(
 def _make_question(loaded: LoadedModel, line: Line, answer: str, max_length: int) -> StudyQuestion:
     """Return the question whose answer is explained. Raises Refused if the model cannot predict the answer."""
     encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=max_length)
-    if answer == FOLLOWS and encoding.pair is not None:
+    if answer == IS_NEXT and encoding.pair is not None:
         return StudyQuestion(line.number, "nsp", encoding, Target("nsp"), answer)
     if answer in loaded.labels:
         target = Target("class", label=loaded.labels.index(answer))

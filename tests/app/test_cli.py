@@ -888,15 +888,15 @@ def test_heads_asks_for_classes_words_and_what_follows(
     both = {"importance": True, "ablation": True}
     asked: list[tuple[Path, Path, list[object], CorpusSettings, str]] = [
         (table, tiny_classifier_folder, ["--text", "said", "--label", "kind"],
-         CorpusSettings(**both, loss="class", columns=Columns("said", answer="kind")), "nats a class to tell"),
+         CorpusSettings(**both, loss="class", columns=Columns("said", answer="kind")), "nats per text"),
         (table, tiny_model_folder, ["--text", "said", "--answer", "word"],
-         CorpusSettings(**both, loss="word", columns=Columns("said", answer="word")), "nats a piece of the word"),
+         CorpusSettings(**both, loss="word", columns=Columns("said", answer="word")), "nats per piece of the word"),
         (gaps, tiny_model_folder, ["--word", "cat", "--by", "mean", "--reference", text_file],
          CorpusSettings(
              **both, loss="word", word="cat", method="mean",
              reference=tuple(line for line in text_file.read_text().splitlines()[:MAX_REFERENCES] if line),
-         ), "nats a piece of the word"),
-        (text_file, tiny_model_folder, ["--follows"], CorpusSettings(**both, loss="next"), "nats a pair to tell"),
+         ), "nats per piece of the word"),
+        (text_file, tiny_model_folder, ["--follows"], CorpusSettings(**both, loss="next"), "nats per pair"),
     ]  # fmt: skip
     for number, (path, model, options, settings, said) in enumerate(asked):
         out = tmp_path / f"heads{number}.csv"

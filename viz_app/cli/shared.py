@@ -13,7 +13,7 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.run import MAX_REFERENCES
-from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, questions_of_targets, text_form
+from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, target_questions, text_form
 from bert_core.unknown_tokens import current_counts
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -58,9 +58,9 @@ Ask = Annotated[
         metavar="KIND",
         help="Ask another head of the model: "
         + "; ".join(
-            ": ".join([name, *(title.lower() for title in question.judged.values())])
+            ": ".join([name, *(title.lower() for title in question.faithfulness_kinds.values())])
             for name, question in FILE_QUESTIONS.present.items()
-            if question.of_target
+            if question.loss_from_targets
         ),
     ),
 ]
@@ -257,6 +257,6 @@ def head_asked(ask: str | None, tags: str) -> str | None:
     """Which other head of a model `--ask` and `--tags` ask; None: neither was given. Raises Refused for any other."""
     if tags and ask not in (None, "tag"):
         raise Refused(f"--tags {tags!r} is the label of a file of words: it is asked for by --ask tag")
-    if ask is not None and ask not in questions_of_targets():
-        raise Refused(f"--ask {ask!r} is unknown: one of {', '.join(questions_of_targets())}")
+    if ask is not None and ask not in target_questions():
+        raise Refused(f"--ask {ask!r} is unknown: one of {', '.join(target_questions())}")
     return "tag" if tags else ask

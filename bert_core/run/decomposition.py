@@ -44,8 +44,8 @@ def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nd
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
         outputs = traced.head_outputs
         kept = list(traced.layer.attention.self.heads)
-        of_heads[number, kept] = as_array(traced.mixing * outputs.norm(dim=-1)[:, None, :])
-        maps[number] = as_array(_summed_norms(traced.mixing, outputs))
+        of_heads[number, kept] = as_array(traced.gated_probs * outputs.norm(dim=-1)[:, None, :])
+        maps[number] = as_array(_summed_norms(traced.gated_probs, outputs))
     return TokenMaps(encoding, "norms of attention", maps, residual=False, heads=of_heads)
 
 
@@ -61,7 +61,7 @@ def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nda
     norms = []
     for traced in trace_text(loaded, encoding, head_mask):
         first = traced.layer.attention.output.LayerNorm
-        norms.append(_norms(traced, [first], _spread(traced.summed, first)))
+        norms.append(_norms(traced, [first], _spread(traced.attention_sum, first)))
     return _maps(encoding, "norms with residual", norms)
 
 
@@ -77,7 +77,9 @@ def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | 
     norms = []
     for traced in trace_text(loaded, encoding, head_mask):
         first, second = traced.layer.attention.output.LayerNorm, traced.layer.output.LayerNorm
-        spread = _spread(traced.summed, first) * _spread(traced.fed + traced.normed, second)
+        spread = _spread(traced.attention_sum, first) * _spread(
+            traced.feed_forward_update + traced.after_attention, second
+        )
         norms.append(_norms(traced, [first, second], spread))
     return _maps(encoding, "GlobEnc", norms)
 
@@ -96,9 +98,9 @@ def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | Non
     together = max(1, BYTES_AT_ONCE // (3 * 4 * length * loaded.config.hidden_size))
     places = torch.arange(length, device=loaded.device)
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
-        first, normed, mixing = traced.layer.attention.output.LayerNorm, traced.normed, traced.mixing
-        outputs, stays = _linear_part([first], traced.head_outputs), _linear_part([first], traced.entering)
-        spread = _spread(traced.summed, first)
+        first, normed, mixing = traced.layer.attention.output.LayerNorm, traced.after_attention, traced.gated_probs
+        outputs, stays = _linear_part([first], traced.head_outputs), _linear_part([first], traced.input_states)
+        spread = _spread(traced.attention_sum, first)
         for some in places.split(together):  # type: ignore[no-untyped-call]
             vectors = torch.einsum("hqk,hkd->qkd", mixing[:, some], outputs)
             vectors[torch.arange(len(some), device=loaded.device), some] += stays[some]
@@ -120,7 +122,7 @@ def head_values(loaded: LoadedModel, encoding: Encoding, *, projected: bool = Fa
     config = loaded.config
     shape = (config.num_hidden_layers, config.num_attention_heads, len(encoding), config.attention_head_size)
     vectors = np.zeros(shape, np.float32)
-    for number, traced in enumerate(trace_text(loaded, encoding, own=False)):
+    for number, traced in enumerate(trace_text(loaded, encoding, requires_unpatched=False)):
         values = traced.value
         if projected and len(values):
             values = values @ _in_own_directions(traced.layer.attention.head_projections)
@@ -160,9 +162,9 @@ def _norms(traced: LayerTrace, after: Sequence[nn.Module], spread: Tensor) -> tu
 
     after: the layer norms that follow. spread: (query,), what they divide by.
     """
-    outputs, stays = _linear_part(after, traced.head_outputs), _linear_part(after, traced.entering)
-    norms = _summed_norms(traced.mixing, outputs)
-    own = torch.einsum("hq,hqd->qd", traced.mixing.diagonal(dim1=1, dim2=2), outputs)
+    outputs, stays = _linear_part(after, traced.head_outputs), _linear_part(after, traced.input_states)
+    norms = _summed_norms(traced.gated_probs, outputs)
+    own = torch.einsum("hq,hqd->qd", traced.gated_probs.diagonal(dim1=1, dim2=2), outputs)
     kept = (own + stays).norm(dim=-1)
     norms.diagonal().copy_(kept)
     dense = traced.layer.attention.output.dense
@@ -242,15 +244,15 @@ def _through_layer(traced: LayerTrace, vectors: Tensor, positions: Sequence[int]
 
     vectors: (seq, token, hidden), what enters.
     """
-    attention, layer, mixing = traced.layer.attention, traced.layer, traced.mixing
+    attention, layer, mixing = traced.layer.attention, traced.layer, traced.gated_probs
     length, hidden = len(vectors), vectors.shape[-1]
     heads, size = len(traced.value), attention.self.attention_head_size
     values = F.linear(vectors, attention.self.value.weight).view(length, length, heads, size)
     # The bias of the values arrives as often as a row of attention says: its sum is its head's gate, less what is cut.
     of_values = mixing.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
     bias = attention.output.dense(of_values.flatten(1))  # (query, hidden)
-    slope = _slope(layer.intermediate.activate, layer.intermediate.dense(traced.normed))
-    attended, summed = traced.summed, traced.fed + traced.normed
+    slope = _slope(layer.intermediate.activate, layer.intermediate.dense(traced.after_attention))
+    attended, summed = traced.attention_sum, traced.feed_forward_update + traced.after_attention
     leaving = vectors.new_empty(len(positions), length, hidden)
     together = max(1, BYTES_AT_ONCE // (2 * 4 * length * max(1, layer.intermediate.dense.out_features)))
     for first in range(0, len(positions), together):

@@ -59,7 +59,7 @@ def knock_out_edges(
     cells = torch.arange(tokens * tokens, device=loaded.device)
     for some in cells.split(min(len(cells), copies_per_batch(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]
         queries, keys = some // tokens, some % tokens
-        states = traced.leaving.repeat(len(some), 1, 1)
+        states = traced.output_states.repeat(len(some), 1, 1)
         rows = _rows_without(traced, module.heads.index(head), queries, keys, renormalised=renormalised)
         states[torch.arange(len(some)), queries] = rows
         states = run_layers(layers, states, layer + 1, gates=gates, positions=asked)
@@ -74,13 +74,13 @@ def _rows_without(traced: LayerTrace, place: int, queries: Tensor, keys: Tensor,
     place: of the head among those that the layer has. queries, keys: (arrow,).
     """
     layer, attention = traced.layer, traced.layer.attention
-    mixing = traced.mixing[place, queries]  # (arrow, key)
+    mixing = traced.gated_probs[place, queries]  # (arrow, key)
     before = mixing.sum(-1, keepdim=True)  # the gate of the head
     mixing[torch.arange(len(keys)), keys] = 0
     if renormalised:
         # Nothing is left to grow of a head that is off, either.
         mixing = torch.where(before > 0, mixing * (before / mixing.sum(-1, keepdim=True)), mixing)
     change = mixing @ traced.value[place] - traced.context[place, queries]
-    summed = traced.summed[queries] + change @ attention.head_projections[:, place].T
+    summed = traced.attention_sum[queries] + change @ attention.head_projections[:, place].T
     left: Tensor = layer.feed_forward_chunk(attention.output.LayerNorm(summed)[None])[0]
     return left

@@ -45,8 +45,8 @@ def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np
     Source: a feed-forward network as neurons with a key and a value each: Geva 2021 (arXiv:2012.14913).
     """
     activations, lengths, width = [], [], loaded.config.intermediate_size
-    for traced in trace_text(loaded, encoding, head_mask, keep=("probs", "activated")):
-        activations.append(_spread(traced.layer, width, traced.activated))
+    for traced in trace_text(loaded, encoding, head_mask, keep=("probs", "neurons")):
+        activations.append(_spread(traced.layer, width, traced.neurons))
         lengths.append(_spread(traced.layer, width, traced.layer.output.dense.weight.norm(dim=0)))
     return NeuronRun(encoding, np.stack(activations), np.stack(lengths))
 
@@ -85,7 +85,7 @@ def neuron_words(
     places, at = [there.index(neuron) for neuron in given], _positions(encoding, positions)
     some, head = min(require_int("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
     if translators is not None:
-        translators = translators.on_device_of(traced.normed)
+        translators = translators.on_device_of(traced.after_attention)
 
     def read(summed: Tensor) -> Tensor:
         """What the layer's last norm takes (..., hidden) -> what the word head compares with words (..., embedding)."""
@@ -93,7 +93,7 @@ def neuron_words(
         compared: Tensor = head.transform(left if translators is None else translators(layer + 1, left))
         return compared
 
-    summed = traced.fed + traced.normed
+    summed = traced.feed_forward_update + traced.after_attention
     vectors = output.dense.weight.T[places]  # (neuron, hidden)
     pushed = vectors.new_zeros(len(given), head.decoder.in_features)
     shared = vectors.new_zeros(len(given), 1)  # of a log-probability, what all words have in common
@@ -110,7 +110,7 @@ def neuron_words(
         layer=layer,
         positions=at,
         neurons=given,
-        activations=as_array(traced.activated[list(at)][:, places].mean(0)),
+        activations=as_array(traced.neurons[list(at)][:, places].mean(0)),
         raised=raised.indices.cpu().numpy().astype(np.int32),
         raised_slopes=as_array(raised.values),
         lowered=lowered.indices.cpu().numpy().astype(np.int32),
@@ -153,11 +153,11 @@ def neuron_gradients(
     for number, traced in enumerate(islice(trace_text(loaded, encoding, head_mask), asked[-1] + 1)):
         if number not in asked:
             continue
-        silenced = traced.activated.clone()
+        silenced = traced.neurons.clone()
         silenced[list(at)] = 0
         dense = traced.layer.output.dense
         start = dense(silenced)
-        way = traced.fed - start
+        way = traced.feed_forward_update - start
         mean = torch.zeros_like(way)
         for some in range(0, steps, together):
             points, weights = (part[some : some + together].to(way) for part in along)
@@ -166,7 +166,7 @@ def neuron_gradients(
             done += len(points)
             report_count(report, done, len(asked) * steps, "points")
         place = asked.index(number)
-        scores[place] = _spread(traced.layer, width, (mean @ dense.weight) * (traced.activated - silenced))
+        scores[place] = _spread(traced.layer, width, (mean @ dense.weight) * (traced.neurons - silenced))
         off[place], value = above.values(traced, torch.stack([start, start + way])).tolist()
     return NeuronAttribution(encoding, target, asked, at, scores, value, off)
 
@@ -295,7 +295,7 @@ class UpperLayers:
 
     def values(self, traced: LayerTrace, fed: Tensor) -> Tensor:
         """(copies,) the target, for fed (copies, seq, hidden) in a layer that was traced."""
-        states: Tensor = traced.layer.output.LayerNorm(fed + traced.normed)
+        states: Tensor = traced.layer.output.LayerNorm(fed + traced.after_attention)
         start = traced.layer.layer_num + 1
         states = run_layers(self.layers, states, start, gates=self.gates, positions=self.asked)
         return target_values(self.loaded, self.target, states)

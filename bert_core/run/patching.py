@@ -374,15 +374,15 @@ class PatchedLayer:
             return state
         layer, own, other = self.layers[start - 1], self.own[start - 1], self.other[start - 1]
         if self.what == "attention":
-            summed = other.attended[0, at] + own.entering[0, at]
+            summed = other.attention_update[0, at] + own.input_states[0, at]
             changed: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(summed))
             return changed
-        fed = other.fed[0, at]
+        fed = other.feed_forward_update[0, at]
         if self.what == NEURON:
             neurons = [cell.neuron for cell in cells]
-            step = (other.activated - own.activated)[0, at, neurons]  # (cell,)
-            fed = own.fed[0, at] + step[:, None] * layer.output.dense.weight.T[neurons]
-        left: Tensor = layer.output.LayerNorm(fed + own.normed[0, at])
+            step = (other.neurons - own.neurons)[0, at, neurons]  # (cell,)
+            fed = own.feed_forward_update[0, at] + step[:, None] * layer.output.dense.weight.T[neurons]
+        left: Tensor = layer.output.LayerNorm(fed + own.after_attention[0, at])
         return left
 
     def _of_heads(self, start: int, cells: Sequence[PatchPlace]) -> Tensor:
@@ -390,7 +390,7 @@ class PatchedLayer:
         heads = [cell.head for cell in cells]
         change = self._contexts(own, other, cells) - own.context[0, heads]
         maps = layer.attention.head_projections[:, heads]  # (hidden, cell, head size)
-        summed = own.summed + torch.einsum("csd,ocd->cso", change, maps)
+        summed = own.attention_sum + torch.einsum("csd,ocd->cso", change, maps)
         left: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(summed))
         return left
 

@@ -126,13 +126,15 @@ class PathRunner:
         arrived = {0: states} if 0 in to else {}
         for number in range(max(to)):
             layer, own, other = self.layers[number], self.own.layers[number], self.other.layers[number]
-            attended = own.attended.repeat(len(senders), 1, 1)
+            attended = own.attention_update.repeat(len(senders), 1, 1)
             for row, (sent_from, head) in enumerate(senders):
                 if sent_from == number:
                     place = layer.attention.self.heads.index(head)
                     change = other.context[0, place] - own.context[0, place]
                     attended[row] += change @ layer.attention.head_projections[:, place].T
-            states = layer.output.LayerNorm(own.fed + layer.attention.output.LayerNorm(attended + states))
+            states = layer.output.LayerNorm(
+                own.feed_forward_update + layer.attention.output.LayerNorm(attended + states)
+            )
             if number + 1 in to:
                 arrived[number + 1] = states
         return arrived

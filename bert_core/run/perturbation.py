@@ -295,11 +295,11 @@ def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndar
         for first in range(0, length, together := copies_at_once(loaded, length)):
             some = slice(first, first + together)
             # Attention is a sum over keys: taking one key's part off is zeroing its value.
-            parts = torch.einsum("hqk,hkd->kqhd", traced.mixing[..., some], traced.value[:, some]).flatten(2)
-            attended = layer.attention.output(context - parts, traced.entering.expand(len(parts), -1, -1))
+            parts = torch.einsum("hqk,hkd->kqhd", traced.gated_probs[..., some], traced.value[:, some]).flatten(2)
+            attended = layer.attention.output(context - parts, traced.input_states.expand(len(parts), -1, -1))
             changed = layer.feed_forward_chunk(attended)  # (token, query, hidden)
             # Where nothing was taken off, nothing turns: rounding alone would look like a map.
-            distance = (1 - F.cosine_similarity(changed, traced.leaving[None], dim=-1)) * parts.any(-1)
+            distance = (1 - F.cosine_similarity(changed, traced.output_states[None], dim=-1)) * parts.any(-1)
             maps[number, :, some] = as_array(distance.clamp(min=0).T)
     return TokenMaps(encoding, "value zeroing", maps, residual=True)
 

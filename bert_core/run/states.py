@@ -173,9 +173,9 @@ def iter_activations(
     """
     for some, batch in _batches(loaded, encodings):
         used, mask = encoder_layers(loaded)[: max(layers) + 1], batch.additive_mask
-        for number, traced in enumerate(trace_layers(used, batch.embeddings, mask=mask, keep=("activated",))):
+        for number, traced in enumerate(trace_layers(used, batch.embeddings, mask=mask, keep=("neurons",))):
             if number in layers:
-                yield some, number, as_array(traced.activated[batch.token_index])
+                yield some, number, as_array(traced.neurons[batch.token_index])
 
 
 @compared_by_value
@@ -216,7 +216,7 @@ def token_states(
             (traced,) = trace_layers(
                 [encoder_layers(loaded)[number]], states, mask=batch.additive_mask, keep=("probs", "context")
             )
-            states, done = traced.leaving, number + 1
+            states, done = traced.output_states, number + 1
             rows, positions = batch.token_index
             strongest = traced.probs.topk(min(keys, traced.probs.shape[-1]), dim=-1)
             # (text, head, query, some) to (head, token, some), of the tokens that are there

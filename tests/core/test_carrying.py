@@ -123,7 +123,7 @@ def test_texts_that_are_read_together_are_read_as_alone(
     alone = [capture(model, one) for one in (text, source)]
     for one, beside in zip(alone, captures(model, [text, source]), strict=True):
         assert_near(beside.predictions[0].probabilities, one.predictions[0].probabilities)
-    with pytest.raises(Refused, match="belongs to a text of 8 tokens, and this one has 5"):
+    with pytest.raises(Refused, match="made for a text of 8 tokens and this text has 5"):
         captures(model, [text, tiny_loaded.tokenizer.encode("the cat [MASK]")])
 
 

@@ -105,7 +105,7 @@ def test_norms_with_residual_are_those_of_the_whole_tensor(tiny: LoadedModel, ga
     """Through residual and layer norm, with the share that comes from others."""
     encoding = example(tiny)
     found, naive = residual_norms(tiny, encoding, head_mask=gates), naive_layers(tiny, encoding, gates)
-    vectors = [through(one.layer.attention.output.LayerNorm, with_residual(one), one.summed) for one in naive]
+    vectors = [through(one.layer.attention.output.LayerNorm, with_residual(one), one.attention_sum) for one in naive]
     assert_near(found.maps, torch.stack([one.norm(dim=-1) for one in vectors]), 2e-5)
     ratios = []
     for one in vectors:
@@ -124,7 +124,7 @@ def test_globenc_is_that_of_the_whole_tensor(tiny: LoadedModel, gates: np.ndarra
     found, naive = globenc(tiny, encoding, head_mask=gates), naive_layers(tiny, encoding, gates)
     expected = []
     for one in naive:
-        first = through(one.layer.attention.output.LayerNorm, with_residual(one), one.summed)
+        first = through(one.layer.attention.output.LayerNorm, with_residual(one), one.attention_sum)
         expected.append(through(one.layer.output.LayerNorm, first, one.second).norm(dim=-1))
     assert_near(found.maps, torch.stack(expected), 2e-5)
     np.testing.assert_allclose(norm_rollout(found.maps, residual=False).sum(-1), 1)
@@ -141,8 +141,8 @@ def test_alti_is_that_of_the_whole_tensor(
     found, naive = alti(tiny, encoding, head_mask=gates), naive_layers(tiny, encoding, gates)
     expected = []
     for one in naive:
-        vectors = through(one.layer.attention.output.LayerNorm, with_residual(one), one.summed)
-        whole = one.normed[:, None]
+        vectors = through(one.layer.attention.output.LayerNorm, with_residual(one), one.attention_sum)
+        whole = one.after_attention[:, None]
         nearer = (whole.norm(p=1, dim=-1) - (whole - vectors).norm(p=1, dim=-1)).clamp(min=0)
         expected.append(nearer / nearer.sum(-1, keepdim=True))
     assert_near(found.maps, torch.stack(expected), 2e-5)

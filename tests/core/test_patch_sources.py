@@ -104,9 +104,9 @@ def test_a_mean_is_over_all_tokens_of_its_texts(tiny_loaded: LoadedModel) -> Non
     text, *texts = read(tiny_loaded, "the cat [MASK] on the mat", "a dog ran", "she opened the old door")
     found = patch(tiny_loaded, MeanOf(tuple(texts)), text, WORD, part_kind="feed_forward", layers=[1], positions=[3])
     traces = [trace(encoder_layers(tiny_loaded), embed_text(tiny_loaded, one)).layers[1] for one in (text, *texts)]
-    own, fed = traces[0], torch.cat([layer.fed[0] for layer in traces[1:]])
+    own, fed = traces[0], torch.cat([layer.feed_forward_update[0] for layer in traces[1:]])
     layer = tiny_loaded.model.bert.encoder.layer[1]
-    left = layer.output.LayerNorm(fed.mean(0) + own.normed[0, 3])
+    left = layer.output.LayerNorm(fed.mean(0) + own.after_attention[0, 3])
     expected = tiny_loaded.model.cls.predictions(left).log_softmax(-1)[70]
     assert_near(found.values[1, 3], expected)
     for what in HEAD_PARTS[:1] + HEAD_PARTS[2:]:

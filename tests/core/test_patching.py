@@ -70,7 +70,7 @@ def patched_by_hand(
     states = embed_text(loaded, text)
     for number, module in enumerate(model.encoder.layer):
         if what == "state" and layer == number:
-            states = put(states, given[number].entering, rest[0])
+            states = put(states, given[number].input_states, rest[0])
         own = given[number]
         attention = module.attention.self
         query, key, value = (
@@ -94,14 +94,14 @@ def patched_by_hand(
             context[:, head, rest[1]] = own.context[:, head, rest[1]]
         attended = module.attention.output.dense(context.transpose(1, 2).flatten(2))
         if here and what == "attention":
-            attended = put(attended, own.attended, rest[0])
+            attended = put(attended, own.attention_update, rest[0])
         normed = module.attention.output.LayerNorm(attended + states)
         activated = module.intermediate(normed)
         if here and what == "neuron":
-            activated[:, rest[0], rest[1]] = own.activated[:, rest[0], rest[1]]
+            activated[:, rest[0], rest[1]] = own.neurons[:, rest[0], rest[1]]
         fed = module.output.dense(activated)
         if here and what == "feed_forward":
-            fed = put(fed, own.fed, rest[0])
+            fed = put(fed, own.feed_forward_update, rest[0])
         states = module.output.LayerNorm(fed + normed)
     if what == "state" and layer == len(model.encoder.layer):
         states = put(states, trace(encoder_layers(loaded), embed_text(loaded, source), gates=opened).last, rest[0])
@@ -227,11 +227,11 @@ def test_identities_hold_to_ten_digits(tiny_loaded: LoadedModel, texts: tuple[En
     own, other = trace(encoder_layers(loaded), text), trace(encoder_layers(loaded), source)
     states = text
     for number, layer in enumerate(loaded.model.bert.encoder.layer):
-        assert_near(own.layers[number].entering, states, 1e-10)
+        assert_near(own.layers[number].input_states, states, 1e-10)
         states = layer(states).hidden_states
     assert_near(own.last, states, 1e-10)
     for number in range(len(own.layers)):
-        states = other.layers[number].entering
+        states = other.layers[number].input_states
         for layer in loaded.model.bert.encoder.layer[number:]:
             states = layer(states).hidden_states
         assert_near(states, other.last, 1e-10)

@@ -435,5 +435,5 @@ def test_several_texts_at_once_are_each_as_alone(tiny_classifier_folder: Path) -
             assert [one.position for one in run.predictions] == [one.position for one in alone.predictions]
             for one, other in zip(run.predictions, alone.predictions, strict=True):
                 assert_near(one.probabilities, other.probabilities)
-    with pytest.raises(bert_core.Refused, match="no text"):
+    with pytest.raises(bert_core.Refused, match="encodings is empty"):
         bert_core.captures(loaded, [])

@@ -154,7 +154,7 @@ class Sides:
         """The heads of a layer token by token."""
         cells = self.current.head_mask.shape[1] * len(self.text)
         memory = forward_bytes(self.current.loaded, len(self.text), cells)
-        return self._work("patches", patch, cells / 2, memory, layers=(layer,), apart=True)
+        return self._work("patches", patch, cells / 2, memory, layers=(layer,), per_position=True)
 
     def neurons(self, layer: int, position: int) -> Work[Patches]:
         """Every neuron of a layer at a token."""

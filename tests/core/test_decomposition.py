@@ -105,7 +105,7 @@ def test_norms_with_residual_are_those_of_the_whole_tensor(tiny: LoadedModel, ga
     """Through residual and layer norm, with the share that comes from others."""
     encoding = example(tiny)
     found, naive = residual_norms(tiny, encoding, head_mask=gates), naive_layers(tiny, encoding, gates)
-    vectors = [through(one.layer.attention.output.LayerNorm, with_residual(one), one.attention_sum) for one in naive]
+    vectors = [through(one.layer.attention.output.LayerNorm, with_residual(one), one.summed) for one in naive]
     assert_near(found.maps, torch.stack([one.norm(dim=-1) for one in vectors]), 2e-5)
     ratios = []
     for one in vectors:
@@ -124,7 +124,7 @@ def test_globenc_is_that_of_the_whole_tensor(tiny: LoadedModel, gates: np.ndarra
     found, naive = globenc(tiny, encoding, head_mask=gates), naive_layers(tiny, encoding, gates)
     expected = []
     for one in naive:
-        first = through(one.layer.attention.output.LayerNorm, with_residual(one), one.attention_sum)
+        first = through(one.layer.attention.output.LayerNorm, with_residual(one), one.summed)
         expected.append(through(one.layer.output.LayerNorm, first, one.second).norm(dim=-1))
     assert_near(found.maps, torch.stack(expected), 2e-5)
     np.testing.assert_allclose(norm_rollout(found.maps, residual=False).sum(-1), 1)
@@ -141,8 +141,8 @@ def test_alti_is_that_of_the_whole_tensor(
     found, naive = alti(tiny, encoding, head_mask=gates), naive_layers(tiny, encoding, gates)
     expected = []
     for one in naive:
-        vectors = through(one.layer.attention.output.LayerNorm, with_residual(one), one.attention_sum)
-        whole = one.after_attention[:, None]
+        vectors = through(one.layer.attention.output.LayerNorm, with_residual(one), one.summed)
+        whole = one.normed[:, None]
         nearer = (whole.norm(p=1, dim=-1) - (whole - vectors).norm(p=1, dim=-1)).clamp(min=0)
         expected.append(nearer / nearer.sum(-1, keepdim=True))
     assert_near(found.maps, torch.stack(expected), 2e-5)
@@ -267,7 +267,7 @@ def test_activations_at_zero_have_their_limit() -> None:
     """GELU halves, tanh leaves as it is, and elsewhere the slope is act(x) / x."""
     states = torch.tensor([0.0, 2.0, -1.0])
     for activation, limit in ((F.gelu, 0.5), (torch.tanh, 1.0), (F.silu, 0.5)):
-        slope = decomposition._slope(activation, states)
+        slope = decomposition._activation_factor(activation, states)
         assert_near(slope, [limit, activation(states)[1] / 2, -activation(states)[2]])
 
 

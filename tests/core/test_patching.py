@@ -288,15 +288,15 @@ def test_what_cannot_be_patched_is_refused(tiny_loaded: LoadedModel, texts: tupl
     """One sentence each: another length, with the words that part; an unknown kind, layer or position; no target."""
     source, text = texts
     longer = tiny_loaded.tokenizer.encode("the cat [MASK] on the mat there")
-    with pytest.raises(Refused, match="source has 11 tokens and the text 8"):
+    with pytest.raises(Refused, match="source has 11 tokens and the text has 8"):
         patch(tiny_loaded, longer, text, WORD)
-    with pytest.raises(Refused, match="what 'layer' is unknown: one of state, attention"):
+    with pytest.raises(Refused, match="the kind of part 'layer' is unknown: one of state, attention"):
         patch(tiny_loaded, source, text, WORD, part_kind="layer")
-    with pytest.raises(Refused, match=r"depths \[3\]: at least one of 0 to 2"):
+    with pytest.raises(Refused, match=r"depths are \[3\]: give at least one, each from 0 to 2"):
         patch(tiny_loaded, source, text, WORD, layers=[3])
-    with pytest.raises(Refused, match=r"layers \[\]: at least one of 0 to 1"):
+    with pytest.raises(Refused, match=r"layers are \[\]: give at least one, each from 0 to 1"):
         patch(tiny_loaded, source, text, WORD, part_kind="head", layers=[])
-    with pytest.raises(Refused, match=r"positions \[8\]: at least one of 0 to 7"):
+    with pytest.raises(Refused, match=r"positions are \[8\]: give at least one, each from 0 to 7"):
         patch(tiny_loaded, source, text, WORD, positions=[8])
     with pytest.raises(Refused, match="apart=True"):
         patch(tiny_loaded, source, text, WORD, part_kind="head", positions=[1])
@@ -405,5 +405,5 @@ def test_a_place_that_was_not_patched_says_nothing(tiny_loaded: LoadedModel, tex
     run, said = capture(tiny_loaded, text), predict_with_patch(tiny_loaded, found, None)
     assert_near(said.predictions[0].probabilities, run.predictions[0].probabilities, what="nothing put in")
     for place in ((0, 3), (1,), (1, 8), (-1, 3)):
-        with pytest.raises(Refused, match="was not patched: give its depth, position"):
+        with pytest.raises(Refused, match="was not patched: give the depth, position"):
             predict_with_patch(tiny_loaded, found, place)

@@ -1,4 +1,4 @@
-"""What one head makes its attention from: its query and key vectors, and what distances add to their products."""
+"""Query and key vectors of one attention head, and the scores that relative positions add."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from bert_core.tokenizer import Encoding
 def head_vectors(
     loaded: LoadedModel, encoding: Encoding, layer: int, head: int, *, head_mask: np.ndarray | None = None
 ) -> HeadVectors:
-    """The query and key vectors of one head on a text; see `HeadVectors` for what follows from them.
+    """Compute the query and key vectors of one attention head for a text; `HeadVectors` derives scores from them.
 
-    head_mask: as for `capture`; a head that is off changes the vectors of the layers above it, not its own.
-    Nothing is written to the model.
-    Raises Refused for a head that does not exist, or not any more, and for one some of whose arrows are cut.
+    layer, head: the head, counted from zero.
+    head_mask: as for `capture`; switching a head off changes the vectors of the layers above it, but not its own.
+    The model is not changed.
+    Raises Refused for a head that does not exist or was pruned, and for a head with blocked attention edges or a
+    patched pattern, whose attention does not follow from its queries and keys.
     """
     check_head_exists(loaded.config, layer, head)
     (vectors,) = _vectors(loaded, encoding, [(layer, head)], head_mask)
@@ -89,15 +91,18 @@ def _vectors(
 
 def _check_unedited(attention: BertSelfAttention, layer: int, head: int) -> None:
     """Raise Refused if an edit changes how a head computes its attention."""
-    if any(put.head == head for put in attention.pattern_patches):
-        raise Refused(f"L{layer} H{head} looks as in another text, so its queries and keys do not make its attention")
+    if any(pattern_patch.head == head for pattern_patch in attention.pattern_patches):
+        raise Refused(
+            f"the attention pattern of L{layer} H{head} is patched from another text, so it does not follow from its "
+            "queries and keys: remove the patch, or choose another head"
+        )
     if any(cut.heads is None or head in cut.heads for cut in attention.knockouts):
         raise Refused(
-            f"arrows of L{layer} H{head} are cut: its queries and keys alone do not make its attention, so put them "
-            "back, or look at another head"
+            f"L{layer} H{head} has blocked attention edges, so its attention does not follow from its queries and keys "
+            "alone: remove the attention knockout, or choose another head"
         )
 
 
 def _copied(value: Tensor) -> np.ndarray:
-    """A record must not change with a tensor."""
+    """Copy a tensor to an array, so that a record does not change with the tensor."""
     return value.float().cpu().numpy().copy()

@@ -163,12 +163,12 @@ def test_the_choices_share_one_probability(tiny: LoadedModel, gated: bool) -> No
 @pytest.mark.parametrize(
     ("question", "answers", "sentence"),
     [
-        (QUESTION, ["the king"], "1 choice is given: it takes from 2 to 26"),
-        (QUESTION, [], "0 choices are given: it takes from 2 to 26"),
-        (QUESTION, ["a"] * 27, "27 choices are given: it takes from 2 to 26"),
-        (QUESTION, ["the king", " \n"], "choice 2 is empty: write something"),
-        (" ", ANSWERS, "the question is empty: write something"),
-        (QUESTION, ["the king", None], "choice 2 is None: it must be a text"),
+        (QUESTION, ["the king"], "1 choice was given: give from 2 to 26 choices"),
+        (QUESTION, [], "0 choices were given: give from 2 to 26 choices"),
+        (QUESTION, ["a"] * 27, "27 choices were given: give from 2 to 26 choices"),
+        (QUESTION, ["the king", " \n"], "choice 2 is empty: type at least one word"),
+        (" ", ANSWERS, "the question is empty: type at least one word"),
+        (QUESTION, ["the king", None], "choice 2 is None: it must be a string"),
         (QUESTION, "the king", "the choices is 'the king': it must be a list of texts"),
     ],
 )
@@ -184,7 +184,7 @@ def test_what_cannot_be_chosen_from_is_one_sentence(
 
 def test_a_choice_that_does_not_fit_is_refused(tiny: LoadedModel, tiny_loaded: LoadedModel) -> None:
     """What is cut could be what tells it from the others. A model that was not trained to choose is refused too."""
-    with pytest.raises(Refused, match=r"^choice 2 with its question has [\d,]+ tokens: .* reads at most \d+$"):
+    with pytest.raises(Refused, match=r"^choice 2 with its question has [\d,]+ tokens: .* takes at most \d+$"):
         choose(tiny, QUESTION, ["the king", "the cat sat " * 300])
     with pytest.raises(Refused, match=r"has no trained multiple-choice head: load a model for multiple choice$"):
         choose(tiny_loaded, QUESTION, ANSWERS)

@@ -966,7 +966,7 @@ def test_a_text_of_another_vocabulary_is_refused(asked: Asked) -> None:
     """A piece that the model has no row for is named, wherever a text is read."""
     foreign = bert_core.Tokenizer.from_folder(loading.ASSETS / "headlight-mini").encode("Paris was large.")
     for door in ("capture", "captures of", "walk", "layer_states", "head_vectors", "alti"):
-        with pytest.raises(Refused, match=r"the vocabulary of .* has 0 to .* encode it with this model's tokenizer"):
+        with pytest.raises(Refused, match=r"the vocabulary of .* has ids 0 to .* encode the text with this model's tokenizer"):
             DOORS[door](asked, foreign)
 
 

@@ -251,9 +251,9 @@ def test_words_of_the_grammar_are_words_where_nothing_follows(tiny_loaded: Loade
         ("span:3:4:5", "the target is 'span:3:4:5': write span:POSITION:LAST"),
         ("span::4", "the target is 'span::4': write span:POSITION:LAST"),
         ("replaced:-1", "the target is 'replaced:-1': write replaced:POSITION"),
-        ("99:cats", "has no piece 'cats', and no word is hidden at position 99"),
+        ("99:cats", "has no token 'cats', and no word is masked at position 99"),
         ("sat rather than cats", "'cats' has 2 pieces in this vocabulary"),
-        ("alike:A", "the target is 'alike:A': that needs a second text"),
+        ("alike:A", "the target is 'alike:A': this target needs a second text"),
         ("alike:C", "the target is 'alike:C': write"),
         ("like:", "the target is 'like:': write"),
         ("π", "'π' has characters that are not in the vocabulary"),
@@ -286,7 +286,7 @@ def test_what_the_model_or_the_text_lacks_is_refused_when_it_is_computed(
 
 def test_words_are_refused_without_a_place(tiny_loaded: LoadedModel, twice: Encoding) -> None:
     """Where nothing is hidden, or several words are, the sentence says what to do."""
-    with pytest.raises(Refused, match="no word is hidden, so hide one, or write"):
+    with pytest.raises(Refused, match="no word is masked, so mask one, or write"):
         parse_target(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), "ran")
     two = tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]")
     with pytest.raises(Refused, match="add the one you mean, as in 'cat at 2'"):

@@ -200,7 +200,7 @@ def test_what_stands_in_for_a_head(
         ({"loss": "class"}, "the class of a text stands in a column: say in which"),
         ({"loss": "word"}, "the word at the [MASK] is either one word, or named by a column"),
         ({"loss": "word", "word": "a", "columns": Columns("a", None, "b")}, "is either one word, or named by a column"),
-        ({"columns": Columns("a", None, "b")}, "the loss 'words' does not need the column 'b'"),
+        ({"columns": Columns("a", None, "b")}, "the loss 'words' does not take the answer column 'b'"),
         ({"loss": "next", "columns": Columns("a")}, "whether B follows A needs a column of second texts"),
         ({"method": "half"}, "method 'half' is unknown: one of zero, mean, resample"),
         ({"method": "mean"}, "method 'mean' needs a reference text"),

@@ -246,7 +246,7 @@ def refusals(tmp_path: Path, plain: str, classes: str) -> Iterator[tuple[Any, st
     yield lambda: of(methods=()), "nothing to explain with"
     yield lambda: of(methods=("what",)), "method 'what' is unknown"
     yield lambda: of("next"), "needs a column of second texts"
-    yield lambda: of("class", word="cat"), "asking for 'class' does not need the word 'cat'"
+    yield lambda: of("class", word="cat"), "the question 'class' does not take the word 'cat'"
     yield lambda: done(file, out, plain, of("class", METHODS)), "has no trained classifier"
     yield lambda: done(file, tmp_path / "out.txt", classes), "neither .csv nor .parquet"
     yield lambda: done(tmp_path / "none.csv", out, classes), "there is no file"
@@ -255,7 +255,7 @@ def refusals(tmp_path: Path, plain: str, classes: str) -> Iterator[tuple[Any, st
     yield lambda: done(file, out, classes, other), "which the model does not have"
     yield lambda: done(file, out, classes, engine="what"), "engine 'what' is unknown"
     yield lambda: done(text, out, plain, of("word", METHODS)), "none of 1 lines of text.txt could be explained"
-    yield lambda: done(text, out, classes, of(max_length=4096)), "tokens at most, and 4096"
+    yield lambda: done(text, out, classes, of(max_length=4096)), "max_length is 4096"
     yield lambda: list(explained_rows(file)), "has no column 'text'"
 
 

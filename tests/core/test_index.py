@@ -314,7 +314,7 @@ def test_what_it_refuses(
 
     refused("other settings", layers=(0,))
     refused(r"a layer of .* is 7", place=tmp_path / "new", layers=(7,))
-    refused("reads 512 tokens at most", place=tmp_path / "new", max_length=600)
+    refused("reads at most 512 tokens", place=tmp_path / "new", max_length=600)
     refused("holds no index", place=tmp_path)
     refused("there is no file", path=tmp_path / "nothing.txt")
     table = tmp_path / "table.csv"

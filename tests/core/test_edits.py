@@ -433,7 +433,7 @@ def test_each_arrow_cut_by_itself_is_a_whole_pass_with_that_cut(
             lambda a: edited(bert_core.pruned(a, [(1, 0)]), [AttentionKnockout((1,), (2,), heads=(0,))]),
             "L1 H0 was pruned: this layer still has the heads 1, 2, 3",
         ),
-        (lambda a: bert_core.save(edited(a, SEVERAL), "nowhere"), r"edited \(Cut, Scaled\), and saving needs it as it"),
+        (lambda a: bert_core.save(edited(a, SEVERAL), "nowhere"), r"edited \(AttentionKnockout, ScaledNeuron\), and saving needs it as it"),
         (lambda a: bert_core.pruned(edited(a, SEVERAL), [(0, 0)]), "and pruning needs it as it was loaded"),
     ],
 )  # fmt: skip

@@ -45,7 +45,7 @@ def check_question(name: str, columns: Columns | None, tags: str, word: str = ""
             "columns of a table"
         )
     if question.apart and (columns is None or columns.pair is None):
-        raise Refused(f"{label} {name!r} compares two texts: name the column of the second text")
+        raise Refused(f"{label} {name!r} needs a column of second texts")
     if answer is not None and not question.takes_answer:
         raise Refused(f"{label} {name!r} does not take the answer column {answer!r}")
 

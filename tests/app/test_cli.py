@@ -259,7 +259,7 @@ def test_faithfulness_judges_the_sentences_of_a_file(
     code, again, err = headlight(*command, "--plot", picture)
     drawn = picture.read_text(encoding="utf-8")
     assert all(text in drawn for text in ("rollout", "occlusion", "Masked content word (2)", "better than chance"))
-    assert (code, again, err) == (0, out, f"4 of 4 questions are in {table} already\n")
+    assert (code, again, err) == (0, out, f"4 of 4 questions are already in {table}\n")
 
 
 # ---------------------------------------------------------------------------- saying no

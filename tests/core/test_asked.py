@@ -241,5 +241,5 @@ def test_what_cannot_be_asked_is_one_sentence(
         list(iter_explanations(path, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
     with pytest.raises(Refused, match="needs a column of second texts"):
         CorpusSettings(loss="similarity")
-    with pytest.raises(Refused, match="is one of a file of words"):
+    with pytest.raises(Refused, match="the label of tags 'last' is allowed only for the question 'tag'"):
         ExplainSettings("span", tags="last")

@@ -243,7 +243,7 @@ def refusals(tmp_path: Path, plain: str, classes: str) -> Iterator[tuple[Any, st
     text.write_text("no gap is here\n")
     of = ExplainSettings
     yield lambda: of("what"), "asked 'what' is unknown"
-    yield lambda: of(methods=()), "nothing to explain with"
+    yield lambda: of(methods=()), "methods is empty"
     yield lambda: of(methods=("what",)), "method 'what' is unknown"
     yield lambda: of("next"), "needs a column of second texts"
     yield lambda: of("class", word="cat"), "the question 'class' does not take the word 'cat'"
@@ -281,5 +281,5 @@ def test_a_broken_table_is_named(tiny_classifier_folder: Path, tmp_path: Path, e
         list(explained_rows(broken))
     if ending == ".csv":
         broken.write_text(out.read_text().replace(",0,", ",x,", 1))
-        with pytest.raises(Refused, match="holds something else than numbers"):
+        with pytest.raises(Refused, match="contains a value that is not a number"):
             list(explained_rows(broken))

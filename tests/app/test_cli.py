@@ -1009,11 +1009,11 @@ def test_roles_prints_and_writes_the_table_of_relations(
     [
         (("heads", "FILE", "--out", "a.xlsx"), b"a cat\n", "a.xlsx is neither .csv nor .parquet"),
         (("heads", "FILE", "--out", "a.csv"), b"", "file.txt is empty: there is no text in it"),
-        (("heads", "FILE", "--out", "a.csv"), b"\n \n", "there is no text in 2 lines"),
+        (("heads", "FILE", "--out", "a.csv"), b"\n \n", "no text in 2 lines could be measured"),
         (
             ("heads", "FILE", "--out", "a.csv", "--ablation", "--word", "cat"),
             b"a dog\n\n",
-            "no text in 2 lines to ask about (1 empty, 1 without a [MASK] at which the word can be asked for)",
+            "no text in 2 lines could be measured (1 empty, 1 without a [MASK] for each token of the word)",
         ),
         (("heads", "FILE", "--out", "a.csv", "--engine", "cloud"), b"a cat\n", "engine 'cloud' is unknown"),
         (("heads", "FILE", "--out", "a.csv", "--label", "b"), b"a\n", "--label names a column: say with"),
@@ -1025,7 +1025,7 @@ def test_roles_prints_and_writes_the_table_of_relations(
         (
             ("heads", "FILE", "--out", "a.csv", "--follows"),
             b"a\n",
-            "the loss 'next' is asked for by",
+            "the loss 'next' has no effect without",
         ),
         (
             ("heads", "FILE", "--out", "a.csv", "--ablation", "--by", "mean", "--reference", "FILE"),

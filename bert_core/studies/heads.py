@@ -225,7 +225,7 @@ def _measure_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings
     for line in shard.lines:
         try:
             encoding = encode_line(loaded, line, settings.loss, settings.max_length)
-            line_targets = [named.target for named in targets_of(loaded, encoding, line, settings.loss, settings.word)]
+            line_targets = [entry.target for entry in targets_of(loaded, encoding, line, settings.loss, settings.word)]
         except Refused:  # no character that the tokenizer knows
             counts["unreadable"] += 1
             continue

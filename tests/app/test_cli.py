@@ -500,7 +500,7 @@ def test_an_index_reaches_the_app(
         cli.main(["app", "--index", str(tmp_path / "index")])
     assert started[0][1]["HEADLIGHT_INDEX"] == str(tmp_path / "index")
     code, _, err = headlight("app", "--index", tmp_path)
-    assert code == 2 and "is no index" in err
+    assert code == 2 and "is not an index" in err
 
 
 def test_a_teachers_code_is_shown_in_a_terminal_alone(

@@ -59,10 +59,10 @@ def compare_models(
     seed: random seed for the masked tokens.
     report: receives the progress, see `Progress`.
     Returns a `ModelComparison`; CKA is in 0 to 1, divergence and losses are in nats.
-    Raises Refused if there is no text, if the models split a text into different tokens, if the number of labels is
-    not that of the texts, or if a model lacks a class.
+    Raises Refused for no text, models that split a text into different tokens, another number of labels than texts, or
+    a class that a model lacks.
     Several threads may call it with the same models.
-    Source: linear CKA: Kornblith 2019 (arXiv:1905.00414); importance: Michel 2019 (arXiv:1905.10650).
+    Source: Kornblith 2019 for linear CKA (arXiv:1905.00414), Michel 2019 for importance (arXiv:1905.10650).
     """
     max_length, seed = require_int("max_length", max_length, 3, MAX_TOKENS), require_int("seed", seed)
     encodings_before, encodings_after = _encode_with_both(before, after, texts, max_length)

@@ -68,8 +68,8 @@ def pruning_curve(
     reference_name: description of the reference texts, which is saved in the plans.
     report: receives the progress, see `Progress`.
     Yields the points that the table did not hold before.
-    Raises Refused for an edited model, an unknown order, a model without such parts, a table of another run, a table
-    that another run is writing to, or a saved plan of other parts or another source.
+    Raises Refused for an edited model, an unknown order, or a model without such parts. Raises Refused for a table of
+    another run, a table that another run is writing to, or a saved plan of other parts or another source.
     """
     check_unedited(loaded.edits, "a pruning curve")
     estimation_examples, test_examples = (

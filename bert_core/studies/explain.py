@@ -109,11 +109,11 @@ def explain_shard(
     """Explain every text of a shard.
 
     Returns two values. The first is a table as columns, `BASE_COLUMNS` and the methods, with one row per token; a text
-    with several targets has its rows once for each target. The second holds the counts of `lines.Shard` and these:
-        "texts", "tokens", "questions": texts, tokens and targets that were explained;
-        "shortened": texts cut to `max_length` tokens;
-        "unreadable": texts without a character that the tokenizer knows;
-        "without the word": texts to which the question does not apply, such as those without a [MASK];
+    with several targets has its rows once for each target. The second holds the counts of `lines.Shard` and these.
+        "texts", "tokens", "questions": texts, tokens and targets that were explained.
+        "shortened": texts cut to `max_length` tokens.
+        "unreadable": texts without a character that the tokenizer knows.
+        "without the word": texts to which the question does not apply, such as those without a [MASK].
         "without an answer": texts without a target.
     """
     columns: dict[str, list[Any]] = {name: [] for name in (*BASE_COLUMNS, *settings.methods)}
@@ -220,8 +220,8 @@ def explain_file(
     overwrite: whether to overwrite the table of another study.
     on_progress: called after each shard with the counts of `explain_shard` so far and the share of the file, 0 to 1.
     Raises Refused for a table of another study, for parts of another study, and for a file that another run is writing.
-    Raises Refused for a question that the model cannot answer, for an input table with empty fields, if no text could
-    be explained, and if the file or the model changes during the run.
+    Raises Refused for a question that the model cannot answer, and for an input table with empty fields. Raises Refused
+    if no text could be explained, and if the file or the model changes during the run.
     """
     was_complete = out.exists() and not _parts_folder(out).exists() and not overwrite
     steps = iter_explanations(path, out, model, settings, engine=engine, device=device, overwrite=overwrite)

@@ -122,8 +122,8 @@ class StudyQuestion:
     """One prediction to explain, such as a masked word or that a sentence follows the one before.
 
     number: number of the question within its kind, from 0.
-    kind: name from `judged_kinds()`: "content" or "function" for a masked word; "word" or "class" for the texts of a
-        file of external scores.
+    kind: name from `judged_kinds()`. It is "content" or "function" for a masked word, and "word" or "class" for a text
+        of a file of external scores.
     encoding, target: the encoded text, and the prediction that is explained.
     answer: the masked word, "follows", or the name that `targets_of` returns.
     """

@@ -69,8 +69,8 @@ def shard_reader(
 
     question_name: key of `FILE_QUESTIONS`. columns: columns of a table, else None. tags: as for `read_annotated`.
     Returns a function with the keyword arguments `number`, `start` and `line` of `text_shards`.
-    Raises Refused before any shard is read: for a table with an empty field or with a class that the model does not
-    have, for a question about two texts where there is only one, and as `check_texts` and `read_annotated`.
+    Raises Refused before any shard is read, for a table with an empty field or an unknown class. Raises Refused for a
+    question about two texts if the file has only one, and as `check_texts` and `read_annotated`.
     """
     question = FILE_QUESTIONS[question_name]
     if columns is not None:

@@ -78,8 +78,8 @@ class CorpusSettings:
         of the text, "class" that of its class. "next" is the next-sentence loss, with half of the second texts drawn
         from elsewhere in the shard. For a question with targets, such as "tag", "span", "replaced" and "similarity",
         the loss is minus the mean value of the targets of a text.
-    word: for the loss "word", the word at the [MASK] of every text; for "tag" and "replaced", the only word that is
-        measured; empty for none.
+    word: the word at the [MASK] of every text for the loss "word", and the only word that is measured for "tag" and
+        "replaced"; empty for none.
     columns: columns of a table; None means one text per line, or an annotated file.
     method, reference: replacement of the output of a head in the ablation, and its reference texts, as for
         `Replacement`.
@@ -136,13 +136,13 @@ class HeadSums:
 
     figures: sums by name, (layer, head) each, float64.
     loss: sum of the losses of the texts with all heads, in the unit of the loss.
-    counts: the counts of `lines.Shard` and these:
-        "texts", "tokens", "hidden": texts, tokens and masked tokens that were measured;
-        "questions": targets, for a loss with targets;
-        "strangers": second texts from elsewhere in the shard;
-        "shortened": texts cut to `max_length` tokens;
-        "unreadable": lines without a character that the tokenizer knows;
-        "without the word": lines without a [MASK] for each token of the word;
+    counts: the counts of `lines.Shard` and these.
+        "texts", "tokens", "hidden": texts, tokens and masked tokens that were measured.
+        "questions": targets, for a loss with targets.
+        "strangers": second texts from elsewhere in the shard.
+        "shortened": texts cut to `max_length` tokens.
+        "unreadable": lines without a character that the tokenizer knows.
+        "without the word": lines without a [MASK] for each token of the word.
         "without an answer": lines without a target.
     weights: fingerprint of the model; empty if no text was measured.
     """

@@ -69,7 +69,7 @@ class IndexSettings:
     def __post_init__(self) -> None:
         if self.layers is not None:
             layers = {
-                require_int("a layer", layer) for layer in require_sequence("layers", self.layers, "their numbers")
+                require_int("a layer", layer) for layer in require_sequence("layers", self.layers, "layer numbers")
             }
             object.__setattr__(self, "layers", tuple(sorted(layers)))
         object.__setattr__(self, "max_length", require_int("max_length", self.max_length, 3, 2**16))
@@ -97,9 +97,9 @@ class PackedShard:
             of the row in these units; NaN for a pruned head.
         keys, weights (layer, head, token, key): positions in the sentence with the largest attention weights of the
             head, and these weights; 0 where the sentence has fewer keys.
-    tokens: columns with one row per token: line (from 1), sentence (in the line, from 0), text (row in `texts`),
-        position, piece, word (None for [CLS] and [SEP]), start and end (characters of the text); for a treebank also
-        `TREE_COLUMNS`.
+    tokens: columns with one row per token. They are line (from 1), sentence (in the line, from 0), text (row in
+        `texts`), position, piece, word (None for [CLS] and [SEP]), start and end (characters of the text). A treebank
+        also has `TREE_COLUMNS`.
     texts: columns with one row per sentence: line, sentence, text, first (row of its first token).
     counts: the counts of `lines.Shard` and these: "texts", "tokens", texts "shortened" to `max_length` tokens, and
         "unreadable" texts without a character that the tokenizer knows.

@@ -104,7 +104,10 @@ def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
         (["prune", "--out", "OUT", "--neurons", "0.64"], "neuron 64 does not exist in layer 0: this model has neurons"),
         (["prune", "--out", "OUT", "--layers", "a"], "--layers is 'a': write numbers with commas, as in 4,5"),
         (["prune", "--out", "OUT", "--layers", "2"], "layer 2 does not exist: this model has layers 0 to 1"),
-        (["prune-curve", "TEXT", "--out", "OUT", "--what", "words"], "the kind of part 'words' is unknown: one of heads, neurons"),
+        (
+            ["prune-curve", "TEXT", "--out", "OUT", "--what", "words"],
+            "the kind of part 'words' is unknown: one of heads, neurons",
+        ),
         (
             ["prune-curve", "TEXT", "--out", "OUT", "--what", "layers", "--orders", "importance"],
             "order 'importance' is unknown for layers: one of ablation, iterative, random",

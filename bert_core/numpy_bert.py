@@ -401,7 +401,7 @@ class _Model(ABC):
             seen[name] = value
             return value
 
-        self.forward(token_ids, keep=keep, **model_arguments)
+        self.forward(token_ids, hook=keep, **model_arguments)
         return seen
 
 

@@ -29,7 +29,7 @@ def test_its_targets_are_offered_and_the_page_why_explains_one(registered: PairS
     a score for each word."""
     loaded = bert_core.load(folder, device="cpu")
     encoding = loaded.tokenizer.encode(TEXT)
-    offered = registered.offered(loaded, capture(loaded, encoding), encoding, None)
+    offered = registered.suggested_targets(loaded, capture(loaded, encoding), encoding, None)
     app = settled(visited("why", model=str(folder), text=TEXT))
     assert not app.exception and not app.error
     options = [option for box in app.selectbox if box.label == "Explain" for option in box.options]

@@ -29,7 +29,7 @@ from bert_core.modeling import BertForWordLength
 
 tiny, folder = bert_core.load(sys.argv[1], device="cpu"), Path(sys.argv[2])
 module = BertForWordLength(tiny.config, tiny.model.bert).eval().requires_grad_(False)
-bert_core.save(dataclasses.replace(tiny, tuned={"length": module}), folder / "model")
+bert_core.save(dataclasses.replace(tiny, task_models={"length": module}), folder / "model")
 loaded = bert_core.load(folder / "model", device="cpu")
 encoding = loaded.tokenizer.encode("the old king saw the door")
 target, _ = bert_core.parse_target(loaded, encoding, "length:3")
@@ -41,10 +41,10 @@ with torch.no_grad():
 settings = bert_core.CorpusSettings(loss="length")
 sums = bert_core.measure_heads(folder / "texts.txt", str(folder / "model"), settings, device="cpu")
 print(json.dumps({
-    "file": bert_core.__file__, "heads": [head for head in loaded.tuned], "notes": loaded.notes,
+    "file": bert_core.__file__, "heads": [head for head in loaded.task_models], "notes": loaded.notes,
     "expected": expected, "value": run.target_value, "prediction": float(run.others["length"][3]),
     "of_parts": float(bert_core.decompx(loaded, encoding, target).scores.sum()),
-    "loss": sums.table("model", settings).loss_in_words,
+    "loss": sums.table("model", settings).loss_text,
 }))
 """
 
@@ -94,6 +94,6 @@ def test_both_ways_of_the_guide_declare_the_same_head() -> None:
         assert re.findall(rf"^    {name} = .*$", built_in, re.MULTILINE) == re.findall(
             rf"^    {name} = .*$", program, re.MULTILINE
         )
-    for name in ("offer", "question", "speaks_for", "says"):
+    for name in ("offer", "question", "supports", "value_text"):
         (said,) = re.findall(rf"^        {name}=(\".*\"),$", program, re.MULTILINE)
         assert said in built_in, name

@@ -250,7 +250,7 @@ def test_overlong_sentences_of_a_treebank_are_counted(
     tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the first of these the beginning is kept, with the labels of its words, and it is counted once."""
-    monkeypatch.setattr(study, "LONGEST_LINE", 8)
+    monkeypatch.setattr(study, "MAX_LINE_BYTES", 8)
     path = tmp_path / "some.conllu"
     path.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
     *_, (counts, _) = iter_index(path, tmp_path / "index", str(tiny_model_folder), device="cpu")

@@ -132,8 +132,8 @@ def test_a_copied_neighbour(copies: LoadedModel) -> None:
     question = asked(copies, "the cat [MASK] ran", "the dog [MASK] ran", "cat", "dog")
     is_only(found(copies, question, "head"), (0, 1))
     is_only(found(copies, question, "value"), (0, 1))
-    is_only(found(copies, question, "head", apart=True), (0, 1, 3))
-    is_only(found(copies, question, "value", apart=True), (0, 1, 2))
+    is_only(found(copies, question, "head", per_position=True), (0, 1, 3))
+    is_only(found(copies, question, "value", per_position=True), (0, 1, 2))
     for what in ("pattern", "query", "key"):
         is_only(found(copies, question, what))
     is_only(found(copies, question, "attention"), (0, 3))
@@ -145,7 +145,7 @@ def test_what_is_looked_up(looks_up: LoadedModel) -> None:
     """With another thing to find, the second head alone carries it over, by its value where it looks."""
     question = asked(looks_up, "the cat a dog the [MASK]", "the man a dog the [MASK]", "cat", "man")
     is_only(found(looks_up, question, "head"), (1, 1))
-    is_only(found(looks_up, question, "value", apart=True), (1, 1, 2))
+    is_only(found(looks_up, question, "value", per_position=True), (1, 1, 2))
     for what in ("pattern", "query", "key"):
         is_only(found(looks_up, question, what))
     is_only(found(looks_up, question, "state"), (0, 2), (1, 2), (2, 6))
@@ -155,9 +155,9 @@ def test_what_is_looked_for(looks_up: LoadedModel) -> None:
     """With another thing to look for, both heads do it in turn: the first by its value, the second by its queries."""
     question = asked(looks_up, "the cat a dog the [MASK]", "the cat a dog a [MASK]", "cat", "dog")
     is_only(found(looks_up, question, "head"), (0, 0), (1, 1))
-    is_only(found(looks_up, question, "value", apart=True), (0, 0, 5))
+    is_only(found(looks_up, question, "value", per_position=True), (0, 0, 5))
     is_only(found(looks_up, question, "pattern"), (1, 1))
-    is_only(found(looks_up, question, "query", apart=True), (1, 1, 6))
+    is_only(found(looks_up, question, "query", per_position=True), (1, 1, 6))
     is_only(found(looks_up, question, "key"))
     is_only(found(looks_up, question, "state"), (0, 5), (1, 6), (2, 6))
 

@@ -1119,7 +1119,7 @@ def _settled(found: np.ndarray, ranks: np.ndarray) -> None:
 
 def _plane(found: Any, states: np.ndarray) -> None:
     assert found.points.shape == (*states.shape[:2], 2) and np.isfinite(found.points).all()
-    between(found.shown, 0, 1)
+    between(found.explained_variance, 0, 1)
 
 
 def _similar(found: np.ndarray, vectors: np.ndarray) -> None:

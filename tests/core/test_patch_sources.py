@@ -142,7 +142,7 @@ def test_the_band_is_what_random_texts_do(tiny_loaded: LoadedModel) -> None:
     ("given", "sentence"),
     [
         ({"align": "letters"}, "align 'letters' is unknown: one of tokens, words"),
-        ({"align": "words", "what": "pattern"}, "a pattern says which token looks at which"),
+        ({"align": "words", "part_kind": "pattern"}, "a pattern says which token looks at which"),
         ({}, "source has 9 tokens and the text 8"),
         ({"align": "words", "target": Target("mlm", 6, 70)}, "position 6 of the text, where the answer is read"),
     ],

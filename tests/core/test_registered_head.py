@@ -138,7 +138,7 @@ class PairScore(TaskHead):
         bias = self.head_module(loaded).pair_score.bias[0]
         return LinearPath((), self.halves(loaded)[row], bias if row == 0 else torch.zeros_like(bias))
 
-    def offered(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
         pairs = self.best(run)[:OFFERED]
         if linked is not None and linked.kind == "pair":
             pairs.append((linked.rows[0], linked.rows[1]))
@@ -367,7 +367,7 @@ def test_targets_are_written_and_read(registered: PairScore, loaded: LoadedModel
     assert format_target(loaded, target) == "pair:3:7"
     assert "pair:POSITION:LAST" in target_forms(loaded) and "pair:POSITION:LAST" in target_forms()
     run = capture(loaded, encoding)
-    offered = registered.offered(loaded, run, encoding, Target("pair", 1, last=1))
+    offered = registered.suggested_targets(loaded, run, encoding, Target("pair", 1, last=1))
     assert len(offered) == OFFERED + 1 and offered[-1] == Target("pair", 1, last=1)
     for one in offered:
         assert parse_target(loaded, encoding, format_target(loaded, one)).target == one

@@ -113,7 +113,7 @@ def test_weights_that_change_on_a_worker_are_refused(corpus: Path, tiny_loaded: 
     run.engine, run.device = "ray", "cpu"
     part = (Shard(0, (), 0, 0), ("f" * 16, Counter[str]()))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(runner, "on_ray", lambda *given: iter([part]))
+        patched.setattr(runner, "run_on_ray", lambda *given: iter([part]))
         with pytest.raises(
             Refused, match=rf"had the fingerprint {run.weights} when the study began, and now has f{{16}}"
         ):

@@ -70,7 +70,7 @@ def test_every_token_finds_itself_first(index: Index, tiny_loaded: LoadedModel) 
     encoding = tiny_loaded.tokenizer.encode(text)
     ways: list[dict[str, object]] = [{"depth": depth} for depth in index.depths[1:]]
     heads = [(layer, head) for layer in range(2) for head in range(4)]
-    ways += [{"heads": [head]} for head in heads] + [{"heads": heads, "alike": "looks"}]
+    ways += [{"heads": [head]} for head in heads] + [{"heads": heads, "head_similarity": "looks"}]
     for way in ways:
         for position in range(1, len(encoding) - 1):
             best = search(index, tiny_loaded, encoding, [position], top=1, **way).matches[0]  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def test_planted_duplicates_come_first(index: Index, tiny_loaded: LoadedModel) -
     """The five, and nothing else, at ranks 1 to 5; of a phrase too, whose tokens find theirs."""
     encoding = tiny_loaded.tokenizer.encode(PLANTED)
     lines = [6, 41, 42, 78, 120]
-    for way in ({"depth": 2}, {"heads": [(0, 1), (1, 3)]}, {"heads": [(1, 2)], "alike": "looks"}):
+    for way in ({"depth": 2}, {"heads": [(0, 1), (1, 3)]}, {"heads": [(1, 2)], "head_similarity": "looks"}):
         found = search(index, tiny_loaded, encoding, [3], top=6, **way).matches  # type: ignore[arg-type]
         assert sorted(places(found[:5])) == [(line, 3) for line in lines], way
         assert found[5].score < found[4].score - 1e-3, way
@@ -171,7 +171,7 @@ def test_faiss_finds_the_same(index: Index, tiny_loaded: LoadedModel, tmp_path: 
 def test_filters_before_are_filters_after(index: Index, tiny_loaded: LoadedModel) -> None:
     """What is left of the full ranking is what is found, to the last bit, whether few or most tokens pass."""
     encoding = tiny_loaded.tokenizer.encode("the old king went to london.")
-    for way in ({"depth": 2}, {"heads": [(1, 1)]}, {"heads": [(0, 3), (1, 1)], "alike": "looks"}):
+    for way in ({"depth": 2}, {"heads": [(1, 1)]}, {"heads": [(0, 3), (1, 1)], "head_similarity": "looks"}):
         every = search(index, tiny_loaded, encoding, [3], top=10_000, **way).matches  # type: ignore[arg-type]
         conditions: list[dict[str, list[object]]] = [
             {"word": ["King", "river"]}, {"piece": [w for w in WORDS if w != "the"]}, {"document": ["corpus.txt"]},
@@ -245,7 +245,7 @@ def test_pruned_heads_and_odd_questions_are_refused(
     refused("head 9", depth=None, heads=[(1, 9)])
     refused("a token is 9", tokens=[9])
     refused("no token", tokens=[])
-    refused("alike 'x' is unknown", alike="x")
+    refused("alike 'x' is unknown", head_similarity="x")
     refused("phrase 'x' is unknown", phrase="x")
     refused("no column 'verb' to filter by", where={"verb": ["x"]})
     refused("ask for a head", where={"offset": [1]})
@@ -363,7 +363,7 @@ os.chdir(folder.parent)
 index, loaded = open_index(Path(folder.name)), load(str(model), device="cpu")
 encoding = loaded.tokenizer.encode("the old king saw a river.")
 found = []
-for asked in ({"depth": 2}, {"heads": [(1, 3)], "alike": "looks"}, {"depth": 1, "where": {"word": ["king"]}}):
+for asked in ({"depth": 2}, {"heads": [(1, 3)], "head_similarity": "looks"}, {"depth": 1, "where": {"word": ["king"]}}):
     one = search(index, loaded, encoding, [2, 3], **asked, top=30, engine="ray", report=kill)
     found.append([one.compared, one.broken, [astuple(match) for match in one.matches]])
 print("FOUND" + json.dumps([killed, found]))
@@ -384,7 +384,7 @@ def test_a_cluster_finds_the_same_though_a_worker_dies(index: Index, tiny_model_
     loaded = load(str(tiny_model_folder), device="cpu")
     encoding = loaded.tokenizer.encode("the old king saw a river.")
     here = []
-    for asked in ({"depth": 2}, {"heads": [(1, 3)], "alike": "looks"}, {"depth": 1, "where": {"word": ["king"]}}):
+    for asked in ({"depth": 2}, {"heads": [(1, 3)], "head_similarity": "looks"}, {"depth": 1, "where": {"word": ["king"]}}):
         one = search(index, loaded, encoding, [2, 3], **asked, top=30)
         here.append([one.compared, one.broken, [astuple(match) for match in one.matches]])
     assert len(index.shards) > 2 and all(matches for _, _, matches in here)

@@ -334,7 +334,7 @@ class WithModule(Nothing):
 
 def kind(head: str = "nothing", **changed: Any) -> TargetKind:
     row: dict[str, Any] = {
-        "needs": (), "head": head, "unit": "", "link": None, "offer": "", "question": "", "speaks_for": "", "says": "",
+        "needs": (), "head": head, "unit": "", "link": None, "offer": "", "question": "", "supports": "", "value_text": "",
     }  # fmt: skip
     return TargetKind(**(row | changed))
 
@@ -392,7 +392,7 @@ def test_a_kind_of_target_states_only_what_there_is() -> None:
         ({"needs": ("token",)}, "a target cannot need 'token'"),
         ({"link": "softmax"}, "the link is 'softmax': it must be 'exp', 'sigmoid' or None"),
         ({"offer": "{verdict}"}, "offer names 'verdict': it may name word"),
-        ({"says": "{word}"}, "says names 'word': it may name value, probability, loss"),
+        ({"value_text": "{word}"}, "value_text names 'word': it may name value, probability, loss"),
         ({"question": "{word"}, "question is '{word': it must be a text with names in braces"),
         ({"question": None}, "question is None: it must be a text"),
     ):
@@ -436,7 +436,7 @@ class Follower(TaskHead):
 def test_a_head_without_a_module_stands_on_weights_that_are_there(tiny_loaded: LoadedModel) -> None:
     """It is trained where the weights are, predicts from the first token, and offers the kind that needs nothing."""
     head = Follower()
-    register_head(head, {"follows": kind("follower", link="sigmoid", says="probability {probability}")})
+    register_head(head, {"follows": kind("follower", link="sigmoid", value_text="probability {probability}")})
     try:
         encoding = tiny_loaded.tokenizer.encode(PAIR[0])
         assert head.is_trained(tiny_loaded)

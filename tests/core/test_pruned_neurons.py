@@ -202,7 +202,7 @@ def test_a_layer_with_cross_attention_stays() -> None:
         is_decoder=True, add_cross_attention=True,
     )  # fmt: skip
     model = BertModel(config).eval()
-    with pytest.raises(Refused, match="a layer with cross-attention cannot be taken out"):
+    with pytest.raises(Refused, match="a layer with cross-attention cannot be removed"):
         bert_core.pruned(model, layers=[0])
     assert bert_core.pruned(model, neurons=[(1, 4)]).config.pruned_neurons == {1: (4,)}
 

@@ -82,7 +82,7 @@ class BertForPairScore(BertPreTrainedModel):
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
         self.pair_score = nn.Linear(2 * config.hidden_size, 1)
-        self._draw(self.pair_score, alone=bert is None)
+        self._init_head(self.pair_score, with_encoder=bert is None)
 
 
 class PairScore(TaskHead):
@@ -138,7 +138,9 @@ class PairScore(TaskHead):
         bias = self.head_module(loaded).pair_score.bias[0]
         return LinearPath((), self.halves(loaded)[row], bias if row == 0 else torch.zeros_like(bias))
 
-    def suggested_targets(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
         pairs = self.best(run)[:OFFERED]
         if linked is not None and linked.kind == "pair":
             pairs.append((linked.rows[0], linked.rows[1]))

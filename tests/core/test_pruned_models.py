@@ -288,9 +288,9 @@ def changed(folder: Path, destination: Path, **values: object) -> Path:
     [
         (
             {},
-            r"query\.weight in .* has shape \(24, 32\), but the configuration says \(32, 32\), a layer 0 with all its",
+            r"query\.weight in .* has shape \(24, 32\): the configuration requires \(32, 32\) for layer 0 with all its",
         ),
-        ({"0": [0, 1], "1": [0, 3]}, r"says \(16, 32\), a layer 0 without heads 0, 1 \(pruned_heads\)"),
+        ({"0": [0, 1], "1": [0, 3]}, r"requires \(16, 32\) for layer 0 without heads 0, 1 \(pruned_heads\)"),
         ({"0": [9]}, r"pruned_heads: head 9 does not exist in layer 0: this model has heads 0 to 3"),
         ({"7": [0]}, r"pruned_heads: layer 7 does not exist"),
         ({"a": [0]}, r"pruned_heads is \{'a': \[0\]\}: it gives some layers a list of heads"),

@@ -430,8 +430,8 @@ def test_it_learns_what_is_left(four_layers: LoadedModel) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"pruned_neurons": {}}, r"intermediate\.dense\.weight in .* \(62, 32\).* a layer 0 with all its neurons"),
-        ({"pruned_neurons": {"0": [3]}}, r"says \(63, 32\), a layer 0 without 1 of its neurons \(pruned_neurons\)"),
+        ({"pruned_neurons": {}}, r"intermediate\.dense\.weight in .* \(62, 32\).* for layer 0 with all its neurons"),
+        ({"pruned_neurons": {"0": [3]}}, r"requires \(63, 32\) for layer 0 without 1 of its neurons \(pruned_neurons\)"),
         ({"pruned_neurons": {"0": [64]}}, "pruned_neurons: neuron 64 does not exist in layer 0: this model has neur"),
         ({"pruned_neurons": {"0": [[60, 10**12]]}}, "pruned_neurons is .* it gives some layers a list of neurons"),
         ({"pruned_neurons": {"0": [[0, 63]] * 9}}, "it gives some layers a list of neurons"),
@@ -442,7 +442,7 @@ def test_it_learns_what_is_left(four_layers: LoadedModel) -> None:
         ({"pruned_neurons": [3]}, r"pruned_neurons is \[3\]"),
         ({"pruned_neurons": {"0": [-1]}}, "pruned_neurons: neuron -1 does not exist"),
         ({"pruned_layers": []}, r"is not a complete BERT: \d+ of \d+ weights are missing"),
-        ({"pruned_layers": [0, 1]}, r"layer\.0\..* layer 0 is gone \(pruned_layers\)"),
+        ({"pruned_layers": [0, 1]}, r"layer\.0\..* layer 0, which is removed \(pruned_layers\)"),
         ({"pruned_layers": [2]}, "pruned_layers: layer 2 does not exist: this model has layers 0 to 1"),
         ({"pruned_layers": [-1]}, "one of pruned_layers is -1: it must be a whole number of at least 0"),
         ({"pruned_layers": "1"}, "pruned_layers is '1': it must be a list of layers"),

@@ -126,9 +126,7 @@ def test_sizes_that_do_not_fit_are_refused(tiny: CaptionerConfig, changes: dict[
 
 def test_pictures_of_another_size_are_refused(loaded: LoadedCaptioner) -> None:
     """The sentence says what came and what is taken."""
-    with pytest.raises(
-        ValueError, match=r"the images have shape \(1, 16, 16, 3\) and .* \(batch, 32, 32, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"the images have shape \(1, 16, 16, 3\) and .* \(batch, 32, 32, 3\)"):
         loaded.model.encode(torch.zeros(1, 16, 16, 3, dtype=torch.uint8))
 
 
@@ -139,7 +137,7 @@ def test_fit_takes_the_middle_square() -> None:
     assert (fit_image(wide, 20) == (10, 200, 30)).all()
     assert (fit_image(wide, 32) == (10, 200, 30)).all() and fit_image(wide, 32).shape == (32, 32, 3)
     for wrong in (wide[..., 0], wide.astype(np.float32), wide[..., :2], wide[:0]):
-        with pytest.raises(ValueError, match="must be .*uint8 .*\\(rows, columns, 3\\)"):
+        with pytest.raises(ValueError, match=r"must be .*uint8 .*\(rows, columns, 3\)"):
             fit_image(wrong, 20)
 
 

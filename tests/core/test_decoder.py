@@ -465,9 +465,9 @@ def test_a_decoder_comes_back_from_its_folder(tmp_path: Path) -> None:
     assert loaded.report.missing == loaded.report.unexpected == () and loaded.tokenizer is None
     given = {"input_ids": ids_of(5), "encoder_hidden_states": states_of()}
     assert torch.equal(loaded.model(**given).logits, model(**given).logits)
-    with pytest.raises(CheckpointError, match="is a decoder, which reads a text from left to right: load_decoder"):
+    with pytest.raises(CheckpointError, match="is a decoder and not an encoder: load it with"):
         bert_core.load(str(tmp_path / "decoder"))
-    with pytest.raises(CheckpointError, match="is an encoder, which reads a text as a whole: load takes it"):
+    with pytest.raises(CheckpointError, match="is an encoder and not a decoder: load it with"):
         bert_core.load_decoder("headlight-mini")
 
 

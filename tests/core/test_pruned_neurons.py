@@ -431,7 +431,7 @@ def test_it_learns_what_is_left(four_layers: LoadedModel) -> None:
     ("values", "sentence"),
     [
         ({"pruned_neurons": {}}, r"intermediate\.dense\.weight in .* \(62, 32\).* for layer 0 with all its neurons"),
-        ({"pruned_neurons": {"0": [3]}}, r"requires \(63, 32\) for layer 0 without 1 of its neurons \(pruned_neurons\)"),
+        ({"pruned_neurons": {"0": [3]}}, r"requires \(63, 32\) for layer 0 without 1 of its neurons"),
         ({"pruned_neurons": {"0": [64]}}, "pruned_neurons: neuron 64 does not exist in layer 0: this model has neur"),
         ({"pruned_neurons": {"0": [[60, 10**12]]}}, "pruned_neurons is .* it gives some layers a list of neurons"),
         ({"pruned_neurons": {"0": [[0, 63]] * 9}}, "it gives some layers a list of neurons"),

@@ -355,7 +355,7 @@ def test_targets_that_cannot_be_are_refused(loaded: LoadedModel, encoding: Encod
     """A position beyond the text, and a target without its second position, are refused in one sentence."""
     with pytest.raises(Refused, match="position 99 does not exist"):
         capture(loaded, encoding, target=Target("pair", 3, last=99))
-    with pytest.raises(Refused, match="a 'pair' target needs a position and a last place"):
+    with pytest.raises(Refused, match="a 'pair' target needs a position and a last position"):
         Target("pair", 3)
 
 

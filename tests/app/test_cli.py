@@ -819,7 +819,7 @@ def test_a_captioner_is_trained_and_judged(headlight: Run, tmp_path: Path) -> No
     code, _, err = headlight("train-captioner", *steps, "--seed", 1)
     assert code == 2 and "holds a run with other settings (weights" in err
     code, _, err = headlight("evaluate-captioner", tmp_path)
-    assert code == 2 and "is no captioner: name headlight-shapes" in err
+    assert code == 2 and "is no captioner: give headlight-shapes" in err
 
 
 # ---------------------------------------------------------------------------- score

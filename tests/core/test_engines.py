@@ -52,7 +52,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_a_cluster_starts(
     (tmp_path / "a.txt").write_text("the cat sat\n", encoding="utf-8")
     given, model = tmp_path / "a.txt", str(tiny_model_folder)
     for device, sentence in (
-        ("cuda", "device 'cuda' is not on this machine"),
+        ("cuda", "device 'cuda' is not available"),
         ("cuda:1", "give 'cuda', and each worker"),
     ):
         for study in (

@@ -962,7 +962,7 @@ def test_paths_stand_for_names(tiny_model_folder: Path, tiny_loaded: LoadedModel
     assert bert_core.load(tiny_model_folder, device="cpu").name == str(tiny_model_folder)
     place = bert_core.save(tiny_loaded, tmp_path / "again.zip")
     assert bert_core.load(place, device="cpu").report.missing == ()
-    with pytest.raises(Refused, match="is an encoder, which reads a text as a whole"):
+    with pytest.raises(Refused, match="is an encoder and not a decoder"):
         bert_core.load_decoder(tiny_model_folder)
     captioner = loading.ASSETS / "headlight-shapes"
     assert bert_core.load_captioner(captioner).name == str(captioner)

@@ -129,13 +129,13 @@ CANDIDATES: tuple[tuple[str, str, str, bool], ...] = (
 
 
 @dataclass(frozen=True)
-class Chosen:
+class BundledExample:
     """An example that the model gets right: its text, its second text, the hidden word, whether the second follows."""
 
     text: str
     pair: str
-    masked: int
-    follows: bool
+    masked_word: int
+    is_next: bool
 
 
 def word_number(encoding: Encoding, word: str) -> int:
@@ -146,7 +146,7 @@ def word_number(encoding: Encoding, word: str) -> int:
     raise Refused(f"there is no word {word!r} in {encoding.text!r}")
 
 
-def right_examples(loaded: LoadedModel) -> list[Chosen]:
+def correct_examples(loaded: LoadedModel) -> list[BundledExample]:
     """The candidates whose hidden word is the model's first guess and whose next-sentence verdict is right."""
     chosen = []
     for text, word, pair, follows in CANDIDATES:
@@ -160,7 +160,7 @@ def right_examples(loaded: LoadedModel) -> list[Chosen]:
             and run.nsp is not None
             and (run.nsp > 0.5) == follows
         ):
-            chosen.append(Chosen(text, pair, number, follows))
+            chosen.append(BundledExample(text, pair, number, follows))
     return chosen
 
 
@@ -169,9 +169,9 @@ def write_examples(loaded: LoadedModel, destination: Path) -> int:
 
     Raises Refused if there are fewer than ten: a lesson starts from something true.
     """
-    chosen = right_examples(loaded)
+    chosen = correct_examples(loaded)
     if len(chosen) < 10:
         raise Refused(f"the model gets {len(chosen)} of {len(CANDIDATES)} candidates right: at least 10 are needed")
-    entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked], "follows": c.follows} for c in chosen]
+    entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked_word], "follows": c.is_next} for c in chosen]
     checkpoint.write_atomically(destination / "examples.json", json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
     return len(chosen)

@@ -99,7 +99,7 @@ def score_table(scores: Sequence[CaptionScore]) -> str:
     """The groups as a Markdown table."""
     return _table(
         ("Scenes", "Number", "Correct", "All shapes named right"),
-        [(s.group, f"{s.scenes:,}", f"{s.correct:.3f}", f"{s.named:.3f}") for s in scores],
+        [(s.group, f"{s.scenes:,}", f"{s.correct:.3f}", f"{s.all_shapes_named:.3f}") for s in scores],
     )
 
 

@@ -21,13 +21,13 @@ from bert_core.training.data import Corpus, MaskingRule, Mix
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.measures import (
     PROMPTS,
-    WHOLE,
+    WHOLE_SENTENCES,
     Measures,
-    expected_error,
-    in_all,
-    interval,
+    column_totals,
+    expected_calibration_error,
     measure,
-    reliability_picture,
+    reliability_diagram,
+    wilson_interval,
 )
 from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.runs import LOG_FILE, STATE_FILE, read_state
@@ -35,7 +35,7 @@ from tools.bundled_examples import CANDIDATES, write_examples
 
 MEASURES, PICTURE, CARD_FILE = "measures.json", "reliability.svg", "MODEL_CARD.md"
 _COLUMNS = ("mlm", "hidden", "loss", "nsp", "near")
-_FIRST_AND_FIVE = ("First", "Among five")
+_TOP_1_AND_TOP_5 = ("First", "Among five")
 
 
 def prompt_table(loaded: LoadedModel) -> str:
@@ -59,8 +59,8 @@ def score_table(measures: Measures, before: Measures | None = None) -> str:
     for kind, lengths in measures.held_out.items():
         for length, score in lengths.items():
             previous = {} if before is None else before.held_out.get(kind, {}).get(length, {})
-            cells = " | ".join(_beside(score[k], previous.get(k), 2 if k == "loss" else 3) for k in _COLUMNS)
-            name = "whole sentences" if length == WHOLE else length
+            cells = " | ".join(_with_previous(score[k], previous.get(k), 2 if k == "loss" else 3) for k in _COLUMNS)
+            name = "whole sentences" if length == WHOLE_SENTENCES else length
             lines.append(f"| {kind} | {name} | {cells} | {score['masked']:,.0f}, {score['pairs']:,.0f} |")
     return "\n".join(lines)
 
@@ -84,8 +84,8 @@ def count_table(
     lines = [f"| {' | '.join(headers)} |", f"| --- |{' --- |' * (len(headers) - 1)}"]
     rows = dict(counts)
     if sums:
-        rows["**all**"] = in_all(counts)
-        before = {**before, "**all**": in_all(before)} if before else {}
+        rows["**all**"] = column_totals(counts)
+        before = {**before, "**all**": column_totals(before)} if before else {}
     for kind, row in rows.items():
         cells = [str(row[-1]), *_shares(row)]
         cells += _shares(before[kind]) if kind in before else ["" for _ in earlier]
@@ -97,7 +97,7 @@ def _shares(row: tuple[int, ...]) -> list[str]:
     *counts, asked = row
     if not asked:
         return ["not asked" for _ in counts]
-    bounds = [interval(count, asked) for count in counts]
+    bounds = [wilson_interval(count, asked) for count in counts]
     return [
         f"{count} ({count / asked:.1%}; {low:.1%} to {high:.1%})"
         for count, (low, high) in zip(counts, bounds, strict=True)
@@ -109,7 +109,7 @@ def calibration_table(measures: Measures, before: Measures | None = None) -> str
     lines = ["| Weights | Temperature | Error at 1 | Error at the temperature |", "| --- | --- | --- | --- |"]
     for name, of_weights in (("these", measures), ("previous", before)):
         if of_weights is not None and (fitted := of_weights.reliability) is not None:
-            errors = " | ".join(f"{expected_error(bins):.3f}" for bins in (fitted.before, fitted.after))
+            errors = " | ".join(f"{expected_calibration_error(bins):.3f}" for bins in (fitted.before, fitted.after))
             lines.append(f"| {name} | {fitted.temperature:.3f} | {errors} |")
     return "\n".join(lines)
 
@@ -121,7 +121,7 @@ def overlap_table(measures: Measures) -> str:
     return "\n".join(lines) if measures.overlap else "Not measured."
 
 
-def _beside(value: float, previous: float | None, digits: int) -> str:
+def _with_previous(value: float, previous: float | None, digits: int) -> str:
     """A figure, and in brackets the one of the previous weights."""
     return f"{value:.{digits}f}" if previous is None else f"{value:.{digits}f} ({previous:.{digits}f})"
 
@@ -137,8 +137,8 @@ def measured_section(loaded: LoadedModel, measures: Measures, before: Measures |
         weights=measures.weights,
         against="" if before is None else f" In brackets: the previous weights, {before.weights}.",
         scores=score_table(measures, before),
-        everyday=count_table("Kind of sentence", _FIRST_AND_FIVE, measures.everyday, previous.everyday),
-        facts=count_table("Kind of fact", _FIRST_AND_FIVE, measures.facts, previous.facts),
+        everyday=count_table("Kind of sentence", _TOP_1_AND_TOP_5, measures.everyday, previous.everyday),
+        facts=count_table("Kind of fact", _TOP_1_AND_TOP_5, measures.facts, previous.facts),
         agreement=count_table("Between subject and verb", ("Right",), measures.agreement, previous.agreement),
         prompts_right=f"{measures.prompts[0]} of {measures.prompts[1]} are right first{prompts_before}",
         prompts=prompt_table(loaded),
@@ -148,7 +148,7 @@ def measured_section(loaded: LoadedModel, measures: Measures, before: Measures |
     )
 
 
-def with_section(text: str, section: str) -> str:
+def replace_section(text: str, section: str) -> str:
     """A card with another measured section. Raises Refused if the card has no place for it."""
     before, opened, rest = text.partition(START)
     _, closed, after = rest.partition(END)
@@ -184,7 +184,7 @@ def bundle(source: Path, tokenizer_files: Path, destination: Path) -> LoadedMode
     return load(str(destination), device="cpu")
 
 
-def settings_of(run: Path) -> PretrainSettings:
+def read_settings(run: Path) -> PretrainSettings:
     """The recipe of a run, as its state has it.
 
     Raises Refused if the folder holds no state, or one that cannot be read.
@@ -388,8 +388,8 @@ def measure_bundle(
     assert measures.reliability is not None  # a bundled model has a word head
     card = destination / CARD_FILE
     section = measured_section(loaded, measures, previous)
-    checkpoint.write_atomically(card, with_section(card.read_text(encoding="utf-8"), section))
-    checkpoint.write_atomically(destination / PICTURE, reliability_picture(measures.reliability))
+    checkpoint.write_atomically(card, replace_section(card.read_text(encoding="utf-8"), section))
+    checkpoint.write_atomically(destination / PICTURE, reliability_diagram(measures.reliability))
     write_temperature(loaded, measures.reliability.temperature, destination)
     checkpoint.write_atomically(destination / MEASURES, measures.to_json())
 
@@ -400,7 +400,7 @@ def runs_section(runs: Sequence[Path], hardware: str, earlier: str = "") -> tupl
     runs: their folders, one after the other. hardware: what they ran on, in words. earlier: a card, whose own section
     comes first, where the runs started from its weights. Raises Refused if that card has no such section.
     """
-    recipes = [settings_of(run) for run in runs]
+    recipes = [read_settings(run) for run in runs]
     tokens = sum(recipe.steps * recipe.tokens for recipe in recipes) / 1e6
     now = RUN.format(recipe=settings_table(recipes), tokens=tokens, hardware=hardware, curve=curve_table(runs))
     if earlier:

@@ -27,18 +27,18 @@ from bert_core.tokenizer import Encoding, Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
+    batches_by_length,
     finetune_identity,
-    inputs_of,
     is_unfinished,
-    longest_first,
+    load_start,
+    model_inputs,
     run_finetuning,
-    start_of,
     training_width,
 )
 
-OUTPUTS = ("LABEL_0", "LABEL_1")  # names of a reader's two scores, in published files
-LONGEST_QUESTION = 64  # pieces, as in the recipe of Devlin 2019
-_WHOLE = 2**31  # no text is cut
+OUTPUT_LABELS = ("LABEL_0", "LABEL_1")  # names of a reader's two scores, in published files
+MAX_QUESTION_PIECES = 64  # pieces, as in the recipe of Devlin 2019
+_NO_TRUNCATION = 2**31  # no text is cut
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class AnswerScores:
 
     exact: np.ndarray
     f1: np.ndarray
-    answered: np.ndarray
+    has_answer: np.ndarray
     loss: float
 
     @property
@@ -82,7 +82,7 @@ class AnswerScores:
         return f"exact match {self.exact.mean():.1%}, F1 {self.f1.mean():.1%}, loss {self.loss:.3f}"
 
     @property
-    def figures(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """The figures as the log holds them."""
         return {
             "exact": round(float(self.exact.mean()), 5), "f1": round(float(self.f1.mean()), 5),
@@ -91,7 +91,7 @@ class AnswerScores:
 
     def table(self) -> list[str]:
         """The figures as lines of text: a header, then all questions, and apart those with an answer and without."""
-        parts = {"all": np.ones_like(self.answered), "with an answer": self.answered, "without": ~self.answered}
+        parts = {"all": np.ones_like(self.has_answer), "with an answer": self.has_answer, "without": ~self.has_answer}
         lines = [f"{'questions':<14}    exact      F1   number"]
         for name, which in parts.items():
             if which.any() and not (name == "with an answer" and which.all()):
@@ -136,17 +136,17 @@ def finetune_reader(
     Source: Devlin 2019, sections 4.2 and 4.3 (arXiv:1810.04805).
     """
     here = best_device(device)
-    questions = _read(train, skip_broken, report)
+    questions = _read_questions(train, skip_broken, report)
     if isinstance(held_out, Path):
-        asked = _read(held_out, skip_broken, report)
+        asked = _read_questions(held_out, skip_broken, report)
     else:
         questions, asked = split_contexts(questions, held_out, settings.seed)
 
     source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
     torch.manual_seed(settings.seed)  # the weights that the start does not have
-    origin, reader = start_of(
-        source, settings, OUTPUTS, BertForQuestionAnswering, lambda family: family.question_answering,
+    origin, reader = load_start(
+        source, settings, OUTPUT_LABELS, BertForQuestionAnswering, lambda family: family.question_answering,
         TASK_HEADS["reader"].is_in_checkpoint,
     )  # fmt: skip
     tokenizer.check_against(origin.config)
@@ -171,7 +171,9 @@ def finetune_reader(
     task = Task(
         origin, reader, training, held,
         partial(_loss, reader, pad=pad, device=here),
-        lambda: evaluate(reader, asked, held, none=none > 0, pad=pad, device=here, batch=settings.batch),
+        lambda: evaluate_reader(
+            reader, asked, held, allow_no_answer=none > 0, pad=pad, device=here, batch=settings.batch
+        ),
     )  # fmt: skip
     return run_finetuning(task, settings, folder, source, identity, pooled=False, keep=keep, device=here, report=report)
 
@@ -189,15 +191,17 @@ def reader_scores(
     Raises Refused for a model without a trained reader, and as `read_squad`.
     """
     loaded.require_head("reader", "`headlight finetune` can teach it")
-    questions = _read(path, skip_broken, report)
+    questions = _read_questions(path, skip_broken, report)
     longest = min(AnswerSettings.max_length, loaded.config.max_position_embeddings)
     windows = list(_windows(questions, loaded.tokenizer, AnswerSettings(max_length=longest, stride=stride)))
     none = any(not one.answers for one in questions)
     reader = cast("BertForQuestionAnswering", loaded.task_models["reader"])
-    return evaluate(reader, questions, windows, none=none, pad=loaded.tokenizer.pad_id, device=loaded.device)
+    return evaluate_reader(
+        reader, questions, windows, allow_no_answer=none, pad=loaded.tokenizer.pad_id, device=loaded.device
+    )
 
 
-def _read(path: Path, skip_broken: bool, report: Progress) -> list[SquadQuestion]:
+def _read_questions(path: Path, skip_broken: bool, report: Progress) -> list[SquadQuestion]:
     found, left_out = read_squad(path, skip_broken=skip_broken)
     if left_out:
         report(None, f"{left_out:,} questions of {path.name} are left out: their answers are not in their contexts")
@@ -226,7 +230,7 @@ def split_contexts(
 # ---------------------------------------------------------------------------- windows
 
 
-def windows_of(encoding: Encoding, max_length: int, stride: int) -> list[list[int]]:
+def split_into_windows(encoding: Encoding, max_length: int, stride: int) -> list[list[int]]:
     """The tokens of each window over a long context: the question, and a part of the context that a model can read.
 
     encoding: of both, not cut. max_length: tokens of a window. stride: context pieces from one window's beginning to
@@ -241,14 +245,14 @@ def windows_of(encoding: Encoding, max_length: int, stride: int) -> list[list[in
     if max_length < frame + 2:
         raise Refused(f"max_length {max_length} leaves no room for a token of each text: {frame + 2} is the least")
     between, behind = range(asked[-1] + 1, places[0]), range(places[-1] + 1, len(encoding))
-    head = [*range(asked[0]), *asked[: min(LONGEST_QUESTION, (max_length - frame) // 2)], *between]
+    head = [*range(asked[0]), *asked[: min(MAX_QUESTION_PIECES, (max_length - frame) // 2)], *between]
     room = max_length - len(head) - len(behind)
     step = min(stride, room)
     starts = range(0, max(1, len(places) - room + step), step)
     return [[*head, *places[first : first + room], *behind] for first in starts]
 
 
-def part_of(encoding: Encoding, positions: Sequence[int]) -> Encoding:
+def select_tokens(encoding: Encoding, positions: Sequence[int]) -> Encoding:
     """The same texts, of which these tokens are read."""
     names = ("tokens", "input_ids", "token_type_ids", "offsets", "words", "sides")
     some: dict[str, Any] = {name: tuple(map(getattr(encoding, name).__getitem__, positions)) for name in names}
@@ -259,8 +263,8 @@ def _windows(questions: Sequence[SquadQuestion], tokenizer: Tokenizer, settings:
     """The windows of all questions. Raises Refused, with its id, for one that cannot be read."""
     for number, one in enumerate(questions):
         try:
-            whole = tokenizer.encode(one.question, one.context, max_length=_WHOLE)
-            windows = windows_of(whole, settings.max_length, settings.stride)
+            whole = tokenizer.encode(one.question, one.context, max_length=_NO_TRUNCATION)
+            windows = split_into_windows(whole, settings.max_length, settings.stride)
         except Refused as error:
             raise Refused(f"the question {one.id!r:.60}: {error}") from error
         places = answer_positions(whole, one.start, one.start + len(one.answers[0])) if one.answers else (0, 0)
@@ -272,14 +276,14 @@ def _windows(questions: Sequence[SquadQuestion], tokenizer: Tokenizer, settings:
         for positions in windows:
             there = all(place in positions for place in places)
             start, end = (positions.index(place) if there else 0 for place in places)
-            encoding = part_of(whole, positions)
+            encoding = select_tokens(whole, positions)
             yield Window(encoding.input_ids, encoding.token_type_ids, number, start, end, encoding)
 
 
 # ---------------------------------------------------------------------------- learning and judging
 
 
-def _read_by(
+def _span_logits(
     reader: BertForQuestionAnswering,
     batch: Sequence[Window],
     pad: int,
@@ -291,7 +295,7 @@ def _read_by(
     The loss is over the tokens of the longest window, whatever the width.
     """
     start, end = (torch.tensor([getattr(one, name) for one in batch], device=device) for name in ("start", "end"))
-    outputs: QuestionAnsweringOutput = reader(**inputs_of(batch, reader.config, pad, device, width))
+    outputs: QuestionAnsweringOutput = reader(**model_inputs(batch, reader.config, pad, device, width))
     assert outputs.start_logits is not None and outputs.end_logits is not None
     longest = max(len(window.input_ids) for window in batch)
     start_logits, end_logits = outputs.start_logits[:, :longest], outputs.end_logits[:, :longest]
@@ -299,16 +303,16 @@ def _read_by(
 
 
 def _loss(reader: BertForQuestionAnswering, batch: Sequence[Window], *, pad: int, device: torch.device) -> Tensor:
-    return _read_by(reader, batch, pad, device, training_width(batch, reader.config, device))[-1]
+    return _span_logits(reader, batch, pad, device, training_width(batch, reader.config, device))[-1]
 
 
 @torch.no_grad()
-def evaluate(
+def evaluate_reader(
     reader: BertForQuestionAnswering,
     questions: Sequence[SquadQuestion],
     held: Sequence[Window],
     *,
-    none: bool,
+    allow_no_answer: bool,
     pad: int,
     device: torch.device,
     batch: int = 16,
@@ -322,8 +326,8 @@ def evaluate(
     best: dict[int, tuple[float, str]] = {}
     nothing: dict[int, float] = {}
     loss = 0.0
-    for windows in longest_first(held, batch):
-        start_logits, end_logits, mean = _read_by(reader, windows, pad, device)
+    for windows in batches_by_length(held, batch):
+        start_logits, end_logits, mean = _span_logits(reader, windows, pad, device)
         loss += mean.item() * len(windows)
         logits = torch.stack([start_logits, end_logits], 1).cpu().numpy()
         for row, window in enumerate(windows):
@@ -335,7 +339,8 @@ def evaluate(
             best[number] = max(best.get(number, (-np.inf, "")), (likeliest.score, likeliest.text))
             nothing[number] = min(nothing.get(number, np.inf), span_at(encoding, spans, 0, 0).score)
     answers = [
-        "" if none and nothing[number] > best[number][0] else best[number][1] for number in range(len(questions))
+        "" if allow_no_answer and nothing[number] > best[number][0] else best[number][1]
+        for number in range(len(questions))
     ]
     pairs = list(zip(answers, (one.answers for one in questions), strict=True))
     return AnswerScores(

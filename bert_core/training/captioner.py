@@ -21,12 +21,12 @@ from bert_core.refused import Refused
 from bert_core.scenes import COLOURS, MAX_CAPTION_TOKENS, SHAPE_KINDS, SIZES, VOCABULARY, CaptionCheck, Scene
 from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
-from bert_core.training.optimization import Figure, adamw, training_autocast, trapezoid
-from bert_core.training.runs import Evaluation, RunState, Training, rounded, run_identity, start_digests, train
+from bert_core.training.optimization import Metric, adamw, training_autocast, trapezoid
+from bert_core.training.runs import Evaluation, RunState, Training, round_finite, run_identity, start_digests, train
 from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_vocabulary
 
-START, END, FILLER, HIDDEN = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
-RELATING = [VOCABULARY.index(relation.split()[0]) for relation in scenes.RELATIONS]
+START_ID, END_ID, PAD_ID, MASK_ID = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
+RELATION_IDS = [VOCABULARY.index(relation.split()[0]) for relation in scenes.RELATIONS]
 # What a patch can be taught to name, each with "nothing" in front.
 PATCH_WORDS: tuple[Sequence[str], ...] = (tuple(COLOURS), SHAPE_KINDS, tuple(SIZES))
 
@@ -83,28 +83,28 @@ def scene_batch(
     batch: int,
     config: CaptionerConfig,
     *,
-    most: int = scenes.MAX_SHAPES,
+    max_shapes: int = scenes.MAX_SHAPES,
     hidden_words: float = 0.0,
 ) -> SceneBatch:
     """Training scenes of up to `most` shapes, with captions that name these in a random order."""
-    counts = rng.integers(1, most + 1, batch)
+    counts = rng.integers(1, max_shapes + 1, batch)
     drawn = [scenes.sample_scene(rng, held_out=False, count=int(count)) for count in counts]
     captions = [scenes.caption_scene(scene, rng.permutation(len(scene.shapes)).tolist()) for scene in drawn]
-    ids = [[START, *(VOCABULARY.index(word) for word in caption.split()), END] for caption in captions]
+    ids = [[START_ID, *(VOCABULARY.index(word) for word in caption.split()), END_ID] for caption in captions]
     labels = np.full((batch, max(map(len, ids))), IGNORED_LABEL, np.int64)
     for row, numbers in zip(labels, ids, strict=True):
         row[: len(numbers)] = numbers
-    input_ids = np.where(labels == IGNORED_LABEL, FILLER, labels)
-    hide = (rng.random(input_ids.shape) < hidden_words) & (input_ids != FILLER) & (input_ids != START)
+    input_ids = np.where(labels == IGNORED_LABEL, PAD_ID, labels)
+    hide = (rng.random(input_ids.shape) < hidden_words) & (input_ids != PAD_ID) & (input_ids != START_ID)
     return SceneBatch(
         np.stack([scenes.draw(scene, config.image_size) for scene in drawn]),
         labels,
-        np.where(hide, HIDDEN, input_ids),
-        np.stack([patch_words(scene, config.grid) for scene in drawn]),
+        np.where(hide, MASK_ID, input_ids),
+        np.stack([patch_targets(scene, config.grid) for scene in drawn]),
     )
 
 
-def patch_words(scene: Scene, grid: int) -> np.ndarray:
+def patch_targets(scene: Scene, grid: int) -> np.ndarray:
     """(patch, 7): the numbers of SceneBatch.patches; a patch lies in a shape whose box holds its middle."""
     words = np.zeros((grid, grid, len(PATCH_WORDS) + len(scenes.RELATIONS)), np.int64)
     for shape in scene.shapes:
@@ -117,7 +117,7 @@ def patch_words(scene: Scene, grid: int) -> np.ndarray:
     return words.reshape(grid * grid, -1)
 
 
-class PatchNames(nn.Module):
+class PatchClassifiers(nn.Module):
     """One linear layer for each kind of word a patch is taught to name; thrown away after training."""
 
     def __init__(self, hidden: int) -> None:
@@ -146,7 +146,7 @@ class _Student(nn.Module):
     def __init__(self, captioner: Captioner) -> None:
         super().__init__()
         self.captioner = captioner
-        self.names = PatchNames(captioner.config.vision.hidden_size)
+        self.names = PatchClassifiers(captioner.config.vision.hidden_size)
 
 
 def train_captioner(
@@ -214,18 +214,18 @@ class _CaptionerTraining(Training):
             step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay
         )
 
-    def add_gradients(self, step: int) -> dict[str, Figure]:
+    def add_gradients(self, step: int) -> dict[str, Metric]:
         settings = self.settings
         rng = np.random.default_rng([settings.seed, step])
         most = min(1 + 3 * step // max(settings.growth, 1), scenes.MAX_SHAPES)
         batch = scene_batch(
-            rng, settings.batch, self.loaded.config, most=most, hidden_words=settings.hidden_words
+            rng, settings.batch, self.loaded.config, max_shapes=most, hidden_words=settings.hidden_words
         )  # fmt: skip
         self.done_units += settings.batch
         return _train_step(self.student, batch, settings, self.device)
 
     def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
-        return {"step": state.step, "rate": learning_rate, **rounded(state.means)}
+        return {"step": state.step, "rate": learning_rate, **round_finite(state.means)}
 
     def progress(self, state: RunState) -> str:
         means = "  ".join(f"{name} {value:.3f}" for name, value in state.means.items())
@@ -242,7 +242,7 @@ class _CaptionerTraining(Training):
 
 def _train_step(
     student: _Student, batch: SceneBatch, settings: CaptionerSettings, device: torch.device
-) -> dict[str, Figure]:
+) -> dict[str, Metric]:
     """Add the gradient of one batch to the parameters; both losses in nats, and the share of relations got right."""
     images, labels, input_ids, patches = (
         torch.from_numpy(array).to(device) for array in (batch.images, batch.labels, batch.input_ids, batch.patches)
@@ -252,14 +252,14 @@ def _train_step(
         logits = student.captioner.text(input_ids, encoder_hidden_states=states, use_cache=False).logits[:, :-1]
         named = student.names(states, patches)
     following = labels[:, 1:]
-    relations = torch.isin(following, torch.tensor(RELATING, device=device))
+    relations = torch.isin(following, torch.tensor(RELATION_IDS, device=device))
     weight = torch.where(relations, settings.relation_weight, 1.0) * (following != IGNORED_LABEL)
     losses = F.cross_entropy(logits.float().transpose(1, 2), following, ignore_index=IGNORED_LABEL, reduction="none")
     said = (losses * weight).sum() / weight.sum()
     (said + settings.patch_loss * named).backward()
     right = (logits.argmax(-1) == following)[relations]
-    share = {"relations": Figure(right.float().mean())} if len(right) else {}
-    return {"words": Figure(said.detach()), "patches": Figure(named.detach()), **share}
+    share = {"relations": Metric(right.float().mean())} if len(right) else {}
+    return {"words": Metric(said.detach()), "patches": Metric(named.detach()), **share}
 
 
 # ---------------------------------------------------------------------------- how good it is
@@ -267,17 +267,17 @@ def _train_step(
 
 def correct_share(loaded: LoadedCaptioner, *, held_out: bool, total: int = 200, seed: int = 777) -> float:
     """The share of scenes, drawn from a seed, whose caption is correct."""
-    verdicts = judged(loaded, fresh_scenes(total, held_out=held_out, seed=seed))
+    verdicts = caption_scenes(loaded, evaluation_scenes(total, held_out=held_out, seed=seed))
     return sum(verdict.correct for _, verdict in verdicts) / total
 
 
-def fresh_scenes(total: int, *, held_out: bool, seed: int) -> list[Scene]:
+def evaluation_scenes(total: int, *, held_out: bool, seed: int) -> list[Scene]:
     """Scenes of no training batch: these have a seed of three numbers, a batch one of two."""
     rng = np.random.default_rng([seed, int(held_out), 1])
     return [scenes.sample_scene(rng, held_out=held_out) for _ in range(total)]
 
 
-def judged(loaded: LoadedCaptioner, shown: Sequence[Scene], batch: int = 50) -> list[tuple[str, CaptionCheck]]:
+def caption_scenes(loaded: LoadedCaptioner, shown: Sequence[Scene], batch: int = 50) -> list[tuple[str, CaptionCheck]]:
     """The model's caption of every scene, and the verdict on it."""
     was_training = loaded.model.training
     loaded.model.eval()
@@ -300,23 +300,23 @@ class CaptionScore:
     group: str
     scenes: int
     correct: float
-    named: float
+    all_shapes_named: float
 
 
 def evaluate_captioner(loaded: LoadedCaptioner, total: int, *, seed: int = 2024) -> list[CaptionScore]:
     """Captions of `total` scenes like those of training, and of `total` that hold an unseen combination, by group."""
     groups: dict[str, list[tuple[bool, bool]]] = {}
     for held_out in (False, True):
-        shown = fresh_scenes(total, held_out=held_out, seed=seed)
-        for scene, (caption, verdict) in zip(shown, judged(loaded, shown), strict=True):
+        shown = evaluation_scenes(total, held_out=held_out, seed=seed)
+        for scene, (caption, verdict) in zip(shown, caption_scenes(loaded, shown), strict=True):
             side = "held out" if held_out else "as in training"
             names = [side, f"{side}, {len(scene.shapes)} shape{'s' * (len(scene.shapes) > 1)}"]
             if held_out:
                 names.append(f"{side}, {'noisy' if scene.background.noise else 'plain'} background")
-            if held_out and says_unseen(caption):
+            if held_out and states_unseen_combination(caption):
                 names.append(f"{side}, the caption says an unseen combination")
             for name in names:
-                groups.setdefault(name, []).append((verdict.correct, _all_named(caption, scene)))
+                groups.setdefault(name, []).append((verdict.correct, _names_all_shapes(caption, scene)))
     order = sorted(groups, key=lambda name: (name.startswith("held"), name))
     return [
         CaptionScore(name, len(groups[name]), *(float(share) for share in np.mean(groups[name], axis=0)))
@@ -324,7 +324,7 @@ def evaluate_captioner(loaded: LoadedCaptioner, total: int, *, seed: int = 2024)
     ]
 
 
-def says_unseen(caption: str) -> bool:
+def states_unseen_combination(caption: str) -> bool:
     """Whether the sentence itself, and not only the scene, holds a combination that training never showed."""
     try:
         said = scenes.parse_caption(caption)
@@ -338,7 +338,7 @@ def says_unseen(caption: str) -> bool:
     )
 
 
-def _all_named(caption: str, scene: Scene) -> bool:
+def _names_all_shapes(caption: str, scene: Scene) -> bool:
     try:
         return sorted(scenes.parse_caption(caption).shapes) == sorted(shape.words for shape in scene.shapes)
     except Refused:

@@ -22,12 +22,12 @@ from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import Tokenizer
-from bert_core.training.kinds import document_kinds
+from bert_core.training.document_clusters import cluster_documents
 from bert_core.training.runs import file_digest
 
 _CHUNK = 20_000  # sentences tokenized at once
-_FEWEST_PIECES = 3  # of a sentence that stands alone: its stop is one of them
-_TRIES = 8  # sentences looked at before a row is left as full as it is
+_MIN_SENTENCE_PIECES = 3  # of a sentence that stands alone: its stop is one of them
+_MAX_TRIES = 8  # sentences looked at before a row is left as full as it is
 
 
 @compared_by_value
@@ -72,7 +72,7 @@ class Corpus:
             arrays = _tokenize(text, tokenizer, report, column)
             folder.mkdir(parents=True, exist_ok=True)
             for name, array in zip(names, arrays, strict=True):
-                _keep(folder / f"{name}.npy", array)
+                _save_array(folder / f"{name}.npy", array)
             (folder / "done").touch()
         tokens, sentences, documents = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in names)
         corpus = cls(tokens, sentences, documents, digest)
@@ -81,7 +81,7 @@ class Corpus:
                 f"{text.name} has fewer than two documents: put one paragraph on each line and a blank line between "
                 "documents"
             )
-        with_next = len(corpus.document_starts) - 1 - corpus.single_sentences
+        with_next = len(corpus.document_starts) - 1 - corpus.single_sentence_documents
         if with_next < 2:
             raise Refused(
                 f"{with_next} document{'s' * (with_next != 1)} of {text.name} "
@@ -91,11 +91,11 @@ class Corpus:
         return corpus
 
     @property
-    def single_sentences(self) -> int:
+    def single_sentence_documents(self) -> int:
         """How many documents have one sentence."""
         return int((np.diff(self.document_starts) == 1).sum())
 
-    def pieces_of_documents(self, most: int = 256) -> list[np.ndarray]:
+    def document_pieces(self, most: int = 256) -> list[np.ndarray]:
         """The first pieces of each document, as they stand there."""
         starts = self.sentence_starts[self.document_starts]
         return [self.tokens[a : min(a + most, b)] for a, b in itertools.pairwise(starts)]
@@ -106,7 +106,7 @@ def text_digest(text: Path, column: str | None) -> str:
     return sha256(json.dumps([file_digest(text), column]).encode()).hexdigest()
 
 
-def _keep(path: Path, array: np.ndarray) -> None:
+def _save_array(path: Path, array: np.ndarray) -> None:
     """Write an array whole: a run beside this one may have mapped a file of that name, which then stays as it is."""
 
     def write(temporary: str) -> None:
@@ -187,22 +187,22 @@ class ExampleMaker:
 
     def __init__(
         self, corpus: Corpus, tokenizer: Tokenizer, masking: MaskingRule, mix: Mix = _LONG_PAIRS,
-        *, swaps: bool = False,
+        *, predict_order: bool = False,
     ) -> None:  # fmt: skip
         """swaps: a wrong pair is a right one in the wrong order (Lan 2020, section 3.1), not a B from elsewhere."""
-        self.swaps = swaps
+        self.predict_order = predict_order
         self.corpus, self.tokenizer, self.masking, self.mix = corpus, tokenizer, masking, mix
-        self.kinds = document_kinds(corpus.pieces_of_documents()) if mix.near else None
-        self.cls, self.sep, self.pad, self.mask = (
+        self.document_clusters = cluster_documents(corpus.document_pieces()) if mix.near else None
+        self.cls_id, self.sep_id, self.pad_id, self.mask_id = (
             tokenizer.first_id, tokenizer.end_id, tokenizer.pad_id, tokenizer.mask_id
         )  # fmt: skip
-        self.between = [tokenizer.id_of(token) for token in tokenizer.special_tokens.between]
+        self.separator_ids = [tokenizer.id_of(token) for token in tokenizer.special_tokens.between]
         self.segment_of_second = tokenizer.special_tokens.segment
         self.vocab_size = len(tokenizer)
         names = [tokenizer.token_of(i) for i in range(self.vocab_size)]
-        self.continues = np.array([name.startswith("##") for name in names])
+        self.is_continuation = np.array([name.startswith("##") for name in names])
         special = tokenizer.special_tokens.roles
-        self.ordinary = np.array([
+        self.replacement_ids = np.array([
             i for i, name in enumerate(names) if name not in special and (not name.startswith("[") or len(name) == 1)
         ])  # fmt: skip
 
@@ -212,17 +212,17 @@ class ExampleMaker:
         The special tokens are those of the tokenizer (`<s> A </s></s> B </s>` of RoBERTa). With a share of whole
         sentences, so many rows hold several examples each. Raises Refused if the length has no room for two segments.
         """
-        around = 2 + len(self.between)  # special tokens of a pair
+        around = 2 + len(self.separator_ids)  # special tokens of a pair
         if length < around + 2:
             raise Refused(f"examples of {length} tokens have no room for two segments: {around + 2} is the least")
         whole = int(rng.binomial(size, self.mix.whole)) if self.mix.whole else 0
-        input_ids = np.full((size, length), self.pad, np.int64)
+        input_ids = np.full((size, length), self.pad_id, np.int64)
         token_type_ids = np.zeros((size, length), np.int64)
         next_sentence_label = rng.integers(0, 2, size - whole)
         for row in range(size - whole):
             pair = self._pair(length - around, bool(next_sentence_label[row]), rng)
             self._write(pair, input_ids[row], token_type_ids[row])
-        attention_mask = (input_ids != self.pad).astype(np.int64)
+        attention_mask = (input_ids != self.pad_id).astype(np.int64)
         if not whole:
             return Batch(
                 input_ids, token_type_ids, attention_mask, self._mask(input_ids, rng), next_sentence_label
@@ -253,11 +253,16 @@ class ExampleMaker:
     def _write(self, segments: tuple[np.ndarray, ...], ids: np.ndarray, segment_ids: np.ndarray) -> int:
         """Put `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` at the beginning of a row; how many tokens it takes."""
         first, *second = segments
-        parts = [[self.cls], first, *(part for segment in second for part in (self.between, segment)), [self.sep]]
+        parts = [
+            [self.cls_id],
+            first,
+            *(part for segment in second for part in (self.separator_ids, segment)),
+            [self.sep_id],
+        ]
         written = np.concatenate(parts)
         ids[: len(written)] = written
         if second:
-            segment_ids[1 + len(first) + len(self.between) : len(written)] = self.segment_of_second
+            segment_ids[1 + len(first) + len(self.separator_ids) : len(written)] = self.segment_of_second
         return len(written)
 
     def examples(self, count: int, length: int, seed: int) -> list[Batch]:
@@ -281,11 +286,11 @@ class ExampleMaker:
             split = int(np.searchsorted(starts[sentence : last + 1], begin + budget, side="right")) - 1 + sentence
             split = min(max(split, sentence + 1), last - 1)
             first = self.corpus.tokens[begin : int(starts[split])][-budget:]
-            if is_random and not self.swaps:
+            if is_random and not self.predict_order:
                 split, last = self._wrong_next(document, rng)
             second = self.corpus.tokens[int(starts[split]) : int(starts[last])][: room - len(first)]
             if len(first) and len(second):
-                return (second, first) if is_random and self.swaps else (first, second)
+                return (second, first) if is_random and self.predict_order else (first, second)
 
     def _sentences(self, room: int, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], int] | None:
         """A whole sentence, or two as a pair, with the answer to whether the second follows; None if none fits.
@@ -294,23 +299,23 @@ class ExampleMaker:
         ends its document stands alone: in a pair it could only be wrong.
         """
         starts, documents = self.corpus.sentence_starts, self.corpus.document_starts
-        if room < 2 + _FEWEST_PIECES:
+        if room < 2 + _MIN_SENTENCE_PIECES:
             return None
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             sentence = int(rng.integers(0, len(starts) - 1))
             document = int(np.searchsorted(documents, sentence, side="right")) - 1
             verdict = int(rng.choice([IGNORED_LABEL, 0, 1], p=[0.5, 0.25, 0.25]))
             if sentence + 1 == documents[document + 1]:
                 verdict = IGNORED_LABEL
             chosen = [sentence]
-            if verdict == 0 or (verdict == 1 and self.swaps):
+            if verdict == 0 or (verdict == 1 and self.predict_order):
                 chosen.insert(1 - verdict, sentence + 1)
             elif verdict == 1:
                 chosen.append(self._wrong_next(document, rng)[0])
             segments = tuple(self.corpus.tokens[int(starts[s]) : int(starts[s + 1])] for s in chosen)
             sizes = [len(segment) for segment in segments]
-            around = 2 + len(self.between) * (len(sizes) - 1)
-            if min(sizes) >= _FEWEST_PIECES and sum(sizes) + around <= room:
+            around = 2 + len(self.separator_ids) * (len(sizes) - 1)
+            if min(sizes) >= _MIN_SENTENCE_PIECES and sum(sizes) + around <= room:
                 return segments, verdict
         return None
 
@@ -321,8 +326,8 @@ class ExampleMaker:
         the sentence would give the answer away. A document of one sentence has no other.
         """
         documents, sentences = self.corpus.document_starts, len(self.corpus.sentence_starts) - 1
-        if self.kinds is not None and rng.random() < self.mix.near:
-            alike = np.nonzero(self.kinds == self.kinds[document])[0]
+        if self.document_clusters is not None and rng.random() < self.mix.near:
+            alike = np.nonzero(self.document_clusters == self.document_clusters[document])[0]
             alike = alike[(alike != document) & (documents[alike + 1] - documents[alike] > 1)]
             if len(alike):
                 other = int(rng.choice(alike))
@@ -336,17 +341,17 @@ class ExampleMaker:
     def _mask(self, input_ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Hide tokens of `input_ids` in place and return the labels."""
         rule = self.masking
-        typed = ~np.isin(input_ids, [self.cls, self.sep, self.pad, *self.between])
+        typed = ~np.isin(input_ids, [self.cls_id, self.sep_id, self.pad_id, *self.separator_ids])
         draw = rng.random(input_ids.shape)
         if rule.whole_words:
             # Every piece of a word has the draw of its first piece.
-            first = typed & ~self.continues[input_ids]
+            first = typed & ~self.is_continuation[input_ids]
             index = np.maximum.accumulate(np.where(first, np.arange(input_ids.shape[1]), 0), axis=1)
             draw = np.take_along_axis(draw, index, axis=1)
         chosen = typed & (draw < rule.rate)
         labels = np.where(chosen, input_ids, IGNORED_LABEL)
         fate = rng.random(input_ids.shape)
-        input_ids[chosen & (fate < rule.mask_share)] = self.mask
+        input_ids[chosen & (fate < rule.mask_share)] = self.mask_id
         replaced = chosen & (fate >= rule.mask_share) & (fate < rule.mask_share + rule.random_share)
-        input_ids[replaced] = rng.choice(self.ordinary, int(replaced.sum()))
+        input_ids[replaced] = rng.choice(self.replacement_ids, int(replaced.sum()))
         return labels

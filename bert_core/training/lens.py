@@ -24,13 +24,13 @@ from bert_core.refused import Refused
 from bert_core.run.arrays import to_cpu
 from bert_core.studies.runner import exclusive_lock
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, text_digest
-from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
-from bert_core.training.runs import RunState, Training, check_texts, run_identity, train
+from bert_core.training.optimization import Metric, adamw, padded_size, training_autocast, trapezoid
+from bert_core.training.runs import RunState, Training, check_same_texts, run_identity, train
 from bert_core.translators import Translators, write_translators
 
-CARD = "TUNED_LENS.md"
+CARD_FILE = "TUNED_LENS.md"
 LENSES = ("logit", "tuned")
-PLACES = ("at [MASK]", "elsewhere")
+POSITION_GROUPS = ("at [MASK]", "elsewhere")
 ENTROPY = "entropy"  # of the last depth's distribution, beside a step's losses by depth
 _MASKING = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
 
@@ -116,7 +116,7 @@ def _tune(
 ) -> Translators:  # fmt: skip
     """Train in a folder that this run alone writes to."""
     held_out_digest = None if held_out is None else text_digest(held_out, column)
-    check_texts(folder, {"text": text_digest(text, column), "held-out text": held_out_digest})
+    check_same_texts(folder, {"text": text_digest(text, column), "held-out text": held_out_digest})
     corpus = Corpus.prepare(text, loaded.tokenizer, texts, report, column=column)
     asked = None if held_out is None else Corpus.prepare(held_out, loaded.tokenizer, texts, report, column=column)
     translators = Translators(loaded.config).to(loaded.device)
@@ -135,7 +135,7 @@ def _tune(
             loaded, translators, ExampleMaker(asked, loaded.tokenizer, _MASKING), settings.length
         )  # fmt: skip
         card = lens_card(loaded.name, text.name, held_out.name, settings, scores)
-        write_atomically(folder / "lens" / CARD, card)
+        write_atomically(folder / "lens" / CARD_FILE, card)
         report(None, card[card.index("| Depth") :])
     return translators
 
@@ -161,7 +161,7 @@ class _LensTraining(Training):
             step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay
         )
 
-    def add_gradients(self, step: int) -> dict[str, Figure]:
+    def add_gradients(self, step: int) -> dict[str, Metric]:
         rng = np.random.default_rng([self.settings.seed, step])
         batch = self.examples.batch(self.settings.examples, self.settings.length, rng)
         self.done_units += len(batch.input_ids)
@@ -177,26 +177,26 @@ class _LensTraining(Training):
 
 def _train_step(
     loaded: LoadedModel, translators: Translators, batch: Batch, rng: np.random.Generator
-) -> dict[str, Figure]:
+) -> dict[str, Metric]:
     """Add the gradient of one batch to the translators; figures of which `_divergence` makes the KL of each depth.
 
     One depth after another, so that only one table of scores (position, vocab) has a way back at a time.
     """
     head = loaded.model.cls.predictions
-    places = torch.cat(_places(batch, rng)).to(loaded.device)
+    places = torch.cat(_positions(batch, rng)).to(loaded.device)
     count, size = len(places), padded_size(len(places), loaded.device)
     with torch.no_grad(), training_autocast(loaded.device):
         states = _states(loaded, batch)[:, F.pad(places, (0, size - count))]
         final = head(states[-1]).float().log_softmax(-1)
     aim = final.exp()
     aim[count:] = 0  # padding: neither a loss nor a gradient
-    figures = {ENTROPY: Figure(-(aim * final).sum(), count)}
+    figures = {ENTROPY: Metric(-(aim * final).sum(), count)}
     for depth in range(len(translators)):
         with training_autocast(loaded.device):
             scores = head(translators(depth, states[depth].float()))
         loss = F.cross_entropy(scores.float(), aim, reduction="sum") / count
         loss.backward()  # type: ignore[no-untyped-call]
-        figures[str(depth)] = Figure(loss.detach())
+        figures[str(depth)] = Metric(loss.detach())
     return figures
 
 
@@ -216,7 +216,7 @@ def _states(loaded: LoadedModel, batch: Batch) -> Tensor:
     return torch.stack(outputs.hidden_states).flatten(1, 2)
 
 
-def _places(batch: Batch, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+def _positions(batch: Batch, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Where a piece is hidden, and as many other tokens: places in the batch read row after row."""
     hidden = batch.labels.ravel() != IGNORED_LABEL
     others = np.nonzero(~hidden & (batch.attention_mask.ravel() == 1))[0]
@@ -240,13 +240,13 @@ def compare_lenses(
     The examples depend on the seed alone. float32 throughout.
     """
     head, depths = loaded.model.cls.predictions, len(translators) + 1
-    sums = {(lens, place): np.zeros((2, depths)) for lens in LENSES for place in PLACES}
-    counts = dict.fromkeys(PLACES, 0)
+    sums = {(lens, place): np.zeros((2, depths)) for lens in LENSES for place in POSITION_GROUPS}
+    counts = dict.fromkeys(POSITION_GROUPS, 0)
     for number in range(batches):
         rng = np.random.default_rng([seed, number])
         batch = examples.batch(size, length, rng)
         states = _states(loaded, batch)
-        for place, where in zip(PLACES, _places(batch, rng), strict=True):
+        for place, where in zip(POSITION_GROUPS, _positions(batch, rng), strict=True):
             at = states[:, where.to(loaded.device)]
             final = head(at[-1]).log_softmax(-1)
             aim, best = final.exp(), final.argmax(-1)
@@ -270,7 +270,7 @@ def lens_card(
     name: str, text: str, held_out: str, settings: LensSettings, scores: Mapping[tuple[str, str], LensScore]
 ) -> str:
     """What the translators are, where they come from, and how they do beside the logit lens, as Markdown."""
-    layers = len(scores["logit", PLACES[0]].divergence) - 1
+    layers = len(scores["logit", POSITION_GROUPS[0]].divergence) - 1
     lines = [
         f"# Tuned lens of {name}",
         "",
@@ -298,7 +298,9 @@ def lens_card(
         "both put the same piece first. Depth 0 is the embeddings, depth n + 1 what leaves layer n.",
         "",
         "| Depth | "
-        + " | ".join(f"{what}, {lens}, {place}" for place in PLACES for what in ("KL", "same first") for lens in LENSES)
+        + " | ".join(
+            f"{what}, {lens}, {place}" for place in POSITION_GROUPS for what in ("KL", "same first") for lens in LENSES
+        )
         + " |",
         "| --- |" + " ---: |" * 8,
     ]
@@ -307,10 +309,10 @@ def lens_card(
             f"{scores[lens, place].divergence[depth]:.3f}"
             if what == "KL"
             else f"{scores[lens, place].agreement[depth]:.1%}"
-            for place in PLACES
+            for place in POSITION_GROUPS
             for what in ("KL", "same first")
             for lens in LENSES
         ]
         lines.append(f"| {depth} | {' | '.join(cells)} |")
-    counted = " and ".join(f"{scores['logit', place].positions:,} positions {place}" for place in PLACES)
+    counted = " and ".join(f"{scores['logit', place].positions:,} positions {place}" for place in POSITION_GROUPS)
     return "\n".join([*lines, "", f"{counted}.", ""])

@@ -29,14 +29,14 @@ from bert_core.run.memory import copies_at_once
 from bert_core.studies.faithfulness import FUNCTION_WORDS
 from bert_core.tokenizer import MASK, Tokenizer, join_pieces
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
-from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, evaluate, predictions
+from bert_core.training.pretrain import EVALUATION_MASKING, MASK_TOKEN_ONLY, evaluate, predictions
 
-FACTS, EVERYDAY = ASSETS / "facts.csv", ASSETS / "everyday.csv"
+FACTS_FILE, EVERYDAY_FILE = ASSETS / "facts.csv", ASSETS / "everyday.csv"
 LENGTHS = (32, 128, 512)
-WHOLE = "whole"
+WHOLE_SENTENCES = "whole"
 """In the place of a length: whole sentences, alone and in pairs of two."""
 
-GRAM = 13  # pieces in a row that make a passage one that was seen (Brown 2020, appendix C, in words)
+PASSAGE_PIECES = 13  # pieces in a row that make a passage one that was seen (Brown 2020, appendix C, in words)
 _BINS = 15
 _BLOCK = 1 << 22  # pieces looked at together
 _TEMPERATURES = np.arange(0.6, 1.81, 0.1)
@@ -88,7 +88,7 @@ class MaskedStatement:
 
 
 @dataclass(frozen=True)
-class Guess:
+class TopPrediction:
     """The first guess of a model at the [MASK] of a text.
 
     probability: 0 to 1. right: whether it is one of the answers. among_five: whether one of the five likeliest pieces
@@ -98,9 +98,9 @@ class Guess:
     text: str
     piece: str
     probability: float
-    right: bool
-    among_five: bool
-    repeated: bool
+    is_correct: bool
+    in_top_five: bool
+    repeats_word: bool
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Measures:
             raise Refused(f"this is no file of measures: {error}") from error
 
 
-def read_facts(path: Path = FACTS) -> tuple[MaskedStatement, ...]:
+def read_facts(path: Path = FACTS_FILE) -> tuple[MaskedStatement, ...]:
     """The facts of a CSV file with the columns kind, statement, answers (separated by |) and source.
 
     Raises Refused for other columns, or for a row without exactly one [MASK], an answer and a source.
@@ -164,7 +164,7 @@ def read_facts(path: Path = FACTS) -> tuple[MaskedStatement, ...]:
     return _read_statements(path, ("kind", "statement", "answers", "source"))
 
 
-def read_everyday(path: Path = EVERYDAY) -> tuple[MaskedStatement, ...]:
+def read_everyday(path: Path = EVERYDAY_FILE) -> tuple[MaskedStatement, ...]:
     """The everyday sentences of a CSV file with the columns kind, statement and answers (separated by |).
 
     Raises Refused for other columns, or for a row without exactly one [MASK] and an answer.
@@ -188,7 +188,7 @@ def _read_statements(path: Path, columns: Sequence[str]) -> tuple[MaskedStatemen
     return tuple(statements)
 
 
-def first_guesses(loaded: LoadedModel, texts: Iterable[tuple[str, Sequence[str]]]) -> list[Guess]:
+def top_predictions(loaded: LoadedModel, texts: Iterable[tuple[str, Sequence[str]]]) -> list[TopPrediction]:
     """What a model puts first into the one [MASK] of each text; texts: each with its accepted answers.
 
     A piece is compared with the answers without its case and the space that some vocabularies keep before a word.
@@ -199,23 +199,25 @@ def first_guesses(loaded: LoadedModel, texts: Iterable[tuple[str, Sequence[str]]
         top = capture(loaded, encoding).predictions[0].top[:5]
         pieces = [join_pieces([loaded.tokenizer.token_of(token)]).lower() for token, _ in top]
         (token, probability), piece = top[0], pieces[0]
-        repeated = piece not in answers and _is_content(piece) and token in encoding.input_ids
+        repeated = piece not in answers and _is_content_word(piece) and token in encoding.input_ids
         among_five = not set(answers).isdisjoint(pieces)
-        guesses.append(Guess(text, piece, probability, piece in answers, among_five, repeated))
+        guesses.append(TopPrediction(text, piece, probability, piece in answers, among_five, repeated))
     return guesses
 
 
-def _answered(guesses: Sequence[Guess], statements: Sequence[MaskedStatement]) -> dict[str, tuple[int, int, int]]:
+def _count_by_kind(
+    guesses: Sequence[TopPrediction], statements: Sequence[MaskedStatement]
+) -> dict[str, tuple[int, int, int]]:
     """Kind -> (first prediction right, an answer among the first five, asked)."""
     counts: dict[str, tuple[int, int, int]] = {}
     for guess, statement in zip(guesses, statements, strict=True):
         first, five, asked = counts.get(statement.kind, (0, 0, 0))
-        counts[statement.kind] = (first + guess.right, five + guess.among_five, asked + 1)
+        counts[statement.kind] = (first + guess.is_correct, five + guess.in_top_five, asked + 1)
     return counts
 
 
 @torch.no_grad()
-def agreements_right(loaded: LoadedModel, asked: Sequence[Agreement]) -> dict[str, tuple[int, int]]:
+def agreement_counts(loaded: LoadedModel, asked: Sequence[Agreement]) -> dict[str, tuple[int, int]]:
     """How often the verb in the number of its subject is likelier at [MASK] than in the other, and how often asked.
 
     By condition. Raises Refused if a verb is not one piece of the model's vocabulary.
@@ -237,11 +239,11 @@ def agreements_right(loaded: LoadedModel, asked: Sequence[Agreement]) -> dict[st
     return found
 
 
-def _is_content(piece: str) -> bool:
+def _is_content_word(piece: str) -> bool:
     return len(piece) >= 3 and piece.isalpha() and piece not in FUNCTION_WORDS
 
 
-def asked_of(
+def held_out_scores(
     loaded: LoadedModel,
     corpus: Corpus,
     length: int | str,
@@ -255,25 +257,25 @@ def asked_of(
     sentences told, where the strangers come from any other document, and from one of the same kind. masked, pairs:
     how many were asked.
     """
-    whole = length == WHOLE
+    whole = length == WHOLE_SENTENCES
     tokens = 128 if isinstance(length, str) else length
 
     def scores(masking: MaskingRule, near: float = 0.0) -> dict[str, float]:
         maker = ExampleMaker(
-            corpus, loaded.tokenizer, masking, Mix(whole=float(whole), near=near), swaps=loaded.predicts_order
+            corpus, loaded.tokenizer, masking, Mix(whole=float(whole), near=near), predict_order=loaded.predicts_order
         )
         return evaluate(loaded.model, maker, loaded.device, lengths=(tokens,), batches=batches)[tokens]
 
-    usual, near = scores(EVALUATION_MASKING), scores(ALL_HIDDEN, near=1.0)
+    usual, near = scores(EVALUATION_MASKING), scores(MASK_TOKEN_ONLY, near=1.0)
     return {**usual, "hidden": near["mlm"], "near": near["nsp"]}
 
 
 @torch.no_grad()
-def _hidden(
+def _masked_batches(
     loaded: LoadedModel, corpus: Corpus, mix: Mix, batches: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, list[set[int]]]]:
     """Of each batch of 128 tokens, all behind [MASK]: scores (piece, vocab), what stood there, what its row shows."""
-    maker = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN, mix, swaps=loaded.predicts_order)
+    maker = ExampleMaker(corpus, loaded.tokenizer, MASK_TOKEN_ONLY, mix, predict_order=loaded.predicts_order)
     for number in range(batches):
         batch = maker.batch(32, 128, np.random.default_rng([seed, number]))
         rows, places = np.nonzero(batch.labels >= 0)
@@ -286,14 +288,14 @@ def _hidden(
         yield logits.float(), labels, seen
 
 
-def repeated_count(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> tuple[int, int]:
+def count_repeated_words(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> tuple[int, int]:
     """In how many of the gaps of whole sentences the first guess is a content word of the sentence, and wrong.
 
     Returns that number, and the number of gaps.
     """
     repeated = total = 0
-    content = torch.tensor([_is_content(loaded.tokenizer.token_of(i)) for i in range(len(loaded.tokenizer))])
-    for logits, labels, seen in _hidden(loaded, corpus, Mix(whole=1.0), batches, 777):
+    content = torch.tensor([_is_content_word(loaded.tokenizer.token_of(i)) for i in range(len(loaded.tokenizer))])
+    for logits, labels, seen in _masked_batches(loaded, corpus, Mix(whole=1.0), batches, 777):
         first = logits.argmax(-1).cpu()
         wrong = (first != labels.cpu()) & content[first]
         repeated += sum(bool(w) and int(f) in s for w, f, s in zip(wrong, first, seen, strict=True))
@@ -311,13 +313,13 @@ def reliability(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> Reliabi
     if any(len(half.document_starts) < 3 or np.diff(half.document_starts).max() < 2 for half in halves):
         return None
     losses = np.zeros(len(_TEMPERATURES))
-    for logits, labels, _ in _hidden(loaded, first, Mix(), batches, 4242):
+    for logits, labels, _ in _masked_batches(loaded, first, Mix(), batches, 4242):
         for number, temperature in enumerate(_TEMPERATURES):
             losses[number] += F.cross_entropy(logits / float(temperature), labels, reduction="sum").item()
-    fitted = _lowest(_TEMPERATURES, losses)
+    fitted = _parabola_minimum(_TEMPERATURES, losses)
     before: list[np.ndarray] = []
     after: list[np.ndarray] = []
-    for logits, labels, _ in _hidden(loaded, second, Mix(), batches, 4243):
+    for logits, labels, _ in _masked_batches(loaded, second, Mix(), batches, 4243):
         probabilities = logits.softmax(-1).cpu().numpy()
         right = probabilities.argmax(-1) == labels.cpu().numpy()
         before.append(np.stack([probabilities.max(-1), right], 1))
@@ -325,7 +327,7 @@ def reliability(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> Reliabi
     return Reliability(fitted, _bins(np.concatenate(before)), _bins(np.concatenate(after)))
 
 
-def expected_error(bins: Sequence[tuple[float, float, int]]) -> float:
+def expected_calibration_error(bins: Sequence[tuple[float, float, int]]) -> float:
     """Expected calibration error, 0 to 1: how far sureness is from being right, over all guesses (Guo 2017)."""
     total = sum(count for _, _, count in bins)
     return sum(abs(sure - right) * count for sure, right, count in bins) / max(total, 1)
@@ -341,7 +343,7 @@ def _halves(corpus: Corpus) -> tuple[Corpus, Corpus]:
     )
 
 
-def _lowest(x: np.ndarray, y: np.ndarray) -> float:
+def _parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
     """Where a curve is lowest, by the parabola through its lowest point and that point's neighbours."""
     middle = int(np.clip(np.argmin(y), 1, len(x) - 2))
     a, b, _ = np.polyfit(x[middle - 1 : middle + 2], y[middle - 1 : middle + 2], 2)
@@ -355,7 +357,7 @@ def _bins(guesses: np.ndarray) -> tuple[tuple[float, float, int], ...]:
     return tuple((float(g[:, 0].mean()), float(g[:, 1].mean()), len(g)) for g in groups if len(g))
 
 
-def overlap(train: Corpus, texts: Sequence[np.ndarray], gram: int = GRAM) -> tuple[float, float]:
+def overlap(train: Corpus, texts: Sequence[np.ndarray], passage_pieces: int = PASSAGE_PIECES) -> tuple[float, float]:
     """How much of some texts the training text holds: share of the passages of `gram` pieces, share of texts with any.
 
     A text shorter than that is one passage. texts: the pieces of each.
@@ -363,7 +365,7 @@ def overlap(train: Corpus, texts: Sequence[np.ndarray], gram: int = GRAM) -> tup
     texts = [np.asarray(text, np.uint64) for text in texts if len(text)]
     wanted: dict[int, list[tuple[int, np.ndarray]]] = {}
     for number, text in enumerate(texts):
-        size = min(gram, len(text))
+        size = min(passage_pieces, len(text))
         wanted.setdefault(size, []).append((number, _hashes(text, size)))
     held, passages, touched = 0, 0, set()
     for size, entries in wanted.items():
@@ -394,17 +396,17 @@ def _hashes(tokens: np.ndarray, size: int) -> np.ndarray:
     return found
 
 
-def documents_of(corpus: Corpus) -> list[np.ndarray]:
+def document_pieces(corpus: Corpus) -> list[np.ndarray]:
     """The pieces of each document."""
-    return corpus.pieces_of_documents(len(corpus))
+    return corpus.document_pieces(len(corpus))
 
 
-def pieces_of_statements(tokenizer: Tokenizer, statements: Iterable[MaskedStatement]) -> list[np.ndarray]:
+def statement_pieces(tokenizer: Tokenizer, statements: Iterable[MaskedStatement]) -> list[np.ndarray]:
     """The pieces of each statement with its first answer in it."""
     return list(tokenizer.encode_plain([item.statement.replace(MASK, item.answers[0]) for item in statements]))
 
 
-def speed(loaded: LoadedModel, *, rounds: int = 5) -> float:
+def tokens_per_second(loaded: LoadedModel, *, rounds: int = 5) -> float:
     """Tokens a second of a forward pass over 8 examples of 128 tokens, on this machine; the median of the rounds."""
     ids = torch.full((8, 128), loaded.tokenizer.mask_id, device=loaded.device)
     seconds = []
@@ -438,8 +440,8 @@ def measure(
     for kind, corpus in corpora.items():
         held_out[kind] = {}
         fitting: list[int | str] = [n for n in lengths if n <= loaded.config.max_position_embeddings]
-        for length in (*fitting, WHOLE):
-            held_out[kind][str(length)] = asked_of(loaded, corpus, length, batches=batches)
+        for length in (*fitting, WHOLE_SENTENCES):
+            held_out[kind][str(length)] = held_out_scores(loaded, corpus, length, batches=batches)
             report(
                 None, f"{kind}, {length}: " + ", ".join(f"{k} {v:g}" for k, v in held_out[kind][str(length)].items())
             )
@@ -449,39 +451,39 @@ def measure(
     first = next(iter(corpora.values()))
     statements = {"facts": read_facts(), "everyday sentences": read_everyday()}
     guesses = {
-        name: first_guesses(loaded, ((item.statement, item.answers) for item in items))
+        name: top_predictions(loaded, ((item.statement, item.answers) for item in items))
         for name, items in statements.items()
     }
-    answered = {name: _answered(guesses[name], items) for name, items in statements.items()}
-    prompts = first_guesses(loaded, PROMPTS.items())
+    answered = {name: _count_by_kind(guesses[name], items) for name, items in statements.items()}
+    prompts = top_predictions(loaded, PROMPTS.items())
     held: dict[str, tuple[float, float]] = {}
     if train is not None:
         report(None, "overlap with the training text")
-        held = {kind: overlap(train, documents_of(corpus)) for kind, corpus in corpora.items()}
+        held = {kind: overlap(train, document_pieces(corpus)) for kind, corpus in corpora.items()}
         for name, items in statements.items():
-            held[name] = overlap(train, pieces_of_statements(loaded.tokenizer, items))
+            held[name] = overlap(train, statement_pieces(loaded.tokenizer, items))
     return Measures(
         fingerprint(loaded),
         held_out,
         answered["facts"],
         answered["everyday sentences"],
-        (sum(guess.right for guess in prompts), len(prompts)),
-        agreements_right(loaded, sentences()),
+        (sum(guess.is_correct for guess in prompts), len(prompts)),
+        agreement_counts(loaded, sentences()),
         {
-            **{name: (sum(guess.repeated for guess in found), len(found)) for name, found in guesses.items()},
-            "whole sentences": repeated_count(loaded, first, batches=max(batches // 4, 1)),
+            **{name: (sum(guess.repeats_word for guess in found), len(found)) for name, found in guesses.items()},
+            "whole sentences": count_repeated_words(loaded, first, batches=max(batches // 4, 1)),
         },
         reliability(loaded, first, batches=max(batches // 2, 1)),
         held,
     )
 
 
-def in_all(table: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+def column_totals(table: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     """The sum of each column over all kinds; table: kind -> counts."""
     return tuple(map(sum, zip(*table.values(), strict=True)))
 
 
-def interval(right: int, asked: int) -> tuple[float, float]:
+def wilson_interval(right: int, asked: int) -> tuple[float, float]:
     """The 95% confidence interval of a share, 0 to 1, for independent questions.
 
     Source: Wilson 1927 (J. Am. Stat. Assoc. 22).
@@ -490,7 +492,7 @@ def interval(right: int, asked: int) -> tuple[float, float]:
     return float(bounds.low), float(bounds.high)
 
 
-def reliability_picture(found: Reliability, size: int = 320) -> str:
+def reliability_diagram(found: Reliability, size: int = 320) -> str:
     """Sureness against being right as an SVG: a point for each bin, as large as it holds guesses; grey before fitting.
 
     On the line they are equal; below it the model is surer than it is right.
@@ -522,9 +524,9 @@ def reliability_picture(found: Reliability, size: int = 320) -> str:
         f'<text x="{size / 2:.0f}" y="{size - 8}" text-anchor="middle">how sure the first guess is</text>',
         f'<text x="12" y="{size / 2:.0f}" text-anchor="middle" transform="rotate(-90 12 {size / 2:.0f})">'
         'how often it is right</text>',
-        f'<text x="{margin}" y="18">grey: as it is, {expected_error(found.before):.3f} apart</text>',
+        f'<text x="{margin}" y="18">grey: as it is, {expected_calibration_error(found.before):.3f} apart</text>',
         f'<text x="{margin}" y="34" fill="#1f6fb2">blue: at temperature {found.temperature:.2f}, '
-        f'{expected_error(found.after):.3f}</text>',
+        f'{expected_calibration_error(found.after):.3f}</text>',
         "</svg>", "",
     ])  # fmt: skip
 

@@ -15,7 +15,7 @@ from bert_core.heap import release_freed_memory
 from bert_core.recording import record
 from bert_core.run.arrays import to_cpu
 
-RELEASE_EVERY = 50  # steps
+RELEASE_INTERVAL = 50  # steps
 CPUINFO = Path("/proc/cpuinfo")
 BETAS, EPSILON = (0.9, 0.98), 1e-6
 
@@ -28,7 +28,7 @@ def trapezoid(step: int, *, steps: int, warmup: int, decay: int) -> float:
 def adamw(parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """The optimizer of every run that names no other: matrices decay, biases and layer norms do not."""
     return torch.optim.AdamW(
-        _decaying(parameters, weight_decay), lr=learning_rate, betas=BETAS, eps=EPSILON,
+        _decay_groups(parameters, weight_decay), lr=learning_rate, betas=BETAS, eps=EPSILON,
         fused=parameters[0].device.type != "mps",
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ class Muon(torch.optim.AdamW):
     ) -> None:
         """hidden: matrices that Muon moves; others: what AdamW does, the word table too."""
         super().__init__(
-            [*_decaying(others, weight_decay), {"params": list(hidden), "weight_decay": weight_decay}],
+            [*_decay_groups(others, weight_decay), {"params": list(hidden), "weight_decay": weight_decay}],
             lr=learning_rate, betas=BETAS, eps=EPSILON, fused=others[0].device.type != "mps",
         )  # fmt: skip
         self.momentum = momentum
@@ -78,18 +78,18 @@ class Muon(torch.optim.AdamW):
                 state["momentum"].lerp_(matrix.grad, 1 - self.momentum)
                 moved.append(matrix.grad.lerp(state["momentum"], self.momentum))  # Nesterov's
             length = group["lr"] * 0.2 * max(rows, columns) ** 0.5
-            for matrix, direction in zip(matrices, orthogonal(torch.stack(moved)), strict=True):
+            for matrix, direction in zip(matrices, orthogonalize(torch.stack(moved)), strict=True):
                 matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(direction, alpha=-length)
                 matrix.grad = None  # so that AdamW passes it over
         return super().step(closure)
 
 
-def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
+def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
     """Of each matrix U S V' about U V': all its directions with a length of 0.7 to 1.2, (matrix, row, column).
 
     By Newton-Schulz steps with the coefficients of Jordan 2024, which come near 1 soon rather than in the end.
     """
-    x = matrices.to(quick_precision(matrices.device))
+    x = matrices.to(fast_dtype(matrices.device))
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT
@@ -101,13 +101,13 @@ def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
     return found
 
 
-def _decaying(parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+def _decay_groups(parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
     matrices = [p for p in parameters if p.dim() > 1]
     others = [p for p in parameters if p.dim() <= 1]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
 
 
-def quick_precision(device: torch.device) -> torch.dtype:
+def fast_dtype(device: torch.device) -> torch.dtype:
     """bfloat16 where the device multiplies in it, else float32: emulated, bfloat16 is many times slower."""
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float32
@@ -131,7 +131,7 @@ def _processor_flags() -> frozenset[str]:
 
 def describe_precision(device: torch.device) -> str:
     """The number type in which a run multiplies on a device, as a sentence for its progress report."""
-    if quick_precision(device) == torch.bfloat16:
+    if fast_dtype(device) == torch.bfloat16:
         return "multiplying in bfloat16, which this device has"
     return "multiplying in float32: this device has no bfloat16 that would be quicker"
 
@@ -143,7 +143,7 @@ def padded_size(count: int, device: torch.device) -> int:
     to 1,024 of them (`ONEDNN_PRIMITIVE_CACHE_CAPACITY`). Sizes are therefore rounded up to four per power of two, and
     to multiples of 8: at most a quarter, or 7 rows, are added. Elsewhere nothing is kept by shape and nothing is added.
     """
-    if device.type != "cpu" or quick_precision(device) != torch.bfloat16:
+    if device.type != "cpu" or fast_dtype(device) != torch.bfloat16:
         return count
     multiple = max(8, 1 << max((count - 1).bit_length() - 3, 0))
     return -(-count // multiple) * multiple
@@ -156,32 +156,32 @@ def training_autocast(device: torch.device) -> Iterator[None]:
     On a CPU the backward pass of fused attention costs more than that of explicit attention, so maps are recorded.
     """
     watched = record() if device.type == "cpu" and torch.is_grad_enabled() else nullcontext()
-    quick = quick_precision(device)
+    quick = fast_dtype(device)
     with watched, torch.autocast(device.type, torch.bfloat16, enabled=quick == torch.bfloat16):
         yield
 
 
-class Figure(NamedTuple):
+class Metric(NamedTuple):
     """A number that a step measured: a total, which may still be computed on the device, over a divisor."""
 
     total: Tensor
     divisor: int = 1
 
 
-def read_figures(steps: Sequence[Mapping[str, Figure]]) -> list[dict[str, float]]:
+def read_metrics(steps: Sequence[Mapping[str, Metric]]) -> list[dict[str, float]]:
     """The figures of some steps as numbers, for which the device is waited for once for each number type."""
     totals = iter(to_cpu([figure.total for step in steps for figure in step.values()]))
     return [{name: next(totals).item() / figure.divisor for name, figure in step.items()} for step in steps]
 
 
-class Average:
+class WeightAverage:
     """The running mean of a model's weights over about 1 / (1 - keep) steps, in which the noise of each cancels out.
 
     At first over fewer: the weights of the beginning are soon forgotten (Polyak & Juditsky 1992).
     """
 
     def __init__(self, model: nn.Module, keep: float) -> None:
-        self.keep = keep
+        self.decay = keep
         self.steps = 0
         self.weights = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
 
@@ -189,21 +189,21 @@ class Average:
     def add(self, model: nn.Module) -> None:
         """Add the weights after one more step to the mean."""
         self.steps += 1
-        share = 1 - min(self.keep, self.steps / (self.steps + 10))
+        share = 1 - min(self.decay, self.steps / (self.steps + 10))
         for name, tensor in model.named_parameters():
             self.weights[name].lerp_(tensor, share)
 
     @contextmanager
-    def instead(self, model: nn.Module) -> Iterator[None]:
+    def swapped_in(self, model: nn.Module) -> Iterator[None]:
         """Inside this block the model has the mean for its weights; after it, its own again."""
         own = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
-        self.put_into(model)
+        self.copy_to(model)
         try:
             yield
         finally:
             model.load_state_dict(own, strict=False)
 
-    def put_into(self, model: nn.Module) -> None:
+    def copy_to(self, model: nn.Module) -> None:
         """Replace the model's weights by the mean, for good."""
         model.load_state_dict(self.weights, strict=False)
 
@@ -218,7 +218,7 @@ class Average:
             self.weights[name].copy_(tensor)
 
 
-def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], rate: float) -> None:
+def apply_gradients(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], rate: float) -> None:
     """One step along the gradient, which is cut to length 1 where it is longer, and then forgotten."""
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -227,11 +227,11 @@ def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter],
     optimizer.zero_grad(set_to_none=True)
 
 
-def release_fragments(step: int) -> None:
+def release_memory(step: int) -> None:
     """Give freed memory back to the system after every `RELEASE_EVERY` steps.
 
     glibc is told to keep it (`MALLOC_*`), since a step that faults its memory in again takes three times as long. But
     batches of different lengths leave fragments of it that no other length fits, more with every new order of them.
     """
-    if step % RELEASE_EVERY == 0:
+    if step % RELEASE_INTERVAL == 0:
         release_freed_memory()

@@ -20,20 +20,29 @@ from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.training.data import ExampleMaker, MaskingRule, Mix
 from bert_core.training.optimization import (
-    Average,
-    Figure,
+    Metric,
     Muon,
+    WeightAverage,
     adamw,
     padded_size,
-    read_figures,
+    read_metrics,
     training_autocast,
     trapezoid,
 )
-from bert_core.training.runs import Evaluation, RunState, Training, Workers, rounded, run_identity, start_digests, train
+from bert_core.training.runs import (
+    Evaluation,
+    RunState,
+    Training,
+    Workers,
+    round_finite,
+    run_identity,
+    start_digests,
+    train,
+)
 
 EVALUATION_MASKING = MaskingRule(rate=0.15)
 OPTIMIZERS = ("adamw", "muon")
-ALL_HIDDEN = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
+MASK_TOKEN_ONLY = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
 
 
 @dataclass(frozen=True)
@@ -124,8 +133,8 @@ class _Pretraining(Training):
         self.model, self.examples, self.held_out, self.settings = model, examples, held_out, settings
         self.evaluate_every, self.device = evaluate_every, device
         self.steps, self.decay = settings.steps, settings.decay
-        self.optimizer = optimizer_of(model, settings)
-        self.average = Average(model, settings.average) if settings.average else None
+        self.optimizer = make_optimizer(model, settings)
+        self.average = WeightAverage(model, settings.average) if settings.average else None
         # After the optimizer: its first one imports torch._dynamo, and a group joined before that import outlives
         # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
         self.workers = Workers.join(device)
@@ -133,7 +142,7 @@ class _Pretraining(Training):
     def learning_rate(self, step: int) -> float:
         return self.settings.rate_at(step)
 
-    def add_gradients(self, step: int) -> dict[str, Figure]:
+    def add_gradients(self, step: int) -> dict[str, Metric]:
         settings = self.settings
         rng = np.random.default_rng([settings.seed, step, self.workers.rank])
         lengths = list(settings.lengths)
@@ -146,7 +155,7 @@ class _Pretraining(Training):
         return train_step(self.model, batch, self.device)
 
     def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
-        return {"step": state.step, "rate": learning_rate, "tokens_per_s": round(speed), **rounded(state.means)}
+        return {"step": state.step, "rate": learning_rate, "tokens_per_s": round(speed), **round_finite(state.means)}
 
     def progress(self, state: RunState) -> str:
         means = state.means
@@ -160,13 +169,13 @@ class _Pretraining(Training):
 
     def evaluate(self, state: RunState) -> Evaluation:
         assert self.held_out is not None  # `is_evaluated` is False without it
-        with self.average.instead(self.model) if self.average else nullcontext():
+        with self.average.swapped_in(self.model) if self.average else nullcontext():
             scores = evaluate(self.model, self.held_out, self.device, lengths=(128,), batches=16)
         sentences = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
         return Evaluation({"step": state.step, "held_out": scores}, "held out: " + "; ".join(sentences))
 
 
-def optimizer_of(model: BertForPreTraining, settings: PretrainSettings) -> torch.optim.Optimizer:
+def make_optimizer(model: BertForPreTraining, settings: PretrainSettings) -> torch.optim.Optimizer:
     """The optimizer that the settings name; the hidden matrices are those of the layers."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if settings.optimizer == "adamw":
@@ -176,20 +185,20 @@ def optimizer_of(model: BertForPreTraining, settings: PretrainSettings) -> torch
     return Muon(hidden, others, settings.learning_rate, settings.weight_decay)
 
 
-def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) -> dict[str, Figure]:
+def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) -> dict[str, Metric]:
     """Add the gradient of one batch to the parameters; loss in nats, accuracies 0 to 1, not yet read from the device.
 
     The masked-word head is computed at the masked positions only.
     """
     mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-    masked, pairs = count_of(batch.labels), count_of(batch.next_sentence_label)
+    masked, pairs = count_labels(batch.labels), count_labels(batch.next_sentence_label)
     mlm_loss, nsp_loss = mean_loss(mlm_logits, labels, masked), mean_loss(nsp_logits, follows, pairs)
     (mlm_loss + nsp_loss).backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
         return {
-            "loss": Figure(mlm_loss + nsp_loss),
-            "mlm": Figure(correct(mlm_logits, labels), max(masked, 1)),
-            **({"nsp": Figure(correct(nsp_logits, follows), pairs)} if pairs else {}),
+            "loss": Metric(mlm_loss + nsp_loss),
+            "mlm": Metric(count_correct(mlm_logits, labels), max(masked, 1)),
+            **({"nsp": Metric(count_correct(nsp_logits, follows), pairs)} if pairs else {}),
         }
 
 
@@ -236,12 +245,12 @@ def mean_loss(logits: Tensor, labels: Tensor, count: int) -> Tensor:
     return total / max(count, 1)
 
 
-def count_of(labels: np.ndarray) -> int:
+def count_labels(labels: np.ndarray) -> int:
     """How many labels there are, of a batch on the CPU."""
     return int((labels != IGNORED_LABEL).sum())
 
 
-def correct(logits: Tensor, labels: Tensor) -> Tensor:
+def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
     """How many rows have their label as the largest logit; padding has none."""
     return (logits.argmax(-1) == labels).sum()
 
@@ -269,14 +278,14 @@ def evaluate(
         for number in range(batches):
             batch = held_out.batch(max(tokens // length, 1), length, np.random.default_rng([seed, length, number]))
             mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-            masked.append(count_of(batch.labels))
-            pairs += count_of(batch.next_sentence_label)
+            masked.append(count_labels(batch.labels))
+            pairs += count_labels(batch.next_sentence_label)
             measured.append({
-                "loss": Figure(mean_loss(mlm_logits, labels, masked[-1])),
-                "mlm": Figure(correct(mlm_logits, labels)),
-                "nsp": Figure(correct(nsp_logits, follows)),
+                "loss": Metric(mean_loss(mlm_logits, labels, masked[-1])),
+                "mlm": Metric(count_correct(mlm_logits, labels)),
+                "nsp": Metric(count_correct(nsp_logits, follows)),
             })  # fmt: skip
-        total, of_batches = sum(masked), read_figures(measured)
+        total, of_batches = sum(masked), read_metrics(measured)
         loss = sum(figures["loss"] * count for figures, count in zip(of_batches, masked, strict=True))
         right, nsp_right = (int(sum(figures[name] for figures in of_batches)) for name in ("mlm", "nsp"))
         shares = {"mlm": right / max(total, 1), "loss": loss / max(total, 1), "nsp": nsp_right / max(pairs, 1)}

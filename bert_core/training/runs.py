@@ -29,16 +29,23 @@ from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.studies.runner import as_json_values, check_same_study
 from bert_core.tokenizer import Tokenizer
-from bert_core.training.optimization import Average, Figure, describe_precision, read_figures, release_fragments, update
+from bert_core.training.optimization import (
+    Metric,
+    WeightAverage,
+    apply_gradients,
+    describe_precision,
+    read_metrics,
+    release_memory,
+)
 
 STATE_FILE = "state.pt"
 STATE_FORMAT = 1  # version 0.2 wrote states without a number
 STATE_KEYS = {"identity", "steps", "progress", "model", "optimizer", "average"}
 LOG_FILE = "log.jsonl"
-EVALUATIONS = ("held_out", "correct")  # keys of those lines of the log that are evaluations
+EVALUATION_KEYS = ("held_out", "correct")  # keys of those lines of the log that are evaluations
 STEPS_FOLDER = "steps"
-MOST_BYTES = 4 * 2**30  # of all kept steps of a run together
-LEAST_KEPT = 2  # the start and the end
+MAX_KEPT_BYTES = 4 * 2**30  # of all kept steps of a run together
+MIN_KEPT_STEPS = 2  # the start and the end
 
 
 # ---------------------------------------------------------------------------- identity
@@ -170,7 +177,7 @@ def load_state(folder: Path, training: Training, identity: Mapping[str, Any]) ->
     return state
 
 
-def check_texts(folder: Path, texts: Mapping[str, str | None]) -> None:
+def check_same_texts(folder: Path, texts: Mapping[str, str | None]) -> None:
     """Raise Refused if a folder holds the state of a run with other texts, or one that cannot be read.
 
     texts: as `run_identity` takes them. `train` checks them too, but after they were tokenized, which takes long.
@@ -229,7 +236,7 @@ class Training(ABC):
     device: torch.device
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    average: Average | None = None
+    average: WeightAverage | None = None
     workers: Workers = Workers()
     steps: int
     decay: int
@@ -243,7 +250,7 @@ class Training(ABC):
         """Learning rate of a step, counted from zero."""
 
     @abstractmethod
-    def add_gradients(self, step: int) -> Mapping[str, Figure]:
+    def add_gradients(self, step: int) -> Mapping[str, Metric]:
         """Add the gradients of the batch of a step to the model; the figures that were measured on the way."""
 
     @abstractmethod
@@ -304,10 +311,10 @@ def train(
         training.begin(state)
     resuming = f"; resuming at step {first} of {training.steps}" if first else ""
     report(None, describe_precision(training.device) + resuming)
-    pending: list[Mapping[str, Figure]] = []  # of steps that are not yet in the means: reading waits for the device
+    pending: list[Mapping[str, Metric]] = []  # of steps that are not yet in the means: reading waits for the device
 
     def read_pending() -> None:
-        for figures in read_figures(pending):
+        for figures in read_metrics(pending):
             for name, value in figures.items():
                 past = training.smoothing if name in state.means else 0.0
                 state.means[name] = past * state.means.get(name, 0.0) + (1 - past) * value
@@ -325,7 +332,7 @@ def train(
         with defer_sigint():
             if evaluation.rank is not None and (state.best_rank is None or evaluation.rank > state.best_rank):
                 state.best_step, state.best_rank = state.step, evaluation.rank
-            log(folder, evaluation.line)
+            append_to_log(folder, evaluation.line)
             state.evaluated = state.step
         report(None, evaluation.sentence)
 
@@ -342,7 +349,7 @@ def train(
             is_logged = is_first and training.is_logged(state.step + 1)
             with defer_sigint():
                 consistent = False
-                update(training.optimizer, parameters, rate)
+                apply_gradients(training.optimizer, parameters, rate)
                 if training.average:
                     training.average.add(training.model)
                 state.step, consistent = state.step + 1, True
@@ -352,7 +359,7 @@ def train(
                     read_pending()
                     seconds = time.monotonic() - started
                     speed = training.done_units * training.workers.world / seconds
-                    log(folder, training.log_line(state, rate, speed))
+                    append_to_log(folder, training.log_line(state, rate, speed))
             if is_logged:
                 remaining = (training.steps - state.step) * seconds / (state.step - first)
                 report(
@@ -360,7 +367,7 @@ def train(
                     f"{training.progress(state)}  {speed:,.{0 if speed >= 100 else 1}f} {training.units}/s  "
                     f"{_duration(remaining)} left",
                 )
-            release_fragments(state.step)
+            release_memory(state.step)
             if is_first:
                 training.after_update(state.step)
             evaluate_if_due()
@@ -375,7 +382,7 @@ def train(
             save()
         raise
     if training.average:
-        training.average.put_into(training.model)
+        training.average.copy_to(training.model)
     training.model.eval()
     return state
 
@@ -387,12 +394,12 @@ def _duration(seconds: float) -> str:
 # ---------------------------------------------------------------------------- log
 
 
-def log(folder: Path, line: Mapping[str, Any]) -> None:
+def append_to_log(folder: Path, line: Mapping[str, Any]) -> None:
     """Add one JSON object to the run's log."""
     checkpoint.append_atomically(folder / LOG_FILE, json.dumps(line) + "\n")
 
 
-def read_lines(folder: Path) -> list[dict[str, Any]]:
+def read_log_lines(folder: Path) -> list[dict[str, Any]]:
     """The whole lines of a run's log; the last may be cut off while it is written."""
     path, lines = folder / LOG_FILE, []
     for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -411,16 +418,16 @@ def _cut_log(folder: Path, state: RunState) -> None:
     if not state.step:
         path.unlink(missing_ok=True)
     elif path.is_file():
-        lines = [line for line in read_lines(folder) if _is_before(line, state)]
+        lines = [line for line in read_log_lines(folder) if _is_before(line, state)]
         checkpoint.write_atomically(path, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _is_before(line: Mapping[str, Any], state: RunState) -> bool:
-    is_evaluation = any(name in line for name in EVALUATIONS)
+    is_evaluation = any(name in line for name in EVALUATION_KEYS)
     return bool(line.get("step", 0) <= (state.evaluated if is_evaluation else state.step))
 
 
-def rounded(values: Mapping[str, float]) -> dict[str, float]:
+def round_finite(values: Mapping[str, float]) -> dict[str, float]:
     """What is finite, to five places."""
     return {name: round(value, 5) for name, value in values.items() if math.isfinite(value)}
 
@@ -436,7 +443,7 @@ class TuningLog:
     steps: int
     losses: tuple[tuple[int, float], ...]
     held_out: tuple[tuple[int, Mapping[str, Any]], ...]
-    kept: tuple[int, ...]
+    best_steps: tuple[int, ...]
 
     @property
     def step(self) -> int:
@@ -446,7 +453,7 @@ class TuningLog:
 
 def read_log(folder: Path) -> TuningLog:
     """The log of a fine-tuning run in a folder; an empty one where there is none yet."""
-    lines = read_lines(folder)
+    lines = read_log_lines(folder)
     evaluations = [(int(line["step"]), line) for line in lines if "held_out" in line and "step" in line]
     return TuningLog(
         max((int(line["steps"]) for line in lines if "steps" in line), default=0),
@@ -459,13 +466,13 @@ def read_log(folder: Path) -> TuningLog:
 # ---------------------------------------------------------------------------- kept steps
 
 
-def stride_of(step: int, most: int) -> int:
+def kept_stride(step: int, max_kept: int) -> int:
     """Every how many steps weights are kept when so many are done: a power of 2, so that all up to here fit.
 
     most: how many are kept in all; one place is left for the last step of the run. Step 0, the start, is always kept.
     """
     stride = 1
-    while step // stride + 1 > most - 1 and stride <= step:
+    while step // stride + 1 > max_kept - 1 and stride <= step:
         stride *= 2
     return stride
 
@@ -485,31 +492,31 @@ class StepKeeper:
     """
 
     def __init__(self, folder: Path, most: int, write: Callable[[Path], None], nbytes: int) -> None:
-        if most and most < LEAST_KEPT:
+        if most and most < MIN_KEPT_STEPS:
             raise Refused(
-                f"{most} step is to be kept: {LEAST_KEPT} are the least, the start and the end, or 0 for none"
+                f"{most} step is to be kept: {MIN_KEPT_STEPS} are the least, the start and the end, or 0 for none"
             )
-        fit = MOST_BYTES // max(nbytes, 1)
-        if most and fit < LEAST_KEPT:
+        fit = MAX_KEPT_BYTES // max(nbytes, 1)
+        if most and fit < MIN_KEPT_STEPS:
             raise Refused(
                 f"the weights of a step take {nbytes / 2**30:.1f} GiB, and all that are kept "
-                f"{MOST_BYTES >> 30} at most: keep none"
+                f"{MAX_KEPT_BYTES >> 30} at most: keep none"
             )
-        self.folder, self.most, self._write = folder, min(most, fit), write
+        self.folder, self.max_steps, self._write = folder, min(most, fit), write
 
     def begin(self, step: int) -> None:
         """Remove what a killed run kept of later steps; keep the start of a run that begins."""
         for other, path in kept_steps(self.folder).items():
-            if other > step or not step or not self.most:
+            if other > step or not step or not self.max_steps:
                 shutil.rmtree(path)
         if not step:
             self.add(0)
 
     def add(self, step: int, *, last: bool = False) -> None:
         """Keep the weights if it is their turn, and remove those whose turn it no longer is. last: of the run."""
-        if not self.most:
+        if not self.max_steps:
             return
-        stride = stride_of(step, self.most)
+        stride = kept_stride(step, self.max_steps)
         kept = kept_steps(self.folder)
         if step not in kept and (last or step % stride == 0):
             unfinished = self.folder / STEPS_FOLDER / f".{step}"

@@ -27,17 +27,17 @@ from bert_core.tokenizer import Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
+    batches_by_length,
     finetune_identity,
-    inputs_of,
     is_unfinished,
-    longest_first,
+    load_start,
+    model_inputs,
     pad_rows,
     run_finetuning,
-    start_of,
     training_width,
 )
 
-NOT_ASKED = -100  # the label of a token that is no word's first piece
+IGNORED_LABEL = -100  # the label of a token that is no word's first piece
 
 
 @compared_by_value
@@ -51,58 +51,58 @@ class TagScores:
     """
 
     kinds: tuple[str, ...]
-    there: np.ndarray
-    guessed: np.ndarray
-    right: np.ndarray
-    words: tuple[int, int]
+    support: np.ndarray
+    predicted: np.ndarray
+    correct: np.ndarray
+    word_counts: tuple[int, int]
     loss: float
-    spans: bool
+    mark_spans: bool
 
     @property
     def accuracy(self) -> float:
         """Share of words whose tag was guessed."""
-        return self.words[1] / max(self.words[0], 1)
+        return self.word_counts[1] / max(self.word_counts[0], 1)
 
     @property
     def precision(self) -> float:
         """Of the spans that were guessed, the share that is there; 0 if none was."""
-        return float(self.right.sum() / max(self.guessed.sum(), 1))
+        return float(self.correct.sum() / max(self.predicted.sum(), 1))
 
     @property
     def recall(self) -> float:
         """Of the spans that are there, the share that was guessed; 0 if there are none."""
-        return float(self.right.sum() / max(self.there.sum(), 1))
+        return float(self.correct.sum() / max(self.support.sum(), 1))
 
     @property
     def f1(self) -> float:
         """Harmonic mean of both, over the spans of all kinds together, as conlleval and seqeval have it."""
-        return float(2 * self.right.sum() / max(self.there.sum() + self.guessed.sum(), 1))
+        return float(2 * self.correct.sum() / max(self.support.sum() + self.predicted.sum(), 1))
 
     @property
     def rank(self) -> tuple[float, float]:
         """What decides which weights are better: F1 of spans, or the accuracy where tags mark none; then the loss."""
-        return self.f1 if self.spans else self.accuracy, -self.loss
+        return self.f1 if self.mark_spans else self.accuracy, -self.loss
 
     @property
     def summary(self) -> str:
         """The most telling figures, as a part of a sentence."""
-        of_spans = f"F1 {self.f1:.3f} (precision {self.precision:.1%}, recall {self.recall:.1%}), " * self.spans
+        of_spans = f"F1 {self.f1:.3f} (precision {self.precision:.1%}, recall {self.recall:.1%}), " * self.mark_spans
         return f"{of_spans}accuracy {self.accuracy:.1%}, loss {self.loss:.3f}"
 
     @property
-    def figures(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """The figures as the log holds them."""
-        of_spans = {"precision": self.precision, "recall": self.recall, "f1": self.f1} if self.spans else {}
+        of_spans = {"precision": self.precision, "recall": self.recall, "f1": self.f1} if self.mark_spans else {}
         numbers = {**of_spans, "accuracy": self.accuracy, "loss": self.loss}
         return {name: round(number, 5) for name, number in numbers.items()}
 
     def table(self) -> list[str]:
         """The figures as lines of text: a header, a line for each kind, and one for all together."""
-        what = "span" if self.spans else "tag"
-        rows = [*zip(self.kinds, self.there, self.guessed, self.right, strict=True)]
-        rows.append(("all", self.there.sum(), self.guessed.sum(), self.right.sum()))
+        what = "span" if self.mark_spans else "tag"
+        rows = [*zip(self.kinds, self.support, self.predicted, self.correct, strict=True)]
+        rows.append(("all", self.support.sum(), self.predicted.sum(), self.correct.sum()))
         width = max(len(what), *(len(kind) for kind, *_ in rows))
-        lines = [f"{what:<{width}}  precision  recall     F1  {'spans' if self.spans else 'words'}"]
+        lines = [f"{what:<{width}}  precision  recall     F1  {'spans' if self.mark_spans else 'words'}"]
         for kind, there, guessed, right in rows:
             precision, recall = right / max(guessed, 1), right / max(there, 1)
             f1 = 2 * right / max(there + guessed, 1)
@@ -144,7 +144,7 @@ def finetune_tags(
     """
     here = best_device(device)
     examples = read_labelled_words(train, label, word=word)
-    tags, comments = tags_of(examples, train), skipped_comments_note(examples)
+    tags, comments = sorted_tags(examples, train), skipped_comments_note(examples)
     if isinstance(held_out, Path):
         asked = read_labelled_words(held_out, label, word=word)
         _check_tags(asked, tags, held_out)
@@ -154,7 +154,7 @@ def finetune_tags(
     source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
     torch.manual_seed(settings.seed)  # the weights that the start does not have
-    origin, tagger = start_of(
+    origin, tagger = load_start(
         source,
         settings,
         tags,
@@ -168,10 +168,12 @@ def finetune_tags(
     )  # fmt: skip
     is_unfinished(folder, identity)  # before examples are encoded
     report(
-        None, f"{len(examples):,} sentences to train on, {len(asked):,} held out; {_kinds(examples, tags)}{comments}"
+        None,
+        f"{len(examples):,} sentences to train on, {len(asked):,} held out; "
+        f"{_describe_kinds(examples, tags)}{comments}",
     )
     for sentences in (examples, asked):
-        _say_unbegun(sentences, tags, report)
+        _report_missing_begin_tags(sentences, tags, report)
     if seen := len({sentence.text for sentence in asked} & {sentence.text for sentence in examples}):
         report(None, f"{seen:,} held-out sentences also stand in the training rows: the scores flatter the model")
     training = _encode(examples, tags, tokenizer, settings, train, report)
@@ -200,11 +202,13 @@ def evaluate_tags(
     truth: list[list[str]] = []
     guessed: list[list[str]] = []
     loss = 0.0
-    for some in longest_first(held, batch):
+    for some in batches_by_length(held, batch):
         logits, labels = _logits(tagger, some, pad, device)
-        loss += F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOT_ASKED, reduction="sum").item()
+        loss += F.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum"
+        ).item()
         for own, said in zip(labels.tolist(), logits.argmax(-1).tolist(), strict=True):
-            words = [place for place, label in enumerate(own) if label != NOT_ASKED]
+            words = [place for place, label in enumerate(own) if label != IGNORED_LABEL]
             truth.append([names[own[place]] for place in words])
             guessed.append([names[said[place]] for place in words])
     pairs = Counter(pair for rows in zip(truth, guessed, strict=True) for pair in zip(*rows, strict=True))
@@ -232,8 +236,8 @@ def _loss(tagger: BertForTokenClassification, batch: Sequence[TaggedText], *, pa
     logits, labels = _logits(tagger, batch, pad, device, training_width(batch, tagger.config, device))
     # Of a batch without a word the mean would be no number.
     return F.cross_entropy(
-        logits.float().flatten(0, 1), labels.flatten(), ignore_index=NOT_ASKED, reduction="sum"
-    ) / max(int((labels != NOT_ASKED).sum()), 1)  # fmt: skip
+        logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum"
+    ) / max(int((labels != IGNORED_LABEL).sum()), 1)  # fmt: skip
 
 
 def _logits(
@@ -244,11 +248,11 @@ def _logits(
     width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(batch, seq, tag), and the number of each token's tag (batch, seq). width: as `inputs_of` takes it."""
-    labels = pad_rows([example.labels for example in batch], NOT_ASKED, width)
-    return tagger(**inputs_of(batch, tagger.config, pad, device, width)).logits, labels.to(device)
+    labels = pad_rows([example.labels for example in batch], IGNORED_LABEL, width)
+    return tagger(**model_inputs(batch, tagger.config, pad, device, width)).logits, labels.to(device)
 
 
-def tags_of(sentences: Sequence[LabelledSentence], path: Path) -> tuple[str, ...]:
+def sorted_tags(sentences: Sequence[LabelledSentence], path: Path) -> tuple[str, ...]:
     """The labels of words in alphabetical order, O first. Raises Refused if there is one only."""
     tags = {label for sentence in sentences for label in sentence.labels if label is not None}
     if len(tags) == 1:
@@ -315,7 +319,7 @@ def _encode(
             encoding = tokenizer.encode(sentence.text, max_length=settings.max_length)
         except Refused as error:
             raise Refused(f"the sentence at line {sentence.line} of {path.name}: {error}") from error
-        labels = [NOT_ASKED] * len(encoding)
+        labels = [IGNORED_LABEL] * len(encoding)
         for pieces, label in zip(pieces_of_words(encoding, sentence.spans), sentence.labels, strict=True):
             if label is not None and pieces:
                 labels[pieces[0]] = number_of[label]
@@ -331,7 +335,7 @@ def _encode(
     return encoded
 
 
-def _kinds(sentences: Sequence[LabelledSentence], tags: tuple[str, ...]) -> str:
+def _describe_kinds(sentences: Sequence[LabelledSentence], tags: tuple[str, ...]) -> str:
     """How often each kind of span, or each tag, is there, in words."""
     spans = tags_mark_spans(tags)
     counts: Counter[str] = Counter()
@@ -344,7 +348,7 @@ def _span_kinds(sentence: LabelledSentence) -> list[str]:
     return [one.kind for one in tag_spans([label or OUTSIDE for label in sentence.labels])]
 
 
-def _say_unbegun(sentences: Sequence[LabelledSentence], tags: tuple[str, ...], report: Progress) -> None:
+def _report_missing_begin_tags(sentences: Sequence[LabelledSentence], tags: tuple[str, ...], report: Progress) -> None:
     """Say how many spans go on without having begun, in tags of which others begin."""
     if not tags_mark_spans(tags) or not any(tag.startswith("B") for tag in tags):
         return

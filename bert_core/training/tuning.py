@@ -23,15 +23,15 @@ from bert_core.refused import Refused
 from bert_core.studies.runner import check_same_study, exclusive_lock, read_json
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
+from bert_core.training.optimization import Metric, adamw, padded_size, training_autocast, trapezoid
 from bert_core.training.runs import (
     STATE_FILE,
     Evaluation,
     RunState,
     StepKeeper,
     Training,
+    append_to_log,
     file_digest,
-    log,
     read_state,
     run_identity,
     start_digests,
@@ -41,7 +41,7 @@ from bert_core.training.runs import (
 UNFINISHED_FILE = "unfinished.json"  # the identity of a run, while it lasts
 REPORT_EVERY = 20  # steps, or more often in a short run
 SAVE_EVERY = 300.0  # seconds between notes of where a run is
-_SORTED_TOGETHER = 16  # batches
+_BATCHES_PER_SORT = 16  # batches
 Model = TypeVar("Model", bound=BertPreTrainedModel)
 
 
@@ -72,7 +72,7 @@ class FinetuneSettings:
             raise Refused(f"the learning rate is {self.learning_rate:g}: it is a number greater than 0")
 
 
-class EncodedTexts(Protocol):
+class EncodedExample(Protocol):
     """What the model reads of one text; its answer stands beside it, in whatever form the task has."""
 
     @property
@@ -96,14 +96,14 @@ class EvaluationScores(Protocol):
         """The most telling figures, as a part of a sentence."""
 
     @property
-    def figures(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """The figures as the log holds them."""
 
     def table(self) -> list[str]:
         """The figures as lines of text."""
 
 
-Example = TypeVar("Example", bound=EncodedTexts)
+Example = TypeVar("Example", bound=EncodedExample)
 Scores = TypeVar("Scores", bound=EvaluationScores)
 
 
@@ -119,9 +119,9 @@ class Task(Generic[Example, Scores]):
     origin: BertForPreTraining
     model: BertPreTrainedModel
     training: Sequence[Example]
-    held: Sequence[Example]
+    held_out: Sequence[Example]
     loss: Callable[[Sequence[Example]], Tensor]
-    judge: Callable[[], Scores]
+    evaluate: Callable[[], Scores]
 
 
 def finetune_identity(
@@ -175,7 +175,7 @@ def _run_in(folder: Path, source: Path, identity: Mapping[str, object], report: 
         unfinished.unlink()
 
 
-def start_of(
+def load_start(
     source: Path,
     settings: FinetuneSettings,
     labels: tuple[str, ...] | None,
@@ -237,7 +237,7 @@ def run_finetuning(
         best = training.best
         if best is None:  # it was found before the run was stopped
             checkpoint.load_weights(task.model, checkpoint.read(folder)[1], str(folder))
-            best = task.judge()
+            best = task.evaluate()
         report(None, f"kept: the weights after epoch {training.epoch_of(state.best_step)}, in {folder}")
     for line in best.table():
         report(None, line)
@@ -275,15 +275,15 @@ class _Finetuning(Training, Generic[Example, Scores]):
 
     def begin(self, state: RunState) -> None:
         if not state.step:
-            line = {"steps": self.steps, "examples": len(self.task.training), "held": len(self.task.held)}
-            log(self.folder, line)
+            line = {"steps": self.steps, "examples": len(self.task.training), "held": len(self.task.held_out)}
+            append_to_log(self.folder, line)
         self.keeper.begin(state.step)
 
     def learning_rate(self, step: int) -> float:
         share = trapezoid(step, steps=self.steps, warmup=self.steps // 10, decay=self.decay)
         return self.settings.learning_rate * share
 
-    def add_gradients(self, step: int) -> dict[str, Figure]:
+    def add_gradients(self, step: int) -> dict[str, Metric]:
         settings, epoch = self.settings, self.epoch_of(step + 1)
         if epoch != self._epoch_of_batches:
             rng = np.random.default_rng([settings.seed, epoch])
@@ -295,7 +295,7 @@ class _Finetuning(Training, Generic[Example, Scores]):
         if not math.isfinite(loss.item()):
             raise Refused(f"the loss is no longer a number at step {step}: take a lower learning rate")
         self.done_units += settings.batch
-        return {"loss": Figure(loss.detach())}
+        return {"loss": Metric(loss.detach())}
 
     def is_logged(self, step: int) -> bool:
         return step % self.log_every == 0 or step % self.in_epoch == 0
@@ -318,7 +318,7 @@ class _Finetuning(Training, Generic[Example, Scores]):
 
     def evaluate(self, state: RunState) -> Evaluation:
         self.model.eval()
-        scores = self.task.judge()
+        scores = self.task.evaluate()
         self.model.train()
         better = state.best_rank is None or scores.rank > state.best_rank
         if better:
@@ -326,7 +326,7 @@ class _Finetuning(Training, Generic[Example, Scores]):
             self.best = scores
         epoch = self.epoch_of(state.step)
         return Evaluation(
-            {"epoch": epoch, "step": state.step, "held_out": scores.figures, "kept": better},
+            {"epoch": epoch, "step": state.step, "held_out": scores.metrics, "kept": better},
             f"held out after epoch {epoch}: {scores.summary}" + (", the best so far: kept" if better else ""),
             tuple(map(float, scores.rank)),
         )
@@ -342,14 +342,14 @@ class _Finetuning(Training, Generic[Example, Scores]):
         copy_tokenizer(self.source, folder)
 
 
-def longest_first(examples: Sequence[Example], batch: int) -> Iterator[Sequence[Example]]:
+def batches_by_length(examples: Sequence[Example], batch: int) -> Iterator[Sequence[Example]]:
     """Every example once, those of about one length together."""
     ordered = sorted(examples, key=lambda example: -len(example.input_ids))
     return (ordered[first : first + batch] for first in range(0, len(ordered), batch))
 
 
-def inputs_of(
-    batch: Sequence[EncodedTexts], config: BertConfig, pad: int, device: torch.device, width: int | None = None
+def model_inputs(
+    batch: Sequence[EncodedExample], config: BertConfig, pad: int, device: torch.device, width: int | None = None
 ) -> dict[str, Tensor | None]:
     """What a model is called with, (batch, width); the shorter texts are padded on the right.
 
@@ -365,7 +365,7 @@ def inputs_of(
     }
 
 
-def training_width(batch: Sequence[EncodedTexts], config: BertConfig, device: torch.device) -> int:
+def training_width(batch: Sequence[EncodedExample], config: BertConfig, device: torch.device) -> int:
     """The tokens of a row in training: those of the longest text, or a few more so that widths repeat."""
     longest = max(len(example.input_ids) for example in batch)
     return min(padded_size(longest, device), config.max_position_embeddings)
@@ -383,8 +383,8 @@ def _batches(examples: Sequence[Example], size: int, rng: np.random.Generator) -
     """Every example once, in an order drawn anew; those of a batch are about equally long: few pads are read."""
     order = rng.permutation(len(examples)).tolist()
     batches: list[list[int]] = []
-    for first in range(0, len(order), size * _SORTED_TOGETHER):
-        together = sorted(order[first : first + size * _SORTED_TOGETHER], key=lambda n: len(examples[n].input_ids))
+    for first in range(0, len(order), size * _BATCHES_PER_SORT):
+        together = sorted(order[first : first + size * _BATCHES_PER_SORT], key=lambda n: len(examples[n].input_ids))
         batches += [together[start : start + size] for start in range(0, len(together), size)]
     for number in rng.permutation(len(batches)):
         yield [examples[n] for n in batches[number]]

@@ -71,16 +71,16 @@ def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Pa
     section = model_card.measured_section(tiny_loaded, found, before)
     assert "In brackets: the previous weights, before." in section
     assert f"<!-- measures of {found.weights} -->" in section
-    whole = model_card.with_section("a\n<!-- measures of old -->\nold\n<!-- end of measures -->\nz\n", section)
+    whole = model_card.replace_section("a\n<!-- measures of old -->\nold\n<!-- end of measures -->\nz\n", section)
     assert whole.startswith("a\n<!-- measures of") and whole.endswith("<!-- end of measures -->\nz\n")
-    assert "old" not in whole.split() and model_card.with_section(whole, section) == whole
+    assert "old" not in whole.split() and model_card.replace_section(whole, section) == whole
     with pytest.raises(ValueError, match="has no place"):
-        model_card.with_section("a card", section)
+        model_card.replace_section("a card", section)
     curve = model_card.curve_table([tmp_path, tmp_path])
     assert "| 7 | 0.123 | 0.456 |" in curve and "| 14 | 0.123 | 0.456 |" in curve
     settings = PretrainSettings(steps=1234, decay=99, lengths={32: 0.5, 64: 0.5}, masking=MaskingRule(rate=0.3))
     write_finished_state(tmp_path, settings)
-    assert model_card.settings_of(tmp_path) == settings
+    assert model_card.read_settings(tmp_path) == settings
     table = model_card.settings_table([PretrainSettings(), settings])
     assert "| updates | 4,000 | 1,234 |" in table and "last 99" in table and "30% (80% [MASK]" in table
     assert model_card.prompt_table(tiny_loaded).count("\n") == len(PROMPTS) + 1
@@ -148,4 +148,4 @@ def test_a_new_card_has_a_place_for_what_is_measured(tiny_loaded: LoadedModel, t
     text = (tmp_path / model_card.CARD_FILE).read_text(encoding="utf-8")
     assert "It saw 31 M tokens" in text and "\nhow\n" in text
     section = "<!-- measures of 1 -->\nfound\n<!-- end of measures -->\n"
-    assert "\nfound\n" in model_card.with_section(text, section)
+    assert "\nfound\n" in model_card.replace_section(text, section)

@@ -18,7 +18,7 @@ import bert_core
 from bert_core import capture, tagged_words
 from bert_core.studies.words import read_labelled_words
 from bert_core.training import tagging
-from bert_core.training.tagging import NOT_ASKED, TagScores, finetune_tags
+from bert_core.training.tagging import IGNORED_LABEL, TagScores, finetune_tags
 from bert_core.training.tuning import FinetuneSettings
 from tests.families import FAMILIES, reference_of, save_family, sentences
 from tests.near import assert_near
@@ -71,7 +71,7 @@ def test_padding_changes_neither_loss_nor_gradient(tiny_tagger_folder: Path, mon
     assert exact is not None and padded is not None
     rng = np.random.default_rng(1)
     batch = [
-        tagging.TaggedText(tuple(rng.integers(5, 150, n)), (0,) * n, (NOT_ASKED, *rng.integers(0, 3, n - 1)))
+        tagging.TaggedText(tuple(rng.integers(5, 150, n)), (0,) * n, (IGNORED_LABEL, *rng.integers(0, 3, n - 1)))
         for n in (7, 11, 20, 13)
     ]
     assert_padding_changes_nothing(tagging, exact.requires_grad_(True), padded.requires_grad_(True), batch, monkeypatch)
@@ -95,10 +95,10 @@ def test_it_learns_names_and_scores_as_seqeval_does(file: Path, tiny_model_folde
     assert scores.precision == pytest.approx(precision_score(truth, guessed))
     assert scores.recall == pytest.approx(recall_score(truth, guessed))
     pairs = [pair for rows in zip(truth, guessed, strict=True) for pair in zip(*rows, strict=True)]
-    assert scores.words == (len(pairs), sum(own == its for own, its in pairs))
+    assert scores.word_counts == (len(pairs), sum(own == its for own, its in pairs))
     for number, kind in enumerate(scores.kinds):
         of_kind = [[tag if tag.endswith(kind) else "O" for tag in row] for row in truth]
-        assert scores.there[number] == sum(tag.startswith("B") for row in of_kind for tag in row)
+        assert scores.support[number] == sum(tag.startswith("B") for row in of_kind for tag in row)
     told = f"F1 {scores.f1:.3f} (precision {scores.precision:.1%}, recall {scores.recall:.1%})"
     assert told in said(tmp_path / "model")
     assert run(file, tmp_path / "longer", tiny_model_folder, held_out=held).f1 > 0.95
@@ -113,8 +113,8 @@ def test_parts_of_speech_are_learned_from_a_treebank(tiny_model_folder: Path, tm
         rows.append("")
     (tmp_path / "trees.conllu").write_text("\n".join(rows) + "\n", encoding="utf-8")
     scores = run(tmp_path / "trees.conllu", tmp_path / "model", tiny_model_folder, label="upos")
-    assert not scores.spans and scores.kinds == ("ADJ", "AUX", "DET", "NOUN") and scores.accuracy == scores.f1 == 1
-    assert scores.rank[0] == scores.accuracy and "f1" not in scores.figures
+    assert not scores.mark_spans and scores.kinds == ("ADJ", "AUX", "DET", "NOUN") and scores.accuracy == scores.f1 == 1
+    assert scores.rank[0] == scores.accuracy and "f1" not in scores.metrics
     assert scores.table()[0].startswith("tag ")
     assert scores.table()[-1].split() == ["all", "100.0%", "100.0%", "1.000", "72"]
 
@@ -130,7 +130,7 @@ def test_later_pieces_are_neither_taught_nor_asked(tiny_model_folder: Path, tmp_
     for sentence, example in zip(given, encoded, strict=True):
         encoding = loaded.tokenizer.encode(sentence.text)
         firsts = [encoding.words.index(word) for word in range(encoding.word_count)]
-        assert [place for place, label in enumerate(example.labels) if label != NOT_ASKED] == firsts
+        assert [place for place, label in enumerate(example.labels) if label != IGNORED_LABEL] == firsts
         assert [tags[example.labels[place]] for place in firsts] == list(sentence.labels)
         assert len(firsts) < len(example.labels) - 2 or "##" not in "".join(encoding.tokens)
     tagger = bert_core.BertForTokenClassification(loaded.config.with_labels(tags)).eval()
@@ -143,7 +143,7 @@ def test_later_pieces_are_neither_taught_nor_asked(tiny_model_folder: Path, tmp_
         torch.tensor([[*row, *[pad] * more] for row, more in zip(rows, pads, strict=True)])
         for rows, pad in (
             ([e.input_ids for e in encoded], 0), ([[1] * len(e.input_ids) for e in encoded], 0),
-            ([e.labels for e in encoded], NOT_ASKED),
+            ([e.labels for e in encoded], IGNORED_LABEL),
         )
     )  # fmt: skip
     assert_near(loss.item(), ours(ids, attention_mask=mask, labels=labels).loss.item())
@@ -201,7 +201,7 @@ def test_long_sentences_are_cut_and_counted(tiny_model_folder: Path, tmp_path: P
                  FinetuneSettings(epochs=1, max_length=16), held_out=write(tmp_path / "h.conll", given))  # fmt: skip
     assert "1 of 21 sentences are longer than 16 tokens and were cut" in said(tmp_path / "model")
     assert "16 labelled words had no piece to be read at: left out" in said(tmp_path / "model")
-    assert scores.words[0] == sum(map(len, given)) - 16
+    assert scores.word_counts[0] == sum(map(len, given)) - 16
     assert "held-out sentences also stand in the training rows" in said(tmp_path / "model")
 
 

@@ -12,7 +12,7 @@ from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, format_rows
 
 
-def classes_of(examples: Sequence[LabelledText], label: str) -> tuple[str, ...]:
+def sorted_classes(examples: Sequence[LabelledText], label: str) -> tuple[str, ...]:
     """The classes of the examples in alphabetical order; label: the name of their column, for the sentences.
 
     Raises Refused if there is one class only, or every row has a class of its own.
@@ -30,7 +30,7 @@ def classes_of(examples: Sequence[LabelledText], label: str) -> tuple[str, ...]:
     return tuple(sorted(counts))
 
 
-def split_off(
+def stratified_split(
     examples: Sequence[LabelledText], share: float, seed: int
 ) -> tuple[list[LabelledText], list[LabelledText]]:
     """A share of each class, drawn with a seed, is held out: examples to train on, and those held out.
@@ -59,7 +59,7 @@ def split_off(
     return rest, [example for number, example in enumerate(examples) if number in held]
 
 
-def check_classes(examples: Sequence[LabelledText], classes: Sequence[str], path: Path) -> None:
+def check_known_classes(examples: Sequence[LabelledText], classes: Sequence[str], path: Path) -> None:
     """Raise Refused if held-out examples have a class that was not trained."""
     strange = [example for example in examples if example.label not in classes]
     if strange:

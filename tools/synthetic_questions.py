@@ -1,7 +1,7 @@
 """Questions about small drawn worlds, in SQuAD's form: who has what, of which colour, and where they are.
 
-    python -m tools.drawn_questions train.json --contexts 1000 --seed 1
-    python -m tools.drawn_questions unseen.json --contexts 100 --seed 2 --unseen
+    python -m tools.synthetic_questions train.json --contexts 1000 --seed 1
+    python -m tools.synthetic_questions unseen.json --contexts 100 --seed 2 --unseen
 
 A context says of a few people one or two things each; a question asks for one of these, or for what nobody said. With
 `--unseen` all names, things and places are others than without, so that what is answered is not what was learned by
@@ -23,7 +23,7 @@ _NAMES = (
     "Anna", "Tom", "Mary", "Peter", "Lucy", "Jack", "Emma", "Paul", "Sarah", "David", "Alice", "Henry", "Jane", "Frank",
     "Laura", "Simon", "Helen", "Oscar", "Clara", "Martin",
 )  # fmt: skip
-_THINGS = (
+_OBJECTS = (
     "ball", "car", "book", "hat", "cup", "chair", "bag", "coat", "lamp", "boat", "bike", "pen", "box", "dress", "clock",
     "drum", "flag", "knife", "ring", "shirt",
 )  # fmt: skip
@@ -52,7 +52,7 @@ def paragraphs(contexts: int, seed: int, *, unseen: bool = False) -> Iterator[di
     draw = random.Random(f"{seed} {unseen}")
     names, things, places = (
         [word for number, word in enumerate(words) if (number % 4 == 3) == unseen]
-        for words in (_NAMES, _THINGS, _PLACES)
+        for words in (_NAMES, _OBJECTS, _PLACES)
     )
     for number in range(contexts):
         most = min(len(names), len(things), len(places)) - 1

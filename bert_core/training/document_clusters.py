@@ -12,7 +12,7 @@ _ROUNDS = 10  # of k-means
 _RAREST, _COMMONEST = 3, 0.2  # documents that a piece must stand in, and the share of them that it may
 
 
-def document_kinds(documents: Sequence[np.ndarray], seed: int = 0) -> np.ndarray:
+def cluster_documents(documents: Sequence[np.ndarray], seed: int = 0) -> np.ndarray:
     """A number for the kind of each document, (document,); there are sqrt(documents / 2) kinds, rounded.
 
     documents: the pieces of each. k-means over the leading directions of tf-idf (latent semantic analysis,

@@ -97,7 +97,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     said: list[str] = []
     again = run(table, tmp_path / "halted", tiny_model_folder, keep=5, report=lambda done, what="": said.append(what))
     assert any(line.endswith(f"; resuming at step {after} of 15") for line in said)
-    assert again.figures == whole.figures
+    assert again.metrics == whole.metrics
     for name in ("model.safetensors", *(f"steps/{step}/model.safetensors" for step in (0, 4, 8, 12, 15))):
         one, other = (load_file(tmp_path / run / name) for run in ("whole", "halted"))
         assert all(torch.equal(one[weight], other[weight]) for weight in one), name
@@ -139,7 +139,7 @@ def test_another_run_is_not_gone_on_with(table: Path, tiny_model_folder: Path, t
         run(other, tmp_path / "run", tiny_model_folder)
     (tmp_path / "run" / "state.pt").write_bytes(b"broken")
     with pytest.raises(
-        Refused, match=r"state\.pt is damaged, or is no state of a training run: delete it to begin anew"
+        Refused, match=r"state\.pt is damaged, or is not the state of a training run: delete it to start a new run"
     ):
         run(table, tmp_path / "run", tiny_model_folder)
 
@@ -152,10 +152,10 @@ def test_what_is_kept_is_bounded(
     monkeypatch.setattr(runs, "MAX_KEPT_BYTES", int(3.5 * nbytes))
     run(table, tmp_path / "few", tiny_model_folder, keep=9)
     assert list(kept_steps(tmp_path / "few")) == [0, 8, 15]
-    with pytest.raises(Refused, match="1 step is to be kept: 2 are the least"):
+    with pytest.raises(Refused, match="the number of saved steps is 1: it must be 0 for none, or at least 2"):
         run(table, tmp_path / "one", tiny_model_folder, keep=1)
     monkeypatch.setattr(runs, "MAX_KEPT_BYTES", nbytes)
-    with pytest.raises(Refused, match="keep none"):
+    with pytest.raises(Refused, match="save no steps"):
         run(table, tmp_path / "none", tiny_model_folder, keep=2)
 
 

@@ -16,9 +16,10 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 
 import bert_core
 from bert_core import capture, tagged_words
+from bert_core.modeling import IGNORED_LABEL
 from bert_core.studies.words import read_labelled_words
 from bert_core.training import tagging
-from bert_core.training.tagging import IGNORED_LABEL, TagScores, finetune_tags
+from bert_core.training.tagging import TagScores, finetune_tags
 from bert_core.training.tuning import FinetuneSettings
 from tests.families import FAMILIES, reference_of, save_family, sentences
 from tests.near import assert_near
@@ -199,10 +200,12 @@ def test_long_sentences_are_cut_and_counted(tiny_model_folder: Path, tmp_path: P
     given = [*lines(20, seed=1), [("the", "O")] * 30]
     scores = run(write(tmp_path / "n.conll", given), tmp_path / "model", tiny_model_folder,
                  FinetuneSettings(epochs=1, max_length=16), held_out=write(tmp_path / "h.conll", given))  # fmt: skip
-    assert "1 of 21 sentences are longer than 16 tokens and were cut" in said(tmp_path / "model")
-    assert "16 labelled words had no piece to be read at: left out" in said(tmp_path / "model")
+    assert "1 of 21 sentences are longer than 16 tokens and were truncated" in said(tmp_path / "model")
+    assert "16 labelled words without a token were left out" in said(tmp_path / "model")
     assert scores.word_counts[0] == sum(map(len, given)) - 16
-    assert "held-out sentences also stand in the training rows" in said(tmp_path / "model")
+    assert "held-out sentences are also training sentences, so the scores overestimate the model" in said(
+        tmp_path / "model"
+    )
 
 
 def test_tags_that_do_not_nest_are_counted_and_said(tiny_model_folder: Path, tmp_path: Path) -> None:
@@ -212,8 +215,8 @@ def test_tags_that_do_not_nest_are_counted_and_said(tiny_model_folder: Path, tmp
         held_out=write(tmp_path / "h.conll", lines(5, seed=2)))  # fmt: skip
     line = sum(len(sentence) + 1 for sentence in given[:-1]) + 1
     assert (
-        f"2 of 42 spans begin with I- or E-, the first in the sentence at line {line}: each is counted as if it began "
-        "there"
+        f"2 of 42 spans start with an I- or E- tag, the first in the sentence at line {line}: that tag counts as the "
+        "start of the span"
     ) in said(tmp_path / "model")
 
 
@@ -221,13 +224,14 @@ def test_tags_that_do_not_nest_are_counted_and_said(tiny_model_folder: Path, tmp
     ("change", "sentence"),
     [
         (lambda f: {"file": write(f / "o.conll", [[("a", "O"), ("b", "O")]] * 3)},
-         "every word of o.conll has the same label, 'O': two are the least"),
+         "every word of o.conll has the same label, 'O': training needs at least two labels"),
         (lambda f: {"held_out": write(f / "t.conll", [[("a", "O"), ("b", "B-MISC")]])},
-         "t.conll has the label 'B-MISC' (in the sentence at line 1), which no word to train on has: the labels are O, "
+         "t.conll has the label 'B-MISC' (in the sentence at line 1), which no training word has: the labels are O, "
          "B-LOC, B-PER, I-LOC, I-PER"),
-        (lambda f: {"held_out": 1.5}, "the held-out share is 1.5: it is more than 0 and less than 1"),
+        (lambda f: {"held_out": 1.5}, "the held-out share is 1.5: it must be greater than 0 and less than 1"),
         (lambda f: {"file": write(f / "o.conll", [[("a", "X"), ("b", "Y")]])},
-         "1 sentence cannot be parted so that each label is trained: add sentences, or name a held-out file"),
+         "1 sentence cannot be split so that each label is in a training sentence: add sentences, or name a held-out "
+         "file"),
         (lambda f: {"label": "4"}, "line 1 of names.conll has 3 columns: the word is in column 1 and its label in "
          "column 4, so at least 4 are needed"),
         (lambda f: {"file": write(f / "z.conll", [[("\u200b", "X"), ("\u200b", "Y")]] * 4)}, "the sentence at line"),

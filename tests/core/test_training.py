@@ -192,9 +192,9 @@ def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypa
     ("content", "words"),
     [
         ("", "a.txt is empty: there is no text in it"),
-        ("The cat sat. The dog ran.\n", "has fewer than two documents: put one paragraph on each line"),
-        ("The cat sat.\n\nThe dog ran.\n", "0 documents of a.txt have two sentences or more: next sentences"),
-        ("The cat sat. It ran.\n\nA dog.\n", "1 document of a.txt has two sentences or more: next sentences"),
+        ("The cat sat. The dog ran.\n", "has fewer than two documents: write one paragraph per line"),
+        ("The cat sat.\n\nThe dog ran.\n", "0 documents of a.txt have two sentences or more: next-sentence prediction"),
+        ("The cat sat. It ran.\n\nA dog.\n", "1 document of a.txt has two sentences or more: next-sentence prediction"),
     ],
 )
 def test_a_text_without_next_sentences_is_refused(
@@ -442,7 +442,7 @@ def test_examples_have_the_special_tokens_of_encoded_texts(
 
 def test_a_length_without_room_is_refused(examples: ExampleMaker) -> None:
     """Two segments and their frame need five tokens."""
-    with pytest.raises(ValueError, match=r"^examples of 4 tokens have no room for two segments: 5 is the least$"):
+    with pytest.raises(ValueError, match=r"^the length of examples is 4 tokens: two segments need at least 5 tokens$"):
         examples.batch(1, 4, np.random.default_rng(0))
 
 
@@ -495,7 +495,7 @@ def test_whole_words_hide_all_their_pieces(corpus: Corpus, tokenizer: Tokenizer)
 )
 def test_impossible_shares_are_refused(changes: dict[str, float]) -> None:
     """Shares are between 0 and 1, and two of one whole are not more than it."""
-    with pytest.raises(ValueError, match=r"a share is between 0 and 1|are more than all"):
+    with pytest.raises(ValueError, match=r"it must be between 0 and 1|together they must be at most 1"):
         MaskingRule(**changes)  # type: ignore[arg-type]
 
 
@@ -596,7 +596,7 @@ def test_muon_moves_the_matrices_of_the_layers(tiny_config: BertConfig, examples
 def test_the_average_is_the_mean_of_the_weights() -> None:
     """At first of all that there were; it stands in for the weights and gives them back."""
     model = torch.nn.Linear(1, 1, bias=False)
-    average = WeightAverage(model, keep=0.5)
+    average = WeightAverage(model, decay=0.5)
     seen = [model.weight.item()]
     for value in (4.0, 8.0):
         model.weight.data.fill_(value)
@@ -646,10 +646,16 @@ def test_the_rate_rises_stays_and_falls() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"steps": 0}, "0 steps of 3072 tokens: at least one step, and 512 tokens"),
-        ({"tokens": 100}, "4000 steps of 100 tokens: at least one step, and 512 tokens"),
-        ({"optimizer": "sgd"}, "the optimizer 'sgd' is unknown: adamw or muon"),
-        ({"average": 1.0}, "average is 1: 0 for none, and below 1"),
+        (
+            {"steps": 0},
+            "the settings are 0 steps and 3072 tokens per batch: at least 1 step and 512 tokens per batch are needed",
+        ),
+        (
+            {"tokens": 100},
+            "the settings are 4000 steps and 100 tokens per batch: at least 1 step and 512 tokens per batch are needed",
+        ),
+        ({"optimizer": "sgd"}, "the optimizer 'sgd' is unknown: it must be adamw or muon"),
+        ({"average": 1.0}, "average is 1: it must be at least 0 and less than 1"),
         ({"lengths": {32: 0.5, 64: 0.4}}, "the shares of the lengths add up to 0.9: they must add up to 1"),
     ],
 )
@@ -776,7 +782,7 @@ def test_pre_training_learns(
     assert [line["step"] for line in log if "loss" in line] == [20, 40, 60, 80]
     assert [line["step"] for line in log if "held_out" in line] == [80]
     assert log[-2]["loss"] < log[0]["loss"]
-    assert lines[0].startswith("multiplying in ") and lines[1].startswith("step 20/80  loss ")
+    assert lines[0].startswith("matrix products in ") and lines[1].startswith("step 20/80  loss ")
     saved = BertForPreTraining.from_pretrained(tmp_path / "model")
     for name, tensor in saved.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name])
@@ -792,7 +798,7 @@ def test_documents_that_are_left_out_are_counted(whole: float, tiny_model_folder
         tmp_path / "a.txt", tmp_path / "run", PretrainSettings(steps=1, tokens=64, lengths={32: 1.0}, mix=Mix(whole)),
         start=str(tiny_model_folder), device="cpu", report=lambda done, what="": lines.append(what),
     )  # fmt: skip
-    said = [line for line in lines if line.startswith("3 of 5 documents have one sentence")]
+    said = [line for line in lines if line.startswith("3 of 5 documents have a single sentence")]
     assert len(said) == (whole == 0)
 
 
@@ -1014,7 +1020,7 @@ def test_a_run_can_be_lengthened_while_its_rate_is_constant(
     for name, tensor in long.state_dict().items():
         assert torch.equal(tensor, lengthened.state_dict()[name]), name
     with pytest.raises(
-        ValueError, match="is at step 30, where its learning rate already falls: it must end at 30 steps"
+        ValueError, match="is at step 30, where its learning rate is already falling: it must end at 30 steps"
     ):
         finished(new_model(tiny_config), examples, tmp_path / "short", steps=40)
 

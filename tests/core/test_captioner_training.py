@@ -110,7 +110,7 @@ def test_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
     trained(tmp_path)
     with pytest.raises(ValueError, match=r"holds a run with other settings \(.*seed: 3, not 4\)"):
         trained(tmp_path, CaptionerSettings(**{**SETTINGS.__dict__, "seed": 4}))
-    with pytest.raises(ValueError, match="a decoder of 5 words and 32 positions: the scenes have 25 words"):
+    with pytest.raises(ValueError, match="the decoder has 5 words and 32 positions: the scenes need exactly 25 words"):
         train_captioner(
             CaptionerConfig.small(5, image_size=32, patch_size=8, hidden=16, heads=2), SETTINGS, tmp_path / "x",
             device=torch.device("cpu"),

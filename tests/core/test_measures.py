@@ -84,8 +84,8 @@ def test_everyday_sentences_can_be_answered_with_one_piece(mini: LoadedModel) ->
 @pytest.mark.parametrize(
     ("header", "row", "message"),
     [
-        (("kind", "statement"), ("a", "b [MASK]"), "has other columns than kind, statement"),
-        (("kind", "statement", "answers", "notes"), ("a", "b [MASK]", "c", "d"), "has other columns than kind"),
+        (("kind", "statement"), ("a", "b [MASK]"), "must be kind, statement"),
+        (("kind", "statement", "answers", "notes"), ("a", "b [MASK]", "c", "d"), "must be kind, statement"),
         (("kind", "statement", "answers"), ("a", "no gap", "c"), "line 2 of x.csv needs one"),
         (("kind", "statement", "answers"), ("a", "[MASK] and [MASK]", "c"), "line 2 of x.csv needs one"),
         (("kind", "statement", "answers"), ("a", "a [MASK]", ""), "line 2 of x.csv needs one"),
@@ -178,7 +178,7 @@ def test_the_picture_is_an_svg_of_all_bins() -> None:
     picture = ElementTree.fromstring(reliability_diagram(found))
     assert len(picture.findall("{*}circle")) == 3
     words = " ".join(text.text or "" for text in picture.findall("{*}text"))
-    assert "0.125 apart" in words and "temperature 1.20, 0.100" in words
+    assert "uncalibrated, error 0.125" in words and "temperature 1.20, error 0.100" in words
 
 
 # ---------------------------------------------------------------------------- overlap, repetition
@@ -252,9 +252,9 @@ def test_everything_is_measured_and_comes_back_from_json(tiny_loaded: LoadedMode
     assert again.to_json() == found.to_json() and again.weights == found.weights
     assert again.reliability is not None and again.facts == found.facts
     assert again.everyday == found.everyday and again.repeated == found.repeated
-    with pytest.raises(ValueError, match="this is no file of measures"):
+    with pytest.raises(ValueError, match="this is not a file of measures"):
         Measures.from_json('{"weights": 1}')
-    with pytest.raises(ValueError, match="this is no file of measures"):
+    with pytest.raises(ValueError, match="this is not a file of measures"):
         Measures.from_json("[1]")
 
 

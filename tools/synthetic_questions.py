@@ -1,11 +1,11 @@
-"""Questions about small drawn worlds, in SQuAD's form: who has what, of which colour, and where they are.
+"""Synthetic questions in the format of SQuAD: who has which object, of which colour, and where people are.
 
     python -m tools.synthetic_questions train.json --contexts 1000 --seed 1
     python -m tools.synthetic_questions unseen.json --contexts 100 --seed 2 --unseen
 
-A context says of a few people one or two things each; a question asks for one of these, or for what nobody said. With
-`--unseen` all names, things and places are others than without, so that what is answered is not what was learned by
-heart.
+A context states one or two facts about each of two to four people. A question asks for one of these facts, or for
+something that the context does not state. With `--unseen` all names, objects and places differ from those without, so
+that correct answers cannot come from memorised words.
 """
 
 from __future__ import annotations
@@ -36,79 +36,83 @@ UNANSWERED = 0.25  # share of questions that the context does not answer
 
 
 class _Person(NamedTuple):
-    """What is said of somebody."""
+    """Person of a context, with an object of a colour and a place."""
 
     name: str
     colour: str
-    thing: str
+    item: str
     place: str
 
 
 def paragraphs(contexts: int, seed: int, *, unseen: bool = False) -> Iterator[dict[str, Any]]:
-    """Contexts of two to four people, each with four questions, as SQuAD 2.0 has them.
+    """Yield contexts about two to four people, each with four questions, as paragraphs of SQuAD 2.0.
 
-    unseen: of the words that are left for this, every fourth of each list; otherwise of all others. Colours are shared.
+    contexts: number of contexts. seed: random seed. unseen: whether the words are every fourth of each list, or all
+    others; the colours are the same for both.
     """
-    draw = random.Random(f"{seed} {unseen}")
-    names, things, places = (
+    rng = random.Random(f"{seed} {unseen}")
+    names, items, places = (
         [word for number, word in enumerate(words) if (number % 4 == 3) == unseen]
         for words in (_NAMES, _OBJECTS, _PLACES)
     )
     for number in range(contexts):
-        most = min(len(names), len(things), len(places)) - 1
-        count = draw.randint(2, min(4, most))
+        max_people = min(len(names), len(items), len(places)) - 1
+        count = rng.randint(2, min(4, max_people))
         people = [
-            _Person(name, draw.choice(COLOURS), thing, place)
-            for name, thing, place in zip(
-                draw.sample(names, count), draw.sample(things, count), draw.sample(places, count), strict=True
+            _Person(name, rng.choice(COLOURS), item, place)
+            for name, item, place in zip(
+                rng.sample(names, count), rng.sample(items, count), rng.sample(places, count), strict=True
             )
         ]
-        said = [f"{one.name} has a {one.colour} {one.thing}." for one in people]
-        said += [f"{one.name} is in the {one.place}." for one in people if draw.random() < 0.7]
-        draw.shuffle(said)
-        context = " ".join(said)
-        asked = []
+        sentences = [f"{person.name} has a {person.colour} {person.item}." for person in people]
+        sentences += [f"{person.name} is in the {person.place}." for person in people if rng.random() < 0.7]
+        rng.shuffle(sentences)
+        context = " ".join(sentences)
+        questions = []
         for order in range(4):
-            question, answer, behind = _question(draw, people, said, (names, things))
-            at = context.find(behind)
-            answers = [{"text": answer, "answer_start": at + behind.index(answer)}] if answer else []
+            question, answer, evidence = _question(rng, people, sentences, (names, items))
+            start = context.find(evidence)
+            answers = [{"text": answer, "answer_start": start + evidence.index(answer)}] if answer else []
             key = f"{seed}-{number}-{order}"
-            asked.append({"id": key, "question": question, "answers": answers, "is_impossible": not answers})
-        yield {"context": context, "qas": asked}
+            questions.append({"id": key, "question": question, "answers": answers, "is_impossible": not answers})
+        yield {"context": context, "qas": questions}
 
 
 def _question(
-    draw: random.Random, people: Sequence[_Person], said: Sequence[str], words: tuple[list[str], list[str]]
+    rng: random.Random, people: Sequence[_Person], sentences: Sequence[str], words: tuple[list[str], list[str]]
 ) -> tuple[str, str, str]:
-    """A question, its answer, and the sentence that says it; no answer where it is of nobody, or nothing, there."""
-    one, (names, things) = draw.choice(people), words
-    kind = draw.choice(("who", "what", "colour", "where"))
-    name, thing = one.name, one.thing
-    owns, lives = f"{name} has a {one.colour} {thing}.", f"{name} is in the {one.place}."
-    answered = draw.random() >= UNANSWERED and not (kind == "where" and lives not in said)
-    if not answered:
-        name = draw.choice([other for other in names if all(other != person.name for person in people)])
-        thing = draw.choice([other for other in things if all(other != person.thing for person in people)])
-    question, answer, behind = {
-        "who": (f"Who has a {thing}?", one.name, owns),
-        "what": (f"What does {name} have?", f"a {one.colour} {one.thing}", owns),
-        "colour": (f"What colour is the {thing}?", one.colour, owns),
-        "where": (f"Where is {name}?", f"in the {one.place}", lives),
+    """Return a random question, its answer, and the sentence that states it.
+
+    The answer is empty if the question is about a person or an object that is not in the context.
+    """
+    person, (names, items) = rng.choice(people), words
+    kind = rng.choice(("who", "what", "colour", "where"))
+    name, item = person.name, person.item
+    possession, location = f"{name} has a {person.colour} {item}.", f"{name} is in the {person.place}."
+    has_answer = rng.random() >= UNANSWERED and not (kind == "where" and location not in sentences)
+    if not has_answer:
+        name = rng.choice([word for word in names if all(word != person.name for person in people)])
+        item = rng.choice([word for word in items if all(word != person.item for person in people)])
+    question, answer, evidence = {
+        "who": (f"Who has a {item}?", person.name, possession),
+        "what": (f"What does {name} have?", f"a {person.colour} {person.item}", possession),
+        "colour": (f"What colour is the {item}?", person.colour, possession),
+        "where": (f"Where is {name}?", f"in the {person.place}", location),
     }[kind]
-    return question, answer if answered else "", behind
+    return question, answer if has_answer else "", evidence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write a file of drawn questions."""
-    parser = argparse.ArgumentParser(description="Questions about small drawn worlds, in SQuAD's form.")
+    """Write a file of synthetic questions."""
+    parser = argparse.ArgumentParser(description="Synthetic questions in the format of SQuAD.")
     parser.add_argument("out", type=Path)
     parser.add_argument("--contexts", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--unseen", action="store_true", help="of words that are not drawn otherwise")
-    given = parser.parse_args(arguments)
-    drawn = list(paragraphs(given.contexts, given.seed, unseen=given.unseen))
-    values = {"version": "v2.0", "data": [{"title": "drawn", "paragraphs": drawn}]}
-    write_atomically(given.out, json.dumps(values, indent=1) + "\n")
+    parser.add_argument("--unseen", action="store_true", help="use the words that are left out otherwise")
+    options = parser.parse_args(arguments)
+    generated = list(paragraphs(options.contexts, options.seed, unseen=options.unseen))
+    values = {"version": "v2.0", "data": [{"title": "drawn", "paragraphs": generated}]}
+    write_atomically(options.out, json.dumps(values, indent=1) + "\n")
 
 
 if __name__ == "__main__":

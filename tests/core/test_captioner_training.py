@@ -147,6 +147,6 @@ def test_a_run_becomes_a_bundle_with_its_card(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("sys.argv", arguments)
     captioner_card.main()
     card = (tmp_path / "bundle" / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "from nothing, on one core" in card and "| updates | 6 |" in card and "| seed | 3 |" in card
+    assert "from random weights, on one core" in card and "| updates | 6 |" in card and "| seed | 3 |" in card
     assert "| held out | 6 |" in card and "| 6 | 0.0" in card and "15 of 120 combinations" in card
     assert load_captioner(tmp_path / "bundle", device="cpu").config == TINY

@@ -102,7 +102,7 @@ def test_its_patches_are_those_of_the_library(script: ModuleType, tiny: LoadedMo
 
 
 def test_what_is_right_is_what_the_card_counts(script: ModuleType, tiny: LoadedModel) -> None:
-    """Nothing off, the shares of the groups are those of `agreements_right` by condition."""
+    """Nothing off, the shares of the groups are those of `agreement_counts` by condition."""
     items = script.tested_frames(3)
     counted: dict[str, list[int]] = {}
     for condition, (right, asked) in agreement_counts(tiny, items).items():

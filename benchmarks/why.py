@@ -124,7 +124,7 @@ def norms_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
 def norms_naive(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
     """The vectors themselves, query x key x hidden in every layer."""
     found = [
-        (traced.mixing[..., None] * traced.head_outputs[:, None]).sum(0).norm(dim=-1)
+        (traced.gated_probs[..., None] * traced.head_outputs[:, None]).sum(0).norm(dim=-1)
         for traced in trace_text(loaded, encoding)
     ]
     return torch.stack(found).numpy()

@@ -1,3 +1,3 @@
-"""Every question that needs the model, each with a record as its answer."""
+"""Analyses that run a model: each function takes a loaded model and texts, and returns arrays or a record."""
 
-MAX_REFERENCES = 64  # texts that the page and the commands take to stand in for a head
+MAX_REFERENCES = 64  # reference texts that the app and the commands accept for mean and resample ablation

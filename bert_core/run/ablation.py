@@ -1,7 +1,7 @@
-"""What changes when a head is gone: every head of a model, one at a time, exactly and in a few batches.
+"""Exact ablation of every attention head of a model, one head at a time, in a few batches.
 
-Below the layer of a head nothing changes, so nothing below it is computed again; a head is taken out by taking its part
-off the output projection; and the last layer is computed only where somebody reads it.
+The layers below an ablated head are not computed again. Ablating a head subtracts its part of the output projection.
+The last layer is computed only at the positions that are needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
 REPLACEMENTS = ("zero", "mean", "resample")
-ABLATION_NAME = "switching heads off one by one"
+ABLATION_NAME = "head ablation"  # in messages
 
 Head = tuple[int, int]
 
@@ -45,61 +45,77 @@ def iter_head_ablations(
     batch_tokens: int | None = None,
     report: Progress = ignore_progress,
 ) -> tuple[Tensor, Iterator[tuple[Sequence[Head], Tensor]]]:
-    """The last layer with all heads of a model, and without each of them, some heads at a time.
+    """Compute the output of the last layer with all heads, and with each head ablated in turn.
 
-    states: (batch, seq, hidden), what enters the first layer. positions: (batch, some), where the last layer is wanted.
-    layers, gates, mask: as for `run_layers`. replacement: what takes the place of a head's output; None: zeros.
-    batch_tokens: tokens of all variants that are computed together, at least one variant; memory grows with it. None:
-        as many as suit the device. report: told how many heads are done, as for `Progress`.
-    Returns (batch, some, hidden), and an iterator over some heads (layer, head) and (head, batch, some, hidden).
+    states: (batch, seq, hidden), the input of the first layer.
+    positions: (batch, position), the positions at which the output of the last layer is needed.
+    layers, gates, mask: as for `run_layers`. replacement: what replaces the output of a head; None: zeros.
+    batch_tokens: limit of the tokens of all variants in a batch, which bounds the memory; a batch has at least one
+        variant. None: the number that suits the device.
+    report: receives the number of heads that are done, see `Progress`.
+    Returns the output with all heads (batch, position, hidden), and an iterator over batches of heads. The iterator
+    yields a list of heads (layer, head) and the outputs without each of them (head, batch, position, hidden).
     """
     batch, seq, _ = states.shape
-    given = {"gates": gates, "mask": mask, "positions": positions}
-    clean = trace(layers, states, **given, keep=("context", "attended"))
+    arguments = {"gates": gates, "mask": mask, "positions": positions}
+    clean = trace(layers, states, **arguments, keep=("context", "attention_update"))
     heads = [(number, head) for number, layer in enumerate(layers) for head in layer.attention.self.heads]
-    contexts = None if replacement is None else replacement.of_length(seq)
+    contexts = None if replacement is None else replacement.contexts_for(seq)
 
-    def begin(start: int, variants: range) -> Tensor:
-        own = [head for _, head in heads[variants.start : variants.stop]]
-        replaced = None if contexts is None else contexts(start - 1)
-        return _without(clean.layers[start - 1], own, replaced, positions if start == len(layers) else None)
+    def start_variants(start: int, variants: range) -> Tensor:
+        layer_heads = [head for _, head in heads[variants.start : variants.stop]]
+        replacements = None if contexts is None else contexts(start - 1)
+        return _output_without_heads(
+            clean.layers[start - 1], layer_heads, replacements, positions if start == len(layers) else None
+        )
 
-    def without() -> Iterator[tuple[Sequence[Head], Tensor]]:
+    def iter_ablations() -> Iterator[tuple[Sequence[Head], Tensor]]:
         starts = [layer + 1 for layer, _ in heads]
-        at_once = copies_per_batch(batch_tokens, states.device, batch * seq)
-        for variants, leaving in run_variants(layers, starts, begin, at_once, **given):
-            yield heads[variants.start : variants.stop], leaving.view(len(variants), batch, -1, leaving.shape[-1])
+        variants_per_batch = copies_per_batch(batch_tokens, states.device, batch * seq)
+        for variants, last_states in run_variants(layers, starts, start_variants, variants_per_batch, **arguments):
+            yield (
+                heads[variants.start : variants.stop],
+                last_states.view(len(variants), batch, -1, last_states.shape[-1]),
+            )
             report_count(report, variants.stop, len(heads), "heads")
 
-    return clean.last, without()
+    return clean.last, iter_ablations()
 
 
-def _without(traced: LayerTrace, heads: Sequence[int], contexts: Tensor | None, positions: Tensor | None) -> Tensor:
-    """What leaves a layer without each of its heads, (head * batch, seq or some, hidden).
+def _output_without_heads(
+    traced: LayerTrace, heads: Sequence[int], contexts: Tensor | None, positions: Tensor | None
+) -> Tensor:
+    """Compute the output of a layer with each of some heads ablated, (head * batch, seq or position, hidden).
 
-    contexts: (batch or 1, seq or 1, heads * head size), what takes the place of the layer's own; None: zeros.
+    heads: numbers of the heads. contexts: (batch or 1, seq or 1, heads * head size), which replace the contexts of the
+        layer; None: zeros.
+    positions: (batch, position), the only positions that are computed; None: all.
     """
     layer, attention = traced.layer, traced.layer.attention
-    change, summed = -traced.merged_context if contexts is None else contexts - traced.merged_context, traced.summed
+    change, attention_sum = (
+        -traced.merged_context if contexts is None else contexts - traced.merged_context,
+        traced.attention_sum,
+    )
     if positions is not None:
-        change, summed = gather_positions(change, positions), gather_positions(summed, positions)
-    places = [attention.self.heads.index(head) for head in heads]
+        change, attention_sum = gather_positions(change, positions), gather_positions(attention_sum, positions)
+    indices = [attention.self.heads.index(head) for head in heads]
     # (batch, seq, head, head size)
-    parts = change.view(*change.shape[:-1], -1, attention.self.attention_head_size)[:, :, places]
-    summed = summed + torch.einsum("bshd,ohd->hbso", parts, attention.head_projections[:, places])
-    left: Tensor = layer.feed_forward_chunk(attention.output.LayerNorm(summed.flatten(0, 1)))
-    return left
+    parts = change.view(*change.shape[:-1], -1, attention.self.attention_head_size)[:, :, indices]
+    attention_sum = attention_sum + torch.einsum("bshd,ohd->hbso", parts, attention.head_projections[:, indices])
+    output_states: Tensor = layer.feed_forward_chunk(attention.output.LayerNorm(attention_sum.flatten(0, 1)))
+    return output_states
 
 
 class Replacement:
-    """What takes the place of a head's output.
+    """Replacement of the outputs of ablated heads.
 
-    method: "zero", nothing; "mean", its mean over all tokens of the reference texts; "resample", its output in the
-        first reference text, position by position (the text again where it is shorter).
-    head_mask: (layer, head), what is switched off, or down, while the reference is read.
-    The reference is read by the model as it was loaded, without its edits.
-    Raises Refused for an unknown method, or one without its reference.
-    Source: Wang 2022 (arXiv:2211.00593) for mean and resample.
+    method: "zero" removes the output of a head. "mean" replaces it by its mean over all tokens of the reference texts.
+        "resample" replaces it by its output at the same position of the first reference text, which is repeated if it
+        is shorter.
+    reference: texts for "mean" and "resample". They run through the unedited model.
+    head_mask: head gates (layer, head) while the reference texts run; None: all 1.
+    Raises Refused for an unknown method, or for "mean" or "resample" without a reference text.
+    Source: Wang 2022 (arXiv:2211.00593) for mean and resample ablation.
     """
 
     def __init__(
@@ -116,10 +132,10 @@ class Replacement:
         if method != "zero" and not reference:
             raise Refused(f"method {method!r} needs a reference text")
         self.method = method
-        self._contexts: list[Tensor] = []  # layer by layer, (token, heads * head size); a mean is one token
+        self._contexts: list[Tensor] = []  # one for each layer, (token, heads * head size); a mean has one token
         if method == "zero":
             return
-        loaded = unedited(loaded)  # what is cut is cut in one text, and these are others
+        loaded = unedited(loaded)  # edits refer to positions of another text
         first = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
         total: list[Tensor] = []
         gates = layer_gates(loaded, head_mask)
@@ -130,23 +146,25 @@ class Replacement:
             contexts = [layer.merged_context[0] for layer in traced.layers]
             if method == "mean":
                 contexts = [context.sum(0, keepdim=True) for context in contexts]
-            total = [one + other for one, other in zip(total, contexts, strict=True)] if total else contexts
+            total = [sums + context for sums, context in zip(total, contexts, strict=True)] if total else contexts
         tokens = sum(map(len, reference)) if method == "mean" else 1
         self._contexts = [context / tokens for context in total]
 
-    def of_length(self, tokens: int) -> Callable[[int], Tensor] | None:
-        """For texts of so many tokens: layer -> what takes the place of the outputs of its heads; None for zeros.
+    def contexts_for(self, tokens: int) -> Callable[[int], Tensor] | None:
+        """Return a function from a layer to the contexts that replace those of its heads; None stands for zeros.
 
-        It gives (1, tokens or 1, heads * head size).
+        tokens: length of the ablated text. The function returns (1, tokens or 1, heads * head size).
         """
         if self.method == "zero":
             return None
 
         def contexts(layer: int) -> Tensor:
-            own = self._contexts[layer]
+            layer_contexts = self._contexts[layer]
             if self.method == "resample":
-                own = own[torch.arange(tokens, device=own.device) % len(own)]
-            return own[None]
+                layer_contexts = layer_contexts[
+                    torch.arange(tokens, device=layer_contexts.device) % len(layer_contexts)
+                ]
+            return layer_contexts[None]
 
         return contexts
 
@@ -165,32 +183,34 @@ def ablate_heads(
     batch_tokens: int | None = None,
     report: Progress = ignore_progress,
 ) -> HeadSweep:
-    """Take every head out in turn, and see what the model then says of a text.
+    """Ablate every attention head in turn and record how the predictions for a text change.
 
-    target: the number to follow. positions: where to follow the predicted pieces; None means at every [MASK].
-    head_mask: (layer, head), what is switched off, or down, to begin with.
-    method, reference: what takes the place of a head's output, as for `Replacement`.
-    batch_tokens: as for `patch`. report: told how many heads are done, as for `Progress`.
-    Safe to call from many threads on one model.
-    Raises Refused for a target that the model has no trained head for, a position that does not exist, an unknown
-    method, or one without its reference.
+    target: the value that is recorded without each head; None: none.
+    positions: positions of the MLM predictions that are compared; None: every [MASK].
+    head_mask: head gates (layer, head) during all passes; None: all 1.
+    method, reference: the replacement of a head's output, see `Replacement`.
+    batch_tokens: as for `patch`. report: receives the number of heads that are done, see `Progress`.
+    Thread-safe: the model is not changed.
+    Raises Refused for a target without a trained head, a position that does not exist, and as `Replacement`.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
-    positions, wanted = prediction_positions(loaded, encoding, target, positions)
+    positions, needed_positions = prediction_positions(loaded, encoding, target, positions)
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     replacement = Replacement(loaded, method, reference, head_mask=gates)
     check_unpatched(loaded.edits, ABLATION_NAME)
-    judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)
+    predictor = _Predictor(
+        loaded, encoding, target, [needed_positions.index(position) for position in positions], needed_positions
+    )
     figures = {name: np.full(gates.shape, np.nan, np.float32) for name in ("value", "nsp", "kl", "flips")}
-    last, without = iter_head_ablations(
-        encoder_layers(loaded), embed_text(loaded, encoding), torch.tensor([wanted], device=loaded.device),
+    last, ablations = iter_head_ablations(
+        encoder_layers(loaded), embed_text(loaded, encoding), torch.tensor([needed_positions], device=loaded.device),
         gates=layer_gates(loaded, gates), replacement=replacement, batch_tokens=batch_tokens, report=report,
     )  # fmt: skip
-    base = judge(last)
-    for heads, states in without:
-        for name, numbers in judge.compare(states[:, 0], base).items():
-            figures[name][tuple(np.transpose(heads))] = as_array(numbers)
+    base = predictor(last)
+    for heads, states in ablations:
+        for name, results in predictor.compare(states[:, 0], base).items():
+            figures[name][tuple(np.transpose(heads))] = as_array(results)
     return HeadSweep(
         encoding=encoding,
         method=method,
@@ -210,53 +230,73 @@ def ablate_heads(
 def values_without_heads(
     loaded: LoadedModel, encoding: Encoding, targets: Sequence[Target], replacement: Replacement | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Some targets of one text with all heads (target,), and without each (target, layer, head); a pruned one is NaN.
+    """Compute targets of a text with all heads, and with each head ablated in turn, all from the same passes.
 
-    All targets are read from the same passes. Raises Refused as `ablate_heads`.
+    replacement: what replaces the output of a head; None: zeros.
+    Returns the values with all heads (target,) and without each head (target, layer, head), NaN for a pruned head.
+    Raises Refused as `ablate_heads`.
     """
     for target in targets:
         prediction_positions(loaded, encoding, target, ())
     check_unpatched(loaded.edits, ABLATION_NAME)
-    config, wanted = loaded.config, sorted({row for target in targets for row in target.rows})
-    places = [[wanted.index(row) for row in target.rows] for target in targets]
+    config, positions = loaded.config, sorted({row for target in targets for row in target.rows})
+    target_rows = [[positions.index(row) for row in target.rows] for target in targets]
 
     def values(states: Tensor) -> np.ndarray:
-        """(target, copy) for states (copy, some, hidden)."""
-        read = [target_values(loaded, target, states[:, rows]) for target, rows in zip(targets, places, strict=True)]
-        return np.stack([as_array(of_target) for of_target in read])
+        """Compute the values (target, copy) from the last layer, (copy, position, hidden)."""
+        target_copies = [
+            target_values(loaded, target, states[:, rows]) for target, rows in zip(targets, target_rows, strict=True)
+        ]
+        return np.stack([as_array(copy_values) for copy_values in target_copies])
 
-    entering, asked = embed_text(loaded, encoding), torch.tensor([wanted], device=loaded.device)
-    last, without = iter_head_ablations(encoder_layers(loaded), entering, asked, replacement=replacement)
+    embeddings, position_tensor = embed_text(loaded, encoding), torch.tensor([positions], device=loaded.device)
+    last, ablations = iter_head_ablations(encoder_layers(loaded), embeddings, position_tensor, replacement=replacement)
     figures = np.full((len(targets), config.num_hidden_layers, config.num_attention_heads), np.nan)
-    for heads, states in without:
+    for heads, states in ablations:
         figures[:, *np.transpose(heads)] = values(states[:, 0])
     return values(last)[:, 0].astype(float), figures
 
 
-class _Judge:
-    """What the prediction heads say of rows (variant, some, hidden) of the last layer, and how that differs."""
+class _Predictor:
+    """Predictions from the last layer of ablated variants, and their differences from the predictions with all heads.
+
+    rows: the positions of the MLM predictions among `needed_positions`, those at which the last layer is computed.
+    """
 
     def __init__(
-        self, loaded: LoadedModel, encoding: Encoding, target: Target | None, rows: list[int], wanted: list[int]
+        self,
+        loaded: LoadedModel,
+        encoding: Encoding,
+        target: Target | None,
+        rows: list[int],
+        needed_positions: list[int],
     ) -> None:
         self.loaded, self.target, self.rows = loaded, target, rows
-        self.asks_nsp = TASK_HEADS["next"].applies(loaded, encoding)
-        self.target_rows = [] if target is None else [wanted.index(row) for row in target.rows]
+        self.predicts_nsp = TASK_HEADS["next"].applies(loaded, encoding)
+        self.target_rows = [] if target is None else [needed_positions.index(row) for row in target.rows]
 
     @torch.no_grad()
     def __call__(self, states: Tensor) -> dict[str, Tensor]:
-        """value, nsp: (variant,). pieces: log-probabilities (variant, position, vocab)."""
+        """Compute predictions from the output of the last layer, (variant, position, hidden).
+
+        Returns "value" and "nsp" (the probability that text B follows text A), (variant,) each, and "pieces", the
+        log-probabilities of the MLM head (variant, position, vocab), as far as they are requested.
+        """
         model, target, answers = self.loaded.model, self.target, {}
         if target is not None:
             answers["value"] = target_values(self.loaded, target, states[:, self.target_rows])
-        if self.asks_nsp:
+        if self.predicts_nsp:
             answers["nsp"] = TASK_HEADS["next"].logits(self.loaded, states[:, 0]).softmax(-1)[:, 0]
         if self.rows:
             answers["pieces"] = model.cls.predictions(states[:, self.rows]).float().log_softmax(-1)
         return answers
 
     def compare(self, states: Tensor, base: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Each variant's value and nsp; with positions, their mean kl (nats) and flips (share of first guesses)."""
+        """Compute "value" and "nsp" of each variant, and the changes of its MLM predictions compared with `base`.
+
+        The changes are means over the positions: "kl", the KL divergence from the base prediction in nats, and "flips",
+        the share of positions at which the most likely token differs.
+        """
         answers = self(states)
         if "pieces" in answers:
             before, after = base["pieces"], answers.pop("pieces")

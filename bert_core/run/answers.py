@@ -1,4 +1,4 @@
-"""What all task heads of a model predict from the states that leave its last layer."""
+"""Predictions of all trained task heads from the output of the last layer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bert_core.loading import LoadedModel
 from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
 from bert_core.records.base import compared_by_value
 from bert_core.run.arrays import to_cpu
-from bert_core.task_heads import TASK_HEADS, Words
+from bert_core.task_heads import TASK_HEADS, MaskedWordHead
 from bert_core.tokenizer import Encoding
 
 
 @compared_by_value
 class Answer(NamedTuple):
-    """What a model predicts for one text, with the fields of `ModelRun`."""
+    """The predictions of a model for one text; the fields have the names and meanings of those of `ModelRun`."""
 
     predictions: tuple[MaskPrediction, ...] = ()
     nsp: float | None = None
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     others: Mapping[str, Any] = MappingProxyType({})
 
 
-@torch.no_grad()  # what is only read needs no way back
+@torch.no_grad()  # predictions need no backward pass
 def predict_answers(
     loaded: LoadedModel,
     encodings: Sequence[Encoding],
@@ -41,22 +41,25 @@ def predict_answers(
     rows: Sequence[Sequence[int]],
     top_k: int,
 ) -> list[Answer]:
-    """What every trained head of a model predicts for each text.
+    """Compute the predictions of every trained head of a model for each text.
 
-    states: (text, some, hidden), the last layer; at every token where `asked_positions` says so, padded.
-    positions: where pieces are predicted in each text; rows: which of `some` these are.
+    states: (text, row, hidden), padded: the output of the last layer at the positions that `prediction_positions`
+        returns for each text.
+    positions: for each text, the positions at which the MLM head predicts. rows: the rows of `states` at these
+        positions.
+    top_k: number of most likely tokens in each prediction of the MLM head.
     """
     words = TASK_HEADS["words"]
-    assert isinstance(words, Words)
+    assert isinstance(words, MaskedWordHead)
     outputs: dict[str, Mapping[str, Tensor]] = {}
-    if texts := [text for text, of_text in enumerate(rows) for _ in of_text]:
-        outputs["words"] = words.outputs(loaded, states[texts, [row for of_text in rows for row in of_text]])
+    if texts := [text for text, text_rows in enumerate(rows) for _ in text_rows]:
+        outputs["words"] = words.outputs(loaded, states[texts, [row for text_rows in rows for row in text_rows]])
     heads = [
         head for head in TASK_HEADS.values()
         if head is not words and head.gives_predictions and any(head.applies(loaded, text) for text in encodings)
     ]  # fmt: skip
     outputs |= {head.name: head.outputs(loaded, states) for head in heads}
-    of_texts: list[dict[tuple[str, str], Tensor]] = []
+    text_outputs: list[dict[tuple[str, str], Tensor]] = []  # for each text, by head and by name of the tensor
     first = 0
     for text, encoding in enumerate(encodings):
         last = first + len(rows[text])
@@ -65,19 +68,22 @@ def predict_answers(
             if head.applies(loaded, encoding):
                 length = (slice(len(encoding)),) if head.every_token else ()
                 parts |= {(head.name, name): tensor[(text, *length)] for name, tensor in outputs[head.name].items()}
-        of_texts.append(parts)
+        text_outputs.append(parts)
         first = last
-    values = iter(to_cpu([tensor for parts in of_texts for tensor in parts.values()]))
+    values = iter(to_cpu([tensor for parts in text_outputs for tensor in parts.values()]))
     answers = []
-    for encoding, at, parts in zip(encodings, positions, of_texts, strict=True):
-        given: dict[str, dict[str, Tensor]] = {}
+    for encoding, text_positions, parts in zip(encodings, positions, text_outputs, strict=True):
+        head_outputs: dict[str, dict[str, Tensor]] = {}
         for head_name, name in parts:
-            given.setdefault(head_name, {})[name] = next(values)
+            head_outputs.setdefault(head_name, {})[name] = next(values)
         fields: dict[str, Any] = {}
-        if "words" in given:
-            fields["predictions"] = words.predictions(at, given["words"], top_k)
-        made = [(head, head.prediction(loaded, encoding, given[head.name])) for head in heads if head.name in given]
-        fields |= {head.result: prediction for head, prediction in made if head.result}
-        others = {head.name: prediction for head, prediction in made if not head.result}
-        answers.append(Answer(**fields, others=others))
+        if "words" in head_outputs:
+            fields["predictions"] = words.predictions(text_positions, head_outputs["words"], top_k)
+        predictions = [
+            (head, head.prediction(loaded, encoding, head_outputs[head.name]))
+            for head in heads if head.name in head_outputs
+        ]  # fmt: skip
+        fields |= {head.result: prediction for head, prediction in predictions if head.result}
+        registered = {head.name: prediction for head, prediction in predictions if not head.result}
+        answers.append(Answer(**fields, others=registered))
     return answers

@@ -1,4 +1,4 @@
-"""Out of torch: values as arrays of their own, each head under its first number."""
+"""Conversion of tensors to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from torch import Tensor
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
-    """The values of a tensor in an array of their own, float32: a record must not change with the tensor."""
+    """Copy a tensor to a float32 array, so that a record does not change with the tensor."""
     return tensor.detach().float().cpu().numpy().copy()
 
 
 def to_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors of one device on the CPU, without their graphs, copied together so that the device is waited for once.
+    """Move tensors of one device to the CPU, without their graphs, with one transfer for each number type.
 
-    Once for each number type: the tensors of one type are joined on the device, which takes their memory once more
-    there. Tensors that are on the CPU are not copied.
+    A single transfer waits for the device only once. Tensors of one type are concatenated on the device, which
+    temporarily takes their memory once more there. Tensors that are on the CPU already are not copied.
     """
     detached = [tensor.detach() for tensor in tensors]
     if all(tensor.device.type == "cpu" for tensor in detached):
         return detached
     copies: dict[int, Tensor] = {}
     for dtype in {tensor.dtype for tensor in detached}:
-        own = [number for number, tensor in enumerate(detached) if tensor.dtype == dtype]
-        joined = torch.cat([detached[number].flatten() for number in own]).cpu()
-        parts = joined.split([detached[number].numel() for number in own])  # type: ignore[no-untyped-call]
-        copies |= {number: part.view(detached[number].shape) for number, part in zip(own, parts, strict=True)}
+        numbers = [number for number, tensor in enumerate(detached) if tensor.dtype == dtype]
+        joined = torch.cat([detached[number].flatten() for number in numbers]).cpu()
+        parts = joined.split([detached[number].numel() for number in numbers])  # type: ignore[no-untyped-call]
+        copies |= {number: part.view(detached[number].shape) for number, part in zip(numbers, parts, strict=True)}
     return [copies[number] for number in range(len(detached))]
 
 
 def fill_pruned_with_nan(values: np.ndarray, heads: Sequence[int], count: int) -> np.ndarray:
-    """Values of the heads that a layer has (head, ...), each under its first number; NaN for those that were pruned.
+    """Place the values of the remaining heads at their original numbers, with NaN for pruned heads.
 
-    heads: their first numbers; neurons are numbered alike. count: how many there were. Returns (count, ...) float32.
+    values: (remaining head, ...). heads: the original numbers of the remaining heads; neurons work in the same way.
+    count: number of heads before pruning. Returns float32 (count, ...).
     """
-    whole = np.full((count, *values.shape[1:]), np.nan, np.float32)
-    whole[list(heads)] = values
-    return whole
+    filled = np.full((count, *values.shape[1:]), np.nan, np.float32)
+    filled[list(heads)] = values
+    return filled

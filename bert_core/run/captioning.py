@@ -1,4 +1,4 @@
-"""One picture to a sentence, and for each of its words where the decoder looked and what that look was worth."""
+"""Image captions with the cross-attention of each word and its gradient."""
 
 from __future__ import annotations
 
@@ -18,39 +18,40 @@ from bert_core.vision import LoadedCaptioner, fit_image
 
 @validate_arguments
 def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) -> DecoderRun:
-    """The likeliest sentence about a picture, with the cross-attention of every word and its gradient.
+    """Generate the caption of a picture, with the cross-attention of each word and its gradient.
 
-    picture: uint8 (rows, columns, 3); its middle square is what the model sees.
-    The gradient is that of the word's own log-probability, in the row of the map that predicted the word: one backward
-    pass a word. Safe to call from many threads on one model: nothing is written to the model or its parameters.
-    top_k: how many words are told of each place. Raises Refused if it is no such picture.
+    picture: uint8 (rows, columns, 3), of which the model sees the middle square.
+    top_k: number of most likely words recorded at each position of the caption.
+    The gradient is that of the log-probability of each word, with respect to the row of the map that predicted the
+    word. It takes one backward pass for each word. Thread-safe: neither the model nor its parameters are changed.
+    Raises Refused for a picture of another shape or type.
     """
     top_k = require_int("top_k", top_k)
     config = loaded.config
     image = fit_image(picture, config.image_size)
     ids = loaded.caption_ids(image[None])[0]
-    chosen = torch.tensor(ids[1:], device=loaded.device)
+    word_ids = torch.tensor(ids[1:], device=loaded.device)
     with torch.no_grad():
         states = loaded.model.encode(torch.from_numpy(image[None]).to(loaded.device))
     with torch.enable_grad(), record() as recording:
-        # The patches' states are the leaf: gradients flow back to the maps, and to no parameter.
+        # With the states of the image patches as the leaf, gradients reach the attention maps but no parameter.
         outputs = loaded.model.text(
             torch.tensor([ids[:-1]], device=loaded.device),
             encoder_hidden_states=states.detach().requires_grad_(),
             use_cache=False,
         )
         log_probabilities = outputs.logits[0].float().log_softmax(-1)  # (word, vocab)
-        values = log_probabilities[torch.arange(len(chosen), device=loaded.device), chosen]
+        values = log_probabilities[torch.arange(len(word_ids), device=loaded.device), word_ids]
     maps = [recording.cross_attention[layer] for layer in range(config.text.num_hidden_layers)]
-    words, patches = len(chosen), config.grid**2
+    words, patches = len(word_ids), config.grid**2
     attention = np.empty((words, len(maps), config.text.num_attention_heads, patches), np.float32)
     gradient = np.empty_like(attention)
-    for layer, of_layer in enumerate(maps):
-        attention[:, layer] = of_layer[0].detach().transpose(0, 1).cpu().numpy()
+    for layer, layer_map in enumerate(maps):
+        attention[:, layer] = layer_map[0].detach().transpose(0, 1).cpu().numpy()
     for word in range(words):
         gradients = torch.autograd.grad(values[word], maps, retain_graph=word + 1 < words)
-        for layer, of_layer in enumerate(gradients):
-            gradient[word, layer] = of_layer[0, :, word].cpu().numpy()
+        for layer, layer_gradient in enumerate(gradients):
+            gradient[word, layer] = layer_gradient[0, :, word].cpu().numpy()
     probabilities = log_probabilities.detach().exp()
     top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
     name = loaded.tokenizer.token_of
@@ -71,13 +72,13 @@ def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) ->
 
 @torch.no_grad()
 def _norms(loaded: LoadedCaptioner, states: Tensor) -> np.ndarray:
-    """Norms of the patches' value vectors through the output maps of the decoder's heads, (layer, head, patch).
+    """Compute the norms of the image patches' value vectors through the decoder's output projections.
 
-    states: (1, patch, width), of the picture.
+    states: (1, patch, width), the output of the image encoder. Returns (layer, head, patch).
     """
-    found = []
+    norms = []
     for layer in cast("list[BertLayer]", list(loaded.model.text.bert.encoder.layer)):
         crossing = layer.crossattention
         values = crossing.self.transpose_for_scores(crossing.self.value(states))
-        found.append(as_array(crossing.head_outputs(values).norm(dim=-1)[0]))
-    return np.stack(found)
+        norms.append(as_array(crossing.head_outputs(values).norm(dim=-1)[0]))
+    return np.stack(norms)

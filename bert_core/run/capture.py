@@ -1,4 +1,4 @@
-"""One text through the model, once forward and at most once back, and everything seen on the way."""
+"""Attention maps, predictions and gradients of texts, from one forward pass and at most one backward pass."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ def capture(
     top_k: int = 10,
     norms: bool = False,
 ) -> ModelRun:
-    """Attention maps, predictions and, for a target, the gradient of every map.
+    """Run a text through a model and return its attention maps, predictions and, for a target, gradients.
 
-    positions: where to predict pieces; None means at every [MASK].
-    head_mask: (layer, head), 1 on and 0 off, or any gate between; None leaves all on.
-    norms: also the norms of each key's value vector through each head's output map, which "brought" needs: a
-        twentieth of the time more for the bundled model, a tenth to a fifth for one of base size.
-    Safe to call from many threads on one model: nothing is written to the model or its parameters.
-    Raises Refused for a target the model has no trained head for, or a position or head that does not exist.
+    target: the value whose gradient with respect to every attention map and head gate is computed; None: no gradients.
+    positions: positions at which the MLM head predicts; None: every [MASK].
+    head_mask: gates (layer, head) from 0 (off) to 1 (on), which multiply the output of each head; None: all 1.
+    top_k: number of most likely tokens in each prediction of the MLM head.
+    norms: whether to also compute the norm of each key's value vector through each head's output projection. Value-
+        weighted attention (`ModelRun.value_weighted`) needs it. It takes a twentieth more time for the bundled model,
+        and a tenth to a fifth more for one of base size.
+    Thread-safe: neither the model nor its parameters are changed.
+    Raises Refused for a target without a trained head, or for a position or gate that does not exist.
     """
     (run,) = _runs(loaded, [encoding], target, positions, head_mask, require_int("top_k", top_k), norms=norms)
     return run
@@ -54,15 +57,15 @@ def captures(
     top_k: int = 10,
     norms: bool = False,
 ) -> list[ModelRun]:
-    """Attention maps and predictions of several texts in one pass: for each what `capture` gives, up to rounding.
+    """Run several texts through a model in one padded pass; each result equals that of `capture`, up to rounding.
 
-    The shorter texts are padded, so texts of about one length are quickest.
-    head_mask, norms: as for `capture`, for all.
-    Raises Refused for no text.
+    encodings: at least one text. Texts of similar lengths are fastest, because shorter ones are padded.
+    head_mask, top_k, norms: as for `capture`, for all texts.
+    Raises Refused if there is no text, and as `capture`.
     """
     encodings = require_sequence("encodings", encodings, "Encodings")
     if not encodings:
-        raise Refused("there is no text to read: give at least one")
+        raise Refused("encodings is empty: give at least one text")
     return _runs(loaded, encodings, None, None, head_mask, require_int("top_k", top_k), norms=norms)
 
 
@@ -76,53 +79,54 @@ def _runs(
     *,
     norms: bool,
 ) -> list[ModelRun]:
-    """The texts in one pass; a target and positions are those of a single text."""
+    """Run texts in one pass; a target or positions may only be given for a single text."""
     bert, config = loaded.model.bert, loaded.config
-    asked = [prediction_positions(loaded, encoding, target, positions) for encoding in encodings]
-    wanted = [of_text for _, of_text in asked]
+    pairs = [prediction_positions(loaded, encoding, target, positions) for encoding in encodings]
+    predicted, required = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    opened = gate_tensor(loaded, gates)
+    gate_values = gate_tensor(loaded, gates)
     texts = PaddedTexts.from_encodings(loaded, encodings)
-    everywhere = all(len(of_text) == texts.ids.shape[1] for of_text in wanted)
+    everywhere = all(len(rows) == texts.ids.shape[1] for rows in required)
     with torch.set_grad_enabled(target is not None), record() as recording:
-        if opened is not None and target is not None:
-            opened.requires_grad_()
-        # The embeddings are the leaf: gradients flow back to the maps, and to no parameter.
+        if gate_values is not None and target is not None:
+            gate_values.requires_grad_()
+        # With the embeddings as the leaf of the graph, gradients reach the attention maps but no parameter.
         embeddings = bert.embeddings.word_embeddings(texts.ids).detach().requires_grad_(target is not None)
         outputs = bert(
             inputs_embeds=embeddings,
             token_type_ids=texts.segments,
             position_ids=bert.embeddings.create_position_ids(texts.ids),
             attention_mask=texts.mask,
-            head_mask=opened,
-            positions=None if everywhere else torch.from_numpy(pad(wanted)).to(loaded.device),
+            head_mask=gate_values,
+            positions=None if everywhere else torch.from_numpy(pad(required)).to(loaded.device),
             output_hidden_states=norms,
         )
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
-    there, slopes, value = [of_layer for of_layer in maps if of_layer.numel()], list[Tensor](), list[Tensor]()
+    head_maps, gradients, value = [layer for layer in maps if layer.numel()], list[Tensor](), list[Tensor]()
     if target is not None:
-        rows = [wanted[0].index(row) for row in target.rows]
+        rows = [required[0].index(row) for row in target.rows]
         value = [target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]]
-        # A layer without heads has no map, and what has no gates has no slope of them.
-        slopes = list(torch.autograd.grad(value, there if opened is None else [*there, opened])) if there else []
+        # Layers without heads have no map, and there is no gradient of gates that are all 1.
+        inputs = head_maps if gate_values is None else [*head_maps, gate_values]
+        gradients = list(torch.autograd.grad(value, inputs)) if head_maps else []
     lengths = [_value_norms(loaded, outputs.hidden_states)] if norms else []
-    parts = iter(to_cpu([*maps, *slopes, *lengths, *value]))
-    maps, slopes, lengths, value = ([next(parts) for _ in part] for part in (maps, slopes, lengths, value))
-    at = [[of_text.index(row) for row in predicted] for predicted, of_text in asked]
-    answers = predict_answers(
-        loaded, encodings, outputs.last_hidden_state, [predicted for predicted, _ in asked], at, top_k
-    )
+    parts = iter(to_cpu([*maps, *gradients, *lengths, *value]))
+    maps, gradients, lengths, value = ([next(parts) for _ in part] for part in (maps, gradients, lengths, value))
+    prediction_rows = [
+        [rows.index(position) for position in places] for places, rows in zip(predicted, required, strict=True)
+    ]
+    answers = predict_answers(loaded, encodings, outputs.last_hidden_state, predicted, prediction_rows, top_k)
     attention = [
-        _stack([of_layer[number, :, : len(text), : len(text)] for of_layer in maps], config)
+        _stack([layer[number, :, : len(text), : len(text)] for layer in maps], config)
         for number, text in enumerate(encodings)
     ]
     gradient, gate_gradient = None, None
     if target is not None:
-        gradient = _stack([slopes.pop(0)[0] if of_layer.numel() else of_layer[0] for of_layer in maps], config)
-        # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
+        gradient = _stack([gradients.pop(0)[0] if layer.numel() else layer[0] for layer in maps], config)
+        # With all gates at 1, the gradient of a gate is exactly the sum of map x gradient (Michel 2019).
         gate_gradient = np.einsum("lhqk,lhqk->lhq", attention[0], gradient).sum(-1)
-        if slopes:
-            gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].numpy())
+        if gradients:
+            gate_gradient = np.where(np.isnan(gate_gradient), np.nan, gradients[0].numpy())
     return [
         ModelRun(
             encoding=encoding,
@@ -142,28 +146,25 @@ def _runs(
 
 @torch.no_grad()
 def _value_norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
-    """Norms of the value vectors through the output maps, (text, layer, head, key); NaN for heads that were pruned.
+    """Compute the norms of value vectors through the output projection, (text, layer, head, key); NaN if pruned.
 
-    states: what enters each layer.
+    states: the input of each layer, (text, seq, hidden).
     """
     layers = encoder_layers(loaded)
     texts, tokens = states[0].shape[:2]
     lengths = states[0].new_full((texts, len(layers), loaded.config.num_attention_heads, tokens), torch.nan)
-    for number, (layer, entering) in enumerate(zip(layers, states, strict=False)):
+    for number, (layer, layer_input) in enumerate(zip(layers, states, strict=False)):
         attention = layer.attention.self
-        values = attention.transpose_for_scores(attention.value(entering))
+        values = attention.transpose_for_scores(attention.value(layer_input))
         lengths[:, number, list(attention.heads)] = layer.attention.head_outputs(values).norm(dim=-1)
     return lengths
 
 
 def _stack(maps: Sequence[Tensor], config: BertConfig) -> np.ndarray:
-    """Maps (head, query, key) of every layer, on the CPU, copied into one (layer, head, query, key).
-
-    Those of the heads that a layer does not have are NaN.
-    """
+    """Copy the maps (head, query, key) of all layers to one array (layer, head, query, key), with NaN if pruned."""
     result = np.empty((len(maps), config.num_attention_heads, *maps[0].shape[1:]), np.float32)
-    for layer, of_layer in enumerate(maps):
-        values, heads = of_layer.numpy(), config.heads_of(layer)
+    for layer, layer_maps in enumerate(maps):
+        values, heads = layer_maps.numpy(), config.heads_of(layer)
         result[layer] = (
             values if len(heads) == len(result[layer]) else fill_pruned_with_nan(values, heads, len(result[layer]))
         )

@@ -1,4 +1,4 @@
-"""What the going of heads, neurons or layers costs and saves: what is right of some examples, size, speed."""
+"""Effects of pruning heads, neurons or layers: loss and accuracy on examples, size and speed."""
 
 from __future__ import annotations
 
@@ -27,15 +27,19 @@ from bert_core.run.timing import synchronize
 from bert_core.tokenizer import Encoding
 
 BATCHES = (1, 8, 32)
-MAX_TEXTS = 4096  # of a batch that is timed
+MAX_TEXTS = 4096  # in a batch that is timed
 MAX_REPEATS = 10_000
 
-# ---------------------------------------------------------------------------- what is right of some examples
+# ---------------------------------------------------------------------------- loss and accuracy on examples
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well a model does. loss: nats; mlm, nsp: shares; each NaN where nothing was asked."""
+    """Loss and accuracies of a model on examples.
+
+    loss: nats. mlm, nsp: shares of correct predictions of masked tokens and of next sentences, 0 to 1; NaN without
+        such examples.
+    """
 
     loss: float
     mlm: float
@@ -50,36 +54,40 @@ def score(
     head_mask: np.ndarray | None = None,
     report: Progress = ignore_progress,
 ) -> Score:
-    """What a model gets right of some examples, with some heads off.
+    """Compute the loss and the accuracies of a model on examples.
 
-    head_mask: as for `capture`. The loss is that of pre-training: of the hidden pieces, plus of the next sentences.
-    Raises Refused where nothing can be asked.
+    head_mask: as for `capture`. report: see `Progress`.
+    The loss is that of pre-training: the mean over masked tokens plus the mean over next-sentence examples.
+    Raises Refused if the model has no trained head for any of the examples.
     """
     gates = gate_tensor(loaded, head_mask)
     losses, kinds, right = [np.empty(0)], [np.empty(0, int)], np.zeros(len(LOSS_HEADS))
     for number, batch in enumerate(batches):
-        asked = ExampleBatch(loaded, batch)
-        answers = asked.answers(asked.states(gates))
-        of_answers, *counts = to_cpu(
-            [asked.losses(answers), *((logits.argmax(-1) == wanted).sum() for logits, wanted in answers)]
+        examples = ExampleBatch(loaded, batch)
+        answers = examples.answers(examples.states(gates))
+        answer_losses, *counts = to_cpu(
+            [examples.losses(answers), *((logits.argmax(-1) == labels).sum() for logits, labels in answers)]
         )
-        losses.append(as_array(of_answers))
-        kinds.append(asked.kinds)
+        losses.append(as_array(answer_losses))
+        kinds.append(examples.kinds)
         right += [int(count) for count in counts]
         report((number + 1) / len(batches))
     loss = mean_loss(loaded, np.concatenate(losses), np.concatenate(kinds))
-    asked_of = np.bincount(np.concatenate(kinds), minlength=len(LOSS_HEADS))
-    mlm, nsp, _ = (float(share / of) if of else nan for share, of in zip(right, asked_of, strict=True))
+    answer_counts = np.bincount(np.concatenate(kinds), minlength=len(LOSS_HEADS))
+    mlm, nsp, _ = (
+        float(number_right / total) if total else nan for number_right, total in zip(right, answer_counts, strict=True)
+    )
     return Score(float(loss), mlm, nsp)
 
 
 def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """The mean loss of an answer of each kind, the kinds added: losses (..., answer) to (...).
+    """Average the losses of each kind of answer and add the averages of the kinds.
 
-    kinds: (answer,), as `AskedBatch` has them. Raises Refused where nothing was asked.
+    losses: (..., answer). kinds: (answer,), as in `ExampleBatch`. Returns (...).
+    Raises Refused if there is no answer.
     """
     if not len(kinds):
-        raise Refused(f"{loaded.name} cannot be tested on these examples: it has no trained output for them")
+        raise Refused(f"{loaded.name} cannot be tested on these examples: it has no trained head for them")
     means = [losses[..., kinds == kind].mean(-1, dtype=np.float64) for kind in np.unique(kinds)]
     total: np.ndarray = np.sum(means, axis=0)
     return total
@@ -99,48 +107,56 @@ def curve_points(
     previous_points: Collection[CurvePoint] = (),
     report: Progress = ignore_progress,
 ) -> Iterator[CurvePoint]:
-    """What is left of a model along some orders, each point from a model that was really pruned.
+    """Prune a model along several orders and measure it after each step.
 
-    orders: by name, the first to go first: heads, or `what` of `PARTS`. removed: how many are gone at each point.
-    known: points of before, which are not computed again. report: as for `Progress`.
-    Yields point after point, so that whoever stops has all those before.
-    Raises Refused for a head that does not exist, or examples of which nothing can be asked.
+    batches: examples on which the pruned models are tested.
+    orders: for each name, the heads (layer, head), neurons (layer, neuron) or layers in the order of their removal.
+    removed: the numbers of removed parts at which the model is measured.
+    part_kind: what the orders hold, one of `PRUNABLE_PARTS`: "heads", "neurons" or "layers".
+    previous_points: points of an earlier run, which are not computed again. report: see `Progress`.
+    Yields each point as soon as it is measured. Every point comes from a model that was really pruned.
+    Raises Refused for a part that does not exist, and as `score`.
     """
     batches, previous_points = (
         require_instances("batches", batches, Batch),
-        require_instances("known", previous_points, CurvePoint),
+        require_instances("previous_points", previous_points, CurvePoint),
     )
     removed = [
         require_int("a number of removed heads", count)
         for count in require_sequence("removed", removed, "whole numbers")
     ]
     if not isinstance(orders, Mapping):
-        raise Refused(f"orders is {short_repr(orders)}: it must give each name a list of {part_kind}")
+        raise Refused(f"orders is {short_repr(orders)}: it must map each name to a list of {part_kind}")
     if part_kind != "layers":
         orders = {name: head_pairs(parts, part_kind.removesuffix("s")) for name, parts in orders.items()}
-    there = {(point.order, point.removed) for point in previous_points}
-    wanted = [(name, count) for name in orders for count in removed if (name, count) not in there]
-    before, left = None, loaded
-    if wanted:
-        score(loaded, batches[:1])  # the first pass of a process is slow, and no point should pay for it
-    for number, (name, count) in enumerate(wanted):
-        # A model of the same order is pruned on; another order starts from the whole model.
-        left = prune_parts(left if name == before else loaded, part_kind, orders[name][:count])
-        before = name
-        yield measure_curve_point(left, batches, name, count, report=progress_of_part(report, number, len(wanted)))
+    measured = {(point.order, point.removed) for point in previous_points}
+    missing = [(name, count) for name in orders for count in removed if (name, count) not in measured]
+    previous_order, pruned_model = None, loaded
+    if missing:
+        score(loaded, batches[:1])  # warms up, since the first pass of a process is slow
+    for number, (name, count) in enumerate(missing):
+        # Within one order, the model of the previous point is pruned further.
+        pruned_model = prune_parts(pruned_model if name == previous_order else loaded, part_kind, orders[name][:count])
+        previous_order = name
+        yield measure_curve_point(
+            pruned_model, batches, name, count, report=progress_of_part(report, number, len(missing))
+        )
 
 
 def measure_curve_point(
-    left: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Progress = ignore_progress
+    pruned_model: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Progress = ignore_progress
 ) -> CurvePoint:
-    """One point of a curve: test and time a model that has lost the first `removed` heads of an order."""
+    """Test and time a pruned model.
+
+    pruned_model: the model without the first `removed` parts of the order. batches: the examples.
+    """
     start = time.perf_counter()
-    measured = score(left, batches, report=report)
+    measured = score(pruned_model, batches, report=report)
     seconds = time.perf_counter() - start
     tokens = sum(int(batch.attention_mask.sum()) for batch in batches)
     return CurvePoint(
         order=order, removed=removed, loss=measured.loss, mlm=measured.mlm, nsp=measured.nsp,
-        parameters=sum(parameter.numel() for parameter in left.model.parameters()),
+        parameters=sum(parameter.numel() for parameter in pruned_model.model.parameters()),
         tokens_per_second=tokens / seconds,
     )  # fmt: skip
 
@@ -150,12 +166,14 @@ def measure_curve_point(
 
 @dataclass(frozen=True)
 class Cost:
-    """What a model takes. what: "full", "masked" or "pruned". nbytes: of its parameters.
+    """Size and speed of a variant of a model.
 
-    seconds: texts in a batch -> one pass of the encoder, median.
+    variant: "full", "masked" (heads switched off by a head mask) or "pruned".
+    parameters: number of parameters. nbytes: their bytes.
+    seconds: for each number of texts in a batch, the median seconds of one pass of the encoder.
     """
 
-    what: str
+    variant: str
     parameters: int
     nbytes: int
     seconds: Mapping[int, float]
@@ -173,12 +191,14 @@ def pruning_costs(
     repeats: int = 5,
     report: Progress = ignore_progress,
 ) -> tuple[Cost, ...]:
-    """Size and measured speed of a model: as it is, with some heads switched off, and without them.
+    """Measure the size and the speed of a model: unmodified, with heads switched off by a head mask, and pruned.
 
-    heads: or neurons or layers, as `what` says; these are not switched off, only taken out.
-    batches: how many texts are read at once, each in turn. repeats: how often, besides a first time that warms up.
-    They take turns, so that whatever else the machine does meets them alike. report: as for `Progress`.
-    Raises Refused for a head that does not exist, or numbers that are not from 1.
+    heads: the heads (layer, head), or neurons (layer, neuron) or layers, as `part_kind` says. Only heads have a masked
+        variant.
+    encoding: the text, of which the batches hold copies.
+    batches: the batch sizes to measure. repeats: timed passes of each variant, after one pass that warms up.
+    The variants take turns, so that other work on the machine affects all of them. report: see `Progress`.
+    Raises Refused for a part that does not exist, or for a number below 1.
     """
     batches = [
         require_int("a batch", size, 1, MAX_TEXTS) for size in require_sequence("batches", batches, "whole numbers")
@@ -195,10 +215,10 @@ def pruning_costs(
     for number, size in enumerate(batches):
         texts = ids.expand(size, -1).contiguous()
         for repeat in range(repeats + 1):
-            for name, (model, gated) in sides.items():
-                taken = _seconds_of(model, texts, gated)
-                if repeat:  # the first round warms up
-                    seconds[name][size].append(taken)
+            for name, (model, gates) in sides.items():
+                pass_seconds = _seconds_of(model, texts, gates)
+                if repeat:  # round 0 warms up
+                    seconds[name][size].append(pass_seconds)
             report((number + (repeat + 1) / (repeats + 1)) / len(batches))
     return tuple(
         Cost(
@@ -212,6 +232,7 @@ def pruning_costs(
 
 
 def _seconds_of(loaded: LoadedModel, ids: Tensor, gates: Tensor | None) -> float:
+    """Time one pass of the encoder, in seconds."""
     synchronize(loaded.device)
     start = time.perf_counter()
     loaded.model.bert(ids, head_mask=gates)

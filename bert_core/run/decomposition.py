@@ -1,7 +1,7 @@
-"""What each token adds to each position, by taking the model's own sums apart instead of its attention alone.
+"""Decomposition of layer outputs into contributions of tokens: attention norms, GlobEnc, ALTI and DecompX.
 
-A layer adds up one vector for every token (and head); these are the vectors, or their sizes. All functions here are
-safe to call from many threads on one model: nothing is written to it.
+The output of a layer is a sum of one vector for each token and head; these functions compute the vectors or their
+norms. All functions are thread-safe: they do not change the model.
 """
 
 from __future__ import annotations
@@ -24,159 +24,169 @@ from bert_core.run.targets import check_target, reference_vector
 from bert_core.task_heads import LinearPath, head_of
 from bert_core.tokenizer import Encoding
 
-# ---------------------------------------------------------------------------- sizes of what is added
+# ---------------------------------------------------------------------------- norms of contributions
 
 
 @validate_arguments
 @torch.no_grad()
 def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
-    """The norm of the value-weighted vector that a head, or all heads of a layer together, add from a key to a query.
+    """Compute value-weighted attention (norms) of each head and of each layer.
 
     head_mask: as for `capture`.
-    heads: attention times the length of the key's value vector through the head's output map, |a f(x)|; 0 for a head
-    that was pruned. maps: the length of the sum over heads, at most the sum of the lengths. The output bias and the
-    residual connection are no part of them.
+    The result has two arrays of norms, without the output bias and the residual connection:
+    heads: (layer, head, query, key), ||a f(x)||, the attention weight times the norm of the key's value vector through
+        the head's output projection; 0 for a pruned head.
+    maps: (layer, query, key), the norm of the sum over heads, which is at most the sum of the norms.
     Source: Kobayashi 2020, section 3 (arXiv:2004.10102).
     """
     layers, heads, length = loaded.config.num_hidden_layers, loaded.config.num_attention_heads, len(encoding)
     maps = np.empty((layers, length, length), np.float32)
-    of_heads = np.zeros((layers, heads, length, length), np.float32)
+    head_norms = np.zeros((layers, heads, length, length), np.float32)
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
         outputs = traced.head_outputs
-        kept = list(traced.layer.attention.self.heads)
-        of_heads[number, kept] = as_array(traced.mixing * outputs.norm(dim=-1)[:, None, :])
-        maps[number] = as_array(_summed_norms(traced.mixing, outputs))
-    return TokenMaps(encoding, "norms of attention", maps, residual=False, heads=of_heads)
+        remaining_heads = list(traced.layer.attention.self.heads)
+        head_norms[number, remaining_heads] = as_array(traced.gated_probs * outputs.norm(dim=-1)[:, None, :])
+        maps[number] = as_array(_summed_norms(traced.gated_probs, outputs))
+    return TokenMaps(encoding, "norms of attention", maps, residual=False, heads=head_norms)
 
 
 @validate_arguments
 @torch.no_grad()
 def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
-    """As `attention_norms` of all heads, with the residual connection and the layer norm behind attention.
+    """Compute attention norms of each layer with its residual connection and the layer norm after attention.
 
-    The norm's division by its spread and its weights are taken along, its bias and the output bias are not.
-    mixing: the length of what comes from other positions, over that plus the length of what stays, residual included.
+    head_mask: as for `capture`. The scaling and the weights of the layer norm are included. Its bias and the output
+    bias are not. The result has two arrays:
+    maps: (layer, query, key) norms.
+    mixing: (layer, query), from 0 to 1, the norm of the contribution of other positions, divided by the sum of this
+        norm and the norm of the position's own contribution with its residual.
     Source: Kobayashi 2021, section 4 (arXiv:2109.07152).
     """
     norms = []
     for traced in trace_text(loaded, encoding, head_mask):
         first = traced.layer.attention.output.LayerNorm
-        norms.append(_norms(traced, [first], _spread(traced.summed, first)))
-    return _maps(encoding, "norms with residual", norms)
+        norms.append(_norms(traced, [first], _spread(traced.attention_sum, first)))
+    return _token_maps(encoding, "norms with residual", norms)
 
 
 @validate_arguments
 @torch.no_grad()
 def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
-    """As `residual_norms`, through the layer's second residual connection and layer norm too.
+    """Compute GlobEnc: as `residual_norms`, with the second residual connection and layer norm of each layer as well.
 
-    The feed-forward network between the norms works on each position by itself; only the spread it leaves behind is
-    taken along. Roll the maps out for the whole model (`analysis.attribution.norm_rollout`).
+    head_mask: as for `capture`. The feed-forward network does not mix positions and enters only through the standard
+    deviation of the second layer norm. `analysis.attribution.norm_rollout` combines the maps of all layers.
     Source: Modarressi 2022, section 3 (arXiv:2205.03286).
     """
     norms = []
     for traced in trace_text(loaded, encoding, head_mask):
         first, second = traced.layer.attention.output.LayerNorm, traced.layer.output.LayerNorm
-        spread = _spread(traced.summed, first) * _spread(traced.fed + traced.normed, second)
+        spread = _spread(traced.attention_sum, first) * _spread(
+            traced.feed_forward_update + traced.after_attention, second
+        )
         norms.append(_norms(traced, [first, second], spread))
-    return _maps(encoding, "GlobEnc", norms)
+    return _token_maps(encoding, "GlobEnc", norms)
 
 
 @validate_arguments
 @torch.no_grad()
 def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
-    """How much nearer each token's vector takes a position to what attention, residual and layer norm give there.
+    """Compute ALTI: how much the contribution of each token brings a position closer to its output, in L1 distance.
 
-    Nearness is in L1 lengths: |y| - |y - its vector|, at least 0. Rows sum to 1. Roll the maps out as they are for the
-    whole model. A few queries are done at a time, so that no tensor is query x key x hidden.
+    head_mask: as for `capture`.
+    The output y of a position is taken after attention, residual connection and layer norm. The contribution v of a
+    token scores max(0, |y| - |y - v|) in L1 norms, and each row is divided by its sum. The maps of all layers can be
+    multiplied to a rollout. Queries are processed in batches, so that no tensor is query x key x hidden.
     Source: Ferrando 2022, section 3 (arXiv:2203.04212).
     """
     length = len(encoding)
     maps = np.empty((loaded.config.num_hidden_layers, length, length), np.float32)
-    together = max(1, BYTES_AT_ONCE // (3 * 4 * length * loaded.config.hidden_size))
-    places = torch.arange(length, device=loaded.device)
+    queries_per_batch = max(1, BYTES_AT_ONCE // (3 * 4 * length * loaded.config.hidden_size))
+    queries = torch.arange(length, device=loaded.device)
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
-        first, normed, mixing = traced.layer.attention.output.LayerNorm, traced.normed, traced.mixing
-        outputs, stays = _linear_part([first], traced.head_outputs), _linear_part([first], traced.entering)
-        spread = _spread(traced.summed, first)
-        for some in places.split(together):  # type: ignore[no-untyped-call]
-            vectors = torch.einsum("hqk,hkd->qkd", mixing[:, some], outputs)
-            vectors[torch.arange(len(some), device=loaded.device), some] += stays[some]
-            vectors /= spread[some, None, None]
-            whole = normed[some, None]
-            nearer = (whole.abs().sum(-1) - vectors.sub_(whole).abs_().sum(-1)).clamp(min=0)
-            maps[number, some.cpu()] = as_array(nearer / nearer.sum(-1, keepdim=True))
+        first, layer_output, probs = traced.layer.attention.output.LayerNorm, traced.after_attention, traced.gated_probs
+        outputs, residual = _linear_part([first], traced.head_outputs), _linear_part([first], traced.input_states)
+        spread = _spread(traced.attention_sum, first)
+        for batch in queries.split(queries_per_batch):  # type: ignore[no-untyped-call]
+            vectors = torch.einsum("hqk,hkd->qkd", probs[:, batch], outputs)
+            vectors[torch.arange(len(batch), device=loaded.device), batch] += residual[batch]
+            vectors /= spread[batch, None, None]
+            target_states = layer_output[batch, None]
+            scores = (target_states.abs().sum(-1) - vectors.sub_(target_states).abs_().sum(-1)).clamp(min=0)
+            maps[number, batch.cpu()] = as_array(scores / scores.sum(-1, keepdim=True))
     return TokenMaps(encoding, "ALTI", maps, residual=True)
 
 
 @validate_arguments
 @torch.no_grad()
 def head_values(loaded: LoadedModel, encoding: Encoding, *, projected: bool = False) -> np.ndarray:
-    """The value vectors of every head, (layer, head, key, head size): what `effective_attention` asks for.
+    """Compute the value vectors of every head, (layer, head, key, head size); zeros for a pruned head.
 
-    projected: through the head's output map, f(x), in coordinates along what the head can write: lengths and angles are
-    those of the states, as `sinks` asks for. Zeros for a head that was pruned.
+    projected: whether the vectors are mapped through the head's output projection, f(x). They are then given in an
+        orthonormal basis of the head's output space, which preserves norms and angles. `sinks` needs these vectors, and
+        `effective_attention` needs the unprojected ones.
     """
     config = loaded.config
     shape = (config.num_hidden_layers, config.num_attention_heads, len(encoding), config.attention_head_size)
     vectors = np.zeros(shape, np.float32)
-    for number, traced in enumerate(trace_text(loaded, encoding, own=False)):
+    for number, traced in enumerate(trace_text(loaded, encoding, requires_unpatched=False)):
         values = traced.value
         if projected and len(values):
-            values = values @ _in_own_directions(traced.layer.attention.head_projections)
+            values = values @ _orthogonal_coordinates(traced.layer.attention.head_projections)
         vectors[number, list(traced.layer.attention.self.heads)] = as_array(values)
     return vectors
 
 
-def _in_own_directions(maps: Tensor) -> Tensor:
-    """What takes the values of each head to coordinates in which its output map changes no length, (head, size, size).
+def _orthogonal_coordinates(projections: Tensor) -> Tensor:
+    """Return matrices (head, size, size) that map value vectors to an orthonormal basis of each head's output space.
 
-    maps: (hidden, head, head size), of the output projection.
+    projections: (hidden, head, head size), the output projection of each head.
     """
-    # A map is its directions times a triangle: the triangle alone keeps lengths and angles. Computed on the CPU: MPS
+    # With the QR decomposition of a projection, R alone preserves norms and angles. Computed on the CPU, because MPS
     # has no QR decomposition in every supported version of torch.
-    triangles: Tensor = torch.linalg.qr(maps.transpose(0, 1).float().cpu(), mode="r").R
-    return triangles.transpose(1, 2).to(maps)
+    triangles: Tensor = torch.linalg.qr(projections.transpose(0, 1).float().cpu(), mode="r").R
+    return triangles.transpose(1, 2).to(projections)
 
 
-def _summed_norms(mixing: Tensor, outputs: Tensor) -> Tensor:
-    """Lengths of sum over heads of mixing x outputs, (query, key), from products of heads with heads.
+def _summed_norms(probs: Tensor, outputs: Tensor) -> Tensor:
+    """Compute the norm of the sum over heads of probs x outputs, (query, key), from inner products between heads.
 
-    mixing: (head, query, key). outputs: (head, key, hidden). The vectors themselves would be query x key x hidden.
+    probs: (head, query, key). outputs: (head, key, hidden). The sums themselves would be query x key x hidden.
     """
-    # Where heads cancel, little is left of large products: in single precision it would be noise.
-    device = mixing.device
-    if device.type == "mps":  # which has no float64
-        mixing, outputs = mixing.cpu(), outputs.cpu()
+    # Double precision, because heads can cancel each other almost completely.
+    device = probs.device
+    if device.type == "mps":  # MPS has no float64
+        probs, outputs = probs.cpu(), outputs.cpu()
     gram = torch.einsum("hkd,gkd->khg", outputs.double(), outputs.double())
-    weights = mixing.double().permute(2, 1, 0).contiguous()  # (key, query, head)
+    weights = probs.double().permute(2, 1, 0).contiguous()  # (key, query, head)
     squares = ((weights @ gram) * weights).sum(-1).T
     norms = squares.clamp(min=0).sqrt()
     return norms.float().to(device) if device.type == "mps" else norms
 
 
-def _norms(traced: LayerTrace, after: Sequence[nn.Module], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths (query, key), residual included, and the mixing ratio (query,).
+def _norms(traced: LayerTrace, layer_norms: Sequence[nn.Module], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the norms (query, key), residual included, and the mixing ratio (query,).
 
-    after: the layer norms that follow. spread: (query,), what they divide by.
+    layer_norms: the layer norms to apply. spread: (query,), the product of their standard deviations.
     """
-    outputs, stays = _linear_part(after, traced.head_outputs), _linear_part(after, traced.entering)
-    norms = _summed_norms(traced.mixing, outputs)
-    own = torch.einsum("hq,hqd->qd", traced.mixing.diagonal(dim1=1, dim2=2), outputs)
-    kept = (own + stays).norm(dim=-1)
-    norms.diagonal().copy_(kept)
+    outputs, residual = _linear_part(layer_norms, traced.head_outputs), _linear_part(layer_norms, traced.input_states)
+    norms = _summed_norms(traced.gated_probs, outputs)
+    diagonal = torch.einsum("hq,hqd->qd", traced.gated_probs.diagonal(dim1=1, dim2=2), outputs)
+    own_norms = (diagonal + residual).norm(dim=-1)
+    norms.diagonal().copy_(own_norms)
     dense = traced.layer.attention.output.dense
-    others = (_linear_part(after, F.linear(traced.merged_context, dense.weight)) - own).norm(dim=-1)
-    return as_array(norms / spread[:, None]), as_array(others / (others + kept))
+    other_norms = (_linear_part(layer_norms, F.linear(traced.merged_context, dense.weight)) - diagonal).norm(dim=-1)
+    return as_array(norms / spread[:, None]), as_array(other_norms / (other_norms + own_norms))
 
 
-def _maps(encoding: Encoding, method: str, norms: Sequence[tuple[np.ndarray, np.ndarray]]) -> TokenMaps:
-    maps, mixing = (np.stack(of_layers) for of_layers in zip(*norms, strict=True))
+def _token_maps(encoding: Encoding, method: str, norms: Sequence[tuple[np.ndarray, np.ndarray]]) -> TokenMaps:
+    """Stack the results of `_norms` for all layers."""
+    maps, mixing = (np.stack(layer_values) for layer_values in zip(*norms, strict=True))
     return TokenMaps(encoding, method, maps, residual=True, mixing=mixing)
 
 
 def _linear_part(norms: Sequence[nn.Module], vectors: Tensor) -> Tensor:
-    """Layer norms in turn, without division and bias: centred, times the weights, (..., hidden)."""
+    """Apply layer norms in turn without their division and bias: centre (..., hidden) and multiply by the weights."""
     for norm in norms:
         if isinstance(norm, nn.LayerNorm):
             vectors = (vectors - vectors.mean(-1, keepdim=True)) * norm.weight
@@ -184,13 +194,13 @@ def _linear_part(norms: Sequence[nn.Module], vectors: Tensor) -> Tensor:
 
 
 def _spread(states: Tensor, norm: nn.Module) -> Tensor:
-    """What a layer norm divides by, (...,) for states (..., hidden); where a layer was taken out there is none."""
+    """Return the standard deviation (...,) by which a layer norm divides states (..., hidden); 1 for removed layers."""
     if not isinstance(norm, nn.LayerNorm):
         return torch.ones_like(states[..., 0])
     return (states.var(-1, unbiased=False) + norm.eps).sqrt()
 
 
-# ---------------------------------------------------------------------------- the vectors carried to the end
+# ---------------------------------------------------------------------------- vectors propagated to the logit
 
 
 @validate_arguments
@@ -198,15 +208,17 @@ def _spread(states: Tensor, norm: nn.Module) -> Tensor:
 def decompx(
     loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
 ) -> Attribution:
-    """Every token's part of a target's logit: one vector a token, carried through every layer and the head.
+    """Compute DecompX: the contribution of every token to a target's logit.
 
+    One vector for each token is propagated through all layers and the task head.
     head_mask: as for `capture`.
-    Signed; the parts sum to the logit, and `gap` is by how much rounding makes them miss it. Of a word the logit is
-    explained and not the log-probability: that depends on all other words too (a contrast says it of two). Layer norms
-    and activations are taken as the multiplications they come to on this text; each bias is shared out among the tokens
-    by the size of its products with their vectors, which is a choice; so is the length of a text's vector, where it is
-    asked what makes two texts alike.
-    Raises Refused for a target that the model has no trained head for, or where the vectors do not fit in memory.
+    The contributions are signed and sum to the logit; `gap` is the rounding error of this sum. For a word they explain
+    its logit and not its log-probability, which also depends on all other words; a contrast compares two words. Layer
+    norms and activation functions are replaced by the factors that they amount to for this text. Each bias is divided
+    among the tokens in proportion to the absolute inner products with their vectors, which is one possible choice. For
+    a cosine of two texts, the norm of the text's vector is treated as a constant factor.
+    Raises Refused for a target without a trained head or without a linear path to its logit, and if the vectors do not
+    fit in memory.
     Source: Modarressi 2023, section 3 (arXiv:2306.02873).
     """
     check_target(loaded, encoding, target)
@@ -217,60 +229,63 @@ def decompx(
     check_memory(loaded, "DecompX", length, decomposition_bytes(loaded, length), "integrated gradients")
     vectors = torch.diag_embed(embed_text(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
-        asked = target.rows if number == layers - 1 else range(length)
-        vectors, leaving = _through_layer(traced, vectors, asked)
-    other = reference_vector(loaded, target)
-    if other is not None:
-        # Each token's part of the vector, along that of the other text.
-        vector = loaded.effective_pooling.pool(leaving)
-        along = F.normalize(other[0], dim=-1) / vector.norm()
-        parts = torch.einsum("rh,rth,h->t", loaded.effective_pooling.weights(leaving), vectors, along)
+        positions = target.rows if number == layers - 1 else range(length)
+        vectors, output = _through_layer(traced, vectors, positions)
+    reference = reference_vector(loaded, target)
+    if reference is not None:
+        # The contribution of each token to the vector, projected on the reference vector.
+        vector = loaded.effective_pooling.pool(output)
+        direction = F.normalize(reference[0], dim=-1) / vector.norm()
+        parts = torch.einsum("rh,rth,h->t", loaded.effective_pooling.weights(output), vectors, direction)
         return Attribution(
-            encoding, target, "DecompX", as_array(parts), (vector @ along).item(), signed=True, complete=True
+            encoding, target, "DecompX", as_array(parts), (vector @ direction).item(), signed=True, complete=True
         )
-    # Of several pieces, and the two ends of an answer, each has its own row, and its own path through the head.
+    # Each word piece of a target, and each end of an answer span, has its own row and its own path through the head.
     paths = [head.linear_path(loaded, target, row) for row in range(len(target.rows))]
-    ends = [_through_head(*end) for end in zip(paths, vectors, leaving, strict=True)]
-    parts, logit = (torch.stack(found).sum(0) for found in zip(*ends, strict=True))
+    row_results = [_through_head(*path_inputs) for path_inputs in zip(paths, vectors, output, strict=True)]
+    parts, logit = (torch.stack(values).sum(0) for values in zip(*row_results, strict=True))
     if target.target_kind.mean:
-        parts, logit = parts / len(ends), logit / len(ends)
+        parts, logit = parts / len(row_results), logit / len(row_results)
     return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
 
 
 def _through_layer(traced: LayerTrace, vectors: Tensor, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """What leaves a layer at the positions asked for: the tokens' vectors (some, token, hidden), and their sum.
+    """Propagate the vectors of the tokens through a layer, at some positions.
 
-    vectors: (seq, token, hidden), what enters.
+    vectors: (seq, token, hidden), the contribution of each token to the input of the layer at each position.
+    Returns the contributions to the output (position, token, hidden), and the output (position, hidden).
     """
-    attention, layer, mixing = traced.layer.attention, traced.layer, traced.mixing
+    attention, layer, probs = traced.layer.attention, traced.layer, traced.gated_probs
     length, hidden = len(vectors), vectors.shape[-1]
     heads, size = len(traced.value), attention.self.attention_head_size
     values = F.linear(vectors, attention.self.value.weight).view(length, length, heads, size)
-    # The bias of the values arrives as often as a row of attention says: its sum is its head's gate, less what is cut.
-    of_values = mixing.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
-    bias = attention.output.dense(of_values.flatten(1))  # (query, hidden)
-    slope = _slope(layer.intermediate.activate, layer.intermediate.dense(traced.normed))
-    attended, summed = traced.summed, traced.fed + traced.normed
-    leaving = vectors.new_empty(len(positions), length, hidden)
-    together = max(1, BYTES_AT_ONCE // (2 * 4 * length * max(1, layer.intermediate.dense.out_features)))
-    for first in range(0, len(positions), together):
-        some = list(positions[first : first + together])
-        mixed = torch.einsum("hqj,jthd->qthd", mixing[:, some], values).flatten(2)
-        mixed = _with_bias(F.linear(mixed, attention.output.dense.weight), bias[some])
-        mixed = _through_norm(attention.output.LayerNorm, mixed + vectors[some], attended[some])
+    # The value bias is weighted by the sum of an attention row: the gate of its head, minus blocked edges.
+    bias_values = probs.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
+    bias = attention.output.dense(bias_values.flatten(1))  # (query, hidden)
+    factors = _activation_factor(layer.intermediate.activate, layer.intermediate.dense(traced.after_attention))
+    attention_sum, output_sum = traced.attention_sum, traced.feed_forward_update + traced.after_attention
+    output_vectors = vectors.new_empty(len(positions), length, hidden)
+    positions_per_batch = max(1, BYTES_AT_ONCE // (2 * 4 * length * max(1, layer.intermediate.dense.out_features)))
+    for first in range(0, len(positions), positions_per_batch):
+        batch = list(positions[first : first + positions_per_batch])
+        mixed = torch.einsum("hqj,jthd->qthd", probs[:, batch], values).flatten(2)
+        mixed = _with_bias(F.linear(mixed, attention.output.dense.weight), bias[batch])
+        mixed = _through_norm(attention.output.LayerNorm, mixed + vectors[batch], attention_sum[batch])
         inner = _with_bias(F.linear(mixed, layer.intermediate.dense.weight), layer.intermediate.dense.bias)
-        inner = F.linear(inner.mul_(slope[some, None]), layer.output.dense.weight)
+        inner = F.linear(inner.mul_(factors[batch, None]), layer.output.dense.weight)
         inner = _with_bias(inner, layer.output.dense.bias) + mixed
-        leaving[first : first + together] = _through_norm(layer.output.LayerNorm, inner, summed[some])
-    return leaving, layer.output.LayerNorm(summed[list(positions)])
+        output_vectors[first : first + positions_per_batch] = _through_norm(
+            layer.output.LayerNorm, inner, output_sum[batch]
+        )
+    return output_vectors, layer.output.LayerNorm(output_sum[list(positions)])
 
 
 def _through_head(path: LinearPath | None, vectors: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-    """Each token's part of the logit (token,), and the logit.
+    """Compute the contribution of each token to a logit (token,), and the logit.
 
-    vectors: (token, hidden), at one of the target's rows. row: (hidden,), their sum as the model has it.
+    vectors: (token, hidden), at one of the target's rows. row: (hidden,), their sum as the model computes it.
     """
-    assert path is not None  # it was checked for the first row
+    assert path is not None  # checked for the first row of the target
     for dense, activation, norm in path.stages:
         vectors, row = _through_dense(dense, activation, vectors, row)
         if norm is not None:
@@ -282,22 +297,22 @@ def _through_head(path: LinearPath | None, vectors: Tensor, row: Tensor) -> tupl
 def _through_dense(
     dense: nn.Linear, activation: Callable[[Tensor], Tensor], vectors: Tensor, row: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """vectors: (token, hidden). row: (hidden,), their sum."""
-    before = dense(row)
+    """Propagate vectors (token, hidden) and their sum (hidden,) through a dense layer and its activation function."""
+    inputs = dense(row)
     parts = _with_bias(F.linear(vectors, dense.weight)[None], dense.bias)[0]
-    return parts * _slope(activation, before), activation(before)
+    return parts * _activation_factor(activation, inputs), activation(inputs)
 
 
 def _through_norm(norm: nn.Module, vectors: Tensor, summed: Tensor) -> Tensor:
-    """vectors: (some, token, hidden). summed: (some, hidden), their sum as the model has it."""
+    """Propagate vectors (position, token, hidden) through a layer norm of their sum (position, hidden)."""
     bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
     return _with_bias(_linear_part([norm], vectors) / _spread(summed, norm)[:, None, None], bias)
 
 
 def _with_bias(vectors: Tensor, bias: Tensor | None) -> Tensor:
-    """Vectors with a bias, if there is one, shared out among them by the size of its products with them.
+    """Divide a bias among vectors in proportion to its absolute inner products with them; None adds nothing.
 
-    vectors: (some, token, width). bias: (width,) or (some, width).
+    vectors: (position, token, width). bias: (width,) or (position, width).
     """
     if bias is None:
         return vectors
@@ -308,7 +323,7 @@ def _with_bias(vectors: Tensor, bias: Tensor | None) -> Tensor:
     return torch.addcmul(vectors, shares[..., None], bias[:, None])
 
 
-def _slope(activation: Callable[[Tensor], Tensor], before: Tensor) -> Tensor:
-    """What an activation multiplies by, act(x) / x, and at 0 its limit there: GELU 1/2, tanh 1."""
-    near = torch.where(before == 0, 1e-6, before)
-    return activation(near) / near
+def _activation_factor(activation: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """Return the factor of an activation function, act(x) / x; at 0 its limit, 1/2 for GELU and 1 for tanh."""
+    nonzero = torch.where(inputs == 0, 1e-6, inputs)
+    return activation(nonzero) / nonzero

@@ -1,4 +1,4 @@
-"""A text, its segments and the gates of the heads as tensors; and whether they can be."""
+"""Checked input tensors: token ids, segments, position ids, embeddings and head gates of one text."""
 
 from __future__ import annotations
 
@@ -16,59 +16,60 @@ from bert_core.tokenizer import Encoding
 
 
 def id_tensor(loaded: LoadedModel, encoding: Encoding) -> Tensor:
-    """(1, seq), on the model's device."""
+    """Return the token ids of a text, (1, seq), on the model's device. Raises Refused as `check_text`."""
     return torch.tensor([check_text(loaded, encoding).input_ids], device=loaded.device)
 
 
 def check_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
-    """The text, if the model can read it. Raises Refused for what is none, of other pieces, or too short to cut."""
+    """Return the encoding if the model, with its edits, can process it.
+
+    Raises Refused for a value that is no Encoding, for token ids outside the vocabulary, and as `check_edits`.
+    """
     if not isinstance(encoding, Encoding):
-        raise Refused(
-            f"the text is {short_repr(encoding)}: it must be an Encoding, as `loaded.tokenizer.encode` gives it"
-        )
+        raise Refused(f"the text is {short_repr(encoding)}: it must be an Encoding from `loaded.tokenizer.encode`")
     if max(encoding.input_ids) >= loaded.config.vocab_size:
         raise Refused(
-            f"the text has a piece of number {max(encoding.input_ids)}: the vocabulary of {loaded.name} has 0 to "
-            f"{loaded.config.vocab_size - 1}, so encode it with this model's tokenizer"
+            f"the text has token id {max(encoding.input_ids)}: the vocabulary of {loaded.name} has ids 0 to "
+            f"{loaded.config.vocab_size - 1}, so encode the text with this model's tokenizer"
         )
     check_edits(loaded, len(encoding))
     return encoding
 
 
 def check_edits(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None = None) -> None:
-    """Raise Refused if a text of so many tokens is not one in which a model's edits can be.
+    """Raise Refused unless edits can be applied to a text of a given length.
 
-    It has not all the arrows that are cut, keeps none in a row, or is of other length than that of what is put in.
-
-    edits: those asked about; None: the model's own.
+    edits: the edits to check; None: the edits of the model.
+    Raises Refused for an attention knockout of a position beyond the text, for renormalised knockouts that leave a
+    query without keys, and for an activation patch that was made for a text of another length.
     """
     edits = loaded.edits if edits is None else edits
     for layer, module in enumerate(loaded.model.attention_modules):
         for renormalised in (True, False):
             blocked_edges(knockouts_in_layer(edits, layer), module.heads, tokens, renormalised=renormalised)
-    for one in activation_patches(edits):
-        if one.tokens != tokens:
+    for activation_patch in activation_patches(edits):
+        if activation_patch.tokens != tokens:
             raise Refused(
-                f"what is put in belongs to a text of {one.tokens} tokens, and this one has {tokens}: each token gets "
-                "the part of its own"
+                f"the activation patch was made for a text of {activation_patch.tokens} tokens and this text has "
+                f"{tokens}: each token is patched with its own activation, so both need the same number of tokens"
             )
 
 
 def segment_tensor(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
-    """(1, seq), or None for a model without segments."""
+    """Return the segment ids of a text, (1, seq), or None for a model without segments."""
     if not loaded.config.type_vocab_size:
         return None
     return torch.tensor([encoding.token_type_ids], device=loaded.device)
 
 
 def position_tensor(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
-    """(1, seq), for a model that is given embeddings; None where tokens are counted one by one."""
+    """Return position ids (1, seq) for a pass from embeddings, or None if they are simply 0, 1, 2 and so on."""
     return loaded.model.bert.embeddings.create_position_ids(id_tensor(loaded, encoding))
 
 
 @torch.no_grad()
 def embed_text(loaded: LoadedModel, encoding: Encoding) -> Tensor:
-    """What enters the first layer, (1, seq, hidden)."""
+    """Return the output of the embedding layer, which is the input of the first layer, (1, seq, hidden)."""
     states: Tensor = loaded.model.bert.embeddings(
         id_tensor(loaded, encoding), token_type_ids=segment_tensor(loaded, encoding)
     )
@@ -76,22 +77,23 @@ def embed_text(loaded: LoadedModel, encoding: Encoding) -> Tensor:
 
 
 def gate_tensor(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | None:
-    """Checked gates (layer, head) on the model's device, or None where every head is on."""
+    """Return checked head gates (layer, head) on the model's device, or None if all of them are 1."""
     gates = check_head_mask(head_mask, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
     return None if (gates == 1).all() else torch.tensor(gates, device=loaded.device)
 
 
 def layer_gates(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | None:
-    """Checked gates as layers take them, (layer, 1, head, 1, 1), or None where every head is on."""
+    """Return checked head gates in the shape that layers take, (layer, 1, head, 1, 1), or None if all of them are 1."""
     gates: Tensor | None = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
     return gates
 
 
 @validate_arguments
 def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Gates (layer, head) as float32: 0 for each of these heads, (layer, head) from zero, and 1 for all others.
+    """Return a head mask that switches some heads off: 0 for these heads and 1 for all others.
 
-    Raises Refused for a head that the model has not, and had not before pruning.
+    heads: pairs (layer, head), counted from zero.
+    Returns float32 (layer, head). Raises Refused for a head that the unpruned model does not have.
     """
     gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
     for layer, head in head_pairs(heads):
@@ -101,9 +103,9 @@ def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> n
 
 
 def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np.ndarray:
-    """Gates (layer, head) as float32; all ones for None.
+    """Return a head mask as float32 gates (layer, head); None gives all ones.
 
-    Raises Refused for any other shape, or a number not in 0 to 1.
+    Raises Refused for another shape, or for a gate outside 0 to 1.
     """
     if head_mask is None:
         return np.ones((layers, heads), np.float32)
@@ -111,17 +113,17 @@ def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np
         gates = np.asarray(head_mask).astype(np.float32)
     except (TypeError, ValueError) as error:
         raise Refused(
-            f"head_mask is {short_repr(head_mask)}: this model has {layers} layers of {heads} heads"
+            f"head_mask is {short_repr(head_mask)}: this model needs an array of {layers} layers by {heads} heads"
         ) from error
     if gates.shape != (layers, heads):
-        raise Refused(f"head_mask is {gates.shape}: this model has {layers} layers of {heads} heads")
+        raise Refused(f"head_mask has the shape {gates.shape}: this model has {layers} layers of {heads} heads")
     if not ((gates >= 0) & (gates <= 1)).all():
-        raise Refused("a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on")
+        raise Refused("head_mask holds a gate outside 0 to 1: 0 switches a head off and 1 leaves it on")
     return gates
 
 
 def check_position(encoding: Encoding, position: int) -> int:
-    """The position as an int. Raises Refused unless the encoding has a token there."""
+    """Return a position as an int. Raises Refused unless the text has a token at this position."""
     number = require_int("a position", position, None)
     if not 0 <= number < len(encoding):
         raise Refused(f"position {number} does not exist: this text has positions 0 to {len(encoding) - 1}")

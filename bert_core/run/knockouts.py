@@ -1,7 +1,7 @@
-"""Every arrow of a head cut by itself: what the model then says, all of them in a few batches.
+"""Attention knockout of every attention edge of a head, one edge at a time, in a few batches.
 
-Below the head's layer nothing changes, in the layer only the token that looks, and the last layer is computed only
-where somebody reads it.
+The layers below the head are not computed again. In the layer of the head only the query position changes, and the last
+layer is computed only at the positions that the target needs.
 """
 
 from __future__ import annotations
@@ -38,49 +38,53 @@ def knock_out_edges(
     batch_tokens: int | None = None,
     report: Progress = ignore_progress,
 ) -> np.ndarray:
-    """The target with each arrow of a head cut, one at a time: what `Cut` of that query and key gives.
+    """Compute a target with each attention edge of a head blocked in turn.
 
-    renormalised: as for `Cut`. head_mask: as for `capture`. batch_tokens: as for `patch`. report: told how many
-    arrows are done, as for `Progress`.
-    Returns float64 (query, key), the target's values; NaN where no other key has any weight, and it is renormalised.
-    Raises Refused for a head that does not exist, or not any more, one of which arrows are cut already, and a target
-    that the model has no trained head for.
+    Each value equals that of a model with an `AttentionKnockout` of this query and key.
+    target: the value to compute. layer, head: the head, counted from zero.
+    renormalised: as for `AttentionKnockout`. head_mask: as for `capture`. batch_tokens: as for `patch`.
+    report: receives the number of edges that are done, see `Progress`.
+    Returns float64 (query, key). With renormalisation, an edge is NaN if no other key of its row has any attention.
+    Raises Refused for a head that does not exist or was pruned, for a head with blocked edges, and for a target without
+    a trained head.
     """
     check_target(loaded, encoding, target)
     config, tokens = loaded.config, len(encoding)
     check_head_exists(config, layer, head)
     module = loaded.model.attention_modules[layer]
     if any(cut.heads is None or head in cut.heads for cut in module.knockouts):
-        raise Refused(f"arrows of L{layer} H{head} are cut already: each arrow is cut from a head that is whole")
+        raise Refused(f"L{layer} H{head} has blocked attention edges: remove the attention knockout of this head first")
     traced = next(islice(trace_text(loaded, encoding, head_mask), layer, None))
     layers, gates = encoder_layers(loaded), layer_gates(loaded, head_mask)
-    asked = torch.tensor([target.rows], device=loaded.device)
+    target_rows = torch.tensor([target.rows], device=loaded.device)
     values = np.empty(tokens * tokens)
     cells = torch.arange(tokens * tokens, device=loaded.device)
-    for some in cells.split(min(len(cells), copies_per_batch(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]
-        queries, keys = some // tokens, some % tokens
-        states = traced.leaving.repeat(len(some), 1, 1)
-        rows = _rows_without(traced, module.heads.index(head), queries, keys, renormalised=renormalised)
-        states[torch.arange(len(some)), queries] = rows
-        states = run_layers(layers, states, layer + 1, gates=gates, positions=asked)
-        values[some.cpu().numpy()] = target_values(loaded, target, states).cpu().double().numpy()
-        report_count(report, int(some[-1]) + 1, len(cells), "arrows")
+    for batch in cells.split(min(len(cells), copies_per_batch(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]
+        queries, keys = batch // tokens, batch % tokens
+        states = traced.output_states.repeat(len(batch), 1, 1)
+        rows = _rows_without_edges(traced, module.heads.index(head), queries, keys, renormalised=renormalised)
+        states[torch.arange(len(batch)), queries] = rows
+        states = run_layers(layers, states, layer + 1, gates=gates, positions=target_rows)
+        values[batch.cpu().numpy()] = target_values(loaded, target, states).cpu().double().numpy()
+        report_count(report, int(batch[-1]) + 1, len(cells), "attention edges")
     return values.reshape(tokens, tokens)
 
 
-def _rows_without(traced: LayerTrace, place: int, queries: Tensor, keys: Tensor, *, renormalised: bool) -> Tensor:
-    """The rows that leave a layer when some arrows of one head are cut, each by itself: (arrow, hidden).
+def _rows_without_edges(
+    traced: LayerTrace, head_index: int, queries: Tensor, keys: Tensor, *, renormalised: bool
+) -> Tensor:
+    """Compute the output of a layer at the query of each blocked edge, (edge, hidden).
 
-    place: of the head among those that the layer has. queries, keys: (arrow,).
+    head_index: the index of the head among the remaining heads of the layer. queries, keys: (edge,).
     """
     layer, attention = traced.layer, traced.layer.attention
-    mixing = traced.mixing[place, queries]  # (arrow, key)
-    before = mixing.sum(-1, keepdim=True)  # the gate of the head
-    mixing[torch.arange(len(keys)), keys] = 0
+    probs = traced.gated_probs[head_index, queries]  # (edge, key)
+    gate = probs.sum(-1, keepdim=True)
+    probs[torch.arange(len(keys)), keys] = 0
     if renormalised:
-        # Nothing is left to grow of a head that is off, either.
-        mixing = torch.where(before > 0, mixing * (before / mixing.sum(-1, keepdim=True)), mixing)
-    change = mixing @ traced.value[place] - traced.context[place, queries]
-    summed = traced.summed[queries] + change @ attention.head_projections[:, place].T
-    left: Tensor = layer.feed_forward_chunk(attention.output.LayerNorm(summed)[None])[0]
-    return left
+        # The row of a head that is switched off stays zero.
+        probs = torch.where(gate > 0, probs * (gate / probs.sum(-1, keepdim=True)), probs)
+    change = probs @ traced.value[head_index] - traced.context[head_index, queries]
+    attention_sum = traced.attention_sum[queries] + change @ attention.head_projections[:, head_index].T
+    output: Tensor = layer.feed_forward_chunk(attention.output.LayerNorm(attention_sum)[None])[0]
+    return output

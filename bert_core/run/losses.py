@@ -1,6 +1,6 @@
-"""Texts and what is asked of them: their losses, how these move with every head's gate, and without each head.
+"""Losses of labelled texts, their gradients with respect to head gates, and their values without each head.
 
-Texts of any kind of answer, for a file as for a pruning plan, come through here. Nothing is written to the model.
+Studies of files and pruning plans use these functions for every kind of label. No function writes to the model.
 """
 
 from __future__ import annotations
@@ -31,23 +31,21 @@ from bert_core.run.stack import encoder_layers, pad
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding, Tokenizer
 
-LOSS_HEADS = ("words", "next", "classifier")  # whose loss over a batch is a cross-entropy, in this order
-MIN_VARIANTS_PER_BATCH = (
-    8  # of a batch of texts, at least, so that short texts fill a batch and long ones do not swell it
-)
-MASKING_STRIDE = 8  # every how many pieces of a text are hidden together: about as many as in pre-training
-TOKENS_PER_BATCH = 1024  # of copies of a text that are asked at once, so that there is progress to report
+LOSS_HEADS = ("words", "next", "classifier")  # task heads with a cross-entropy loss, in the order of their answers
+MIN_VARIANTS_PER_BATCH = 8  # variants of a batch of texts; fewer texts share a batch, so that its variants fit as well
+MASKING_STRIDE = 8  # every eighth token of a text is masked together, about the share of pre-training
+TOKENS_PER_BATCH = 1024  # of all copies of a text; larger batches would rarely report progress
 
-# ---------------------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------------------- labelled texts
 
 
 @dataclass(frozen=True)
 class TextExample:
-    """A text, and what a model should say of it; at least one of the three.
+    """A text with at least one label: masked tokens, a next-sentence label or a class.
 
-    positions, answers: where pieces are asked for, rising, and the number of the one that should stand at each.
-    follows: 0 if B follows A, 1 if not. label: the number of its class.
-    Its loss: the mean over its pieces, plus that of its second text, plus that of its class; nats.
+    positions, answers: the masked positions in ascending order, and the id of the original token at each.
+    next_sentence_label: 0 if text B follows text A, 1 if not. label: the number of the class of the text.
+    Its loss in nats is the mean over its masked tokens, plus the next-sentence loss, plus the loss of its class.
     """
 
     encoding: Encoding
@@ -61,22 +59,23 @@ class TextExample:
 
     @property
     def kinds(self) -> set[str]:
-        """The heads of `LOSS_HEADS` that answer for it."""
-        given = (bool(self.positions), self.next_sentence_label is not None, self.label is not None)
-        return {head for head, is_given in zip(LOSS_HEADS, given, strict=True) if is_given}
+        """The names of the heads in `LOSS_HEADS` for which the text has labels."""
+        has_labels = (bool(self.positions), self.next_sentence_label is not None, self.label is not None)
+        return {head for head, has_label in zip(LOSS_HEADS, has_labels, strict=True) if has_label}
 
 
 def mask_pieces(
     tokenizer: Tokenizer, encoding: Encoding, rng: np.random.Generator, *, share: float = 0.15
 ) -> TextExample:
-    """The text with this share of its pieces, at least one, behind [MASK]; the added [CLS] and [SEP] stay.
+    """Replace a random share of the tokens of a text by [MASK], at least one, and record the original tokens.
 
-    A [MASK] that was typed has no answer, and is not asked for where anything else stands.
+    share: share of the tokens, 0 to 1. The added [CLS] and [SEP] are never masked. A typed [MASK] has no original token
+    and is only chosen if the text has no other token.
     """
-    typed = [position for position, special in enumerate(encoding.special) if not special]
-    typed = [position for position in typed if encoding.roles[position] != "mask"] or typed
-    count = max(1, round(share * len(typed)))
-    positions = tuple(sorted(rng.choice(typed, count, replace=False).tolist()))
+    candidates = [position for position, special in enumerate(encoding.special) if not special]
+    candidates = [position for position in candidates if encoding.roles[position] != "mask"] or candidates
+    count = max(1, round(share * len(candidates)))
+    positions = tuple(sorted(rng.choice(candidates, count, replace=False).tolist()))
     hidden, mask = frozenset(positions), tokenizer.special_tokens.mask
     return TextExample(
         dataclasses.replace(
@@ -92,86 +91,103 @@ def mask_pieces(
 
 
 def masked_examples(loaded: LoadedModel, encoding: Encoding) -> tuple[Batch, ...]:
-    """A text as examples: every piece is hidden once, an eighth of them at a time; and does B follow A? (taken as yes).
+    """Create examples from a text in which every token is masked once, an eighth of the tokens in each example.
 
-    What is a [MASK] already has no answer and stays hidden.
+    A pair adds one unmasked example with the next-sentence label "B follows A". A typed [MASK] has no label and remains
+    masked in all examples. Returns batches; none for a text without anything to predict.
     """
     places = [p for p, special in enumerate(encoding.special) if not special and encoding.roles[p] != "mask"]
-    parts = [part for first in range(MASKING_STRIDE) if (part := places[first::MASKING_STRIDE])]
+    parts = [selection for first in range(MASKING_STRIDE) if (selection := places[first::MASKING_STRIDE])]
     rows = len(parts) + (encoding.pair is not None)
     if not rows:
         return ()
     ids = np.tile(np.array(encoding.input_ids), (rows, 1))
     labels = np.full_like(ids, IGNORED_LABEL)
-    for row, part in enumerate(parts):
-        labels[row, part] = ids[row, part]
-        ids[row, part] = loaded.tokenizer.mask_id
-    follows = np.full(rows, IGNORED_LABEL)
-    if encoding.pair is not None:  # asked of the text as it is, in the last row
-        follows[-1] = 0
+    for row, selection in enumerate(parts):
+        labels[row, selection] = ids[row, selection]
+        ids[row, selection] = loaded.tokenizer.mask_id
+    next_sentence_labels = np.full(rows, IGNORED_LABEL)
+    if encoding.pair is not None:  # the last row is the unmasked pair
+        next_sentence_labels[-1] = 0
     segments = np.tile(np.array(encoding.token_type_ids), (rows, 1))
-    together = max(1, TOKENS_PER_BATCH // ids.shape[1])
-    parts_of = (slice(first, first + together) for first in range(0, rows, together))
+    rows_per_batch = max(1, TOKENS_PER_BATCH // ids.shape[1])
+    batch_slices = (slice(first, first + rows_per_batch) for first in range(0, rows, rows_per_batch))
     return tuple(
-        Batch(ids[part], segments[part], np.ones_like(ids[part]), labels[part], follows[part]) for part in parts_of
+        Batch(
+            ids[selection],
+            segments[selection],
+            np.ones_like(ids[selection]),
+            labels[selection],
+            next_sentence_labels[selection],
+        )
+        for selection in batch_slices
     )
 
 
 def check_loss_heads(loaded: LoadedModel, kinds: Collection[str]) -> None:
-    """Raise Refused if a model has not all of these heads of `LOSS_HEADS` trained, and so no loss of its own."""
+    """Raise Refused unless all of some heads of `LOSS_HEADS` are trained and have a cross-entropy loss."""
     for head in kinds:
-        loaded.require_head(head, "its heads have no loss to be measured by")
+        loaded.require_head(head, "the loss cannot be computed")
     if "classifier" not in kinds:
         return
     if loaded.config.problem_type in ("regression", "multi_label_classification") or len(loaded.labels) < 2:
-        raise Refused(f"{loaded.name} does not give a text one of several classes: there is no class to be right")
+        raise Refused(
+            f"{loaded.name} does not assign one of several classes to a text, so there is no classification loss"
+        )
 
 
 def existing_parts(loaded: LoadedModel, part_kind: str = "heads") -> np.ndarray:
-    """Whether the model has each head (layer, head), neuron (layer, neuron) or layer (layer,): one of `PARTS`."""
+    """Return a boolean array that is False for pruned parts.
+
+    part_kind: one of `PRUNABLE_PARTS`. Returns (layer, head), (layer, neuron) or (layer,).
+    """
     layers, config = encoder_layers(loaded), loaded.config
     if part_kind == "layers":
         return np.array([not layer.removed for layer in layers], bool)
     size = config.num_attention_heads if part_kind == "heads" else config.intermediate_size
-    there = np.zeros((config.num_hidden_layers, size), bool)
+    exists = np.zeros((config.num_hidden_layers, size), bool)
     for number, layer in enumerate(layers):
-        there[number, list(layer.attention.self.heads if part_kind == "heads" else layer.intermediate.neurons)] = True
-    return there
+        exists[number, list(layer.attention.self.heads if part_kind == "heads" else layer.intermediate.neurons)] = True
+    return exists
 
 
 def check_has_parts(loaded: LoadedModel, part_kind: str = "heads") -> None:
-    """Raise Refused for a model that has lost all its heads, neurons or layers, or for another name than of `PARTS`."""
+    """Raise Refused if all heads, neurons or layers of a model were pruned, or if the kind of part is unknown."""
     if part_kind not in PRUNABLE_PARTS:
-        raise Refused(f"what {short_repr(part_kind)} is unknown: one of {', '.join(PRUNABLE_PARTS)}")
+        raise Refused(f"the kind of part {short_repr(part_kind)} is unknown: one of {', '.join(PRUNABLE_PARTS)}")
     if not existing_parts(loaded, part_kind).any():
-        raise Refused(f"{loaded.name} has no {part_kind} left: there is nothing to ask of them")
+        raise Refused(f"{loaded.name} has no {part_kind} left: all of them were pruned")
 
 
-# ---------------------------------------------------------------------------- a batch, and its losses
+# ---------------------------------------------------------------------------- batches and their losses
 
 
 class ExampleBatch:
-    """A batch of texts on the model's device, and the answers that are asked of them.
+    """A batch of labelled texts on the model's device; each label of a text is an answer that the model should give.
 
-    batch: the texts, their hidden pieces and next sentences; classes: (text,), the number of the class of each, or -100
-    where nobody asks. What the model has no trained head for is not asked.
-    positions: (text, some), where the last layer is read: [CLS] if a text as a whole is asked, then the hidden pieces,
-        those of a text with fewer filled up with [CLS].
-    kinds: (answer,), the number in `LOSS_HEADS` of each answer; they come head after head.
-    counts: how many answers each of `LOSS_HEADS` gives.
-    The loss of a text is the sum of its kinds, each the mean over its answers.
+    batch: texts with labels of masked tokens and of next sentences. classes: (text,), the number of the class of each
+        text, or -100 without a class. Labels for which the model has no trained head are ignored.
+    positions: (text, position), the positions at which the last layer is needed. [CLS] comes first if a text has a
+        label as a whole, then the masked positions. Rows with fewer positions are padded with that of [CLS].
+    kinds: (answer,), the index of each answer's head in `LOSS_HEADS`; answers are ordered by head.
+    counts: the number of answers of each head in `LOSS_HEADS`.
+    The loss of a text is the sum over its heads of the mean loss of their answers.
     """
 
     def __init__(self, loaded: LoadedModel, batch: Batch, classes: np.ndarray | None = None) -> None:
         texts = len(batch.input_ids)
-        nothing = np.full(texts, IGNORED_LABEL)
+        no_labels = np.full(texts, IGNORED_LABEL)
         labels = batch.labels if loaded.has_head("words") else np.full_like(batch.labels, IGNORED_LABEL)
-        follows = batch.next_sentence_label if loaded.has_head("next") else nothing
-        classes = nothing if classes is None or not loaded.has_head("classifier") else classes
-        hidden, told, sorted_in = labels != IGNORED_LABEL, follows != IGNORED_LABEL, classes != IGNORED_LABEL
-        counts, first = hidden.sum(1), int(told.any() or sorted_in.any())
-        positions = pad([[0] * first + np.flatnonzero(row).tolist() or [0] for row in hidden])
-        owners = [np.repeat(np.arange(texts), counts), np.flatnonzero(told), np.flatnonzero(sorted_in)]
+        next_sentence_labels = batch.next_sentence_label if loaded.has_head("next") else no_labels
+        classes = no_labels if classes is None or not loaded.has_head("classifier") else classes
+        is_masked, has_next_label, has_class = (
+            labels != IGNORED_LABEL,
+            next_sentence_labels != IGNORED_LABEL,
+            classes != IGNORED_LABEL,
+        )
+        counts, first = is_masked.sum(1), int(has_next_label.any() or has_class.any())
+        positions = pad([[0] * first + np.flatnonzero(row).tolist() or [0] for row in is_masked])
+        owners = [np.repeat(np.arange(texts), counts), np.flatnonzero(has_next_label), np.flatnonzero(has_class)]
         shares = [1 / counts[owners[0]], np.ones(len(owners[1])), np.ones(len(owners[2]))]
 
         def tensor(values: np.ndarray) -> Tensor:
@@ -183,18 +199,22 @@ class ExampleBatch:
         self.segments = tensor(batch.token_type_ids) if loaded.config.type_vocab_size else None
         self.mask = tensor(batch.attention_mask) if (batch.attention_mask == 0).any() else None
         self.positions = tensor(positions)
-        self.counts = np.array([len(of_kind) for of_kind in owners])
+        self.counts = np.array([len(head_owners) for head_owners in owners])
         self.kinds = np.repeat(np.arange(len(LOSS_HEADS)), self.counts)
         self._owners = tensor(np.concatenate(owners))
         self._shares = tensor(np.concatenate(shares).astype(np.float32))
-        self._of_kind = [tensor(of_kind) for of_kind in owners]
-        self._places = tensor(first + np.concatenate([np.arange(0), *(np.arange(count) for count in counts)]))
-        self._right = [tensor(labels[hidden]), tensor(follows[told]), tensor(classes[sorted_in])]
+        self._owners_by_head = [tensor(head_owners) for head_owners in owners]
+        self._rows = tensor(first + np.concatenate([np.arange(0), *(np.arange(count) for count in counts)]))
+        self._labels = [
+            tensor(labels[is_masked]),
+            tensor(next_sentence_labels[has_next_label]),
+            tensor(classes[has_class]),
+        ]
 
     def states(self, gates: Tensor | None, *, maps: bool = False) -> Tensor:
-        """The last layer at the positions, (text, some, hidden).
+        """Compute the output of the last layer at the positions, (text, position, hidden).
 
-        gates: (layer, head) or (layer, text, head), or None. maps: whether attention goes through explicit maps.
+        gates: (layer, head) or (layer, text, head), or None. maps: whether attention is computed as explicit maps.
         """
         states: Tensor = self.loaded.model.bert(
             self.ids,
@@ -207,14 +227,15 @@ class ExampleBatch:
         return states
 
     def answers(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """The model's logits (..., answer, choice) and the right choices (answer,), kind after kind.
+        """Compute the logits of each head in `LOSS_HEADS`, paired with the correct classes.
 
-        states: (..., text, some, hidden), the last layer at the positions.
+        states: (..., text, position, hidden), the output of the last layer at the positions.
+        Returns logits (..., answer, class) and correct classes (answer,) for each head.
         """
         answers = []
-        for name, texts, right in zip(LOSS_HEADS, self._of_kind, self._right, strict=True):
-            # A head of whole texts reads the first of the positions, which is [CLS] wherever one is asked.
-            places = self._places if name == "words" else torch.zeros_like(texts)
+        for name, texts, right in zip(LOSS_HEADS, self._owners_by_head, self._labels, strict=True):
+            # Heads of whole texts read the first position, which is [CLS] if any text has such a label.
+            places = self._rows if name == "words" else torch.zeros_like(texts)
             if len(texts):
                 logits = TASK_HEADS[name].logits(self.loaded, states[..., texts, places, :]).float()
             else:
@@ -223,135 +244,155 @@ class ExampleBatch:
         return answers
 
     def losses(self, answers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        """The loss of every answer, (..., answer), nats. answers: as `answers` gives them."""
-        of_kinds = []
+        """Compute the loss of every answer in nats, (..., answer). answers: the result of `ExampleBatch.answers`."""
+        head_losses = []
         for logits, right in answers:
-            wanted = right.expand(logits.shape[:-1])
-            each = F.cross_entropy(logits.flatten(0, -2), wanted.flatten(), reduction="none")
-            of_kinds.append(each.view(wanted.shape))
-        return torch.cat(of_kinds, dim=-1)
+            expected = right.expand(logits.shape[:-1])
+            answer_losses = F.cross_entropy(logits.flatten(0, -2), expected.flatten(), reduction="none")
+            head_losses.append(answer_losses.view(expected.shape))
+        return torch.cat(head_losses, dim=-1)
 
     def text_losses(self, losses: Tensor) -> Tensor:
-        """The loss of every text, (..., text), from that of every answer, (..., answer)."""
+        """Compute the loss of every text (..., text) from the losses of its answers (..., answer)."""
         zeros = losses.new_zeros(*losses.shape[:-1], self.texts)
         return zeros.index_add(-1, self._owners, losses * self._shares)
 
 
-def batch_gate_gradients(asked: ExampleBatch) -> tuple[np.ndarray, np.ndarray]:
-    """The loss of every text, and how it changes with each head's gate: one pass forward and one back for all.
+def batch_gate_gradients(examples: ExampleBatch) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the loss of every text and its gradient with respect to each head gate, at gates of 1.
 
-    Each text has gates of its own, and texts do not meet, so the gradient of the summed losses is that of each.
-    Returns (text,) and (text, layer, head), signed, with all gates at 1; a pruned head is NaN.
+    One forward and one backward pass give all gradients. Each text has its own gates and no influence on the other
+    texts, so the gradient of the summed losses with respect to its gates is the gradient of its own loss.
+    Returns (text,) and (text, layer, head), signed; NaN for a pruned head.
     Source: Michel 2019, equation 2 (arXiv:1905.10650), before the absolute value.
     """
-    loaded, config = asked.loaded, asked.loaded.config
-    shape = (config.num_hidden_layers, asked.texts, config.num_attention_heads)
+    loaded, config = examples.loaded, examples.loaded.config
+    shape = (config.num_hidden_layers, examples.texts, config.num_attention_heads)
     gates = torch.ones(shape, device=loaded.device, requires_grad=True)
     with torch.enable_grad():
-        # On a CPU the way back through fused attention costs more than that through the maps.
-        states = asked.states(gates, maps=loaded.device.type == "cpu")
-        losses = asked.text_losses(asked.losses(asked.answers(states)))
-        # A model without any head has no slope.
-        found = torch.autograd.grad(losses.sum(), gates) if losses.requires_grad else ()
-    of_texts, *of_gates = (as_array(values).astype(np.float64) for values in to_cpu([losses, *found]))
-    slopes = of_gates[0].swapaxes(0, 1).copy() if of_gates else np.full((asked.texts, shape[0], shape[2]), np.nan)
-    slopes[:, ~existing_parts(loaded)] = np.nan
-    return of_texts, slopes
+        # On a CPU the backward pass of fused attention is slower than that of explicit maps.
+        states = examples.states(gates, maps=loaded.device.type == "cpu")
+        losses = examples.text_losses(examples.losses(examples.answers(states)))
+        # The loss of a model without any head has no graph.
+        gradients = torch.autograd.grad(losses.sum(), gates) if losses.requires_grad else ()
+    text_losses, *gate_gradients = (as_array(values).astype(np.float64) for values in to_cpu([losses, *gradients]))
+    text_gradients = (
+        gate_gradients[0].swapaxes(0, 1).copy()
+        if gate_gradients
+        else np.full((examples.texts, shape[0], shape[2]), np.nan)
+    )
+    text_gradients[:, ~existing_parts(loaded)] = np.nan
+    return text_losses, text_gradients
 
 
 def neuron_gate_gradients(loaded: LoadedModel, batch: Batch) -> np.ndarray:
-    """How the loss of every text changes with each neuron's gate, as `losses_and_slopes` has it of heads.
+    """Compute the gradient of the loss of every text with respect to a gate of each neuron, at gates of 1.
 
-    With all gates at 1 it is the sum over the text of each activation times the gradient at it.
-    Returns (text, layer, neuron), signed; a pruned neuron is NaN.
-    Source: Michel 2019, equation 2 (arXiv:1905.10650), of neurons; Molchanov 2019, section 3 (arXiv:1906.10771).
+    It equals the sum over positions of each activation times its gradient.
+    Returns (text, layer, neuron), signed; NaN for a pruned neuron.
+    Source: Michel 2019, equation 2 (arXiv:1905.10650), applied to neurons; Molchanov 2019, section 3
+    (arXiv:1906.10771).
     """
     config, texts = loaded.config, len(batch.input_ids)
-    there = [list(layer.intermediate.neurons) for layer in encoder_layers(loaded)]
-    gates = [torch.ones(texts, 1, len(neurons), device=loaded.device, requires_grad=True) for neurons in there]
-    asked = ExampleBatch(with_neuron_gates(loaded, gates), batch)
-    slopes = np.full((texts, config.num_hidden_layers, config.intermediate_size), np.nan)
+    neurons_by_layer = [list(layer.intermediate.neurons) for layer in encoder_layers(loaded)]
+    gates = [
+        torch.ones(texts, 1, len(neurons), device=loaded.device, requires_grad=True) for neurons in neurons_by_layer
+    ]
+    examples = ExampleBatch(with_neuron_gates(loaded, gates), batch)
+    text_gradients = np.full((texts, config.num_hidden_layers, config.intermediate_size), np.nan)
     with torch.enable_grad():
-        losses = asked.text_losses(asked.losses(asked.answers(asked.states(None, maps=loaded.device.type == "cpu"))))
-        if losses.requires_grad:  # a model without any neuron has no slope
-            found = torch.autograd.grad(losses.sum(), gates, allow_unused=True, materialize_grads=True)
-            for layer, (neurons, slope) in enumerate(zip(there, to_cpu(found), strict=True)):
-                slopes[:, layer, neurons] = as_array(slope[:, 0])
-    return slopes
+        losses = examples.text_losses(
+            examples.losses(examples.answers(examples.states(None, maps=loaded.device.type == "cpu")))
+        )
+        if losses.requires_grad:  # the loss of a model without any neuron has no graph
+            gate_gradients = torch.autograd.grad(losses.sum(), gates, allow_unused=True, materialize_grads=True)
+            for layer, (neurons, gradient) in enumerate(zip(neurons_by_layer, to_cpu(gate_gradients), strict=True)):
+                text_gradients[:, layer, neurons] = as_array(gradient[:, 0])
+    return text_gradients
 
 
 @torch.no_grad()
 def answer_losses_without_heads(
-    asked: ExampleBatch,
+    examples: ExampleBatch,
     replacement: Replacement | None = None,
     *,
     batch_tokens: int | None = None,
     report: Progress = ignore_progress,
 ) -> tuple[Tensor, Tensor]:
-    """The loss of every answer with all heads, and without each of them in turn, exactly.
+    """Compute the exact loss of every answer with all heads, and with each head ablated in turn.
 
-    replacement: what takes the place of a head's output; None: zeros. batch_tokens: as for `patch`.
-    report: told how many heads are done, as for `Progress`.
-    Returns (answer,) and (layer, head, answer), NaN for a head that was pruned.
+    replacement: what replaces the output of a head; None: zeros. batch_tokens: as for `patch`.
+    report: receives the number of heads that are done, see `Progress`.
+    Returns (answer,) and (layer, head, answer) in nats, NaN for a pruned head.
+    Raises Refused for a model with activation patches.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
-    check_unpatched(asked.loaded.edits, ABLATION_NAME)
-    bert, config, mask = asked.loaded.model.bert, asked.loaded.config, None
-    if asked.mask is not None:
-        mask = bert.get_extended_attention_mask(asked.mask, (asked.texts, asked.ids.shape[1]))
-    last, without_heads = iter_head_ablations(
-        encoder_layers(asked.loaded), bert.embeddings(asked.ids, token_type_ids=asked.segments), asked.positions,
-        mask=mask, replacement=replacement, batch_tokens=batch_tokens, report=report,
-    )  # fmt: skip
-    whole = asked.losses(asked.answers(last))
-    without = whole.new_full((config.num_hidden_layers, config.num_attention_heads, len(whole)), torch.nan)
-    for heads, states in without_heads:
+    check_unpatched(examples.loaded.edits, ABLATION_NAME)
+    bert, config, mask = examples.loaded.model.bert, examples.loaded.config, None
+    if examples.mask is not None:
+        mask = bert.get_extended_attention_mask(examples.mask, (examples.texts, examples.ids.shape[1]))
+    last, ablations = iter_head_ablations(
+        encoder_layers(examples.loaded),
+        bert.embeddings(examples.ids, token_type_ids=examples.segments),
+        examples.positions,
+        mask=mask,
+        replacement=replacement,
+        batch_tokens=batch_tokens,
+        report=report,
+    )
+    losses = examples.losses(examples.answers(last))
+    ablated_losses = losses.new_full((config.num_hidden_layers, config.num_attention_heads, len(losses)), torch.nan)
+    for heads, states in ablations:
         layers, numbers = zip(*heads, strict=True)
-        without[list(layers), list(numbers)] = asked.losses(asked.answers(states))
-    return whole, without
+        ablated_losses[list(layers), list(numbers)] = examples.losses(examples.answers(states))
+    return losses, ablated_losses
 
 
 # ---------------------------------------------------------------------------- many texts
 
 
 def attention_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tuple[int, np.ndarray]]:
-    """The number and the maps of every text, the short ones first; (layer, head, query, key) float32.
+    """Yield the index and the attention maps of every text, from the shortest text to the longest.
 
-    Probabilities after the softmax, without padding: each row sums to 1. A pruned head is NaN.
+    A map is float32 (layer, head, query, key): probabilities after the softmax, without padding, whose rows sum to 1.
+    Pruned heads are NaN.
     """
     config = loaded.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     heads_left = [list(module.heads) for module in loaded.model.attention_modules]
 
-    def at_once(tokens: int) -> int:
+    def batch_size(tokens: int) -> int:
         return min(copies_at_once(loaded, tokens), BYTES_AT_ONCE // (4 * layers * heads * tokens**2))
 
-    for some in batch_by_length(encodings, at_once):
-        asked = _batch_of(loaded, [TextExample(encodings[number]) for number in some])
+    for indices in batch_by_length(encodings, batch_size):
+        batch = _batch_examples(loaded, [TextExample(encodings[number]) for number in indices])
         with torch.no_grad(), record() as recording:
-            asked.states(None)
+            batch.states(None)
         maps = to_cpu([recording.attention[layer] for layer in range(layers)])
-        for row, number in enumerate(some):
+        for row, number in enumerate(indices):
             length = len(encodings[number])
-            seen = (as_array(of_layer[row, :, :length, :length]) for of_layer in maps)
-            whole = [
-                fill_pruned_with_nan(of_layer, left, heads) for of_layer, left in zip(seen, heads_left, strict=True)
+            layer_maps_of_text = (as_array(layer_maps[row, :, :length, :length]) for layer_maps in maps)
+            text_maps = [
+                fill_pruned_with_nan(layer_maps, heads_of_layer, heads)
+                for layer_maps, heads_of_layer in zip(layer_maps_of_text, heads_left, strict=True)
             ]
-            yield number, np.stack(whole)
+            yield number, np.stack(text_maps)
 
 
 def gate_gradients(loaded: LoadedModel, texts: Sequence[TextExample]) -> tuple[np.ndarray, np.ndarray]:
-    """The loss of every text, and how it changes with each head's gate, as `losses_and_slopes` has them.
+    """Compute the loss of every text and its gradient with respect to each head gate, see `batch_gate_gradients`.
 
-    Returns (text,) and (text, layer, head), float64, signed; a pruned head is NaN.
-    Raises Refused for a model without a trained head for what is asked.
+    Returns float64 (text,) and (text, layer, head), signed; NaN for a pruned head.
+    Raises Refused for a label for which the model has no trained head.
     """
     check_loss_heads(loaded, {kind for text in texts for kind in text.kinds})
     config = loaded.config
     losses = np.empty(len(texts))
     gradients = np.empty((len(texts), config.num_hidden_layers, config.num_attention_heads))
-    for some in batch_by_length(texts, lambda tokens: copies_at_once(loaded, tokens, gradients=True)):
-        losses[some], gradients[some] = batch_gate_gradients(_batch_of(loaded, [texts[number] for number in some]))
+    for indices in batch_by_length(texts, lambda tokens: copies_at_once(loaded, tokens, gradients=True)):
+        losses[indices], gradients[indices] = batch_gate_gradients(
+            _batch_examples(loaded, [texts[number] for number in indices])
+        )
     return losses, gradients
 
 
@@ -363,50 +404,55 @@ def losses_without_heads(
     *,
     batch_tokens: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The loss of every text with all heads, and without each of them in turn, as `answers_without_each` has them.
+    """Compute the exact loss of every text with all heads, and with each head ablated in turn.
 
-    replacement: what takes the place of a head's output; None: zeros. batch_tokens: as for `patch`.
-    Returns (text,) and (text, layer, head), float64; a pruned head is NaN.
-    Raises Refused for a model without a trained head for what is asked.
+    replacement: what replaces the output of a head; None: zeros. batch_tokens: as for `patch`.
+    Returns float64 (text,) and (text, layer, head) in nats; NaN for a pruned head.
+    Raises Refused for a label for which the model has no trained head, and for a model with activation patches.
     """
     check_loss_heads(loaded, {kind for text in texts for kind in text.kinds})
     config = loaded.config
-    whole = np.empty(len(texts))
-    without = np.full((len(texts), config.num_hidden_layers, config.num_attention_heads), np.nan)
-    for some in batch_by_length(
+    text_losses = np.empty(len(texts))
+    ablated_losses = np.full((len(texts), config.num_hidden_layers, config.num_attention_heads), np.nan)
+    for indices in batch_by_length(
         texts, lambda tokens: copies_per_batch(batch_tokens, loaded.device, MIN_VARIANTS_PER_BATCH * tokens)
     ):
-        asked = _batch_of(loaded, [texts[number] for number in some])
-        losses, of_heads = answer_losses_without_heads(asked, replacement, batch_tokens=batch_tokens)
-        of_all, of_each = to_cpu([asked.text_losses(losses), asked.text_losses(of_heads).movedim(-1, 0)])
-        whole[some], without[some] = as_array(of_all), as_array(of_each)
-    return whole, without
+        examples = _batch_examples(loaded, [texts[number] for number in indices])
+        answer_losses, answer_losses_by_head = answer_losses_without_heads(
+            examples, replacement, batch_tokens=batch_tokens
+        )
+        batch_losses, batch_ablated_losses = to_cpu(
+            [examples.text_losses(answer_losses), examples.text_losses(answer_losses_by_head).movedim(-1, 0)]
+        )
+        text_losses[indices], ablated_losses[indices] = as_array(batch_losses), as_array(batch_ablated_losses)
+    return text_losses, ablated_losses
 
 
-def batch_by_length(texts: Sequence[Sized], at_once: Callable[[int], int]) -> Iterator[list[int]]:
-    """The numbers of the texts that travel together, the shortest first.
+def batch_by_length(texts: Sequence[Sized], batch_size: Callable[[int], int]) -> Iterator[list[int]]:
+    """Yield batches of the indices of texts, from the shortest text to the longest.
 
-    at_once: how many texts of so many tokens fit, padding included; one always does.
+    batch_size: function from the length of the longest text of a batch, to which the others are padded, to the number
+        of texts that fit. A batch always has at least one text.
     """
-    some: list[int] = []
+    batch: list[int] = []
     for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
-        if some and len(some) >= at_once(len(texts[number])):
-            yield some
-            some = []
-        some.append(number)
-    if some:
-        yield some
+        if batch and len(batch) >= batch_size(len(texts[number])):
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
 
 
-def _batch_of(loaded: LoadedModel, texts: Sequence[TextExample]) -> ExampleBatch:
-    """The texts as one padded batch on the model's device."""
+def _batch_examples(loaded: LoadedModel, texts: Sequence[TextExample]) -> ExampleBatch:
+    """Pad labelled texts to one batch on the model's device."""
     ids = pad([text.encoding.input_ids for text in texts], loaded.config.pad_token_id)
     labels = np.full_like(ids, IGNORED_LABEL)
     for row, text in zip(labels, texts, strict=True):
         row[list(text.positions)] = text.answers
-    follows, classes = (
+    next_sentence_labels, classes = (
         np.array([IGNORED_LABEL if answer is None else answer for answer in answers])
         for answers in ([text.next_sentence_label for text in texts], [text.label for text in texts])
     )
     segments, mask = pad([text.encoding.token_type_ids for text in texts]), pad([[1] * len(text) for text in texts])
-    return ExampleBatch(loaded, Batch(ids, segments, mask, labels, follows), classes)
+    return ExampleBatch(loaded, Batch(ids, segments, mask, labels, next_sentence_labels), classes)

@@ -1,4 +1,4 @@
-"""One question and some answers to choose from: each is read with the question, and the model scores the pair."""
+"""Multiple choice: each answer option is paired with the question, and the model scores the pairs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ MAX_CHOICES = 26
 def choose(
     loaded: LoadedModel, question: str, choices: Sequence[str], *, head_mask: np.ndarray | None = None
 ) -> ChoicePrediction:
-    """Which of some answers to a question a model chooses, and how probable it finds each among them.
+    """Predict which of several answer options answers a question.
 
-    Each answer is read with the question as a pair of its own; the softmax is over the logits of the pairs.
+    question: text A of every pair. choices: the answer options, each text B of its own pair.
     head_mask: as for `capture`, in all pairs.
-    Raises Refused for a model that was not trained to choose, and as `choices_of`.
+    Returns the logit of each option, and the softmax of the logits over the options.
+    Raises Refused for a model without a trained multiple-choice head, and as `encode_choices`.
     Source: Devlin 2019, section 4.4 (arXiv:1810.04805).
     """
     loaded.require_head("chooser", "load a model for multiple choice")
@@ -38,7 +39,7 @@ def choose(
 def score_choices(
     loaded: LoadedModel, pairs: Sequence[Encoding], *, head_mask: np.ndarray | None = None
 ) -> ChoicePrediction:
-    """The same of pairs that `choices_of` has read, in which words may be hidden since."""
+    """Score pairs from `encode_choices`, in which words may have been masked since; otherwise as `choose`."""
     gates, first = gate_tensor(loaded, head_mask), torch.tensor([[0]], device=loaded.device)
     chooser = TASK_HEADS["chooser"]
     logits = torch.cat([
@@ -47,33 +48,33 @@ def score_choices(
         ).last_hidden_state[:, 0])
         for pair in pairs
     ])  # fmt: skip
-    answers = tuple(pair.pair or "" for pair in pairs)
-    return ChoicePrediction(pairs[0].text, answers, as_array(logits), as_array(logits.softmax(-1)))
+    options = tuple(pair.pair or "" for pair in pairs)
+    return ChoicePrediction(pairs[0].text, options, as_array(logits), as_array(logits.softmax(-1)))
 
 
 def encode_choices(loaded: LoadedModel, question: str, choices: Sequence[str]) -> tuple[Encoding, ...]:
-    """Each choice read with its question, as a pair.
+    """Encode each answer option with the question as a pair.
 
-    Raises Refused without a question, for fewer than two choices or more than `MOST_CHOICES`, for one that is empty,
-    and for one that does not fit into the model whole: what is cut could be what tells it from the others.
+    Raises Refused for an empty question or option, for fewer than 2 options or more than `MAX_CHOICES`, and for a pair
+    that is too long for the model. Pairs are not truncated, since options may differ only in the truncated words.
     """
-    given = require_sequence("the choices", choices, "texts")
-    for number, text in enumerate((question, *given)):
+    options = require_sequence("the choices", choices, "texts")
+    for number, text in enumerate((question, *options)):
         name = f"choice {number}" if number else "the question"
         if not isinstance(text, str):
-            raise Refused(f"{name} is {short_repr(text)}: it must be a text")
+            raise Refused(f"{name} is {short_repr(text)}: it must be a string")
         if not text.strip():
-            raise Refused(f"{name} is empty: write something")
-    if not 2 <= len(given) <= MAX_CHOICES:
-        count = "1 choice is" if len(given) == 1 else f"{len(given):,} choices are"
-        raise Refused(f"{count} given: it takes from 2 to {MAX_CHOICES}")
-    most, pairs = loaded.config.max_position_embeddings, []
-    for number, text in enumerate(given, 1):
-        pair = loaded.tokenizer.encode(question, text, max_length=most)
-        if pair.cut:
+            raise Refused(f"{name} is empty: type at least one word")
+    if not 2 <= len(options) <= MAX_CHOICES:
+        count = "1 choice was" if len(options) == 1 else f"{len(options):,} choices were"
+        raise Refused(f"{count} given: give from 2 to {MAX_CHOICES} choices")
+    max_tokens, pairs = loaded.config.max_position_embeddings, []
+    for number, text in enumerate(options, 1):
+        pair = loaded.tokenizer.encode(question, text, max_length=max_tokens)
+        if pair.truncated_count:
             raise Refused(
-                f"choice {number} with its question has {pair.full_length:,} tokens: {loaded.name} reads at most "
-                f"{most:,}"
+                f"choice {number} with its question has {pair.full_length:,} tokens: {loaded.name} takes at most "
+                f"{max_tokens:,}"
             )
         pairs.append(pair)
     return tuple(pairs)

@@ -1,7 +1,7 @@
-"""The feed-forward neurons of a text: how they fire, which words they speak for, and what a target rests on.
+"""Feed-forward neurons: activations, promoted words, attributions of a target, and suppression.
 
-A feed-forward network is a sum over neurons: each adds its row of the second matrix, times how strongly it fires. Below
-a layer nothing is computed again, and the last layer only where the target is read.
+The output of a feed-forward network is a sum over neurons: the activation of each neuron times its row of the second
+matrix. Layers below an analysed layer are not computed again, and the last layer only at the positions of the target.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
 
 RANDOM_POOLS = ("all", "active")
-ACTIVE_SHARE = 0.1  # the share of a layer's neurons that add most to a text, which are its active ones
+ACTIVE_SHARE = 0.1  # the active neurons of a layer: the tenth that contributes most to a text
 MAX_DRAWS = 1_000
-POSITIONS_AT_ONCE = 64  # of which every word's probability is held
+POSITIONS_AT_ONCE = 64  # positions whose probabilities of all tokens are in memory at the same time
 
 
 @validate_arguments
 @torch.no_grad()
 def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> NeuronRun:
-    """How strongly each feed-forward neuron fires at each token of a text, from one pass.
+    """Compute the activation of each feed-forward neuron at each token of a text, from one pass.
 
     head_mask: as for `capture`.
-    Source: a feed-forward network as neurons with a key and a value each: Geva 2021 (arXiv:2012.14913).
+    Source: Geva 2021 (arXiv:2012.14913), for neurons as pairs of a key and a value.
     """
     activations, lengths, width = [], [], loaded.config.intermediate_size
-    for traced in trace_text(loaded, encoding, head_mask, keep=("probs", "activated")):
-        activations.append(_spread(traced.layer, width, traced.activated))
-        lengths.append(_spread(traced.layer, width, traced.layer.output.dense.weight.norm(dim=0)))
+    for traced in trace_text(loaded, encoding, head_mask, keep=("probs", "neurons")):
+        activations.append(_restore_pruned(traced.layer, width, traced.neurons))
+        lengths.append(_restore_pruned(traced.layer, width, traced.layer.output.dense.weight.norm(dim=0)))
     return NeuronRun(encoding, np.stack(activations), np.stack(lengths))
 
 
@@ -64,53 +64,57 @@ def neuron_words(
     top_k: int = 10,
     head_mask: np.ndarray | None = None,
 ) -> NeuronWords:
-    """Which words some neurons of a layer promote, and which they speak against: what a lens reads as each fires more.
+    """Find the words whose probability some neurons of a layer raise or lower the most, according to a lens.
 
-    The exact slope of every word's log-probability with the neuron's activation, at the states of this text, where the
-    word head reads what leaves the layer. The word head of BERT is not linear, so that a neuron's vector has no words
-    of its own; the layer norm behind the feed-forward network is part of the slope.
-    positions: the tokens whose states it starts from; None: all, and the mean of their slopes.
-    translators: those of a tuned lens, on any device; None reads the state as it is. top_k: how many words each way.
-    head_mask: as for `capture`.
-    Raises Refused for a model without a trained word head, and a layer, neuron or position that does not exist.
-    Source: Geva 2021 (arXiv:2012.14913), Geva 2022, section 3 (arXiv:2203.14680), who project the vector by itself onto
-    the word embeddings; here with the head of BERT, to first order.
+    The slope of a word is the exact derivative of its log-probability, which the MLM head predicts from the output of
+    the layer, with respect to the activation of the neuron. The MLM head of BERT is not linear, so the derivative
+    depends on the hidden states of the text. It includes the layer norm after the feed-forward network.
+    layer: the layer, counted from zero. neurons: numbers of the neurons in this layer.
+    positions: positions at which the slopes are computed and averaged; None: all.
+    translators: translators of a tuned lens, on any device; None gives the logit lens.
+    top_k: number of raised and of lowered words. head_mask: as for `capture`.
+    Raises Refused for a model without a trained MLM head, and for a layer, neuron or position that does not exist.
+    Source: Geva 2021 (arXiv:2012.14913) and Geva 2022, section 3 (arXiv:2203.14680), who project the neuron's vector
+    onto the word embeddings; here the MLM head of BERT is applied to first order.
     """
-    loaded.require_head("words", "its neurons promote no words")
+    loaded.require_head("words", "its neurons cannot be related to words")
     (layer,) = _layers(loaded, [layer])
     traced = next(islice(trace_text(loaded, encoding, head_mask), layer, None))
-    there, output = traced.layer.intermediate.neurons, traced.layer.output
-    given = tuple(require_int("a neuron", neuron) for neuron in require_sequence("neurons", neurons, "whole numbers"))
-    _check(loaded, [(layer, neuron) for neuron in given])
-    places, at = [there.index(neuron) for neuron in given], _positions(encoding, positions)
-    some, head = min(require_int("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
+    remaining, output = traced.layer.intermediate.neurons, traced.layer.output
+    numbers = tuple(require_int("a neuron", neuron) for neuron in require_sequence("neurons", neurons, "whole numbers"))
+    _check_neurons(loaded, [(layer, neuron) for neuron in numbers])
+    indices, selected = [remaining.index(neuron) for neuron in numbers], _positions(encoding, positions)
+    word_count, head = min(require_int("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
     if translators is not None:
-        translators = translators.on_device_of(traced.normed)
+        translators = translators.on_device_of(traced.after_attention)
 
-    def read(summed: Tensor) -> Tensor:
-        """What the layer's last norm takes (..., hidden) -> what the word head compares with words (..., embedding)."""
-        left = output.LayerNorm(summed)
-        compared: Tensor = head.transform(left if translators is None else translators(layer + 1, left))
-        return compared
+    def decoder_input(norm_input: Tensor) -> Tensor:
+        """Map inputs of the layer's last layer norm (..., hidden) to inputs of the decoder of the MLM head."""
+        states = output.LayerNorm(norm_input)
+        transformed: Tensor = head.transform(states if translators is None else translators(layer + 1, states))
+        return transformed
 
-    summed = traced.fed + traced.normed
-    vectors = output.dense.weight.T[places]  # (neuron, hidden)
-    pushed = vectors.new_zeros(len(given), head.decoder.in_features)
-    shared = vectors.new_zeros(len(given), 1)  # of a log-probability, what all words have in common
-    for states in torch.split(summed[list(at)], POSITIONS_AT_ONCE):
-        likely = head.decoder(read(states)).softmax(-1) @ head.decoder.weight  # the mean word, (position, embedding)
-        moved = _slope(read, states[:, None].repeat(1, len(vectors), 1), vectors.repeat(len(states), 1, 1))
-        pushed += moved.sum(0) / len(at)
-        shared += torch.einsum("pnh,ph->n", moved, likely)[:, None] / len(at)
-    slopes = pushed @ head.decoder.weight.T - shared
-    raised, lowered = slopes.topk(some, -1), (-slopes).topk(some, -1)
+    norm_inputs = traced.feed_forward_update + traced.after_attention
+    vectors = output.dense.weight.T[indices]  # (neuron, hidden)
+    direction = vectors.new_zeros(len(numbers), head.decoder.in_features)
+    normaliser = vectors.new_zeros(len(numbers), 1)  # slope of the softmax normaliser, equal for all words
+    for states in torch.split(norm_inputs[list(selected)], POSITIONS_AT_ONCE):
+        # (position, embedding), the mean of the word embeddings, weighted by the probabilities of their words
+        mean_embedding = head.decoder(decoder_input(states)).softmax(-1) @ head.decoder.weight
+        derivatives = _directional_derivatives(
+            decoder_input, states[:, None].repeat(1, len(vectors), 1), vectors.repeat(len(states), 1, 1)
+        )
+        direction += derivatives.sum(0) / len(selected)
+        normaliser += torch.einsum("pnh,ph->n", derivatives, mean_embedding)[:, None] / len(selected)
+    slopes = direction @ head.decoder.weight.T - normaliser
+    raised, lowered = slopes.topk(word_count, -1), (-slopes).topk(word_count, -1)
     return NeuronWords(
         encoding=encoding,
         lens="logit" if translators is None else "tuned",
         layer=layer,
-        positions=at,
-        neurons=given,
-        activations=as_array(traced.activated[list(at)][:, places].mean(0)),
+        positions=selected,
+        neurons=numbers,
+        activations=as_array(traced.neurons[list(selected)][:, indices].mean(0)),
         raised=raised.indices.cpu().numpy().astype(np.int32),
         raised_slopes=as_array(raised.values),
         lowered=lowered.indices.cpu().numpy().astype(np.int32),
@@ -131,44 +135,48 @@ def neuron_gradients(
     head_mask: np.ndarray | None = None,
     report: Progress = ignore_progress,
 ) -> NeuronAttribution:
-    """Integrated gradients over the neurons of each layer, from none of them firing to as they fire.
+    """Compute integrated gradients over the neurons of each layer, from activations of 0 to those of the text.
 
-    One layer at a time, all of its neurons together, so that their scores sum to the target's value less its value with
-    all of them at 0; `gap` is by how much they miss it.
-    layers: which; None: all. positions: the tokens whose neurons are turned up from 0; None: all. With the gap alone it
-    is what Dai's programs compute, of the target's log-probability; their equation turns neurons up one by one.
-    steps: Gauss-Legendre points on the way, computed in batches that fit. head_mask: as for `capture`.
-    report: told how many points are done, as for `Progress`.
-    Raises Refused for a target that the model has no trained head for, fewer than one step, and a layer or position
-    that does not exist.
+    All neurons of a layer change together, one layer at a time. The scores of a layer therefore sum to the difference
+    between the target and its value with all of these neurons at 0; `gap` is the error of this sum.
+    layers: the layers, counted from zero; None: all.
+    positions: positions whose neurons change; None: all. With the masked position alone the scores are those of the
+        program of Dai 2022, for the log-probability of the target; their equation changes neurons one by one.
+    steps: number of Gauss-Legendre points on the path. head_mask: as for `capture`.
+    report: receives the number of points that are done, see `Progress`.
+    Raises Refused for a target without a trained head, a wrong number of steps, and a layer or position that does not
+    exist.
     Source: Dai 2022, equation 2 (arXiv:2104.08696); Sundararajan 2017 (arXiv:1703.01365).
     """
     check_target(loaded, encoding, target)
-    asked, at = _layers(loaded, layers), _positions(encoding, positions)
-    along = quadrature_points(steps)
-    above, together = UpperLayers(loaded, target, head_mask), copies_at_once(loaded, len(encoding), gradients=True)
+    numbers, selected = _layers(loaded, layers), _positions(encoding, positions)
+    rule = quadrature_points(steps)
+    upper_layers = UpperLayers(loaded, target, head_mask)
+    copies_per_batch = copies_at_once(loaded, len(encoding), gradients=True)
     width = loaded.config.intermediate_size
-    scores = np.zeros((len(asked), len(encoding), width), np.float32)
-    off, value, done = np.empty(len(asked)), 0.0, 0
-    for number, traced in enumerate(islice(trace_text(loaded, encoding, head_mask), asked[-1] + 1)):
-        if number not in asked:
+    scores = np.zeros((len(numbers), len(encoding), width), np.float32)
+    baseline_values, value, finished = np.empty(len(numbers)), 0.0, 0
+    for number, traced in enumerate(islice(trace_text(loaded, encoding, head_mask), numbers[-1] + 1)):
+        if number not in numbers:
             continue
-        silenced = traced.activated.clone()
-        silenced[list(at)] = 0
+        baseline_neurons = traced.neurons.clone()
+        baseline_neurons[list(selected)] = 0
         dense = traced.layer.output.dense
-        start = dense(silenced)
-        way = traced.fed - start
-        mean = torch.zeros_like(way)
-        for some in range(0, steps, together):
-            points, weights = (part[some : some + together].to(way) for part in along)
-            gradient = above.gradients(traced, start + points[:, None, None] * way)
+        start = dense(baseline_neurons)
+        difference = traced.feed_forward_update - start
+        mean = torch.zeros_like(difference)
+        for first_point in range(0, steps, copies_per_batch):
+            points, weights = (part[first_point : first_point + copies_per_batch].to(difference) for part in rule)
+            gradient = upper_layers.gradients(traced, start + points[:, None, None] * difference)
             mean += torch.einsum("c,csh->sh", weights, gradient)
-            done += len(points)
-            report_count(report, done, len(asked) * steps, "points")
-        place = asked.index(number)
-        scores[place] = _spread(traced.layer, width, (mean @ dense.weight) * (traced.activated - silenced))
-        off[place], value = above.values(traced, torch.stack([start, start + way])).tolist()
-    return NeuronAttribution(encoding, target, asked, at, scores, value, off)
+            finished += len(points)
+            report_count(report, finished, len(numbers) * steps, "points")
+        index = numbers.index(number)
+        scores[index] = _restore_pruned(
+            traced.layer, width, (mean @ dense.weight) * (traced.neurons - baseline_neurons)
+        )
+        baseline_values[index], value = upper_layers.values(traced, torch.stack([start, start + difference])).tolist()
+    return NeuronAttribution(encoding, target, numbers, selected, scores, value, baseline_values)
 
 
 @validate_arguments
@@ -185,26 +193,29 @@ def suppress_neurons(
     seed: int = 0,
     head_mask: np.ndarray | None = None,
 ) -> Suppression:
-    """Switch some neurons off, or scale them, and see the target; and the same of as many random ones of their layers.
+    """Scale the activations of some neurons, and of as many random neurons of the same layers, and compare the target.
 
-    neurons: pairs (layer, neuron). factor: as for `Scaled`. draws: of random ones, 1 to 1,000, without these.
-    among: where they are drawn from: "all" of the layer, most of which hardly fire, or the "active" tenth of it that
-    adds most to this text, which is the harder test. head_mask: as for `capture`.
-    Neurons that were chosen for their score must move the target further than random ones, else the score means little.
-    Raises Refused for a target or a neuron that does not exist, and where too few others are left to draw from.
-    Source: suppression: Dai 2022, section 4.3 (arXiv:2104.08696); the critique: Niu 2024 (arXiv:2405.02421).
+    Neurons that were selected by a score should change the target more than random ones, otherwise the score means
+    little.
+    neurons: pairs (layer, neuron). factor: multiplies their activations; 0 switches them off.
+    draws: number of random sets of neurons, 1 to `MAX_DRAWS`, which never contain the given neurons.
+    random_pool: the neurons from which the sets are drawn. "all" are all neurons of a layer, most of which are hardly
+        active. "active" is the tenth that contributes most to this text, which is the harder test.
+    seed: of the random sets. head_mask: as for `capture`.
+    Raises Refused for a target or a neuron that does not exist, and if the pool has too few other neurons.
+    Source: Dai 2022, section 4.3 (arXiv:2104.08696) for suppression; Niu 2024 (arXiv:2405.02421) for its critique.
     """
     check_target(loaded, encoding, target)
-    given = require_sequence("neurons", neurons, "pairs (layer, neuron)")
-    pairs = tuple(dict.fromkeys(_pair(pair) for pair in given))
-    _check(loaded, pairs)
+    items = require_sequence("neurons", neurons, "pairs (layer, neuron)")
+    pairs = tuple(dict.fromkeys(_pair(pair) for pair in items))
+    _check_neurons(loaded, pairs)
     draws, rng = require_int("draws", draws, 1, MAX_DRAWS), np.random.default_rng(require_int("seed", seed))
     if random_pool not in RANDOM_POOLS:
-        raise Refused(f"among {short_repr(random_pool)} is unknown: one of {', '.join(RANDOM_POOLS)}")
-    own = _others(loaded, encoding, pairs, random_pool, head_mask)
+        raise Refused(f"random_pool {short_repr(random_pool)} is unknown: one of {', '.join(RANDOM_POOLS)}")
+    candidates = _random_candidates(loaded, encoding, pairs, random_pool, head_mask)
 
-    def value(off: Sequence[tuple[int, int]]) -> float:
-        changed = edited(loaded, [ScaledNeuron(layer, neuron, factor) for layer, neuron in off])
+    def value(scaled: Sequence[tuple[int, int]]) -> float:
+        changed = edited(loaded, [ScaledNeuron(layer, neuron, factor) for layer, neuron in scaled])
         states = changed.model.bert(
             id_tensor(changed, encoding),
             token_type_ids=segment_tensor(changed, encoding),
@@ -216,8 +227,8 @@ def suppress_neurons(
     random = [
         value([
             (layer, int(neuron))
-            for layer, (many, others) in own.items()
-            for neuron in rng.choice(others, many, replace=False)
+            for layer, (count, pool) in candidates.items()
+            for neuron in rng.choice(pool, count, replace=False)
         ])
         for _ in range(draws)
     ]  # fmt: skip
@@ -233,101 +244,111 @@ def suppress_neurons(
     )
 
 
-def _check(loaded: LoadedModel, pairs: Sequence[tuple[int, int]]) -> None:
-    """Raise Refused unless there are neurons (layer, neuron), and the model has them."""
+def _check_neurons(loaded: LoadedModel, pairs: Sequence[tuple[int, int]]) -> None:
+    """Raise Refused for an empty list of neurons (layer, neuron), or for one that the model does not have."""
     if not pairs:
-        raise Refused("there are no neurons: name at least one")
+        raise Refused("neurons is empty: give at least one")
     edited(loaded, [ScaledNeuron(*pair) for pair in pairs])
 
 
 def _pair(pair: object) -> tuple[int, int]:
-    two = require_sequence("a neuron", pair, "two numbers, (layer, neuron)")
-    if len(two) != 2:
+    """Return a neuron as two ints (layer, neuron). Raises Refused for another value."""
+    numbers = require_sequence("a neuron", pair, "two numbers, (layer, neuron)")
+    if len(numbers) != 2:
         raise Refused(f"a neuron is {short_repr(pair)}: it must be a pair (layer, neuron)")
-    return require_int("the layer of a neuron", two[0]), require_int("the number of a neuron", two[1])
+    return require_int("the layer of a neuron", numbers[0]), require_int("the number of a neuron", numbers[1])
 
 
-def _others(
-    loaded: LoadedModel, encoding: Encoding, pairs: Sequence[tuple[int, int]], among: str, head_mask: np.ndarray | None
+def _random_candidates(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    pairs: Sequence[tuple[int, int]],
+    random_pool: str,
+    head_mask: np.ndarray | None,
 ) -> dict[int, tuple[int, list[int]]]:
-    """Of each layer how many neurons were chosen, and from which others random ones are drawn."""
-    run = neuron_activations(loaded, encoding, head_mask=head_mask) if among == "active" else None
-    found = {}
+    """Return, for each layer, the number of given neurons and the other neurons from which random ones are drawn."""
+    run = neuron_activations(loaded, encoding, head_mask=head_mask) if random_pool == "active" else None
+    candidates = {}
     for layer in sorted({layer for layer, _ in pairs}):
-        own = {neuron for at, neuron in pairs if at == layer}
-        there = list(encoder_layers(loaded)[layer].intermediate.neurons)
+        given_neurons = {neuron for neuron_layer, neuron in pairs if neuron_layer == layer}
+        pool = list(encoder_layers(loaded)[layer].intermediate.neurons)
         if run is not None:
-            added = np.abs(run.contributions[layer]).mean(0)[there]
-            there = [
-                there[place] for place in np.argsort(-added, kind="stable")[: int(np.ceil(ACTIVE_SHARE * len(there)))]
+            contributions = np.abs(run.contributions[layer]).mean(0)[pool]
+            pool = [
+                pool[index]
+                for index in np.argsort(-contributions, kind="stable")[: int(np.ceil(ACTIVE_SHARE * len(pool)))]
             ]
-        others = [neuron for neuron in there if neuron not in own]
-        if len(others) < len(own):
-            what = "neurons" if among == "all" else "active neurons"
+        other_neurons = [neuron for neuron in pool if neuron not in given_neurons]
+        if len(other_neurons) < len(given_neurons):
+            pool_name = "neurons" if random_pool == "all" else "active neurons"
             raise Refused(
-                f"{len(own)} neurons of layer {layer} were chosen, and {len(others)} other {what} are left to draw "
-                "random ones from: choose fewer"
+                f"{len(given_neurons)} neurons of layer {layer} are given and only {len(other_neurons)} other "
+                f"{pool_name} are left for random draws: give fewer neurons"
             )
-        found[layer] = len(own), others
-    return found
+        candidates[layer] = len(given_neurons), other_neurons
+    return candidates
 
 
-def _slope(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Tensor:
-    """How fast a function of vectors moves at some points along some directions, each of the shape of the points.
+def _directional_derivatives(function: Callable[[Tensor], Tensor], points: Tensor, directions: Tensor) -> Tensor:
+    """Compute the directional derivatives of a function at some points, (..., output size).
 
-    By two passes back: PyTorch's pass forward (`torch.func.jvp`) is one for all threads, and a second one is an error.
+    points, directions: the same shape (..., input size).
+    Two backward passes compute the product, since `torch.func.jvp` cannot be used by two threads at the same time.
     """
     with torch.enable_grad():
-        leaf = at.detach().requires_grad_()
-        left = function(leaf)
-        back = torch.zeros_like(left).requires_grad_()
-        (pulled,) = torch.autograd.grad(left, leaf, back, create_graph=True)
-        (moved,) = torch.autograd.grad(pulled, back, along)
-    return moved
+        leaf = points.detach().requires_grad_()
+        output = function(leaf)
+        weights = torch.zeros_like(output).requires_grad_()
+        (gradient,) = torch.autograd.grad(output, leaf, weights, create_graph=True)
+        (derivatives,) = torch.autograd.grad(gradient, weights, directions)
+    return derivatives
 
 
 class UpperLayers:
-    """A target from what the feed-forward network of a layer gives: the rest of that layer, and those above it."""
+    """Computation of a target from the output of a layer's feed-forward network, through all layers above."""
 
     def __init__(self, loaded: LoadedModel, target: Target, head_mask: np.ndarray | None) -> None:
         self.loaded, self.target, self.gates = loaded, target, layer_gates(loaded, head_mask)
-        self.layers, self.asked = encoder_layers(loaded), torch.tensor([target.rows], device=loaded.device)
+        self.layers, self.rows = encoder_layers(loaded), torch.tensor([target.rows], device=loaded.device)
 
-    def values(self, traced: LayerTrace, fed: Tensor) -> Tensor:
-        """(copies,) the target, for fed (copies, seq, hidden) in a layer that was traced."""
-        states: Tensor = traced.layer.output.LayerNorm(fed + traced.normed)
+    def values(self, traced: LayerTrace, update: Tensor) -> Tensor:
+        """Compute the target for copies of a text, (copies,).
+
+        traced: the activations of the layer. update: (copies, seq, hidden), the output of its feed-forward network.
+        """
+        states: Tensor = traced.layer.output.LayerNorm(update + traced.after_attention)
         start = traced.layer.layer_num + 1
-        states = run_layers(self.layers, states, start, gates=self.gates, positions=self.asked)
+        states = run_layers(self.layers, states, start, gates=self.gates, positions=self.rows)
         return target_values(self.loaded, self.target, states)
 
-    def gradients(self, traced: LayerTrace, fed: Tensor) -> Tensor:
-        """Of the target of each copy, at what the feed-forward network gives: (copies, seq, hidden)."""
+    def gradients(self, traced: LayerTrace, update: Tensor) -> Tensor:
+        """Compute the gradient of the target of each copy with respect to `update`, (copies, seq, hidden)."""
         with torch.enable_grad():
-            leaf = fed.detach().requires_grad_()
+            leaf = update.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.values(traced, leaf).sum(), leaf)
         return gradient
 
 
-def _spread(layer: BertLayer, width: int, values: Tensor) -> np.ndarray:
-    """Values of the neurons that a layer has (..., neuron), each under its own number of so many; NaN for others."""
+def _restore_pruned(layer: BertLayer, width: int, values: Tensor) -> np.ndarray:
+    """Place values of the remaining neurons of a layer at their original numbers, (..., width); NaN if pruned."""
     return fill_pruned_with_nan(as_array(values).T, layer.intermediate.neurons, width).T
 
 
 def _layers(loaded: LoadedModel, layers: Sequence[int] | None) -> tuple[int, ...]:
-    """Layers that exist, rising; None: all."""
+    """Return layers in ascending order; None gives all. Raises Refused for an empty list or a missing layer."""
     count = loaded.config.num_hidden_layers
-    given = range(count) if layers is None else require_sequence("layers", layers, "whole numbers")
-    numbers = sorted({require_int("a layer", layer) for layer in given})
+    requested = range(count) if layers is None else require_sequence("layers", layers, "whole numbers")
+    numbers = sorted({require_int("a layer", layer) for layer in requested})
     if not numbers:
-        raise Refused("there are no layers: name at least one, or give None for all")
+        raise Refused("layers is empty: give at least one, or None for all")
     check_head_number(numbers[-1], 0, count, 1)
     return tuple(numbers)
 
 
 def _positions(encoding: Encoding, positions: Sequence[int] | None) -> tuple[int, ...]:
-    """Positions that exist, rising; None: all."""
-    given = range(len(encoding)) if positions is None else require_sequence("positions", positions, "whole numbers")
-    at = tuple(sorted({check_position(encoding, position) for position in given}))
-    if not at:
-        raise Refused("there are no positions: name at least one, or give None for all")
-    return at
+    """Return positions in ascending order; None gives all. Raises Refused for an empty list or a missing position."""
+    requested = range(len(encoding)) if positions is None else require_sequence("positions", positions, "whole numbers")
+    numbers = tuple(sorted({check_position(encoding, position) for position in requested}))
+    if not numbers:
+        raise Refused("positions is empty: give at least one, or None for all")
+    return numbers

@@ -1,4 +1,4 @@
-"""A part of a model's reading of one text, to stand in its reading of another for as long as is wanted."""
+"""Activation patches as edits of a model, which stay in place until they are removed."""
 
 from __future__ import annotations
 
@@ -33,47 +33,52 @@ def make_patch(
     align: str = "tokens",
     head_mask: np.ndarray | None = None,
 ) -> ActivationPatch:
-    """A part of the reading of a source, as an edit for `edited`: the model then reads the text with that part in.
+    """Take an activation of a source and return it as an edit, which `edited` adds to a model.
 
-    what, layer: as in `patch`; of a state the layer is its depth. position: the token that gets it; None: all of them.
-    head: of what belongs to one. neuron: of a neuron. align, head_mask: as for `patch`.
+    source, part_kind, align, head_mask: as for `patch`. encoding: the text that the patched model will process.
+    layer: the layer of the activation; for "state" the depth, 0 for the embeddings.
+    position: the patched position; None: all positions.
+    head: the head, for parts of a head. neuron: the neuron, for "neuron". Both are None for other parts.
     Raises Refused as `patch`, and for a head, neuron or position that does not exist.
     """
     config, tokens = loaded.config, len(encoding)
     if part_kind not in PATCHABLE_PARTS:
-        raise Refused(f"what {short_repr(part_kind)} is unknown: one of {', '.join(PATCHABLE_PARTS)}")
-    check_unpatched(loaded.edits, "carrying over another")
+        raise Refused(f"the kind of part {short_repr(part_kind)} is unknown: one of {', '.join(PATCHABLE_PARTS)}")
+    check_unpatched(loaded.edits, "another activation patch")
     last = config.num_hidden_layers - (part_kind != "state")
     require_int("the depth" if part_kind == "state" else "the layer", layer, 0, last)
     if position is not None:
         require_int("the position", position, 0, tokens - 1)
-    place = 0
+    index = 0
     if part_kind in HEAD_PARTS:
         head = require_int("the head", head)
         check_head_exists(config, layer, head)
-        place = config.heads_of(layer).index(head)
+        index = config.heads_of(layer).index(head)
     if part_kind == NEURON:
-        place = neuron_index(loaded, layer, require_int("the neuron", neuron, 0, config.intermediate_size - 1))
-    theirs = tokens if isinstance(source, MeanOf) else len(without_noise(source))
-    if align == "tokens" and theirs != tokens:
-        raise Refused(f'the source has {theirs} tokens and the text {tokens}: with align="words" words go to words')
+        index = neuron_index(loaded, layer, require_int("the neuron", neuron, 0, config.intermediate_size - 1))
+    source_tokens = tokens if isinstance(source, MeanOf) else len(without_noise(source))
+    if align == "tokens" and source_tokens != tokens:
+        raise Refused(
+            f"the source has {source_tokens} tokens and the text has {tokens}: "
+            'use align="words" to patch from word to word'
+        )
     gates = layer_gates(loaded, head_mask)
     traced = trace_source(loaded, source, tokens, gates)
     if align == "words" and not isinstance(source, MeanOf):
         partners = word_partners(without_noise(source), encoding).partners
         if position is not None and partners[position] is None:
-            raise Refused(f"position {position} of the text has no partner in the source: nothing can be put in there")
+            raise Refused(f"position {position} of the text has no partner in the source, so it cannot be patched")
         if partners != tuple(range(tokens)):
             traced = align_trace(traced, trace_source(loaded, encoding, tokens, gates), partners)
-    if part_kind == "pattern" and (isinstance(source, MeanOf) or theirs != tokens):
-        raise Refused("a pattern says which token looks at which, so it can only come from a text of as many tokens")
+    if part_kind == "pattern" and (isinstance(source, MeanOf) or source_tokens != tokens):
+        raise Refused("an attention pattern can only be patched from a text with the same number of tokens")
     part = (
         traced.states[layer][0] if part_kind == "state" else getattr(traced.layers[layer], PATCHED_PARTS[part_kind])[0]
     )
     if part_kind in HEAD_PARTS:
-        part = part[place]
+        part = part[index]
     elif part_kind == NEURON:
-        part = part[:, [place]]
+        part = part[:, [index]]
     rows = part if position is None else part[[position]]
-    kept = {"head": head if part_kind in HEAD_PARTS else None, "neuron": neuron if part_kind == NEURON else None}
-    return ActivationPatch(part_kind, layer, as_array(rows), tokens, position, **kept, source=source)
+    unit = {"head": head if part_kind in HEAD_PARTS else None, "neuron": neuron if part_kind == NEURON else None}
+    return ActivationPatch(part_kind, layer, as_array(rows), tokens, position, **unit, source=source)

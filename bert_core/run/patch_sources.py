@@ -1,4 +1,4 @@
-"""The pass that patches come from: of a text, a text with noise, or the mean of many texts."""
+"""Activations that patches come from: those of a text, of a text with noise, or the mean over many texts."""
 
 from __future__ import annotations
 
@@ -15,67 +15,72 @@ from bert_core.run.inputs import embed_text, id_tensor, position_tensor, segment
 from bert_core.run.stack import PARTS, Trace, encoder_layers, trace
 from bert_core.tokenizer import Encoding
 
-# The part of a layer that each kind of patch replaces; of a state it is what enters or leaves the layer.
+# The activation in `LayerTrace` that each kind of patch replaces; patches of "state" replace the residual stream.
 PATCHED_PARTS = {
-    "attention": "attended", "feed_forward": "fed", "head": "context", "pattern": "probs",
-    "query": "query", "key": "key", "value": "value", NEURON: "activated",
+    "attention": "attention_update", "feed_forward": "feed_forward_update", "head": "context", "pattern": "probs",
+    "query": "query", "key": "key", "value": "value", NEURON: "neurons",
 }  # fmt: skip
-_OF_TOKENS = ("entering", *(part for part in PARTS if part != "probs"))  # what has a row for each token
+_TOKEN_PARTS = ("input_states", *(part for part in PARTS if part != "probs"))  # activations with one row per token
 
 
 def trace_source(loaded: LoadedModel, source: Encoding | Noised | MeanOf, tokens: int, gates: Tensor | None) -> Trace:
-    """The pass of a source; of a mean, the mean over all tokens of its texts, at each of so many tokens.
+    """Record the activations of a source of patches.
 
-    gates: as for `run_layers`. A mean has no attention probabilities.
+    source: a text, a text with noise, or `MeanOf`, which gives the mean over all tokens of its texts at every position.
+    tokens: number of positions of a mean. gates: as for `run_layers`.
+    The activations of a mean have no attention probabilities.
     """
     if not isinstance(source, MeanOf):
         return trace(encoder_layers(loaded), embed_source(loaded, source), gates=gates)
     count, sums, traced = sum(map(len, source.encodings)), list[Tensor](), Trace((), torch.empty(0))
     for encoding in source.encodings:
         traced = trace(encoder_layers(loaded), embed_text(loaded, encoding), gates=gates)
-        parts = [getattr(layer, name) for layer in traced.layers for name in _OF_TOKENS]
-        own = [part.sum(-2, keepdim=True) for part in (*parts, traced.last)]
-        sums = list(starmap(torch.add, zip(sums, own, strict=True))) if sums else own
+        parts = [getattr(layer, name) for layer in traced.layers for name in _TOKEN_PARTS]
+        text_sums = [part.sum(-2, keepdim=True) for part in (*parts, traced.last)]
+        sums = list(starmap(torch.add, zip(sums, text_sums, strict=True))) if sums else text_sums
     *means, last = ((part / count).expand(*part.shape[:-2], tokens, -1) for part in sums)
-    each = len(_OF_TOKENS)
-    of_layers = [means[first : first + each] for first in range(0, len(means), each)]
+    size = len(_TOKEN_PARTS)
+    layer_means = [means[first : first + size] for first in range(0, len(means), size)]
     no_probs = {"probs": last.new_empty(0)}
-    return traced.replaced([dict(zip(_OF_TOKENS, of_layer, strict=True)) | no_probs for of_layer in of_layers], last)
+    parts_of_layers = [dict(zip(_TOKEN_PARTS, layer_parts, strict=True)) | no_probs for layer_parts in layer_means]
+    return traced.replaced(parts_of_layers, last)
 
 
 def align_trace(source: Trace, text: Trace, partners: Sequence[int | None]) -> Trace:
-    """The source's tokens at the places of the text: for each place, which token; None keeps the text's own.
+    """Move the activations of a source's tokens to the positions of their partners in a text.
 
-    Attention probabilities stay the text's own, as they have no meaning for another order of tokens.
+    partners: for each position of the text, the position of its partner in the source; None keeps the activations of
+        the text.
+    Attention probabilities remain those of the text, since they have no meaning for another order of tokens.
     """
-    places = [place for place, partner in enumerate(partners) if partner is not None]
-    tokens = [partner for partner in partners if partner is not None]
+    positions = [position for position, partner in enumerate(partners) if partner is not None]
+    source_positions = [partner for partner in partners if partner is not None]
 
-    def replaced(own: Tensor, other: Tensor) -> Tensor:
-        made = own.clone()
-        made[..., places, :] = other[..., tokens, :]
-        return made
+    def align(text_part: Tensor, source_part: Tensor) -> Tensor:
+        aligned = text_part.clone()
+        aligned[..., positions, :] = source_part[..., source_positions, :]
+        return aligned
 
     layers = [
-        {name: replaced(getattr(own, name), getattr(other, name)) for name in _OF_TOKENS}
-        for own, other in zip(text.layers, source.layers, strict=True)
+        {name: align(getattr(text_layer, name), getattr(source_layer, name)) for name in _TOKEN_PARTS}
+        for text_layer, source_layer in zip(text.layers, source.layers, strict=True)
     ]
-    return text.replaced(layers, replaced(text.last, source.last))
+    return text.replaced(layers, align(text.last, source.last))
 
 
 @torch.no_grad()
 def embed_source(loaded: LoadedModel, source: Encoding | Noised) -> Tensor:
-    """What enters the first layer, (1, seq, hidden)."""
+    """Compute the output of the embedding layer for a source, with its noise if it has any, (1, seq, hidden)."""
     if not isinstance(source, Noised):
         return embed_text(loaded, source)
     embeddings = loaded.model.bert.embeddings
     words = embeddings.word_embeddings(id_tensor(loaded, source.encoding))
-    # Drawn on the CPU, so that a seed says the same on every device.
+    # Drawn on the CPU, so that a seed gives the same noise on every device.
     noise = torch.randn(words.shape, generator=torch.Generator().manual_seed(source.seed))
     spread = source.size * embeddings.word_embeddings.weight.std()
-    places = [place for place, special in enumerate(source.encoding.special) if not special]
-    at = places if source.positions is None else list(source.positions)
-    words[:, at] += spread * noise.to(words)[:, at]
+    typed_positions = [position for position, special in enumerate(source.encoding.special) if not special]
+    positions = typed_positions if source.positions is None else list(source.positions)
+    words[:, positions] += spread * noise.to(words)[:, positions]
     states: Tensor = embeddings(
         inputs_embeds=words, token_type_ids=segment_tensor(loaded, source.encoding),
         position_ids=position_tensor(loaded, source.encoding),

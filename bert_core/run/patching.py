@@ -1,7 +1,7 @@
-"""Activation patching: what a model says of a text with a part of its reading of another text put in.
+"""Activation patching: predictions for a text with one activation at a time replaced by that of another text.
 
-Below a patched place nothing changes, so nothing below it is computed again; all places travel up together, each
-joining at its own depth; and the last layer is computed only where somebody reads it.
+The layers below a patched place are not computed again. Many places are computed in one batch, which each of them joins
+at its own depth. The last layer is computed only at the positions that are needed.
 """
 
 from __future__ import annotations
@@ -28,32 +28,27 @@ from bert_core.run.arrays import to_cpu
 from bert_core.run.inputs import check_head_mask, layer_gates
 from bert_core.run.memory import copies_per_batch
 from bert_core.run.patch_sources import PATCHED_PARTS, align_trace, embed_source, trace_source
-from bert_core.run.stack import (
-    LayerTrace,
-    Trace,
-    encoder_layers,
-    run_variants,
-    trace,
-)
+from bert_core.run.stack import LayerTrace, Trace, encoder_layers, run_variants, trace
 from bert_core.run.targets import check_target, prediction_positions, target_values
 from bert_core.tokenizer import Encoding
 
-MAX_TEXTS = 1_000  # random ones, for a band
+MAX_TEXTS = 1_000  # random texts of a patch band
 ALIGNMENTS = ("tokens", "words")
 
 
 @dataclass(frozen=True)
 class PatchPlace:
-    """One place that is patched, and where its number goes.
+    """One place to patch, and its index in the array of results.
 
-    start: how many layers are done when it begins. positions: which tokens; None for all.
+    start: number of layers that are done before the patched pass differs. position: the patched position; None: all.
+    head, neuron: indices among the remaining heads and neurons of the layer.
     """
 
     index: tuple[int, ...]
     start: int
-    positions: int | None = None
-    head: int = 0  # its place among the heads that the layer still has
-    neuron: int = 0  # the same among its neurons
+    position: int | None = None
+    head: int = 0
+    neuron: int = 0
 
 
 @validate_arguments
@@ -73,49 +68,55 @@ def patch(
     batch_tokens: int | None = None,
     report: Progress = ignore_progress,
 ) -> Patches:
-    """Read a text, put one part of the reading of a source in its place, and see what the model then says; for each.
+    """Replace each activation of a text in turn by that of a source, and compute a target (activation patching).
 
-    source: the text that the patches come from, the same with noise, or the mean of many. With a source that answers
-        rightly this is denoising; the other way round, noising.
-    target: the number to follow, of the text.
-    what: "state", the residual stream at a depth, 0 for the embeddings; "attention" or "feed_forward", what a layer
-        adds to it; "head", the output of a head; "pattern", "query", "key" or "value" of a head, all else its own;
-        "neuron", one activation of a feed-forward network.
-    apart: whether each position is patched by itself, or all at once. None: each, but heads as a whole.
-    layers: those to patch, of states the depths; None: all. positions: where to patch, if each by itself; None: all.
-    align: "tokens", from each token to the one of the same place, in texts of as many; "words", from each word to the
-        one that stands for it (`word_partners`), where that has as many pieces; what has no partner is left as it is.
-    head_mask: (layer, head), what is switched off, or down, in both texts.
-    batch_tokens: how many tokens of all copies of the text are computed together, which bounds the memory; None: as
-        many as suit the device. report: told how many places are done, as for `Progress`.
-    Safe to call from many threads on one model.
-    Raises Refused for texts of different lengths that are not aligned by words, an unknown kind of patch, patterns
-    of a mean or between other orders of words, or a target, layer or position that does not exist.
+    source: the text that the patches come from, a text with noise, or the mean over texts (`MeanOf`). Patching from a
+        source with the correct answer is called denoising, the other direction noising.
+    encoding: the patched text. target: the value of this text to compute.
+    part_kind: the activation to patch.
+        "state": the residual stream at a depth, 0 for the embeddings.
+        "attention", "feed_forward": the output of attention or of the feed-forward network of a layer.
+        "head": the output of a head.
+        "pattern", "query", "key", "value": this part of a head, with its other parts unchanged.
+        "neuron": one activation of a feed-forward network.
+    per_position: whether each position is patched separately, or all at once. None: separately, but all at once for
+        parts of heads.
+    layers: layers to patch, or depths for "state"; None: all.
+    positions: positions to patch, if they are patched separately; None: all.
+    align: "tokens" patches from the same position of a source with the same number of tokens. "words" patches from the
+        corresponding word (`word_partners`) if it has the same number of pieces; other words are not patched.
+    head_mask: head gates (layer, head) in both texts; None: all 1.
+    batch_tokens: limit of the tokens in a batch, over all copies of the text, which bounds the memory; None: the number
+        that suits the device.
+    report: receives the number of places that are done, see `Progress`.
+    Thread-safe: the model is not changed.
+    Raises Refused for texts of different lengths with align="tokens", an unknown kind of part, patterns from a mean or
+    from another order of words, and a target, layer or position that does not exist.
     Source: Vig 2020 (arXiv:2004.12265); Zhang & Nanda 2023 (arXiv:2309.16042).
     """
-    asked = plan_patches(loaded, source, encoding, target, part_kind, per_position, layers, positions, align, head_mask)
-    tokens, opened, grid = len(encoding), asked.opened, asked.grid
-    own = trace_source(loaded, encoding, tokens, opened)
-    other, source_value = aligned_source(loaded, source, target, own, asked)
+    plan = plan_patches(loaded, source, encoding, target, part_kind, per_position, layers, positions, align, head_mask)
+    tokens, gates, grid = len(encoding), plan.layer_gates, plan.grid
+    text_trace = trace_source(loaded, encoding, tokens, gates)
+    source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
     rows = sorted(set(target.rows))
-    at = [rows.index(row) for row in target.rows]
-    cells, values = _cells(loaded, part_kind, grid), np.full(grid.shape, np.nan)
-    patched = PatchedLayer(loaded, part_kind, own, other, cells, rows)
-    for some, states in patched.run_remaining_layers(opened, batch_tokens):
-        for number, value in zip(some, target_values(loaded, target, states[:, at]).tolist(), strict=True):
-            values[cells[number].index] = value
-        report_count(report, some.stop, len(cells), "places")
+    target_rows = [rows.index(row) for row in target.rows]
+    places, values = _patch_places(loaded, part_kind, grid), np.full(grid.shape, np.nan)
+    runner = PatchedLayer(loaded, part_kind, text_trace, source_trace, places, rows)
+    for indices, states in runner.run_remaining_layers(gates, batch_tokens):
+        for number, value in zip(indices, target_values(loaded, target, states[:, target_rows]).tolist(), strict=True):
+            values[places[number].index] = value
+        report_count(report, indices.stop, len(places), "places")
     return Patches(
         encoding=encoding,
         source=source,
-        partners=asked.partners,
+        partners=plan.partners,
         target=target,
         kind=part_kind,
         axes=grid.axes,
         values=values,
-        base_value=target_values(loaded, target, own.last[:, target.rows]).item(),
+        base_value=target_values(loaded, target, text_trace.last[:, target.rows]).item(),
         source_value=source_value,
-        head_mask=asked.gates,
+        head_mask=plan.head_mask,
     )
 
 
@@ -133,63 +134,66 @@ def estimate_patches(
     align: str = "tokens",
     head_mask: np.ndarray | None = None,
 ) -> Patches:
-    """What `patch` finds, estimated for all places at once from one pass there and back of the text.
+    """Estimate the results of `patch` for all places from one forward and one backward pass (attribution patching).
 
-    The slope of the target at each place, times what the patch would change there. Of a query or a key the change is
-    that of the pattern, with its softmax computed anew: where attention is saturated its slope says nothing.
-    The arguments, and what is refused, are those of `patch`. An estimate holds for small changes; hold it against the
-    exact one (`patches_missed`).
+    An estimate is the gradient of the target with respect to an activation, times the change that the patch would make.
+    For a query or a key, the change is that of the attention pattern with a recomputed softmax, because gradients
+    vanish where attention is saturated. Estimates are accurate for small changes; `patch_estimate_quality` compares
+    them with exact results.
+    The arguments and exceptions are those of `patch`.
     Source: Nanda 2023; Syed 2023 (arXiv:2310.10348); for queries and keys Kramar 2024, section 3.1 (arXiv:2403.00745).
     """
-    asked = plan_patches(loaded, source, encoding, target, part_kind, per_position, layers, positions, align, head_mask)
-    grid, per_position = asked.grid, "position" in asked.grid.axes
+    plan = plan_patches(loaded, source, encoding, target, part_kind, per_position, layers, positions, align, head_mask)
+    grid, per_position = plan.grid, "position" in plan.grid.axes
     with torch.enable_grad():
-        own = trace(encoder_layers(loaded), embed_source(loaded, encoding).requires_grad_(), gates=asked.opened)
-        value = target_values(loaded, target, own.last[:, target.rows])[0]
-        other, source_value = aligned_source(loaded, source, target, own, asked)
-        ours, theirs = _parts(part_kind, own), _parts(part_kind, other)
-        graded = [part for part in ours if part.requires_grad]  # what a layer without heads has of them has no slope
-        found_slopes = iter(torch.autograd.grad(value, graded, allow_unused=True))
-        slopes = [next(found_slopes) if part.requires_grad else None for part in ours]
-    values, modules, steps_of = np.full(grid.shape, np.nan), encoder_layers(loaded), []
+        text_trace = trace(
+            encoder_layers(loaded), embed_source(loaded, encoding).requires_grad_(), gates=plan.layer_gates
+        )
+        value = target_values(loaded, target, text_trace.last[:, target.rows])[0]
+        source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
+        text_parts, source_parts = _parts(part_kind, text_trace), _parts(part_kind, source_trace)
+        # Parts of heads have no graph in a layer without heads.
+        differentiable = [part for part in text_parts if part.requires_grad]
+        gradient_iterator = iter(torch.autograd.grad(value, differentiable, allow_unused=True))
+        gradients = [next(gradient_iterator) if part.requires_grad else None for part in text_parts]
+    values, modules, layer_effects = np.full(grid.shape, np.nan), encoder_layers(loaded), []
     with torch.no_grad():
         for number in grid.layers:
-            slope = slopes[number]
-            if slope is None:  # nothing that is asked depends on it
-                slope = torch.zeros_like(ours[number])
+            gradient = gradients[number]
+            if gradient is None:  # the target does not depend on this activation
+                gradient = torch.zeros_like(text_parts[number])
             if part_kind in ("query", "key"):
+                traces = text_trace.layers[number], source_trace.layers[number]
                 attention = modules[number].attention.self
-                steps = _of_patterns(
-                    attention, part_kind, own.layers[number], other.layers[number], slope, apart=per_position
-                )
+                effects = _pattern_effects(attention, part_kind, *traces, gradient, per_position=per_position)
             elif part_kind == NEURON:
-                steps = (slope * (theirs[number] - ours[number]))[0]  # (seq, neuron)
+                effects = (gradient * (source_parts[number] - text_parts[number]))[0]  # (seq, neuron)
             else:
-                steps = (slope * (theirs[number] - ours[number])).sum(-1)[0]  # (seq,), or (head, seq)
-            steps_of.append(steps if per_position else steps.sum(-1))
+                effects = (gradient * (source_parts[number] - text_parts[number])).sum(-1)[0]  # (seq,), or (head, seq)
+            layer_effects.append(effects if per_position else effects.sum(-1))
     base_value = value.item()
-    for number, of_layer in zip(grid.layers, to_cpu(steps_of), strict=True):
-        found = base_value + of_layer.double().numpy()
+    for number, layer_effect in zip(grid.layers, to_cpu(layer_effects), strict=True):
+        estimates = base_value + layer_effect.double().numpy()
         if part_kind in HEAD_PARTS:
-            values[number, list(modules[number].attention.self.heads)] = found
+            values[number, list(modules[number].attention.self.heads)] = estimates
         elif part_kind == NEURON:
-            values[number][:, list(modules[number].intermediate.neurons)] = found
+            values[number][:, list(modules[number].intermediate.neurons)] = estimates
         else:
-            values[number] = found
+            values[number] = estimates
     if per_position:
-        left_out = sorted(set(range(len(encoding))) - set(grid.positions))
-        np.moveaxis(values, grid.axes.index("position"), 0)[left_out] = np.nan
+        skipped_positions = sorted(set(range(len(encoding))) - set(grid.positions))
+        np.moveaxis(values, grid.axes.index("position"), 0)[skipped_positions] = np.nan
     return Patches(
         encoding=encoding,
         source=source,
-        partners=asked.partners,
+        partners=plan.partners,
         target=target,
         kind=part_kind,
         axes=grid.axes,
         values=values,
         base_value=base_value,
         source_value=source_value,
-        head_mask=asked.gates,
+        head_mask=plan.head_mask,
         exact=False,
     )
 
@@ -199,14 +203,15 @@ def estimate_patches(
 def predict_with_patch(
     loaded: LoadedModel, patches: Patches, place: Sequence[int] | None, *, top_k: int = 10
 ) -> Answer:
-    """All that the model says of a text with one of some patches in: words for its gaps, whether B follows A, the rest.
+    """Compute all predictions of a model for a text with one patch applied.
 
-    found: what `patch` or `estimate_patches` found. place: where, along its axes, as (layer, position); None: nowhere,
-        which is what it says of the text as it is.
+    patches: the result of `patch` or `estimate_patches`.
+    place: the index of the patch along the axes of the patches, such as (layer, position); None: no patch.
+    top_k: number of most likely tokens in each MLM prediction.
     Raises Refused for a place that was not patched.
     """
     if not isinstance(patches, Patches):
-        raise Refused(f"the patches are {short_repr(patches)}: give what `patch` found")
+        raise Refused(f"patches is {short_repr(patches)}: it must be a result of `patch`")
     top_k = require_int("top_k", top_k, 1)
     text = patches.text
     positions, rows = prediction_positions(loaded, text, None, None)
@@ -214,37 +219,40 @@ def predict_with_patch(
         gates = layer_gates(loaded, patches.head_mask)
         states = trace_source(loaded, patches.encoding, len(text), gates).last[:, rows]
     else:
-        states = _patched(loaded, patches, _place(patches, place), rows)
-    (answer,) = predict_answers(loaded, [text], states, [positions], [[rows.index(one) for one in positions]], top_k)
+        states = _patched_states(loaded, patches, _check_place(patches, place), rows)
+    (answer,) = predict_answers(
+        loaded, [text], states, [positions], [[rows.index(position) for position in positions]], top_k
+    )
     return answer
 
 
-def _place(found: Patches, place: Sequence[int]) -> tuple[int, ...]:
-    """A place that was patched, along the axes. Raises Refused for another."""
-    at = tuple(
-        require_int("a number of the place", one, None) for one in require_sequence("the place", place, "whole numbers")
+def _check_place(patches: Patches, place: Sequence[int]) -> tuple[int, ...]:
+    """Return a place as a tuple of ints. Raises Refused for a place that was not patched."""
+    index = tuple(
+        require_int("a number of the place", number, None)
+        for number in require_sequence("the place", place, "whole numbers")
     )
-    inside = len(at) == len(found.axes) and all(
-        0 <= one < size for one, size in zip(at, found.values.shape, strict=True)
+    has_place = len(index) == len(patches.axes) and all(
+        0 <= number < size for number, size in zip(index, patches.values.shape, strict=True)
     )
-    if not inside or not np.isfinite(found.values[at]):
-        raise Refused(f"{list(at)} was not patched: give its {', '.join(found.axes)}")
-    return at
+    if not has_place or not np.isfinite(patches.values[index]):
+        raise Refused(f"{list(index)} was not patched: give the {', '.join(patches.axes)} of a patch")
+    return index
 
 
-def _patched(loaded: LoadedModel, found: Patches, at: tuple[int, ...], rows: Sequence[int]) -> Tensor:
-    """What leaves the last layer with one patch in, at some positions: (1, some, hidden)."""
-    tokens, apart = len(found.encoding), "position" in found.axes
-    asked = plan_patches(
-        loaded, found.source, found.encoding, found.target, found.kind, apart, [at[0]],
-        [at[found.axes.index("position")]] if apart else None,
-        "tokens" if found.partners == tuple(range(tokens)) else "words", found.head_mask,
+def _patched_states(loaded: LoadedModel, patches: Patches, index: tuple[int, ...], rows: Sequence[int]) -> Tensor:
+    """Compute the output of the last layer at some positions with one patch applied, (1, position, hidden)."""
+    tokens, is_per_position = len(patches.encoding), "position" in patches.axes
+    plan = plan_patches(
+        loaded, patches.source, patches.encoding, patches.target, patches.kind, is_per_position, [index[0]],
+        [index[patches.axes.index("position")]] if is_per_position else None,
+        "tokens" if patches.partners == tuple(range(tokens)) else "words", patches.head_mask,
     )  # fmt: skip
-    own = trace_source(loaded, found.encoding, tokens, asked.opened)
-    other, _ = aligned_source(loaded, found.source, found.target, own, asked)
-    cells = [cell for cell in _cells(loaded, found.kind, asked.grid) if cell.index == at]
-    patched = PatchedLayer(loaded, found.kind, own, other, cells, rows)
-    ((_, states),) = patched.run_remaining_layers(asked.opened, tokens)
+    text_trace = trace_source(loaded, patches.encoding, tokens, plan.layer_gates)
+    source_trace, _ = aligned_source(loaded, patches.source, patches.target, text_trace, plan)
+    places = [place for place in _patch_places(loaded, patches.kind, plan.grid) if place.index == index]
+    runner = PatchedLayer(loaded, patches.kind, text_trace, source_trace, places, rows)
+    ((_, states),) = runner.run_remaining_layers(plan.layer_gates, tokens)
     return states
 
 
@@ -258,203 +266,241 @@ def patch_band(
     batch_tokens: int | None = None,
     report: Progress = ignore_progress,
 ) -> PatchBand:
-    """What patches from random texts do at the places of some others: what is within that band is no finding.
+    """Compute the range of results of patches from random texts, the baseline for the patches of a source.
 
-    found: patches of a text. A random text has its [CLS], [SEP] and gaps, and whole words drawn from the vocabulary
-        everywhere else. texts: how many, 2 to 1,000. report: told how many are done, as for `Progress`.
-    Raises Refused for another number of texts, or a vocabulary without whole words.
+    Results within the range are not evidence for an effect of the source.
+    patches: the patches to compare. A random text has the [CLS], [SEP] and [MASK] tokens of their text, and random
+        whole words of the vocabulary at all other positions.
+    texts: number of random texts, 2 to `MAX_TEXTS`. seed: of the random words. batch_tokens: as for `patch`.
+    report: receives the number of texts that are done, see `Progress`.
+    Raises Refused for another number of texts, or for a vocabulary without whole words.
     """
     if not isinstance(patches, Patches):
-        raise Refused(f"the patches are {short_repr(patches)}: give what `patch` found")
+        raise Refused(f"patches is {short_repr(patches)}: it must be a result of `patch`")
     texts, rng = require_int("texts", texts, 2, MAX_TEXTS), np.random.default_rng(require_int("seed", seed))
     words = _whole_words(loaded)
-    there = np.isfinite(patches.values)
-    apart = "position" in patches.axes
-    positions = there.any(tuple(n for n, axis in enumerate(patches.axes) if axis != "position")) if apart else None
+    is_patched = np.isfinite(patches.values)
+    is_per_position = "position" in patches.axes
+    positions = (
+        is_patched.any(tuple(n for n, axis in enumerate(patches.axes) if axis != "position"))
+        if is_per_position
+        else None
+    )
     low, high = np.full(patches.values.shape, np.inf), np.full(patches.values.shape, -np.inf)
-    for done in range(texts):
-        other = patch(
-            loaded, _random_text(loaded, patches.text, words, rng), patches.encoding, patches.target, part_kind=patches.kind,
-            per_position=apart,
-            layers=np.flatnonzero(there.any(tuple(range(1, there.ndim)))).tolist(),
+    for number in range(texts):
+        random_patches = patch(
+            loaded,
+            _random_text(loaded, patches.text, words, rng),
+            patches.encoding,
+            patches.target,
+            part_kind=patches.kind,
+            per_position=is_per_position,
+            layers=np.flatnonzero(is_patched.any(tuple(range(1, is_patched.ndim)))).tolist(),
             positions=None if positions is None else np.flatnonzero(positions).tolist(),
-            head_mask=patches.head_mask, batch_tokens=batch_tokens,
-        )  # fmt: skip
-        low, high = np.minimum(low, other.values), np.maximum(high, other.values)
-        report_count(report, done + 1, texts, "random texts")
-    return PatchBand(np.where(there, low, np.nan), np.where(there, high, np.nan), texts)
+            head_mask=patches.head_mask,
+            batch_tokens=batch_tokens,
+        )
+        low, high = np.minimum(low, random_patches.values), np.maximum(high, random_patches.values)
+        report_count(report, number + 1, texts, "random texts")
+    return PatchBand(np.where(is_patched, low, np.nan), np.where(is_patched, high, np.nan), texts)
 
 
 def _whole_words(loaded: LoadedModel) -> list[int]:
-    """The pieces of the vocabulary that are words. Raises Refused if there are none."""
+    """Return the ids of all tokens that are whole words. Raises Refused if there are none."""
     pieces = map(loaded.tokenizer.token_of, range(len(loaded.tokenizer)))
     words = [number for number, piece in enumerate(pieces) if piece.isalpha() and len(piece) > 1]
     if not words:
-        raise Refused("the vocabulary has no whole words, so there are no random texts")
+        raise Refused("the vocabulary has no whole words, so no random text can be drawn")
     return words
 
 
 def _random_text(loaded: LoadedModel, text: Encoding, words: list[int], rng: np.random.Generator) -> Encoding:
-    """The same frame with others of these words."""
+    """Replace all tokens of a text but special tokens and masks by random words."""
     ids = [
-        number if special or duty == "mask" else int(rng.choice(words))
-        for number, special, duty in zip(text.input_ids, text.special, text.roles, strict=True)
+        number if special or role == "mask" else int(rng.choice(words))
+        for number, special, role in zip(text.input_ids, text.special, text.roles, strict=True)
     ]
     return replace(text, input_ids=tuple(ids), tokens=tuple(map(loaded.tokenizer.token_of, ids)))
 
 
-def _parts(what: str, traced: Trace) -> list[Tensor]:
-    """What is patched of each layer or depth, whose slope is asked for; for queries and keys, their pattern."""
-    if what == "state":
+def _parts(part_kind: str, traced: Trace) -> list[Tensor]:
+    """Return the patched activations of all layers or depths; for queries and keys, the attention probabilities."""
+    if part_kind == "state":
         return traced.states
-    name = "probs" if what in ("query", "key") else PATCHED_PARTS[what]
+    name = "probs" if part_kind in ("query", "key") else PATCHED_PARTS[part_kind]
     return [getattr(layer, name) for layer in traced.layers]
 
 
-def _of_patterns(
-    attention: BertSelfAttention, what: str, own: LayerTrace, other: LayerTrace, slope: Tensor, *, apart: bool
+def _pattern_effects(
+    attention: BertSelfAttention,
+    part_kind: str,
+    text_trace: LayerTrace,
+    source_trace: LayerTrace,
+    gradient: Tensor,
+    *,
+    per_position: bool,
 ) -> Tensor:
-    """The first-order effect of each query or key of the source, (head, seq); of all keys at once, (head, 1)."""
-    if what == "query":  # which changes its own row alone
-        return (slope * (attention_probabilities(attention, other.query, own.key) - own.probs)).sum(-1)[0]
-    if not apart:
-        return (slope * (attention_probabilities(attention, own.query, other.key) - own.probs)).sum((-2, -1))[
-            0, :, None
-        ]
-    tokens = own.key.shape[2]
-    keys = own.key.repeat(tokens, 1, 1, 1)
-    at = torch.arange(tokens, device=keys.device)
-    keys[at, :, at] = other.key[0].transpose(0, 1)
-    changed = (
-        attention_probabilities(attention, own.query.expand(tokens, -1, -1, -1), keys) - own.probs
-    )  # (seq, head, query, key)
-    return (slope * changed).sum((-2, -1)).T
+    """Compute the first-order effect of patching queries or keys, (head, seq), or all keys at once, (head, 1).
+
+    gradient: (1, head, query, key), that of the target with respect to the attention probabilities.
+    """
+    if part_kind == "query":  # a query changes only its own row
+        patched_probs = attention_probabilities(attention, source_trace.query, text_trace.key)
+        return (gradient * (patched_probs - text_trace.probs)).sum(-1)[0]
+    if not per_position:
+        patched_probs = attention_probabilities(attention, text_trace.query, source_trace.key)
+        return (gradient * (patched_probs - text_trace.probs)).sum((-2, -1))[0, :, None]
+    tokens = text_trace.key.shape[2]
+    keys = text_trace.key.repeat(tokens, 1, 1, 1)
+    positions = torch.arange(tokens, device=keys.device)
+    keys[positions, :, positions] = source_trace.key[0].transpose(0, 1)
+    # (seq, head, query, key)
+    patched_probs = attention_probabilities(attention, text_trace.query.expand(tokens, -1, -1, -1), keys)
+    return (gradient * (patched_probs - text_trace.probs)).sum((-2, -1)).T
 
 
 class PatchedLayer:
-    """What leaves a layer when one of its places is patched, and what then leaves the last layer.
+    """Patched passes: the output of a layer with one of its places patched, and the output of the last layer.
 
-    cells: those that begin first in front. rows: the positions where the last layer is wanted.
+    places: in ascending order of their starts. rows: the positions at which the output of the last layer is needed.
     """
 
     def __init__(
-        self, loaded: LoadedModel, what: str, own: Trace, other: Trace, cells: Sequence[PatchPlace], rows: Sequence[int]
+        self,
+        loaded: LoadedModel,
+        part_kind: str,
+        text_trace: Trace,
+        source_trace: Trace,
+        places: Sequence[PatchPlace],
+        rows: Sequence[int],
     ) -> None:
-        self.layers, self.what, self.cells = encoder_layers(loaded), what, cells
-        self.own, self.other, self.ours, self.theirs = own.layers, other.layers, own.states, other.states
+        self.layers, self.part_kind, self.places = encoder_layers(loaded), part_kind, places
+        self.text_layers, self.source_layers = text_trace.layers, source_trace.layers
+        self.text_states, self.source_states = text_trace.states, source_trace.states
         self.positions = torch.tensor([rows], device=loaded.device)
 
     def run_remaining_layers(self, gates: Tensor | None, batch_tokens: int | None) -> Iterator[tuple[range, Tensor]]:
-        """The numbers of some cells at a time, and the last layer of each at the positions, (cell, some, hidden)."""
-        at_once = copies_per_batch(batch_tokens, self.positions.device, self.ours[0].shape[1])
-        starts = [cell.start for cell in self.cells]
-        return run_variants(self.layers, starts, self.begin, at_once, gates=gates, positions=self.positions)
+        """Yield batches of indices of places and the outputs of the last layer, (place, position, hidden)."""
+        places_per_batch = copies_per_batch(batch_tokens, self.positions.device, self.text_states[0].shape[1])
+        starts = [place.start for place in self.places]
+        return run_variants(
+            self.layers, starts, self.start_places, places_per_batch, gates=gates, positions=self.positions
+        )
 
-    def begin(self, start: int, numbers: range) -> Tensor:
-        """What leaves `start` layers for some cells, (cell, seq, hidden); the last at the positions alone."""
-        cells = self.cells[numbers.start : numbers.stop]
-        states = self._of_heads(start, cells) if self.what in HEAD_PARTS else self._of_rows(start, cells)
+    def start_places(self, start: int, numbers: range) -> Tensor:
+        """Compute the states after `start` layers with some places patched, (place, seq, hidden).
+
+        After the last layer the result has only the needed positions.
+        """
+        places = self.places[numbers.start : numbers.stop]
+        states = self._head_states(start, places) if self.part_kind in HEAD_PARTS else self._token_states(start, places)
         return gather_positions(states, self.positions) if start == len(self.layers) else states
 
-    def _of_rows(self, start: int, cells: Sequence[PatchPlace]) -> Tensor:
-        """What changes a token changes it alone: all others leave the layer as they were."""
-        states = self.ours[start].repeat(len(cells), 1, 1)
-        where = [cell.positions for cell in cells]
-        if where[0] is None:
-            states[:] = self._changed(start, cells, slice(None))
+    def _token_states(self, start: int, places: Sequence[PatchPlace]) -> Tensor:
+        """Compute the states for parts of positions; a patched position leaves all other positions unchanged."""
+        states = self.text_states[start].repeat(len(places), 1, 1)
+        positions = [place.position for place in places]
+        if positions[0] is None:
+            states[:] = self._changed_rows(start, places, slice(None))
         else:
-            order = range(len(cells))
-            states[order, where] = self._changed(start, cells, where)
+            order = range(len(places))
+            states[order, positions] = self._changed_rows(start, places, positions)
         return states
 
-    def _changed(self, start: int, cells: Sequence[PatchPlace], at: slice | list[int | None]) -> Tensor:
-        """The tokens that are patched, as they leave the layer: (cell, hidden), or (seq, hidden) for all at once."""
-        if self.what == "state":
-            state: Tensor = self.theirs[start][0, at]
+    def _changed_rows(self, start: int, places: Sequence[PatchPlace], positions: slice | list[int | None]) -> Tensor:
+        """Compute the output of a layer at the patched positions, (place, hidden), or (seq, hidden) if all are."""
+        if self.part_kind == "state":
+            state: Tensor = self.source_states[start][0, positions]
             return state
-        layer, own, other = self.layers[start - 1], self.own[start - 1], self.other[start - 1]
-        if self.what == "attention":
-            summed = other.attended[0, at] + own.entering[0, at]
-            changed: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(summed))
+        number = start - 1
+        layer, text_trace, source_trace = self.layers[number], self.text_layers[number], self.source_layers[number]
+        if self.part_kind == "attention":
+            attention_sum = source_trace.attention_update[0, positions] + text_trace.input_states[0, positions]
+            changed: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(attention_sum))
             return changed
-        fed = other.fed[0, at]
-        if self.what == NEURON:
-            neurons = [cell.neuron for cell in cells]
-            step = (other.activated - own.activated)[0, at, neurons]  # (cell,)
-            fed = own.fed[0, at] + step[:, None] * layer.output.dense.weight.T[neurons]
-        left: Tensor = layer.output.LayerNorm(fed + own.normed[0, at])
-        return left
+        update = source_trace.feed_forward_update[0, positions]
+        if self.part_kind == NEURON:
+            neurons = [place.neuron for place in places]
+            change = (source_trace.neurons - text_trace.neurons)[0, positions, neurons]  # (place,)
+            update = (
+                text_trace.feed_forward_update[0, positions] + change[:, None] * layer.output.dense.weight.T[neurons]
+            )
+        output: Tensor = layer.output.LayerNorm(update + text_trace.after_attention[0, positions])
+        return output
 
-    def _of_heads(self, start: int, cells: Sequence[PatchPlace]) -> Tensor:
-        layer, own, other = self.layers[start - 1], self.own[start - 1], self.other[start - 1]
-        heads = [cell.head for cell in cells]
-        change = self._contexts(own, other, cells) - own.context[0, heads]
-        maps = layer.attention.head_projections[:, heads]  # (hidden, cell, head size)
-        summed = own.summed + torch.einsum("csd,ocd->cso", change, maps)
-        left: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(summed))
-        return left
+    def _head_states(self, start: int, places: Sequence[PatchPlace]) -> Tensor:
+        """Compute the states for parts of heads."""
+        number = start - 1
+        layer, text_trace, source_trace = self.layers[number], self.text_layers[number], self.source_layers[number]
+        heads = [place.head for place in places]
+        change = self._contexts(text_trace, source_trace, places) - text_trace.context[0, heads]
+        maps = layer.attention.head_projections[:, heads]  # (hidden, place, head size)
+        attention_sum = text_trace.attention_sum + torch.einsum("csd,ocd->cso", change, maps)
+        output: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(attention_sum))
+        return output
 
-    def _contexts(self, own: LayerTrace, other: LayerTrace, cells: Sequence[PatchPlace]) -> Tensor:
-        """The context of the patched head of each cell, with its gate: (cell, seq, head size)."""
-        heads, attention = [cell.head for cell in cells], own.layer.attention.self
+    def _contexts(self, text_trace: LayerTrace, source_trace: LayerTrace, places: Sequence[PatchPlace]) -> Tensor:
+        """Compute the context of the patched head of each place, times its gate, (place, seq, head size)."""
+        heads, attention = [place.head for place in places], text_trace.layer.attention.self
 
-        def mixed(name: str) -> Tensor:
-            """A part of each cell's head with the patched rows of the source in it."""
-            part: Tensor = getattr(own, name)[0, heads].clone()
-            of_source: Tensor = getattr(other, name)[0]
-            for row, cell in enumerate(cells):
-                at = slice(None) if cell.positions is None else cell.positions
-                part[row, at] = of_source[cell.head, at]
+        def patched_part(name: str) -> Tensor:
+            """Return a part of the head of each place, with the patched rows taken from the source."""
+            part: Tensor = getattr(text_trace, name)[0, heads].clone()
+            source_part: Tensor = getattr(source_trace, name)[0]
+            for row, place in enumerate(places):
+                positions = slice(None) if place.position is None else place.position
+                part[row, positions] = source_part[place.head, positions]
             return part
 
-        if self.what == "head":
-            return mixed("context")
-        value = mixed("value") if self.what == "value" else own.value[0, heads]
-        if self.what == "pattern":
-            probs = mixed("probs")
-        elif self.what == "value":
-            probs = own.probs[0, heads]
+        if self.part_kind == "head":
+            return patched_part("context")
+        value = patched_part("value") if self.part_kind == "value" else text_trace.value[0, heads]
+        if self.part_kind == "pattern":
+            probs = patched_part("probs")
+        elif self.part_kind == "value":
+            probs = text_trace.probs[0, heads]
         else:
-            query = mixed("query") if self.what == "query" else own.query[0, heads]
-            key = mixed("key") if self.what == "key" else own.key[0, heads]
+            query = patched_part("query") if self.part_kind == "query" else text_trace.query[0, heads]
+            key = patched_part("key") if self.part_kind == "key" else text_trace.key[0, heads]
             probs = attention_probabilities(attention, query[:, None], key[:, None], heads)[:, 0]
         context = probs @ value
-        if own.gate is not None:
-            context = context * own.gate[0, [attention.heads[head] for head in heads]]
+        if text_trace.gate is not None:
+            context = context * text_trace.gate[0, [attention.heads[head] for head in heads]]
         return context
 
 
 def attention_probabilities(
     attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Sequence[int] | None = None
 ) -> Tensor:
-    """(batch, head, query, key), after the softmax, without the arrows that are cut.
+    """Compute attention probabilities with the attention knockouts of a layer, (batch, head, query, key).
 
-    query, key: (batch, head, seq, head size). heads: of each in the batch the one head that it has, by its place among
-        those that are left; None: all of them.
+    query, key: (batch, head, seq, head size). heads: for each row of the batch, the index of its only head among the
+        remaining heads of the layer; None: every row has all heads.
     """
     scores = query @ key.transpose(-1, -2) / math.sqrt(attention.attention_head_size)
     if attention.distances is not None:
         numbers = attention.heads if heads is None else [[attention.heads[head]] for head in heads]
         scores = scores + attention.position_scores(query, key, query.shape[2], None, numbers)
-    unseen, removed = (
-        arrows if arrows is None or heads is None else arrows[0, heads, None]
-        for way in (True, False)
-        for arrows in [attention.blocked_edges(query.shape[2], key.shape[2], renormalised=way)]
+    masked_edges, zeroed_edges = (
+        edges if edges is None or heads is None else edges[0, heads, None]
+        for renormalised in (True, False)
+        for edges in [attention.blocked_edges(query.shape[2], key.shape[2], renormalised=renormalised)]
     )
-    if unseen is not None:
-        scores = scores.masked_fill(unseen, -math.inf)
+    if masked_edges is not None:
+        scores = scores.masked_fill(masked_edges, -math.inf)
     probs = scores.softmax(-1)
-    return probs if removed is None else probs.masked_fill(removed, 0)
+    return probs if zeroed_edges is None else probs.masked_fill(zeroed_edges, 0)
 
 
 class PatchPlan(NamedTuple):
-    """What is patched, once it is known to be possible.
+    """Validated settings of a run of patches.
 
-    gates: (layer, head). opened: the same as layers take them, or None. partners: as in `Patches`.
+    head_mask: gates (layer, head). layer_gates: the same in the shape that layers take; None if all are 1.
+    grid: the places to patch. partners: as in `Patches`.
     """
 
-    gates: np.ndarray
-    opened: Tensor | None
+    head_mask: np.ndarray
+    layer_gates: Tensor | None
     grid: _Grid
     partners: tuple[int | None, ...]
 
@@ -464,101 +510,106 @@ def plan_patches(
     source: Encoding | Noised | MeanOf,
     encoding: Encoding | Noised,
     target: Target,
-    what: str,
-    apart: bool | None,
+    part_kind: str,
+    per_position: bool | None,
     layers: Sequence[int] | None,
     positions: Sequence[int] | None,
     align: str,
     head_mask: np.ndarray | None,
 ) -> PatchPlan:
-    """Raises Refused as `patch` does."""
-    if what not in PATCHABLE_PARTS:
-        raise Refused(f"what {short_repr(what)} is unknown: one of {', '.join(PATCHABLE_PARTS)}")
+    """Validate the arguments of `patch` and return the resulting settings. Raises Refused as `patch`."""
+    if part_kind not in PATCHABLE_PARTS:
+        raise Refused(f"the kind of part {short_repr(part_kind)} is unknown: one of {', '.join(PATCHABLE_PARTS)}")
     if align not in ALIGNMENTS:
         raise Refused(f"align {short_repr(align)} is unknown: one of {', '.join(ALIGNMENTS)}")
     check_unpatched(loaded.edits, "patching")
     if target is None:
-        raise Refused("there is no target: patching asks how a number changes, so give one")
+        raise Refused("target is None: patching needs a target whose value it computes")
     if not isinstance(source, Encoding | Noised | MeanOf) or not isinstance(encoding, Encoding | Noised):
         raise Refused(
-            f"the source is {short_repr(source)} and the text {short_repr(encoding)}: each must be an Encoding or Noised, the "
-            "source may be a MeanOf"
+            f"the source is {short_repr(source)} and the text is {short_repr(encoding)}: each must be an Encoding or "
+            "Noised, and the source may be a MeanOf"
         )
     text = without_noise(encoding)
     check_target(loaded, text, target)
     partners = _partners(loaded, source, text, target, align)
-    if what == "pattern" and (isinstance(source, MeanOf) or partners != tuple(range(len(text)))):
+    if part_kind == "pattern" and (isinstance(source, MeanOf) or partners != tuple(range(len(text)))):
         raise Refused(
-            "a pattern says which token looks at which, so it can only come from a text of as many tokens, each at the "
-            "place of its own: patch the head's output, or its queries, keys or values"
+            "an attention pattern can only be patched from a text with the same number of tokens, each at the same "
+            "position: patch the head's output, or its queries, keys or values"
         )
-    if apart is None:
-        apart = what not in HEAD_PARTS
-    if what == NEURON and not apart:
-        raise Refused("neurons are patched token by token: leave apart as it is")
+    if per_position is None:
+        per_position = part_kind not in HEAD_PARTS
+    if part_kind == NEURON and not per_position:
+        raise Refused("neurons can only be patched position by position: leave per_position at None")
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    grid = _grid(loaded, partners, what, bool(apart), layers, positions)
+    grid = _grid(loaded, partners, part_kind, bool(per_position), layers, positions)
     return PatchPlan(gates, layer_gates(loaded, gates), grid, partners)
 
 
 def _partners(
     loaded: LoadedModel, source: Encoding | Noised | MeanOf, text: Encoding, target: Target, align: str
 ) -> tuple[int | None, ...]:
-    """As in `Patches`."""
-    same = tuple(range(len(text)))
+    """Return the partners of all positions of a text, see `Patches`, after checking that the target can be patched."""
+    positions = tuple(range(len(text)))
     if isinstance(source, MeanOf):
-        return same
-    theirs = without_noise(source)
+        return positions
+    source_text = without_noise(source)
     if align == "words":
-        partners = word_partners(theirs, text).partners
+        partners = word_partners(source_text, text).partners
         missing = [row for row in target.rows if partners[row] is None and not target.pooled]
         if missing:
             raise Refused(
-                f"position {missing[0]} of the text, where the answer is read, has no partner in the source: hide the "
-                "same word in both"
+                f"position {missing[0]} of the text, where the target is predicted, has no partner in the source: mask "
+                "the same word in both texts"
             )
-        if target.kind in ("nsp", "choice"):  # which need a second text
-            check_target(loaded, theirs, target)
+        if target.kind in ("nsp", "choice"):  # these targets need a pair
+            check_target(loaded, source_text, target)
         return partners
-    check_target(loaded, theirs, target)
-    if len(theirs) != len(text):
+    check_target(loaded, source_text, target)
+    if len(source_text) != len(text):
         raise Refused(
-            f"the source has {len(theirs)} tokens and the text {len(text)}: patches go from token to token, so "
-            f"both must have as many{_parting(theirs, text)}"
+            f"the source has {len(source_text)} tokens and the text has {len(text)}: patching from token to token "
+            f"needs equal numbers{_length_difference_note(source_text, text)}"
         )
-    return same
+    return positions
 
 
 @torch.no_grad()
 def aligned_source(
-    loaded: LoadedModel, source: Encoding | Noised | MeanOf, target: Target, own: Trace, asked: PatchPlan
+    loaded: LoadedModel, source: Encoding | Noised | MeanOf, target: Target, text_trace: Trace, plan: PatchPlan
 ) -> tuple[Trace, float]:
-    """The pass of the source, its tokens at the places of the text, and the target of the source; NaN of a mean."""
-    other = trace_source(loaded, source, len(asked.partners), asked.opened)
+    """Record the activations of the source, aligned with the text, and compute the target of the source.
+
+    The target of a mean over texts is NaN.
+    """
+    source_trace = trace_source(loaded, source, len(plan.partners), plan.layer_gates)
     if isinstance(source, MeanOf):
-        return other, math.nan
-    rows = [row for row in (asked.partners[row] for row in target.rows) if row is not None]
-    if target.pooled:  # of the source all that counts in its own vector
-        rows = list(loaded.effective_pooling.pooled_positions(other.last.shape[1]))
-    value = target_values(loaded, target, other.last[:, rows]).item()
-    if asked.partners == tuple(range(other.last.shape[1])):
-        return other, value
-    return align_trace(other, own, asked.partners), value
+        return source_trace, math.nan
+    rows = [row for row in (plan.partners[row] for row in target.rows) if row is not None]
+    if target.pooled:  # the vector of the source has its own pooled positions
+        rows = list(loaded.effective_pooling.pooled_positions(source_trace.last.shape[1]))
+    value = target_values(loaded, target, source_trace.last[:, rows]).item()
+    if plan.partners == tuple(range(source_trace.last.shape[1])):
+        return source_trace, value
+    return align_trace(source_trace, text_trace, plan.partners), value
 
 
-def _parting(source: Encoding, encoding: Encoding) -> str:
-    """The first two words that take another number of pieces, as the end of a sentence; nothing if there are none."""
-    for (left, theirs), (right, own) in zip(words_with_positions(source), words_with_positions(encoding), strict=False):
-        if len(theirs) != len(own):
-            return f"; “{left}” has {len(theirs)} and “{right}” has {len(own)}"
+def _length_difference_note(source: Encoding, encoding: Encoding) -> str:
+    """Name the first two corresponding words with different numbers of pieces, as the end of a sentence."""
+    for (source_word, source_positions), (text_word, text_positions) in zip(
+        words_with_positions(source), words_with_positions(encoding), strict=False
+    ):
+        if len(source_positions) != len(text_positions):
+            return f"; “{source_word}” has {len(source_positions)} and “{text_word}” has {len(text_positions)}"
     return ""
 
 
 class _Grid(NamedTuple):
-    """What is patched, and the axes of what is found.
+    """The places to patch, and the axes and the shape of the results.
 
-    layers: the layers, or depths. positions: the tokens, each by itself; one None for all at once.
+    layers: the layers or depths. positions: the separately patched positions; a single None for all at once.
     """
 
     axes: tuple[str, ...]
@@ -570,45 +621,57 @@ class _Grid(NamedTuple):
 def _grid(
     loaded: LoadedModel,
     partners: Sequence[int | None],
-    what: str,
-    apart: bool,
+    part_kind: str,
+    per_position: bool,
     layers: Sequence[int] | None,
     positions: Sequence[int] | None,
 ) -> _Grid:
-    config, first, tokens = loaded.config, "depth" if what == "state" else "layer", len(partners)
+    """Lay out the places to patch. Raises Refused for a layer or position that does not exist."""
+    config, layer_axis, tokens = loaded.config, "depth" if part_kind == "state" else "layer", len(partners)
     sizes = {
         "depth": config.num_hidden_layers + 1, "layer": config.num_hidden_layers, "head": config.num_attention_heads,
         "position": tokens, "neuron": config.intermediate_size,
     }  # fmt: skip
-    axes = (first, *["head"] * (what in HEAD_PARTS), *["position"] * apart, *["neuron"] * (what == NEURON))
-    which = range(sizes[first]) if layers is None else _some(first, layers, sizes[first])
-    at: Sequence[int | None] = [None]
-    if apart:
-        chosen = range(tokens) if positions is None else _some("position", positions, tokens)
-        at = [position for position in chosen if partners[position] is not None]
-    elif positions is not None:
-        raise Refused("positions were given, but all of them are patched at once: give apart=True, or leave them out")
-    return _Grid(axes, tuple(sizes[axis] for axis in axes), which, at)
-
-
-def _cells(loaded: LoadedModel, what: str, grid: _Grid) -> list[PatchPlace]:
-    """Every place that is patched, those that begin first in front."""
-    cells = []
-    for number in grid.layers:
-        start = number + (what != "state")
-        heads = enumerate(encoder_layers(loaded)[number].attention.self.heads) if what in HEAD_PARTS else [(0, None)]
-        neurons = enumerate(encoder_layers(loaded)[number].intermediate.neurons) if what == NEURON else [(0, None)]
-        for (order, head), position, (among, neuron) in product(heads, grid.positions, neurons):
-            index = tuple(place for place in (number, head, position, neuron) if place is not None)
-            cells.append(PatchPlace(index, start, position, order, among))
-    return cells
-
-
-def _some(name: str, given: Sequence[int], most: int) -> list[int]:
-    """These numbers in order, each once. Raises Refused for one that does not exist."""
-    numbers = sorted(
-        {require_int(f"a {name}", one, None) for one in require_sequence(f"{name}s", given, "whole numbers")}
+    axes = (
+        layer_axis,
+        *["head"] * (part_kind in HEAD_PARTS),
+        *["position"] * per_position,
+        *["neuron"] * (part_kind == NEURON),
     )
-    if not numbers or not (numbers[0] >= 0 and numbers[-1] < most):
-        raise Refused(f"{name}s {numbers}: at least one of 0 to {most - 1}")
+    selected_layers = (
+        range(sizes[layer_axis]) if layers is None else _sorted_numbers(layer_axis, layers, sizes[layer_axis])
+    )
+    selected_positions: Sequence[int | None] = [None]
+    if per_position:
+        candidates = range(tokens) if positions is None else _sorted_numbers("position", positions, tokens)
+        selected_positions = [position for position in candidates if partners[position] is not None]
+    elif positions is not None:
+        raise Refused(
+            "positions are given but all positions are patched at once: set per_position=True, or leave them out"
+        )
+    return _Grid(axes, tuple(sizes[axis] for axis in axes), selected_layers, selected_positions)
+
+
+def _patch_places(loaded: LoadedModel, part_kind: str, grid: _Grid) -> list[PatchPlace]:
+    """List the places to patch in ascending order of their starts."""
+    places = []
+    for number in grid.layers:
+        start = number + (part_kind != "state")
+        heads = (
+            enumerate(encoder_layers(loaded)[number].attention.self.heads) if part_kind in HEAD_PARTS else [(0, None)]
+        )
+        neurons = enumerate(encoder_layers(loaded)[number].intermediate.neurons) if part_kind == NEURON else [(0, None)]
+        for (head_index, head), position, (neuron_place, neuron) in product(heads, grid.positions, neurons):
+            index = tuple(entry for entry in (number, head, position, neuron) if entry is not None)
+            places.append(PatchPlace(index, start, position, head_index, neuron_place))
+    return places
+
+
+def _sorted_numbers(name: str, values: Sequence[int], size: int) -> list[int]:
+    """Return the different numbers in ascending order. Raises Refused for one outside 0 to `size` - 1, or for none."""
+    numbers = sorted(
+        {require_int(f"a {name}", value, None) for value in require_sequence(f"{name}s", values, "whole numbers")}
+    )
+    if not numbers or not (numbers[0] >= 0 and numbers[-1] < size):
+        raise Refused(f"{name}s are {numbers}: give at least one, each from 0 to {size - 1}")
     return numbers

@@ -1,7 +1,7 @@
-"""Path patching: what reaches a head from another one by no other way than straight through the residual stream.
+"""Path patching: the effect of one head on others through the direct path of the residual stream alone.
 
-Between the two every head and every feed-forward network is held at what it was; only the LayerNorms on the way are
-computed anew, as what they divide by is that of the whole sum. So the way itself takes no matrix at all.
+All heads and feed-forward networks between the two keep their outputs. Only the layer norms on the path are recomputed,
+since each of them divides by the standard deviation of its whole input. The path itself needs no matrix product.
 """
 
 from __future__ import annotations
@@ -47,139 +47,152 @@ def patch_path(
     batch_tokens: int | None = None,
     report: Progress = ignore_progress,
 ) -> Paths:
-    """Read a text while some heads hear, of one sender, its output in a source; for each sender by itself.
+    """Replace the output of each sender by that of a source, on the direct path to the receivers, and compute a target.
 
-    The sender's output is put into the residual stream and carried up to the receivers with every other head and
-    every feed-forward network between held at the text's own, and every LayerNorm computed anew. What the receivers
-    then make of it takes the place of their own, all receivers at once, and everything after is computed as usual.
-    senders: heads, (layer, head). None: all that are below a receiver. receivers: None: the answer itself, which reads
-    what leaves the last layer; with nothing between, this is a head's direct effect.
-    through: what of the receivers hears the sender: "query", "key" or "value"; None: all three.
-    source, target, align, head_mask, batch_tokens: as for `patch`. report: told how many senders are
-    done, as for `Progress`. Safe to call from many threads on one model.
-    Raises Refused as `patch`, for a head that does not exist, or not any more, for no head, and for a sender that is
-    below no receiver.
+    The change of the sender's output is added to the residual stream and propagated to the receivers. All other heads
+    and all feed-forward networks on the way keep the outputs that they have for the text, and the layer norms are
+    recomputed. All receivers are then patched at once with what they compute from this input, and the layers above run
+    as usual.
+    source, encoding, target, align, head_mask, batch_tokens: as for `patch`.
+    senders: heads (layer, head); None: all heads below the highest receiver.
+    receivers: heads (layer, head); None: the output of the last layer, from which the target is computed. This gives
+        the direct effect of each sender.
+    receiver_input: the input of the receivers that is patched: "query", "key" or "value"; None: all three.
+    report: receives the number of senders that are done, see `Progress`. Thread-safe: the model is not changed.
+    Raises Refused as `patch`, for a head that does not exist or was pruned, for an empty list of heads, and for a
+    sender that is below no receiver.
     Source: path patching, Goldowsky-Dill 2023 (arXiv:2304.05969); Wang 2022, appendix B (arXiv:2211.00593), who let the
-    feed-forward networks between answer.
+    feed-forward networks on the path respond.
     """
     if receiver_input is not None and receiver_input not in RECEIVER_INPUTS:
         raise Refused(
-            f"through {short_repr(receiver_input)} is unknown: one of {', '.join(RECEIVER_INPUTS)}, or nothing for all three"
+            f"receiver_input {short_repr(receiver_input)} is unknown: one of {', '.join(RECEIVER_INPUTS)}, or None for "
+            "all three"
         )
     if receivers is None and receiver_input is not None:
         raise Refused(
-            f"through {short_repr(receiver_input)} is of a receiver: name receivers, or leave it out for the answer"
+            f"receiver_input is {short_repr(receiver_input)} without receivers: give receivers, or leave it at None"
         )
-    asked = plan_patches(loaded, source, encoding, target, "head", False, None, None, align, head_mask)
-    top = loaded.config.num_hidden_layers
-    hearing = None if receivers is None else _heads(loaded, "receivers", receivers)
-    end = top if hearing is None else hearing[-1][0]
-    below = [head for head in _there(loaded) if head[0] < end]
-    sending = below if senders is None else _heads(loaded, "senders", senders)
-    if not sending:
-        raise Refused("no head is below the receivers: a head hears what the layers below it have written")
-    if sending[-1][0] >= end:
-        layer, head = sending[-1]
-        raise Refused(f"L{layer} H{head} is below no receiver: a head hears what the layers below it have written")
-    own = trace_source(loaded, encoding, len(encoding), asked.opened)
-    other, source_value = aligned_source(loaded, source, target, own, asked)
+    plan = plan_patches(loaded, source, encoding, target, "head", False, None, None, align, head_mask)
+    layer_count = loaded.config.num_hidden_layers
+    receiver_heads = None if receivers is None else _sorted_heads(loaded, "receivers", receivers)
+    highest_layer = layer_count if receiver_heads is None else receiver_heads[-1][0]
+    lower_heads = [head for head in _existing_heads(loaded) if head[0] < highest_layer]
+    sender_heads = lower_heads if senders is None else _sorted_heads(loaded, "senders", senders)
+    if not sender_heads:
+        raise Refused("no head is below the receivers: senders must be in lower layers than a receiver")
+    if sender_heads[-1][0] >= highest_layer:
+        layer, head = sender_heads[-1]
+        raise Refused(f"L{layer} H{head} is below no receiver: senders must be in lower layers than a receiver")
+    text_trace = trace_source(loaded, encoding, len(encoding), plan.layer_gates)
+    source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
     rows = torch.tensor([target.rows], device=loaded.device)
-    runner = PathRunner(loaded, own, other, asked.opened)
-    values, together = np.full(asked.gates.shape, np.nan), copies_per_batch(batch_tokens, loaded.device, len(encoding))
-    for first in range(0, len(sending), together):
-        some = sending[first : first + together]
-        if hearing is None:
-            states = gather_positions(runner.direct_states(some, [top])[top], rows)
+    runner = PathRunner(loaded, text_trace, source_trace, plan.layer_gates)
+    values = np.full(plan.head_mask.shape, np.nan)
+    senders_per_batch = copies_per_batch(batch_tokens, loaded.device, len(encoding))
+    for first in range(0, len(sender_heads), senders_per_batch):
+        batch = sender_heads[first : first + senders_per_batch]
+        if receiver_heads is None:
+            states = gather_positions(runner.direct_states(batch, [layer_count])[layer_count], rows)
         else:
-            arrived = runner.direct_states(some, [layer for layer, _ in hearing])
+            direct_states = runner.direct_states(batch, [layer for layer, _ in receiver_heads])
             states = runner.run_remaining_layers(
-                arrived, hearing, RECEIVER_INPUTS if receiver_input is None else (receiver_input,), rows
+                direct_states, receiver_heads, RECEIVER_INPUTS if receiver_input is None else (receiver_input,), rows
             )
-        values[tuple(np.transpose(some))] = target_values(loaded, target, states).cpu().double().numpy()
-        report_count(report, first + len(some), len(sending), "senders")
+        values[tuple(np.transpose(batch))] = target_values(loaded, target, states).cpu().double().numpy()
+        report_count(report, first + len(batch), len(sender_heads), "senders")
     return Paths(
         encoding=encoding,
         source=source,
-        partners=asked.partners,
+        partners=plan.partners,
         target=target,
-        receivers=None if hearing is None else tuple(hearing),
+        receivers=None if receiver_heads is None else tuple(receiver_heads),
         through=receiver_input,
         values=values,
-        base_value=target_values(loaded, target, own.last[:, target.rows]).item(),
+        base_value=target_values(loaded, target, text_trace.last[:, target.rows]).item(),
         source_value=source_value,
-        head_mask=asked.gates,
+        head_mask=plan.head_mask,
     )
 
 
 class PathRunner:
-    """The direct paths from some senders, and the passes of their receivers; each sender is a row of the batch."""
+    """Passes along the direct paths from senders to receivers; each sender is a row of the batch."""
 
-    def __init__(self, loaded: LoadedModel, own: Trace, other: Trace, gates: Tensor | None) -> None:
-        self.layers, self.own, self.other, self.gates = encoder_layers(loaded), own, other, gates
+    def __init__(self, loaded: LoadedModel, text_trace: Trace, source_trace: Trace, gates: Tensor | None) -> None:
+        self.layers, self.gates = encoder_layers(loaded), gates
+        self.text_trace, self.source_trace = text_trace, source_trace
 
-    def direct_states(self, senders: Sequence[Head], to: Sequence[int]) -> dict[int, Tensor]:
-        """What enters some layers by the direct path alone, each (sender, seq, hidden); number n is behind all n.
+    def direct_states(self, senders: Sequence[Head], layers: Sequence[int]) -> dict[int, Tensor]:
+        """Compute the inputs of some layers with only the direct path of each sender changed.
 
-        No sender is below the first layer: the text's own embeddings enter it.
+        layers: numbers of the layers; the number of layers stands for the output of the last one.
+        Returns (sender, seq, hidden) for each of them. The input of layer 0 is unchanged, since no sender is below it.
         """
-        states = self.own.states[0].repeat(len(senders), 1, 1)
-        arrived = {0: states} if 0 in to else {}
-        for number in range(max(to)):
-            layer, own, other = self.layers[number], self.own.layers[number], self.other.layers[number]
-            attended = own.attended.repeat(len(senders), 1, 1)
-            for row, (sent_from, head) in enumerate(senders):
-                if sent_from == number:
-                    place = layer.attention.self.heads.index(head)
-                    change = other.context[0, place] - own.context[0, place]
-                    attended[row] += change @ layer.attention.head_projections[:, place].T
-            states = layer.output.LayerNorm(own.fed + layer.attention.output.LayerNorm(attended + states))
-            if number + 1 in to:
-                arrived[number + 1] = states
-        return arrived
+        states = self.text_trace.states[0].repeat(len(senders), 1, 1)
+        inputs = {0: states} if 0 in layers else {}
+        for number in range(max(layers)):
+            layer = self.layers[number]
+            text_layer, source_layer = self.text_trace.layers[number], self.source_trace.layers[number]
+            attention_update = text_layer.attention_update.repeat(len(senders), 1, 1)
+            for row, (sender_layer, head) in enumerate(senders):
+                if sender_layer == number:
+                    index = layer.attention.self.heads.index(head)
+                    change = source_layer.context[0, index] - text_layer.context[0, index]
+                    attention_update[row] += change @ layer.attention.head_projections[:, index].T
+            states = layer.output.LayerNorm(
+                text_layer.feed_forward_update + layer.attention.output.LayerNorm(attention_update + states)
+            )
+            if number + 1 in layers:
+                inputs[number + 1] = states
+        return inputs
 
     def run_remaining_layers(
-        self, arrived: dict[int, Tensor], receivers: Sequence[Head], through: Sequence[str], rows: Tensor
+        self, direct_states: dict[int, Tensor], receivers: Sequence[Head], inputs: Sequence[str], rows: Tensor
     ) -> Tensor:
-        """The last layer where the answer is read, (sender, some, hidden), once the receivers heard what arrived."""
-        done = receivers[0][0]
-        states = self.own.states[done].expand(len(arrived[done]), -1, -1)
+        """Compute the output of the last layer with patched receivers, (sender, position, hidden).
+
+        direct_states: the results of `direct_states` for the layers of the receivers. inputs: from `RECEIVER_INPUTS`.
+        rows: (1, position), the positions at which the output is needed.
+        """
+        next_layer = receivers[0][0]
+        states = self.text_trace.states[next_layer].expand(len(direct_states[next_layer]), -1, -1)
         for number, heads in groupby(receivers, key=itemgetter(0)):
-            states = run_layers(self.layers, states, done, number, gates=self.gates)
-            states = self._with_receivers(number, states, arrived[number], [head for _, head in heads], through)
-            done = number + 1
-        return run_layers(self.layers, states, done, gates=self.gates, positions=rows)
+            states = run_layers(self.layers, states, next_layer, number, gates=self.gates)
+            states = self._with_receivers(number, states, direct_states[number], [head for _, head in heads], inputs)
+            next_layer = number + 1
+        return run_layers(self.layers, states, next_layer, gates=self.gates, positions=rows)
 
     def _with_receivers(
-        self, number: int, states: Tensor, arrived: Tensor, heads: Sequence[int], through: Sequence[str]
+        self, number: int, states: Tensor, receiver_states: Tensor, heads: Sequence[int], inputs: Sequence[str]
     ) -> Tensor:
-        """What leaves a layer of which some heads hear what arrived, and all else what really enters it."""
+        """Run a layer in which some inputs of the given heads are computed from other states than the rest."""
         layer = self.layers[number]
         attention = layer.attention.self
-        places = [attention.heads.index(head) for head in heads]
+        indices = [attention.heads.index(head) for head in heads]
         parts = {}
         for name in RECEIVER_INPUTS:
-            makes = getattr(attention, name)
-            parts[name] = attention.transpose_for_scores(makes(states)).clone()
-            if name in through:
-                parts[name][:, places] = attention.transpose_for_scores(makes(arrived))[:, places]
+            projection = getattr(attention, name)
+            parts[name] = attention.transpose_for_scores(projection(states)).clone()
+            if name in inputs:
+                parts[name][:, indices] = attention.transpose_for_scores(projection(receiver_states))[:, indices]
         context = attention_probabilities(attention, parts["query"], parts["key"]) @ parts["value"]
         if self.gates is not None:
             context = context * self.gates[number][:, list(attention.heads)]
-        attended = layer.attention.output.dense(context.transpose(1, 2).flatten(2))
-        left: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(attended + states))
-        return left
+        attention_update = layer.attention.output.dense(context.transpose(1, 2).flatten(2))
+        output: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(attention_update + states))
+        return output
 
 
-def _there(loaded: LoadedModel) -> list[Head]:
-    """All heads that the model still has, from below."""
+def _existing_heads(loaded: LoadedModel) -> list[Head]:
+    """Return all heads of a model that were not pruned, from the lowest layer to the highest."""
     return [(layer, head) for layer, module in enumerate(loaded.model.attention_modules) for head in module.heads]
 
 
-def _heads(loaded: LoadedModel, name: str, given: Sequence[Head]) -> list[Head]:
-    """These heads from below, each once. Raises Refused for none, and for one that is not there."""
-    heads = sorted(set(head_pairs(given)))
+def _sorted_heads(loaded: LoadedModel, name: str, items: Sequence[Head]) -> list[Head]:
+    """Return the different heads in ascending order. Raises Refused for none, and for a head that does not exist."""
+    heads = sorted(set(head_pairs(items)))
     if not heads:
-        raise Refused(f"{name} are none: name at least one head, as (layer, head)")
+        raise Refused(f"{name} is empty: give at least one head as (layer, head)")
     for layer, head in heads:
         check_head_exists(loaded.config, layer, head)
     return heads

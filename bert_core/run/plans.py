@@ -1,4 +1,4 @@
-"""Which heads, neurons or layers can go: the worth of each, and the order to take them out in."""
+"""Pruning plans: importance scores of heads, neurons or layers, and the order in which to remove them."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ ORDERS_BY_PART = {
     "neurons": ("importance", "importance-in-layer", "iterative", "random"),
     "layers": ("ablation", "iterative", "random"),
 }
-RANDOM_ORDERS = 5  # make the band that the other orders stand beside
-REESTIMATION_SHARE = 0.1  # share of the heads that go before the iterative order looks again
+RANDOM_ORDERS = 5  # random orders whose range is the baseline for the other orders
+REESTIMATION_SHARE = 0.1  # share of the parts that the iterative order removes before it estimates importance again
 
 
 def loss_importance(
     loaded: LoadedModel, batches: Sequence[Batch], *, part_kind: str = "heads", report: Progress = ignore_progress
 ) -> np.ndarray:
-    """How fast the loss of an example moves with each head's gate, in size, mean over the examples; (layer, head).
+    """Compute gradient importance: the mean absolute gradient of the loss with respect to each head or neuron gate.
 
-    what: "heads", or "neurons": (layer, neuron). NaN for what was pruned.
-    An example's loss: the mean over its hidden pieces, plus that of its next sentence.
+    part_kind: "heads" or "neurons". report: see `Progress`.
+    The loss of an example is the mean over its masked tokens plus the next-sentence loss.
+    Returns (layer, head) or (layer, neuron), at least 0; NaN for pruned parts.
     Source: Michel 2019, equation 2 (arXiv:1905.10650).
     """
     total, examples = np.where(existing_parts(loaded, part_kind), 0.0, nan), 0
     for number, batch in enumerate(batches):
-        of_heads = part_kind == "heads"
-        slopes = (
-            batch_gate_gradients(ExampleBatch(loaded, batch))[1] if of_heads else neuron_gate_gradients(loaded, batch)
+        is_heads = part_kind == "heads"
+        gradients = (
+            batch_gate_gradients(ExampleBatch(loaded, batch))[1] if is_heads else neuron_gate_gradients(loaded, batch)
         )
-        total += np.abs(slopes).sum(0)
+        total += np.abs(gradients).sum(0)
         examples += len(batch.input_ids)
         report((number + 1) / len(batches))
     mean: np.ndarray = total / max(examples, 1)
@@ -66,34 +67,34 @@ def loss_without_heads(
     *,
     report: Progress = ignore_progress,
 ) -> np.ndarray:
-    """The loss without each head in turn, exactly; (layer, head), NaN for a head that was pruned.
+    """Compute the exact loss on examples with each head ablated in turn, (layer, head); NaN for pruned heads.
 
-    replacement: what takes the place of a head's output; None: zeros.
+    replacement: what replaces the output of a head; None: zeros. report: see `Progress`.
     """
     losses, kinds = [], []
     for number, batch in enumerate(batches):
-        asked = ExampleBatch(loaded, batch)
+        examples = ExampleBatch(loaded, batch)
         losses.append(
             as_array(
-                answer_losses_without_heads(asked, replacement, report=progress_of_part(report, number, len(batches)))[
-                    1
-                ]
+                answer_losses_without_heads(
+                    examples, replacement, report=progress_of_part(report, number, len(batches))
+                )[1]
             )
         )
-        kinds.append(asked.kinds)
+        kinds.append(examples.kinds)
     return mean_loss(loaded, np.concatenate(losses, axis=-1), np.concatenate(kinds))
 
 
 def loss_without_layers(
     loaded: LoadedModel, batches: Sequence[Batch], *, report: Progress = ignore_progress
 ) -> np.ndarray:
-    """The loss without each layer in turn, exactly; (layer,), NaN for one that was taken out."""
-    there = existing_parts(loaded, "layers")
-    found = np.full(there.shape, nan)
-    for number, layer in enumerate(np.flatnonzero(there)):
-        left = pruned(loaded, layers=[int(layer)])
-        found[layer] = score(left, batches, report=progress_of_part(report, number, int(there.sum()))).loss
-    return found
+    """Compute the exact loss on examples without each layer in turn, (layer,); NaN for removed layers."""
+    exists = existing_parts(loaded, "layers")
+    losses = np.full(exists.shape, nan)
+    for number, layer in enumerate(np.flatnonzero(exists)):
+        pruned_model = pruned(loaded, layers=[int(layer)])
+        losses[layer] = score(pruned_model, batches, report=progress_of_part(report, number, int(exists.sum()))).loss
+    return losses
 
 
 @validate_arguments
@@ -107,37 +108,42 @@ def propose_plan(
     reference: Sequence[Encoding] = (),
     report: Progress = ignore_progress,
 ) -> PruningPlan:
-    """An order in which heads, neurons or layers of a model may go, the one that seems to matter least first.
+    """Propose an order in which to prune heads, neurons or layers of a model, the least important first.
 
-    method: "importance", by the size of the loss's slope; "importance-in-layer", by the same over its length in each
-        layer; "ablation", by the loss without each alone; "ablation-mean" and "ablation-resample", by the loss
-        when that of the reference texts stands in for it, as for `Replacement`; "iterative", by importance, estimated
-        anew whenever a tenth has gone, of layers by ablation, anew after each; "random". `ORDERS_OF` has those of
-        "heads", "neurons" and "layers", one of which is `what`.
-    seed: of a random order. report: as for `Progress`.
-    Raises Refused for an unknown method, one without its reference, or examples of which nothing can be asked.
+    batches: examples on which importance is estimated; a random order needs none.
+    method: how parts are ranked.
+        "importance": by gradient importance, see `loss_importance`.
+        "importance-in-layer": by gradient importance divided by its norm over the layer.
+        "ablation": by the loss without each part.
+        "ablation-mean", "ablation-resample": by the loss with the output of each head replaced, see `Replacement`.
+        "iterative": by gradient importance, estimated again whenever a tenth of the parts is removed. Layers are
+        ranked by ablation instead, again after each removal.
+        "random": at random.
+    part_kind: "heads", "neurons" or "layers"; `ORDERS_BY_PART` lists the methods of each.
+    seed: of a random order. reference: texts for "ablation-mean" and "ablation-resample". report: see `Progress`.
+    Raises Refused for an unknown method or kind of part, for missing examples or reference texts, and as `score`.
     Source: Michel 2019, sections 3 and 4 (arXiv:1905.10650).
     """
     check_orders(part_kind, [method], "method")
     batches = require_instances("batches", batches, Batch)
     if method != "random" and not batches:
-        raise Refused(f"there are no examples: an order by {method} is found on some")
+        raise Refused(f"there are no examples: method {method!r} needs at least one batch of examples")
     config, existing = loaded.config, existing_parts(loaded, part_kind)
     name = method
     if method == "random":
-        worth = np.where(existing, np.random.default_rng(seed).random(existing.shape), nan)
-        order, name = _rising(worth), f"random {seed}"
+        importance = np.where(existing, np.random.default_rng(seed).random(existing.shape), nan)
+        order, name = _sort_parts(importance), f"random {seed}"
     elif method == "iterative":
-        order = _looking_again(loaded, batches, part_kind, report)
+        order = _iterative_order(loaded, batches, part_kind, report)
     elif method == "importance":
-        order = _rising(loss_importance(loaded, batches, part_kind=part_kind, report=report))
+        order = _sort_parts(loss_importance(loaded, batches, part_kind=part_kind, report=report))
     elif method == "importance-in-layer":
-        order = _rising(layer_normalised(loss_importance(loaded, batches, part_kind=part_kind, report=report)))
+        order = _sort_parts(layer_normalised(loss_importance(loaded, batches, part_kind=part_kind, report=report)))
     elif part_kind == "layers":
-        order = _rising(loss_without_layers(loaded, batches, report=report))
+        order = _sort_parts(loss_without_layers(loaded, batches, report=report))
     else:
         replacement = Replacement(loaded, method.removeprefix("ablation").removeprefix("-") or "zero", reference)
-        order = _rising(loss_without_heads(loaded, batches, replacement, report=report))
+        order = _sort_parts(loss_without_heads(loaded, batches, replacement, report=report))
     return PruningPlan(
         loaded.name, config.num_hidden_layers, config.num_attention_heads, name, tuple(order), what=part_kind,
         neurons=config.intermediate_size if part_kind == "neurons" else 0,
@@ -145,34 +151,39 @@ def propose_plan(
 
 
 def check_orders(part_kind: str, methods: Sequence[str], label: str = "order") -> None:
-    """Raise Refused for an unknown method, by the name that it is called, or for what is no key of `ORDERS_OF`."""
+    """Raise Refused for an unknown kind of part, or for a method that `ORDERS_BY_PART` does not list for it.
+
+    label: what the message calls a method.
+    """
     if not isinstance(part_kind, str) or part_kind not in ORDERS_BY_PART:
-        raise Refused(f"what {short_repr(part_kind)} is unknown: one of {', '.join(ORDERS_BY_PART)}")
+        raise Refused(f"the kind of part {short_repr(part_kind)} is unknown: one of {', '.join(ORDERS_BY_PART)}")
     for method in methods:
         if method not in ORDERS_BY_PART[part_kind]:
-            of_what = "" if part_kind == "heads" else f" for {part_kind}"
-            raise Refused(f"{label} {method!r} is unknown{of_what}: one of {', '.join(ORDERS_BY_PART[part_kind])}")
+            suffix = "" if part_kind == "heads" else f" for {part_kind}"
+            raise Refused(f"{label} {method!r} is unknown{suffix}: one of {', '.join(ORDERS_BY_PART[part_kind])}")
 
 
-def _looking_again(loaded: LoadedModel, batches: Sequence[Batch], what: str, report: Progress) -> list[tuple[int, ...]]:
-    """The order when worth is found anew as parts go."""
-    count = int(existing_parts(loaded, what).sum())
-    step = 1 if what == "layers" else max(1, round(REESTIMATION_SHARE * count))
-    looks, left = range(0, count, step), loaded
+def _iterative_order(
+    loaded: LoadedModel, batches: Sequence[Batch], part_kind: str, report: Progress
+) -> list[tuple[int, ...]]:
+    """Rank parts by importance that is estimated again while parts are removed."""
+    count = int(existing_parts(loaded, part_kind).sum())
+    step = 1 if part_kind == "layers" else max(1, round(REESTIMATION_SHARE * count))
+    estimates, pruned_model = range(0, count, step), loaded
     order: list[tuple[int, ...]] = []
-    for number in range(len(looks)):
-        told = progress_of_part(report, number, len(looks))
-        if what == "layers":
-            worth = loss_without_layers(left, batches, report=told)
+    for number in range(len(estimates)):
+        part_report = progress_of_part(report, number, len(estimates))
+        if part_kind == "layers":
+            importance = loss_without_layers(pruned_model, batches, report=part_report)
         else:
-            worth = loss_importance(left, batches, part_kind=what, report=told)
-        going = _rising(worth)[:step]
-        order += going
-        left = prune_parts(left, what, going)
+            importance = loss_importance(pruned_model, batches, part_kind=part_kind, report=part_report)
+        removed = _sort_parts(importance)[:step]
+        order += removed
+        pruned_model = prune_parts(pruned_model, part_kind, removed)
     return order
 
 
-def _rising(worth: np.ndarray) -> list[tuple[int, ...]]:
-    """The places of an array by its figures, the smallest first; what is NaN left out."""
-    order = [tuple(map(int, place)) for place in np.argwhere(~np.isnan(worth))]
-    return sorted(order, key=lambda place: float(worth[place]))
+def _sort_parts(importance: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the indices of an array in ascending order of its values, without NaN."""
+    order = [tuple(map(int, index)) for index in np.argwhere(~np.isnan(importance))]
+    return sorted(order, key=lambda index: float(importance[index]))

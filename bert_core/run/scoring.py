@@ -1,4 +1,4 @@
-"""Many pairs of sentences, each scored by itself; a pair that cannot be scored says why, and stops no other."""
+"""Pseudo-log-likelihoods of sentence pairs; a pair that cannot be scored records the problem."""
 
 from __future__ import annotations
 
@@ -24,44 +24,47 @@ def score_pairs(
     head_mask: np.ndarray | None = None,
     report: Progress = ignore_progress,
 ) -> list[PairScore]:
-    """Both sentences of every pair by their pseudo-log-likelihood, in the order given.
+    """Score both sentences of every pair by their pseudo-log-likelihood.
 
-    pairs: (first, second), which are numbered from 1; or the rows that `read_pairs` gives, where one with a problem
-        keeps it.
-    variant, head_mask: as for `pseudo_log_likelihood`. report: told how many masked copies the model has read, as
-    for `Progress`. A sentence that two pairs share is scored once.
-    Raises Refused for a pair that is none, an unknown variant, or a model without a trained word head.
+    pairs: pairs (first, second), which are numbered from 1, or rows from `read_pairs`, whose problems are kept.
+    variant, head_mask: as for `pseudo_log_likelihood`.
+    report: receives the number of masked copies that the model has processed, see `Progress`.
+    Returns the scores in the order of the pairs; a pair that cannot be scored has a `problem`. A sentence that occurs
+    in several pairs is scored once.
+    Raises Refused for an item that is no pair of strings, an unknown variant, or a model without a trained MLM head.
     """
-    known: dict[str, Encoding] = {}
+    encodings: dict[str, Encoding] = {}
     scored = []
     for number, pair in enumerate(require_sequence("pairs", pairs, "pairs of sentences"), 1):
         parts = pair if isinstance(pair, PairRow) else require_sequence(f"pair {number}", pair, "two sentences")
         if len(parts) != 2 and not isinstance(pair, PairRow):
-            raise Refused(f"pair {number} has {len(parts)} parts: give two sentences, or a row of read_pairs")
+            raise Refused(f"pair {number} has {len(parts)} items: give two sentences, or a row from read_pairs")
         row, first, second, problem = pair if isinstance(pair, PairRow) else PairRow(number, *parts)
         if not (isinstance(first, str) and isinstance(second, str)):
-            raise Refused(f"pair {number} is {short_repr(parts)}: both sentences must be texts")
+            raise Refused(f"pair {number} is {short_repr(parts)}: both sentences must be strings")
         pair_score = PairScore(row, (first, second), problem=problem)
         if problem is None:
             try:
                 for sentence in (first, second):
-                    known[sentence] = known.get(sentence) or _whole(loaded, sentence)
+                    encodings[sentence] = encodings.get(sentence) or _encode_sentence(loaded, sentence)
             except Refused as error:
                 pair_score = PairScore(row, (first, second), problem=str(error))
         scored.append(pair_score)
-    read = {sentence for pair_score in scored if pair_score.problem is None for sentence in pair_score.sentences}
-    copies = {sentence: encoding.typed_count for sentence, encoding in known.items() if sentence in read}
-    done, of = 0, sum(copies.values())
+    scorable = {sentence for pair_score in scored if pair_score.problem is None for sentence in pair_score.sentences}
+    copies = {sentence: encoding.typed_count for sentence, encoding in encodings.items() if sentence in scorable}
+    finished, total = 0, sum(copies.values())
     score_of: dict[str, SentenceScore] = {}
     for sentence, pieces in copies.items():
 
-        def tell(share: float | None, what: str = "", before: int = done, pieces: int = pieces) -> None:
-            report_count(report, before + round((share or 0) * pieces), of, "masked copies")
+        def report_copies(
+            share: float | None, message: str = "", finished_before: int = finished, pieces: int = pieces
+        ) -> None:
+            report_count(report, finished_before + round((share or 0) * pieces), total, "masked copies")
 
         score_of[sentence] = pseudo_log_likelihood(
-            loaded, known[sentence], variant=variant, head_mask=head_mask, report=tell
+            loaded, encodings[sentence], variant=variant, head_mask=head_mask, report=report_copies
         )
-        done += pieces
+        finished += pieces
     return [
         pair_score
         if pair_score.problem is not None
@@ -70,12 +73,12 @@ def score_pairs(
     ]
 
 
-def _whole(loaded: LoadedModel, sentence: str) -> Encoding:
-    """The tokens of a sentence. Raises Refused for one that does not fit, or holds a [MASK]."""
-    most = loaded.config.max_position_embeddings
-    encoding = loaded.tokenizer.encode(sentence, max_length=most)
-    if encoding.cut:
-        raise Refused(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} reads at most {most}")
+def _encode_sentence(loaded: LoadedModel, sentence: str) -> Encoding:
+    """Encode a sentence. Raises Refused for a sentence that is too long for the model or contains a [MASK]."""
+    max_tokens = loaded.config.max_position_embeddings
+    encoding = loaded.tokenizer.encode(sentence, max_length=max_tokens)
+    if encoding.truncated_count:
+        raise Refused(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} takes at most {max_tokens}")
     if encoding.mask_positions:
-        raise Refused(f"a sentence contains {encoding.special_tokens.mask}: only words that are there can be scored")
+        raise Refused(f"a sentence contains {encoding.special_tokens.mask}: a masked position cannot be scored")
     return encoding

@@ -1,4 +1,4 @@
-"""Two texts read apart, and how alike a model finds them: the cosine of their vectors, pair by pair of their tokens."""
+"""Similarity of two texts: the cosine of their sentence vectors, split into contributions of pairs of tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bert_core.run.targets import pooling_states
 from bert_core.tokenizer import Encoding
 from bert_core.unknown_tokens import count_unknown_tokens
 
-# Sentences that have nothing to do with each other: how alike they are is what a cosine is held against.
+# Unrelated sentences, whose pairwise cosines are the baseline for a cosine of two texts.
 UNRELATED_SENTENCES = (
     "The ferry to the island leaves at noon.",
     "Prices of copper fell for the third month.",
@@ -40,7 +40,7 @@ UNRELATED_SENTENCES = (
 
 @validate_arguments
 def read_sentence(loaded: LoadedModel, text: str) -> Encoding:
-    """A text by itself, as it is read where its vector is asked for: cut where the model's file says.
+    """Encode a single text for its sentence vector, truncated to the maximum length of the sentence model.
 
     Raises Refused as `Tokenizer.encode`.
     """
@@ -50,9 +50,10 @@ def read_sentence(loaded: LoadedModel, text: str) -> Encoding:
 @validate_arguments
 @torch.no_grad()
 def sentence_vector(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> np.ndarray:
-    """The vector of a text, (hidden,) float32: its states pooled, and normalised, as the model's file says.
+    """Compute the sentence vector of a text, (hidden,) float32.
 
-    Without such a file it is the mean of the states, which the model was not trained for.
+    The states of the last layer are pooled and normalised as the files of a sentence-transformers model say. For other
+    models the vector is the mean of the states, for which they were not trained.
     head_mask: as for `capture`.
     Source: Reimers & Gurevych 2019, section 3 (arXiv:1908.10084).
     """
@@ -65,58 +66,59 @@ def sentence_vector(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nd
 def sentence_similarity(
     loaded: LoadedModel, first: Encoding, second: Encoding, *, head_mask: np.ndarray | None = None
 ) -> Similarity:
-    """The cosine of the vectors of two texts, and the part in it of each pair of their tokens.
+    """Compute the cosine of the sentence vectors of two texts, and the contribution of each pair of their tokens.
 
-    Each vector is a sum of states, each times its share; so the cosine is a sum over pairs of states, exactly.
-    head_mask: as for `capture`, in both texts. Edits of the model are in both, too.
-    Raises Refused for texts that the model cannot read.
+    A sentence vector is a weighted sum of states, so the contributions sum exactly to the cosine.
+    head_mask: as for `capture`, in both texts. Edits of the model apply to both texts as well.
+    Raises Refused for texts that the model cannot process.
     Source: Reimers & Gurevych 2019, section 3 (arXiv:1908.10084).
     """
-    mixed = [_mixed(loaded, encoding, head_mask) for encoding in (first, second)]
-    parts = cosine_parts(*mixed)
+    contributions = [_token_contributions(loaded, encoding, head_mask) for encoding in (first, second)]
+    parts = cosine_parts(*contributions)
     return Similarity(
         first=first,
         second=second,
         cosine=float(parts.sum()),
         parts=parts,
-        vectors=np.stack([one.sum(0) for one in mixed]).astype(np.float32),
+        vectors=np.stack([encoding.sum(0) for encoding in contributions]).astype(np.float32),
         mode=loaded.effective_pooling.mode,
         trained=loaded.pooling is not None,
     )
 
 
-def _mixed(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> np.ndarray:
-    """What each token adds to the vector of its text, (token, hidden) float64."""
+def _token_contributions(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> np.ndarray:
+    """Compute the contribution of each token to the sentence vector of its text, (token, hidden) float64."""
     states = pooling_states(loaded, encoding, head_mask).cpu().double()  # MPS has no float64
-    mixed = np.zeros((len(encoding), states.shape[-1]))
-    mixed[list(loaded.effective_pooling.pooled_positions(len(encoding)))] = (
+    contributions = np.zeros((len(encoding), states.shape[-1]))
+    contributions[list(loaded.effective_pooling.pooled_positions(len(encoding)))] = (
         loaded.effective_pooling.weights(states) * states
     ).numpy()
-    return mixed
+    return contributions
 
 
 @validate_arguments
 def unrelated_cosines(loaded: LoadedModel, *, head_mask: np.ndarray | None = None) -> np.ndarray:
-    """The cosines of all pairs of some sentences that have nothing to do with each other, (pair,), the least first.
+    """Compute the cosines of all pairs of unrelated English sentences, (pair,), in ascending order.
 
-    Many models give every two texts a cosine far above 0, so a cosine says little without these.
-    head_mask: as for `capture`. The sentences are English.
-    Source: Ethayarajh 2019, section 3.3 (arXiv:1909.00512), of words.
+    Many models give any two texts a cosine far above 0, so a cosine should be compared with this baseline.
+    head_mask: as for `capture`.
+    Source: Ethayarajh 2019, section 3.3 (arXiv:1909.00512), for word vectors.
     """
-    with count_unknown_tokens():  # apart from what the caller's texts have of unknown tokens
+    with count_unknown_tokens():  # these sentences must not count as texts of the caller
         encodings = [read_sentence(loaded, text) for text in UNRELATED_SENTENCES]
-    vectors = [sentence_vector(loaded, one, head_mask=head_mask).astype(np.float64) for one in encodings]
+    vectors = [sentence_vector(loaded, encoding, head_mask=head_mask).astype(np.float64) for encoding in encodings]
     units = [vector / np.linalg.norm(vector) for vector in vectors]
-    return np.sort([one @ other for one, other in combinations(units, 2)])
+    return np.sort([first @ second for first, second in combinations(units, 2)])
 
 
 @validate_arguments
-def similarity_target(loaded: LoadedModel, encoding: Encoding, other: Encoding) -> Target:
-    """How alike a text and another are as a target: the cosine, the other's vector staying as it is.
+def similarity_target(loaded: LoadedModel, encoding: Encoding, reference: Encoding) -> Target:
+    """Create a target for the cosine of the sentence vectors of a text and a fixed reference text.
 
-    The other text is read by the model as it was loaded, with all heads on and without its edits: what is taken from
-    the text, or changed in the model, changes the text's own vector alone.
-    Raises Refused for texts that the model cannot read.
+    encoding: the text that is explained. reference: the text whose vector stays constant.
+    The unedited model computes the reference vector with all heads on. Changes of the text, of the head mask or of the
+    model therefore change only the vector of the explained text.
+    Raises Refused for texts that the model cannot process.
     """
     check_text(loaded, encoding)
-    return Target("similarity", other=other, pooled=loaded.effective_pooling.pooled_positions(len(encoding)))
+    return Target("similarity", other=reference, pooled=loaded.effective_pooling.pooled_positions(len(encoding)))

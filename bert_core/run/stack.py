@@ -1,7 +1,7 @@
-"""The layers of an encoder: texts padded to a batch, a pass with the parts of each layer, and the rest of a pass.
+"""Forward passes through the layers of an encoder: padded batches, recorded activations, and partial passes.
 
-Edits of a model (cut arrows, scaled neurons, parts that are put in) belong to its modules, so they act in every pass
-here as they do in `BertModel`. Nothing is written to the model.
+Edits of a model (attention knockouts, scaled neurons, activation patches) are stored in its modules, so they act in
+every pass here as they do in `BertModel`. No function writes to the model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bert_core.tokenizer import Encoding
 
 
 def encoder_layers(loaded: LoadedModel) -> list[BertLayer]:
-    """The layers of a model, the first one first."""
+    """Return the layers of a model's encoder, from the first to the last."""
     return cast("list[BertLayer]", list(loaded.model.bert.encoder.layer))
 
 
@@ -35,19 +35,19 @@ def encoder_layers(loaded: LoadedModel) -> list[BertLayer]:
 
 
 def pad(rows: Sequence[Sequence[int]], value: int = 0) -> np.ndarray:
-    """Rows of different lengths as one array (row, longest), int64: the shorter ones are filled up with a value."""
+    """Stack rows of different lengths in one int64 array (row, longest length), padded with a value at their ends."""
     padded = np.full((len(rows), max(map(len, rows), default=0)), value, np.int64)
     for row, numbers in zip(padded, rows, strict=True):
         row[: len(numbers)] = numbers
     return padded
 
 
-@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
+@dataclass(frozen=True, eq=False)  # instances hold tensors and are compared by identity
 class PaddedTexts:
-    """Texts as one batch on a model's device.
+    """A batch of texts on the model's device.
 
-    ids: (text, seq). segments: the same, or None for a model without segments.
-    mask: (text, seq), 1 for a token and 0 for padding; None where no text is padded.
+    ids: (text, seq) token ids. segments: (text, seq) segment ids, or None for a model without segments.
+    mask: (text, seq), 1 for a token and 0 for padding; None if no text is padded.
     """
 
     loaded: LoadedModel
@@ -58,7 +58,7 @@ class PaddedTexts:
 
     @classmethod
     def from_encodings(cls, loaded: LoadedModel, encodings: Sequence[Encoding]) -> PaddedTexts:
-        """encodings: at least one."""
+        """Pad encodings, at least one, to the length of the longest."""
         ids = pad([text.input_ids for text in encodings], loaded.config.pad_token_id)
         segments, mask = pad([text.token_type_ids for text in encodings]), pad([[1] * len(text) for text in encodings])
         return cls(
@@ -71,21 +71,21 @@ class PaddedTexts:
 
     @cached_property
     def embeddings(self) -> Tensor:
-        """The states that enter the first layer, (text, seq, hidden)."""
+        """The output of the embedding layer, which is the input of the first layer, (text, seq, hidden)."""
         states: Tensor = self.loaded.model.bert.embeddings(self.ids, token_type_ids=self.segments)
         return states
 
     @cached_property
     def additive_mask(self) -> Tensor | None:
-        """The mask as layers take it, or None."""
+        """The mask as layers add it to the attention scores, (text, 1, 1 or query, key); None without padding."""
         shape = (self.ids.shape[0], self.ids.shape[1])
         return None if self.mask is None else self.loaded.model.bert.get_extended_attention_mask(self.mask, shape)
 
     @cached_property
     def token_index(self) -> tuple[Tensor, Tensor]:
-        """Row and position of every token, (token,) each, text after text.
+        """The row and the position of every token that is not padding, (token,) each, text after text.
 
-        Unlike a mask it is an index whose size the host knows, so that no device is waited for.
+        The host knows the size of this index, unlike that of a boolean mask, so indexing does not wait for the device.
         """
         lengths = [len(text) for text in self.encodings]
         rows, positions = np.repeat(np.arange(len(lengths)), lengths), np.concatenate([*map(np.arange, lengths)])
@@ -93,56 +93,60 @@ class PaddedTexts:
 
     @cached_property
     def typed_mask(self) -> Tensor:
-        """Whether a place holds a token that is no added [CLS] or [SEP], boolean (text, seq)."""
-        typed = pad([[not special for special in text.special] for text in self.encodings])
-        return torch.from_numpy(typed.astype(bool)).to(self.ids.device)
+        """Boolean mask (text, seq): True for tokens of the text, False for padding and added [CLS] and [SEP]."""
+        typed_tokens = pad([[not special for special in text.special] for text in self.encodings])
+        return torch.from_numpy(typed_tokens.astype(bool)).to(self.ids.device)
 
 
-# ---------------------------------------------------------------------------- a pass with the parts of each layer
+# ---------------------------------------------------------------------------- recorded activations of a pass
 
-# What a layer computes between what enters and what leaves it, in this order.
-PARTS = ("query", "key", "value", "probs", "context", "attended", "normed", "activated", "fed")
+# The activations of a layer between its input and its output, in the order in which they are computed.
+PARTS = (
+    "query", "key", "value", "probs", "context", "attention_update", "after_attention", "neurons", "feed_forward_update"
+)  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
+@dataclass(frozen=True, eq=False)  # instances hold tensors and are compared by identity
 class LayerTrace:
-    """What one layer computes in a pass. A part that was not asked for is an empty tensor (0,).
+    """The activations of one layer in a pass; a part that was not recorded is an empty tensor (0,).
 
-    entering, leaving: (batch, seq, hidden), the residual stream before and after the layer.
-    gate: of every head, pruned ones too, (batch or 1, head, 1, 1), or None.
-    query, key, value, context: (batch, head, seq, head size); the context with its gate.
-    probs: (batch, head, query, key), without the gate.
-    attended, fed: (batch, seq, hidden), what attention and the feed-forward network add to the residual stream.
-    normed: (batch, seq, hidden), what the feed-forward network takes. activated: (batch, seq, intermediate).
+    gate: the gates of all heads, pruned ones included, (batch or 1, head, 1, 1); None if all gates are 1.
+    input_states, output_states: (batch, seq, hidden), the residual stream before and after the layer.
+    query, key, value, context: (batch, head, seq, head size); context is multiplied by the gate.
+    probs: (batch, head, query, key), attention probabilities before the gate.
+    attention_update, feed_forward_update: (batch, seq, hidden), the outputs of attention and of the feed-forward
+        network that are added to the residual stream.
+    after_attention: (batch, seq, hidden), the input of the feed-forward network.
+    neurons: (batch, seq, intermediate), the feed-forward network after its activation function.
     """
 
     layer: BertLayer
     gate: Tensor | None
-    entering: Tensor
+    input_states: Tensor
     query: Tensor
     key: Tensor
     value: Tensor
     probs: Tensor
     context: Tensor
-    attended: Tensor
-    normed: Tensor
-    activated: Tensor
-    fed: Tensor
-    leaving: Tensor
+    attention_update: Tensor
+    after_attention: Tensor
+    neurons: Tensor
+    feed_forward_update: Tensor
+    output_states: Tensor
 
     @property
-    def summed(self) -> Tensor:
-        """What the norm after attention takes, (batch, seq, hidden)."""
-        return self.attended + self.entering
+    def attention_sum(self) -> Tensor:
+        """The input of the layer norm after attention, (batch, seq, hidden): the attention update plus the residual."""
+        return self.attention_update + self.input_states
 
     @property
     def merged_context(self) -> Tensor:
-        """The contexts of all heads side by side, (batch, seq, heads * head size): what the output projection takes."""
+        """The input of the output projection: the concatenated contexts of all heads, (batch, seq, heads * size)."""
         return self.context.transpose(-3, -2).flatten(-2)
 
     @cached_property
-    def mixing(self) -> Tensor:
-        """Attention times the gate of its head, (batch, head, query, key)."""
+    def gated_probs(self) -> Tensor:
+        """Attention probabilities times the gate of their head, (batch, head, query, key)."""
         if self.gate is None:
             return self.probs
         return self.probs * self.gate[..., list(self.layer.attention.self.heads), :, :]
@@ -153,31 +157,39 @@ class LayerTrace:
         return self.layer.attention.head_outputs(self.value)
 
     def text(self, row: int) -> LayerTrace:
-        """The parts of one text of the batch, without the first axis."""
+        """Return the activations of one text of the batch, without the batch axis."""
         gate = None if self.gate is None else self.gate[row if len(self.gate) > 1 else 0]
-        parts = {name: part[row] for name in (*PARTS, "entering", "leaving") if len(part := getattr(self, name))}
+        names = (*PARTS, "input_states", "output_states")
+        parts = {name: part[row] for name in names if len(part := getattr(self, name))}
         return replace(self, gate=gate, **parts)
 
 
-@dataclass(frozen=True, eq=False)  # of tensors: compared by identity
+@dataclass(frozen=True, eq=False)  # instances hold tensors and are compared by identity
 class Trace:
-    """One pass: what each layer computes, and what leaves the last, (batch, seq or some, hidden)."""
+    """The activations of all layers in one pass.
+
+    last: the output of the last layer, (batch, seq or position, hidden).
+    """
 
     layers: tuple[LayerTrace, ...]
     last: Tensor
 
     @property
     def states(self) -> list[Tensor]:
-        """The residual stream at every depth, (batch, seq, hidden) each."""
-        return [*(layer.entering for layer in self.layers), self.last]
+        """The residual stream at every depth, (batch, seq, hidden) each; depth 0 is the embeddings."""
+        return [*(layer.input_states for layer in self.layers), self.last]
 
     def replaced(self, parts: Sequence[dict[str, Any]], last: Tensor) -> Trace:
-        """The same pass with other parts: of each layer by name, those that are not named stay."""
+        """Return the same pass with other activations.
+
+        parts: for each layer, the new tensors by name; activations without a name are unchanged.
+        last: the new output of the last layer.
+        """
         layers: list[LayerTrace] = []
-        leaving = last
-        for layer, own in zip(reversed(self.layers), reversed(parts), strict=True):
-            layers.insert(0, replace(layer, **own, leaving=leaving))
-            leaving = layers[0].entering
+        output_states = last
+        for layer, new_parts in zip(reversed(self.layers), reversed(parts), strict=True):
+            layers.insert(0, replace(layer, **new_parts, output_states=output_states))
+            output_states = layers[0].input_states
         return Trace(tuple(layers), last)
 
 
@@ -190,11 +202,11 @@ def trace_layers(
     positions: Tensor | None = None,
     keep: Collection[str] = PARTS,
 ) -> Iterator[LayerTrace]:
-    """Every layer in turn, with what it computes; the arguments are those of `trace`."""
+    """Yield the activations of each layer in turn; the arguments are those of `trace`."""
     for number, layer in enumerate(layers):
-        rows = positions if number == len(layers) - 1 else None
-        traced = _trace_layer(layer, states, None if gates is None else gates[number], mask, rows, keep)
-        states = traced.leaving
+        layer_positions = positions if number == len(layers) - 1 else None
+        traced = _trace_layer(layer, states, None if gates is None else gates[number], mask, layer_positions, keep)
+        states = traced.output_states
         yield traced
 
 
@@ -206,28 +218,34 @@ def _trace_layer(
     positions: Tensor | None,
     keep: Collection[str],
 ) -> LayerTrace:
-    attention, reads = layer.attention.self, layer.attention_input(states)
-    seen = attention(reads, mask, gate, output_attentions="probs" in keep)
-    context = attention.transpose_for_scores(seen.context)
-    parts = {"context": context, "probs": seen.attention_probs}
-    parts |= dict(zip(("key", "value"), seen.past_key_value, strict=True))
+    """Run one layer and record the activations named in `keep`."""
+    attention, attention_input = layer.attention.self, layer.attention_input(states)
+    attended = attention(attention_input, mask, gate, output_attentions="probs" in keep)
+    context = attention.transpose_for_scores(attended.context)
+    parts = {"context": context, "probs": attended.attention_probs}
+    parts |= dict(zip(("key", "value"), attended.past_key_value, strict=True))
     if "query" in keep:
-        parts["query"] = attention.transpose_for_scores(attention.query(reads))
+        parts["query"] = attention.transpose_for_scores(attention.query(attention_input))
     parts = {name: part for name, part in parts.items() if name in keep}
-    del seen  # before the feed-forward network takes its memory
-    attended = layer.attention_update(context.transpose(1, 2).flatten(2))
-    if positions is None or layer.computes_all_positions:  # a layer with parts put in is computed as a whole
-        normed = layer.after_attention(attended, states)
+    del attended  # frees its memory before the feed-forward network needs it
+    update = layer.attention_update(context.transpose(1, 2).flatten(2))
+    if positions is None or layer.computes_all_positions:  # activation patches need all positions of their layer
+        after_attention = layer.after_attention(update, states)
     else:
-        normed = layer.after_attention(gather_positions(attended, positions), gather_positions(states, positions))
-    activated = layer.neurons(normed)
-    fed = layer.feed_forward_update(activated)
-    leaving = layer.output_states(fed, normed)
+        after_attention = layer.after_attention(
+            gather_positions(update, positions), gather_positions(states, positions)
+        )
+    neurons = layer.neurons(after_attention)
+    feed_forward_update = layer.feed_forward_update(neurons)
+    output_states = layer.output_states(feed_forward_update, after_attention)
     if positions is not None and layer.computes_all_positions:
-        leaving = gather_positions(leaving, positions)
-    parts |= {"attended": attended, "normed": normed, "activated": activated, "fed": fed}
-    kept = {name: parts[name] if name in keep else states.new_empty(0) for name in PARTS}
-    return LayerTrace(layer=layer, gate=gate, entering=states, leaving=leaving, **kept)
+        output_states = gather_positions(output_states, positions)
+    parts |= {
+        "attention_update": update, "after_attention": after_attention, "neurons": neurons,
+        "feed_forward_update": feed_forward_update,
+    }  # fmt: skip
+    recorded = {name: parts[name] if name in keep else states.new_empty(0) for name in PARTS}
+    return LayerTrace(layer=layer, gate=gate, input_states=states, output_states=output_states, **recorded)
 
 
 def trace(
@@ -239,16 +257,16 @@ def trace(
     positions: Tensor | None = None,
     keep: Collection[str] = PARTS,
 ) -> Trace:
-    """A pass through all layers, with what each computes. There is a graph where the states have one.
+    """Run all layers and record their activations; the result has a graph if the states have one.
 
-    layers, gates, mask: as for `run_layers`. states: (batch, seq, hidden), what enters the first layer.
-    positions: (batch or 1, some), where what leaves the last layer is wanted: its feed-forward network is computed
-        nowhere else, and its parts from `normed` on are of these positions. None: everywhere.
-    keep: the parts that are kept, of `PARTS`; attention is computed as explicit maps if "probs" is among them.
+    layers, gates, mask: as for `run_layers`. states: (batch, seq, hidden), the input of the first layer.
+    positions: (batch or 1, position), the positions at which the output of the last layer is needed. Its feed-forward
+        network runs only there, so its parts from `after_attention` on have only these positions. None: all positions.
+    keep: names of the recorded parts, from `PARTS`; "probs" makes attention compute explicit maps.
     """
     traced = tuple(trace_layers(layers, states, gates=gates, mask=mask, positions=positions, keep=keep))
     if traced:
-        return Trace(traced, traced[-1].leaving)
+        return Trace(traced, traced[-1].output_states)
     return Trace((), states if positions is None else gather_positions(states, positions))
 
 
@@ -259,22 +277,23 @@ def trace_text(
     head_mask: np.ndarray | None = None,
     *,
     keep: Collection[str] = PARTS[1:],
-    own: bool = True,
+    requires_unpatched: bool = True,
 ) -> Iterator[LayerTrace]:
-    """Every layer in turn with what it computes of one text; the parts have no batch axis.
+    """Yield the activations of each layer for one text, without a batch axis.
 
-    head_mask: as for `capture`. keep: as for `trace`; by default all but the queries, which take one more product.
-    own: whether what is computed from the parts needs them to be the text's own.
-    Raises Refused where a part of another text is put in, if so.
+    head_mask: as for `capture`. keep: as for `trace`; by default all parts but the queries, which cost one more
+        product.
+    requires_unpatched: whether the result is only valid for activations of the text itself.
+    Raises Refused for a model with activation patches, if `requires_unpatched` is set.
     """
-    if own:
-        check_unpatched(loaded.edits, "what is asked")
+    if requires_unpatched:
+        check_unpatched(loaded.edits, "this analysis")
     gates = layer_gates(loaded, head_mask)
     for layer in trace_layers(encoder_layers(loaded), embed_text(loaded, encoding), gates=gates, keep=keep):
         yield layer.text(0)
 
 
-# ---------------------------------------------------------------------------- the rest of a pass
+# ---------------------------------------------------------------------------- partial passes
 
 
 def run_layers(
@@ -287,64 +306,68 @@ def run_layers(
     mask: Tensor | None = None,
     positions: Tensor | None = None,
 ) -> Tensor:
-    """What enters layer `stop`, (batch, seq or some, hidden), of what enters layer `start`.
+    """Run the layers from `start` up to, but without, `stop`.
 
-    layers: all layers of the model. states: (batch, seq, hidden). stop: None: behind the last layer.
+    layers: all layers of the model. states: (batch, seq, hidden), the input of layer `start`.
+    stop: None runs up to and with the last layer.
     gates: (layer, batch or 1, head, 1, 1). mask: additive, (batch or 1, 1, query or 1, key).
-    positions: (batch or 1, some), where what leaves the last layer is wanted; it is computed nowhere else.
-    Where the states are copies of a batch, one copy after the other, gates, mask and positions may be of the batch.
+    positions: (batch or 1, position), the only positions at which the last layer is computed; None: all.
+    If the states are several copies of a batch, one copy after another, then gates, mask and positions may have the
+    size of one copy.
+    Returns (batch, seq or position, hidden), the input of layer `stop` or the output of the last layer.
     """
     stop = len(layers) if stop is None else stop
-    mask, positions = _of_copies(mask, len(states)), _of_copies(positions, len(states))
+    mask, positions = _repeat_for_copies(mask, len(states)), _repeat_for_copies(positions, len(states))
     if positions is not None and start == len(layers):
         return gather_positions(states, positions)
     for number in range(start, stop):
         states = layers[number](
             states,
             mask,
-            None if gates is None else _of_copies(gates[number], len(states)),
+            None if gates is None else _repeat_for_copies(gates[number], len(states)),
             positions=positions if number == len(layers) - 1 else None,
         ).hidden_states
     return states
 
 
-def _of_copies(part: Tensor | None, batch: int) -> Tensor | None:
-    """What belongs to each text of a batch, for copies of it that make a larger one; of one text it is broadcast."""
-    if part is None or len(part) in (1, batch):
-        return part
-    return part.repeat(batch // len(part), *[1] * (part.dim() - 1))
+def _repeat_for_copies(tensor: Tensor | None, batch: int) -> Tensor | None:
+    """Repeat a tensor (texts, ...) to the batch size of several copies; one with a single row is left to broadcast."""
+    if tensor is None or len(tensor) in (1, batch):
+        return tensor
+    return tensor.repeat(batch // len(tensor), *[1] * (tensor.dim() - 1))
 
 
 def run_variants(
     layers: Sequence[BertLayer],
     starts: Sequence[int],
-    begin: Callable[[int, range], Tensor],
-    at_once: int,
+    start_variants: Callable[[int, range], Tensor],
+    variants_per_batch: int,
     *,
     gates: Tensor | None = None,
     mask: Tensor | None = None,
     positions: Tensor | None = None,
 ) -> Iterator[tuple[range, Tensor]]:
-    """What leaves the last layer in variants of one pass that differ from some layer on; some variants at a time.
+    """Run variants of one pass that differ from a certain layer on, a batch of variants at a time.
 
-    Nothing below the layer where a variant begins is computed again: each joins the batch of those that are there.
-    starts: of each variant how many layers are done when it begins, rising.
-    begin: called with that number and the variants that begin there; returns their states (variants * batch, seq,
-        hidden), where all layers are done only at the positions.
-    at_once: how many variants are computed together. layers, gates, mask, positions: as for `run_layers`.
-    Yields the numbers of the variants, and (variants * batch, some, hidden).
+    No layer below the start of a variant is computed again: each variant joins its batch at its own layer.
+    starts: for each variant, the number of layers that are already done when it starts, in ascending order.
+    start_variants: function that takes such a number and the variants that start there. It returns their states
+        (variants * batch, seq, hidden), or only those at the positions if all layers are done.
+    variants_per_batch: number of variants that are computed together.
+    layers, gates, mask, positions: as for `run_layers`.
+    Yields the numbers of the variants and the output of the last layer (variants * batch, position, hidden).
     """
-    for first in range(0, len(starts), at_once):
-        variants = range(first, min(first + at_once, len(starts)))
+    for first in range(0, len(starts), variants_per_batch):
+        variants = range(first, min(first + variants_per_batch, len(starts)))
         states: Tensor | None = None
-        done = starts[first]
+        layer_count = starts[first]
         for start, group in groupby(variants, key=starts.__getitem__):
-            beginning = list(group)
+            starting = list(group)
             if states is not None:
-                states = run_layers(layers, states, done, start, gates=gates, mask=mask, positions=positions)
-            begun = begin(start, range(beginning[0], beginning[-1] + 1))
-            states, done = begun if states is None else torch.cat([states, begun]), start
-        assert states is not None  # there is a variant in each batch
-        if done < len(layers):
-            states = run_layers(layers, states, done, gates=gates, mask=mask, positions=positions)
+                states = run_layers(layers, states, layer_count, start, gates=gates, mask=mask, positions=positions)
+            new_states = start_variants(start, range(starting[0], starting[-1] + 1))
+            states, layer_count = new_states if states is None else torch.cat([states, new_states]), start
+        assert states is not None  # every batch has a variant
+        if layer_count < len(layers):
+            states = run_layers(layers, states, layer_count, gates=gates, mask=mask, positions=positions)
         yield variants, states

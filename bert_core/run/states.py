@@ -1,4 +1,4 @@
-"""The states of many texts, and what their heads do; what the model says when states are changed at one depth."""
+"""Hidden states of many texts, activations of their heads and neurons, and predictions from erased states."""
 
 from __future__ import annotations
 
@@ -36,34 +36,39 @@ def word_states(
     *,
     report: Progress = ignore_progress,
 ) -> np.ndarray:
-    """The state of every word of some texts at one depth: the mean over its pieces, (word, hidden) float32.
+    """Compute the hidden state of every word of several texts at one depth, as the mean over its word pieces.
 
-    words: of each text the positions of each word's pieces; the words come out in this order, text after text.
-    depth: 0 for the embeddings, n + 1 for what leaves layer n; the layers above are not computed.
-    report: told how many texts are done, as for `Progress`.
-    Raises Refused for a depth that does not exist, or a word without a piece.
+    words: for each text, the positions of the pieces of each word.
+    depth: 0 for the embeddings, n + 1 for the output of layer n. The layers above are not computed.
+    report: receives the number of texts that are done, see `Progress`.
+    Returns float32 (word, hidden) in the order of `words`, text after text.
+    Raises Refused for a depth or a position that does not exist, a word without pieces, or another number of texts.
     """
     texts, depth = require_instances("encodings", encodings, Encoding), _depth(loaded, depth)
     pieces = [
-        require_sequence("the words of a text", own, "positions")
-        for own in require_sequence("words", words, "words, text by text")
+        require_sequence("the words of a text", text_words, "positions")
+        for text_words in require_sequence("words", words, "words, text by text")
     ]
     if len(pieces) != len(texts):
-        raise Refused(f"{len(pieces)} texts have words and {len(texts)} are given: the words of each")
+        raise Refused(
+            f"words are given for {len(pieces)} texts and there are {len(texts)} texts: both numbers must be equal"
+        )
     firsts = np.cumsum([0, *map(len, pieces)])
-    found = np.empty((firsts[-1], loaded.config.hidden_size), np.float32)
-    for some, batch in _batches(loaded, texts, report):
-        states, numbers, of_words = _run(batch, 0, depth), [], []
-        for row, number in enumerate(some):
-            for word, own in enumerate(pieces[number], firsts[number]):
-                at = [require_int("a piece", piece, 0, len(texts[number]) - 1) for piece in own]
-                if not at:
-                    raise Refused("a word has no piece: leave it out")
+    result = np.empty((firsts[-1], loaded.config.hidden_size), np.float32)
+    for indices, batch in _batches(loaded, texts, report):
+        states, numbers, means = _run(batch, 0, depth), [], []
+        for row, number in enumerate(indices):
+            for word, word_positions in enumerate(pieces[number], firsts[number]):
+                positions = [
+                    require_int("a position of a word", piece, 0, len(texts[number]) - 1) for piece in word_positions
+                ]
+                if not positions:
+                    raise Refused("a word has no position: leave it out")
                 numbers.append(word)
-                of_words.append(states[row, at].mean(0))
+                means.append(states[row, positions].mean(0))
         if numbers:
-            found[numbers] = as_array(torch.stack(of_words))
-    return found
+            result[numbers] = as_array(torch.stack(means))
+    return result
 
 
 @validate_arguments
@@ -76,30 +81,33 @@ def masked_losses_with_erasers(
     *,
     report: Progress = ignore_progress,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a model says at every hidden piece of some texts while a label is erased from the states at one depth.
+    """Compute the loss at every masked position while a property is erased from the hidden states at one depth.
 
-    texts: with hidden pieces and their answers. depth: as for `word_states`.
-    erasers: tried in turn, each on every token but the added [CLS] and [SEP]; None changes nothing.
-    report: told how many texts are done, as for `Progress`. Safe to call from many threads on one model.
-    Returns the losses (eraser, piece) in nats, and whether the answer comes first (eraser, piece), text after text.
-    Raises Refused for a depth that does not exist, or a model without a trained masked-word head.
+    texts: texts with masked positions and their original tokens. depth: as for `word_states`.
+    erasers: applied in turn to the states of all tokens but the added [CLS] and [SEP]; None changes nothing.
+    report: receives the number of texts that are done, see `Progress`. Thread-safe: the model is not changed.
+    Returns the losses (eraser, masked position) in nats, and whether the original token is the most likely one (eraser,
+    masked position), text after text.
+    Raises Refused for a depth that does not exist, or for a model without a trained MLM head.
     Source: amnesic probing, Elazar 2021 (arXiv:2006.00995).
     """
     depth, texts = _depth(loaded, depth), require_instances("texts", texts, TextExample)
-    loaded.require_head("words", "it says nothing at a hidden word")
+    loaded.require_head("words", "it predicts nothing at a masked position")
     firsts = np.cumsum([0, *(len(text.positions) for text in texts)])
-    changes = [_on_tensors(eraser, loaded.device) for eraser in require_sequence("erasers", erasers, "Eraser")]
+    changes = [_erasing_function(eraser, loaded.device) for eraser in require_sequence("erasers", erasers, "Eraser")]
     losses, right = np.empty((len(changes), firsts[-1])), np.empty((len(changes), firsts[-1]), bool)
-    for some, batch in _batches(loaded, [text.encoding for text in texts], report):
-        reached = _run(batch, 0, depth)
-        places, answers = _answers([texts[number] for number in some], loaded.device)
-        numbers = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in some])
-        for which, change in enumerate(changes):
-            states = _run(batch, depth, states=_changed(batch, reached, change))
-            scores = loaded.model.cls.predictions(states[places]).float()
-            own = scores.gather(1, answers[:, None])
-            of_change, larger = to_cpu([scores.logsumexp(-1) - own[:, 0], (scores > own).sum(-1)])
-            losses[which, numbers], right[which, numbers] = as_array(of_change), larger.numpy() == 0
+    for indices, batch in _batches(loaded, [text.encoding for text in texts], report):
+        base_states = _run(batch, 0, depth)
+        masked_rows, answers = _masked_tokens([texts[number] for number in indices], loaded.device)
+        numbers = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in indices])
+        for eraser_index, change in enumerate(changes):
+            states = _run(batch, depth, states=_change_typed_tokens(batch, base_states, change))
+            scores = loaded.model.cls.predictions(states[masked_rows]).float()
+            answer_scores = scores.gather(1, answers[:, None])
+            piece_losses, larger = to_cpu(
+                [scores.logsumexp(-1) - answer_scores[:, 0], (scores > answer_scores).sum(-1)]
+            )
+            losses[eraser_index, numbers], right[eraser_index, numbers] = as_array(piece_losses), larger.numpy() == 0
     return losses, right
 
 
@@ -113,51 +121,51 @@ def predict_with_erasers(
     *,
     top_k: int = 10,
 ) -> list[Answer]:
-    """All that a model says of a text, with each eraser in turn at work on its states at one depth.
+    """Compute all predictions for a text with each eraser in turn applied to its hidden states at one depth.
 
-    depth, erasers: as for `hidden_words`. top_k: likeliest pieces of each prediction.
-    Safe to call from many threads on one model. Raises Refused for a depth that does not exist.
+    depth, erasers: as for `masked_losses_with_erasers`. top_k: number of most likely tokens in each MLM prediction.
+    Thread-safe: the model is not changed. Raises Refused for a depth that does not exist.
     """
     depth, top_k = _depth(loaded, depth), require_int("top_k", top_k, 1)
-    changes = [_on_tensors(eraser, loaded.device) for eraser in require_sequence("erasers", erasers, "Eraser")]
-    positions, wanted = prediction_positions(loaded, encoding, None, None)
-    rows = [wanted.index(position) for position in positions]
+    changes = [_erasing_function(eraser, loaded.device) for eraser in require_sequence("erasers", erasers, "Eraser")]
+    positions, needed_positions = prediction_positions(loaded, encoding, None, None)
+    rows = [needed_positions.index(position) for position in positions]
     batch = PaddedTexts.from_encodings(loaded, [encoding])
-    reached, found = _run(batch, 0, depth), []
+    base_states, predictions = _run(batch, 0, depth), []
     for change in changes:
-        states = _run(batch, depth, states=_changed(batch, reached, change))
-        found += predict_answers(loaded, [encoding], states[:, wanted], [positions], [rows], top_k)
-    return found
+        states = _run(batch, depth, states=_change_typed_tokens(batch, base_states, change))
+        predictions += predict_answers(loaded, [encoding], states[:, needed_positions], [positions], [rows], top_k)
+    return predictions
 
 
 @torch.no_grad()
 def iter_states(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tuple[list[int], list[np.ndarray]]]:
-    """The states of many texts at every depth, some texts at a time, the short ones first.
+    """Yield the hidden states of many texts at every depth, a batch of texts at a time, the shortest texts first.
 
-    Yields the numbers of the texts, and for each depth (token, hidden) float32: the tokens of these texts, one text
-    after the other, [CLS] and [SEP] too. Depth 0 is the embeddings, depth n + 1 what leaves layer n.
+    Yields the indices of the texts and, for each depth, the states (token, hidden) float32 of all their tokens, one
+    text after another, with [CLS] and [SEP]. Depth 0 is the embeddings, depth n + 1 the output of layer n.
     """
-    for some, batch in _batches(loaded, encodings):
-        yield some, [as_array(states[batch.token_index]) for states in _at_every_depth(batch)]
+    for indices, batch in _batches(loaded, encodings):
+        yield indices, [as_array(states[batch.token_index]) for states in _iter_depths(batch)]
 
 
 @torch.no_grad()
 def masked_losses_by_depth(loaded: LoadedModel, texts: Sequence[TextExample]) -> np.ndarray:
-    """The loss at the hidden pieces of some texts when the word head reads every depth, (depth,): nats, their mean.
+    """Compute the mean loss of the logit lens at the masked positions of several texts at every depth.
 
-    texts: with hidden pieces and their answers. The last depth is the model's own prediction.
-    Raises Refused for a model without a trained masked-word head.
+    texts: texts with masked positions and their original tokens. The last depth is the prediction of the model itself.
+    Returns (depth,) in nats. Raises Refused for a model without a trained MLM head.
     Source: nostalgebraist 2020.
     """
     loaded.require_head("words", "its layers cannot be read as words")
     losses, pieces = np.zeros(loaded.config.num_hidden_layers + 1), 0
-    for some, batch in _batches(loaded, [text.encoding for text in texts]):
-        places, answers = _answers([texts[number] for number in some], loaded.device)
-        of_depths = []
-        for states in _at_every_depth(batch):
-            scores = loaded.model.cls.predictions(states[places]).float()
-            of_depths.append(F.cross_entropy(scores, answers, reduction="sum"))
-        losses += torch.stack(of_depths).tolist()
+    for indices, batch in _batches(loaded, [text.encoding for text in texts]):
+        masked_rows, answers = _masked_tokens([texts[number] for number in indices], loaded.device)
+        depth_losses = []
+        for states in _iter_depths(batch):
+            scores = loaded.model.cls.predictions(states[masked_rows]).float()
+            depth_losses.append(F.cross_entropy(scores, answers, reduction="sum"))
+        losses += torch.stack(depth_losses).tolist()
         pieces += len(answers)
     return losses / pieces
 
@@ -166,28 +174,31 @@ def masked_losses_by_depth(loaded: LoadedModel, texts: Sequence[TextExample]) ->
 def iter_activations(
     loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int]
 ) -> Iterator[tuple[list[int], int, np.ndarray]]:
-    """What every neuron of some layers passes on at every token of many texts, some texts at a time, layer by layer.
+    """Yield the activations of the neurons of some layers for many texts, a batch of texts at a time, layer by layer.
 
-    Yields the numbers of the texts, the layer, and (token, intermediate) float32: the tokens of these texts, one text
-    after the other, [CLS] and [SEP] too. The layers above the last of these are not computed.
+    Yields the indices of the texts, the layer, and float32 (token, intermediate) for all tokens of these texts, one
+    text after another, with [CLS] and [SEP]. Layers above the highest of `layers` are not computed.
     """
-    for some, batch in _batches(loaded, encodings):
-        used, mask = encoder_layers(loaded)[: max(layers) + 1], batch.additive_mask
-        for number, traced in enumerate(trace_layers(used, batch.embeddings, mask=mask, keep=("activated",))):
+    for indices, batch in _batches(loaded, encodings):
+        lower_layers, mask = encoder_layers(loaded)[: max(layers) + 1], batch.additive_mask
+        for number, traced in enumerate(trace_layers(lower_layers, batch.embeddings, mask=mask, keep=("neurons",))):
             if number in layers:
-                yield some, number, as_array(traced.activated[batch.token_index])
+                yield indices, number, as_array(traced.neurons[batch.token_index])
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class TokenStates:
-    """What the tokens of some texts have at one depth, one text after the other, [CLS] and [SEP] too; float32.
+    """Hidden states and attention of all tokens of a batch of texts at one depth, float32.
 
-    texts: their numbers. depth: 0 for the embeddings, n + 1 for what leaves layer n.
-    states: (token, hidden). head_output: (head, token, head size), the sum of a head's values in the layer below,
-    weighted by its attention, before the output map; NaN for a head that was pruned.
-    keys, weights: (head, token, some), the positions that each head attends to most, falling, and how much: 0 where
-    the text has no more tokens, NaN for a head that was pruned. The last three are None at depth 0.
+    Tokens include [CLS] and [SEP] and are ordered text after text. The last three fields are None at depth 0.
+    texts: indices of the texts. depth: 0 for the embeddings, n + 1 for the output of layer n.
+    states: (token, hidden).
+    head_output: (head, token, head size), the attention-weighted sum of the value vectors of each head of the layer,
+        before the output projection; NaN for a pruned head.
+    keys: (head, token, key), the positions with the highest attention of each head, in descending order.
+    weights: (head, token, key), their attention weights; 0 if the text has fewer tokens.
+    keys and weights are NaN for a pruned head.
     """
 
     texts: list[int]
@@ -202,63 +213,69 @@ class TokenStates:
 def token_states(
     loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int], keys: int
 ) -> Iterator[TokenStates]:
-    """Every token of many texts: the embeddings, and of some layers what leaves them and what their heads do.
+    """Yield the hidden states and the strongest attention of all tokens of many texts at some depths.
 
-    keys: how many of the strongest. Some texts are computed together, and come depth by depth; the layers above the
-    last of these are not computed.
+    layers: the layers whose output is yielded, besides the embeddings. keys: number of keys with the highest attention.
+    Texts are batched by length, and each batch is yielded depth by depth. Layers above the highest of `layers` are not
+    computed.
     """
     heads = loaded.config.num_attention_heads
-    for some, batch in _batches(loaded, encodings, maps=True):
-        yield TokenStates(some, 0, as_array(batch.embeddings[batch.token_index]))
-        states, done = batch.embeddings, 0
+    for indices, batch in _batches(loaded, encodings, maps=True):
+        yield TokenStates(indices, 0, as_array(batch.embeddings[batch.token_index]))
+        states, depth = batch.embeddings, 0
         for number in sorted(set(layers)):
-            states = _run(batch, done, number, states)
+            states = _run(batch, depth, number, states)
             (traced,) = trace_layers(
                 [encoder_layers(loaded)[number]], states, mask=batch.additive_mask, keep=("probs", "context")
             )
-            states, done = traced.leaving, number + 1
+            states, depth = traced.output_states, number + 1
             rows, positions = batch.token_index
             strongest = traced.probs.topk(min(keys, traced.probs.shape[-1]), dim=-1)
-            # (text, head, query, some) to (head, token, some), of the tokens that are there
+            # (text, head, query, key) to (head, token, key), without padding
             parts = (traced.context, strongest.indices, strongest.values)
-            of_tokens = [part.transpose(0, 1)[:, rows, positions] for part in parts]
-            own, *of_heads = map(as_array, to_cpu([states[batch.token_index], *of_tokens]))
-            left = traced.layer.attention.self.heads
-            yield TokenStates(some, done, own, *(fill_pruned_with_nan(part, left, heads) for part in of_heads))
+            token_parts = [part.transpose(0, 1)[:, rows, positions] for part in parts]
+            token_states_array, *head_parts = map(as_array, to_cpu([states[batch.token_index], *token_parts]))
+            remaining_heads = traced.layer.attention.self.heads
+            yield TokenStates(
+                indices,
+                depth,
+                token_states_array,
+                *(fill_pruned_with_nan(part, remaining_heads, heads) for part in head_parts),
+            )
 
 
 def _batches(
     loaded: LoadedModel, encodings: Sequence[Encoding], report: Progress = ignore_progress, *, maps: bool = False
 ) -> Iterator[tuple[list[int], PaddedTexts]]:
-    """The numbers of the texts that are computed together, the short ones first, and their batch.
+    """Yield batches of texts with their indices, the shortest texts first.
 
-    report: told how many texts are done. maps: whether the maps of a layer must fit as well.
+    report: receives the number of texts that are done. maps: whether the attention maps of a layer must fit as well.
     """
 
-    def at_once(tokens: int) -> int:
-        of_maps = BYTES_AT_ONCE // (4 * loaded.config.num_attention_heads * tokens**2)
-        return min(copies_at_once(loaded, tokens), max(1, of_maps)) if maps else copies_at_once(loaded, tokens)
+    def batch_size(tokens: int) -> int:
+        texts_by_maps = BYTES_AT_ONCE // (4 * loaded.config.num_attention_heads * tokens**2)
+        return min(copies_at_once(loaded, tokens), max(1, texts_by_maps)) if maps else copies_at_once(loaded, tokens)
 
-    done = 0
-    for some in batch_by_length(encodings, at_once):
-        yield some, PaddedTexts.from_encodings(loaded, [encodings[number] for number in some])
-        done += len(some)
-        report_count(report, done, len(encodings), "texts")
+    text_count = 0
+    for indices in batch_by_length(encodings, batch_size):
+        yield indices, PaddedTexts.from_encodings(loaded, [encodings[number] for number in indices])
+        text_count += len(indices)
+        report_count(report, text_count, len(encodings), "texts")
 
 
-def _changed(batch: PaddedTexts, states: Tensor, change: StateChange) -> Tensor:
-    """States (text, seq, hidden) with those of the tokens that were typed changed."""
+def _change_typed_tokens(batch: PaddedTexts, states: Tensor, change: StateChange) -> Tensor:
+    """Apply a change to the states (text, seq, hidden) of all tokens but padding and the added [CLS] and [SEP]."""
     return torch.where(batch.typed_mask[..., None], change(states), states)
 
 
 def _run(batch: PaddedTexts, start: int, stop: int | None = None, states: Tensor | None = None) -> Tensor:
-    """As `run_layers` for padded texts; without states those that enter the first layer."""
+    """Run some layers on padded texts, see `run_layers`; None for the states starts from the embeddings."""
     states = batch.embeddings if states is None else states
     return run_layers(encoder_layers(batch.loaded), states, start, stop, mask=batch.additive_mask)
 
 
-def _at_every_depth(batch: PaddedTexts) -> Iterator[Tensor]:
-    """States (text, seq, hidden) that enter the first layer, and those that leave each."""
+def _iter_depths(batch: PaddedTexts) -> Iterator[Tensor]:
+    """Yield the states (text, seq, hidden) at every depth: the embeddings and the output of each layer."""
     states = batch.embeddings
     yield states
     for number in range(batch.loaded.config.num_hidden_layers):
@@ -266,28 +283,30 @@ def _at_every_depth(batch: PaddedTexts) -> Iterator[Tensor]:
         yield states
 
 
-def _answers(texts: Sequence[TextExample], device: torch.device) -> tuple[tuple[list[int], list[int]], Tensor]:
-    """Row and position of every hidden piece of some texts in a batch, and the pieces that should stand there."""
+def _masked_tokens(texts: Sequence[TextExample], device: torch.device) -> tuple[tuple[list[int], list[int]], Tensor]:
+    """Return the rows and positions of all masked tokens of a batch, and the ids of the original tokens."""
     rows = [row for row, text in enumerate(texts) for _ in text.positions]
     positions = [position for text in texts for position in text.positions]
     return (rows, positions), torch.tensor([answer for text in texts for answer in text.answers], device=device)
 
 
-def _on_tensors(eraser: Eraser | None, device: torch.device) -> StateChange:
+def _erasing_function(eraser: Eraser | None, device: torch.device) -> StateChange:
+    """Return a function that applies an eraser to states (..., hidden) on a device."""
     if eraser is None:
         return lambda states: states
     if not isinstance(eraser, Eraser):
-        raise Refused(f"one of erasers is {short_repr(eraser)}: it must be an Eraser, or nothing")
-    mean, taken, put = (
+        raise Refused(f"an item of erasers is {short_repr(eraser)}: it must be an Eraser or None")
+    mean, readout, directions = (
         torch.tensor(part, dtype=torch.float32, device=device)
         for part in (eraser.mean, eraser.readout, eraser.directions)
     )
 
-    def change(states: Tensor) -> Tensor:
-        return states - (states - mean) @ taken @ put
+    def erase(states: Tensor) -> Tensor:
+        return states - (states - mean) @ readout @ directions
 
-    return change
+    return erase
 
 
 def _depth(loaded: LoadedModel, depth: int) -> int:
+    """Return a depth as an int. Raises Refused if the model does not have it."""
     return require_int("depth", depth, 0, loaded.config.num_hidden_layers)

@@ -1,4 +1,4 @@
-"""A target as a number with a graph and as a probability, and the positions of the last layer that it needs."""
+"""Values and probabilities of targets, and the positions of the last layer that they need."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ from bert_core.tokenizer import Encoding
 def prediction_positions(
     loaded: LoadedModel, encoding: Encoding, target: Target | None, positions: Sequence[int] | None
 ) -> tuple[tuple[int, ...], list[int]]:
-    """Positions at which pieces are predicted, and positions of the last layer that all trained heads need for a text.
+    """Return the positions at which the MLM head predicts tokens, and those at which the last layer is needed.
 
-    positions: None means every [MASK]; without a trained masked-word head there are none.
-    Raises Refused for a target that the model has no trained head for, or a position that does not exist.
+    positions: where the MLM head predicts; None: at every [MASK]. A model without a trained MLM head predicts nowhere.
+    The last layer is needed at the first token, at these positions and where the target is read. It is needed at every
+    position if a trained head predicts something for every token.
+    Raises Refused for a target without a trained head, or for a position that does not exist.
     """
     check_target(loaded, check_text(loaded, encoding), target)
-    given = encoding.mask_positions if positions is None else require_sequence("positions", positions, "whole numbers")
-    positions = tuple(check_position(encoding, position) for position in given)
+    requested = (
+        encoding.mask_positions if positions is None else require_sequence("positions", positions, "whole numbers")
+    )
+    positions = tuple(check_position(encoding, position) for position in requested)
     if not loaded.has_head("words"):
         positions = ()
     if any(head.every_token and head.applies(loaded, encoding) for head in TASK_HEADS.values()):
@@ -36,11 +40,11 @@ def prediction_positions(
 
 
 def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None) -> None:
-    """Raise Refused unless this model can compute this target on this text."""
+    """Raise Refused unless a model can compute a target for a text; None is always allowed."""
     if target is None:
         return
     if not isinstance(target, Target):
-        raise Refused(f"the target is {short_repr(target)}: it must be a Target, as `word_target` makes it")
+        raise Refused(f"the target is {short_repr(target)}: it must be a Target, for example from `word_target`")
     if target.other is not None:
         check_text(unedited(loaded), target.other)
     head_of(target).check(loaded, encoding, target)
@@ -53,44 +57,45 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
 
 
 def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
-    """The value of a target for copies of a text, (copies,), with a graph if the rows have one.
+    """Compute the value of a target for copies of a text, (copies,), with a graph if the rows have one.
 
-    rows: (copies, row, hidden), the last layer at `target.rows`.
+    rows: (copies, row, hidden), the output of the last layer at `target.rows`.
     """
     return head_of(target).value(loaded, target, rows, reference_vector(loaded, target))
 
 
 def rows_of_probability(encoding: Encoding, target: Target) -> tuple[int, ...]:
-    """Positions of the last layer that `target_probabilities` reads."""
+    """Return the positions of the last layer that `target_probabilities` needs."""
     return head_of(target).rows_of_probability(encoding, target)
 
 
 def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
-    """The probability of a target for copies of a text, (copies,): of the word; of it and not the other; and so on.
+    """Compute the probability of a target for copies of a text, (copies,).
 
-    Of several pieces it is the product of theirs, and of a loss their geometric mean; of an answer the product of its
-    first token's and its last one's. Where there is no probability, as of a cosine, of one choice without the others,
-    or of a number that a classifier gives, it is the value itself.
-    rows: (copies, row, hidden), at `rows_of_probability`.
+    The probability of several word pieces is their product, of a loss their geometric mean, and of an answer span the
+    product of the probabilities of its first and its last token. For a contrast it is the probability of the first word
+    among the two. Targets without a probability give their value: cosines, single answer options and regression.
+    rows: (copies, row, hidden), the output of the last layer at `rows_of_probability`.
     """
     return head_of(target).probability(loaded, target, rows, reference_vector(loaded, target))
 
 
 @torch.no_grad()
 def reference_vector(loaded: LoadedModel, target: Target) -> Tensor | None:
-    """The vector (1, hidden) of the other text of a target; None if it has none.
+    """Compute the sentence vector (1, hidden) of a target's second text; None if the target has none.
 
-    It is that of the model as it was loaded: all heads on, no edits. One more pass for each batch of copies; nothing is
-    kept, so that weights may change.
+    The unedited model computes it with all heads on. It takes one more pass for each batch of copies, because a cached
+    vector would be wrong once the weights change.
     """
     if target.other is None:
         return None
-    plain = unedited(loaded)
-    return plain.effective_pooling.pool(as_wide_floats(pooling_states(plain, target.other)))[None]
+    unedited_model = unedited(loaded)
+    states = as_wide_floats(pooling_states(unedited_model, target.other))
+    return unedited_model.effective_pooling.pool(states)[None]
 
 
 def pooling_states(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None = None) -> Tensor:
-    """The states of the last layer that make a text's vector, (row, hidden)."""
+    """Compute the states of the last layer that are pooled to the sentence vector of a text, (row, hidden)."""
     rows = torch.tensor(
         [loaded.effective_pooling.pooled_positions(len(check_text(loaded, encoding)))], device=loaded.device
     )

@@ -1,4 +1,4 @@
-"""How quick a model is on this machine, measured once, so that what is asked of it can be told beforehand."""
+"""The speed of a model on this machine, measured once, for estimates of how long an analysis takes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from bert_core.editing import unedited
 from bert_core.loading import LoadedModel
 from bert_core.run.memory import TOKENS_AT_ONCE, tokens_at_once
 
-_FEW, _MANY, _ROUNDS = 8, 128, 5
+_SHORT_TOKENS, _LONG_TOKENS, _ROUNDS = 8, 128, 5
 
 
 @dataclass(frozen=True)
 class PassTiming:
-    """Seconds of a forward pass however short, of each of its tokens, and of all words at one place.
+    """Seconds that a model takes on a device.
 
-    Short texts: in a pass over hundreds of tokens attention weighs more, and this is too little.
-    at_once: tokens that are computed together.
+    seconds_per_pass: fixed cost of one forward pass. seconds_per_token: additional cost of each token.
+    seconds_per_prediction: cost of the log-probabilities of the whole vocabulary, and of sorting them, at one position.
+    tokens_at_once: tokens that are computed together.
+    The times hold for short texts. Attention to hundreds of tokens takes longer than they say.
     """
 
     seconds_per_pass: float
@@ -29,17 +31,17 @@ class PassTiming:
     seconds_per_prediction: float
     tokens_at_once: int = TOKENS_AT_ONCE
 
-    def estimate_seconds(self, tokens: int, passes: float = 1, places: float = 0) -> float:
-        """What so many forward passes over a text of so many tokens take, about; a pass back counts as two.
+    def estimate_seconds(self, tokens: int, passes: float = 1, predictions: float = 0) -> float:
+        """Estimate the seconds of forward passes over a text; a backward pass counts as two passes.
 
-        Copies of a text travel together, as many as fit a batch. places: at how many the scores of all words are
-        computed and sorted.
+        tokens: of the text. passes: number of copies of the text, which are batched.
+        predictions: number of positions at which the whole vocabulary is scored and sorted.
         """
-        read = passes * tokens
+        token_count = passes * tokens
         return (
-            max(read / self.tokens_at_once, min(passes, 1)) * self.seconds_per_pass
-            + read * self.seconds_per_token
-            + places * self.seconds_per_prediction
+            max(token_count / self.tokens_at_once, min(passes, 1)) * self.seconds_per_pass
+            + token_count * self.seconds_per_token
+            + predictions * self.seconds_per_prediction
         )
 
 
@@ -53,25 +55,28 @@ def synchronize(device: torch.device) -> None:
 
 @torch.no_grad()
 def measure_timing(loaded: LoadedModel) -> PassTiming:
-    """Time a model: the quickest of five short passes, as other work on the machine only makes them slower."""
-    loaded = unedited(loaded)  # texts of no meaning are read, which need not have the positions of an edit
+    """Measure the speed of a model, each time as the fastest of five rounds, since other work only slows them down."""
+    loaded = unedited(loaded)  # edits may refer to positions that the short dummy texts do not have
 
-    def quickest(do: Callable[[], Tensor]) -> float:
-        took = []
+    def fastest(compute: Callable[[], Tensor]) -> float:
+        seconds = []
         for _ in range(_ROUNDS):
             start = time.perf_counter()
-            do().sum().item()
-            took.append(time.perf_counter() - start)
-        return min(took)
+            compute().sum().item()
+            seconds.append(time.perf_counter() - start)
+        return min(seconds)
 
-    def read(tokens: int) -> Tensor:
+    def run_pass(tokens: int) -> Tensor:
         states: Tensor = loaded.model.bert(ids[:, :tokens]).last_hidden_state
         return states
 
-    many = min(_MANY, loaded.config.max_position_embeddings)
-    few = min(_FEW, many)
-    ids = torch.zeros((1, many), dtype=torch.long, device=loaded.device)
-    short, long, states = quickest(lambda: read(few)), quickest(lambda: read(many)), read(few)[0]
-    words = quickest(lambda: loaded.model.cls.predictions(states).log_softmax(-1).sort().values)
-    a_token = max(long - short, 0.0) / max(many - few, 1)
-    return PassTiming(max(short - few * a_token, 0.0), a_token, words / len(states), tokens_at_once(loaded.device))
+    long_tokens = min(_LONG_TOKENS, loaded.config.max_position_embeddings)
+    short_tokens = min(_SHORT_TOKENS, long_tokens)
+    ids = torch.zeros((1, long_tokens), dtype=torch.long, device=loaded.device)
+    short, long = fastest(lambda: run_pass(short_tokens)), fastest(lambda: run_pass(long_tokens))
+    states = run_pass(short_tokens)[0]
+    predictions = fastest(lambda: loaded.model.cls.predictions(states).log_softmax(-1).sort().values)
+    per_token = max(long - short, 0.0) / max(long_tokens - short_tokens, 1)
+    return PassTiming(
+        max(short - short_tokens * per_token, 0.0), per_token, predictions / len(states), tokens_at_once(loaded.device)
+    )

@@ -210,7 +210,7 @@ class ExampleMaker:
         self.cls_id, self.sep_id, self.pad_id, self.mask_id = (
             tokenizer.first_id, tokenizer.end_id, tokenizer.pad_id, tokenizer.mask_id
         )  # fmt: skip
-        self.separator_ids = [tokenizer.id_of(token) for token in tokenizer.special_tokens.between]
+        self.separator_ids = [tokenizer.id_of(token) for token in tokenizer.special_tokens.separators]
         self.segment_of_second = tokenizer.special_tokens.segment
         self.vocab_size = len(tokenizer)
         names = [tokenizer.token_of(i) for i in range(self.vocab_size)]

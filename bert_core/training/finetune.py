@@ -241,7 +241,7 @@ def _encode(
             encoding = tokenizer.encode(example.text, example.pair, max_length=settings.max_length)
         except Refused as error:
             raise Refused(f"row {example.row} of {path.name}: {error}") from error
-        truncated += encoding.cut > 0
+        truncated += encoding.truncated_count > 0
         encoded.append(ClassifierExample(encoding.input_ids, encoding.token_type_ids, class_numbers[example.label]))
     if truncated:
         report(

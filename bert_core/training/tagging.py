@@ -349,7 +349,7 @@ def _encode(
             if label is not None and pieces:
                 labels[pieces[0]] = tag_numbers[label]
             omitted_words += label is not None and not pieces
-        truncated += encoding.cut > 0
+        truncated += encoding.truncated_count > 0
         encoded.append(TaggedText(encoding.input_ids, encoding.token_type_ids, tuple(labels)))
     if truncated:
         report(

@@ -127,8 +127,8 @@ def test_an_edit_belongs_to_the_pair_and_not_to_the_choices(
 @pytest.mark.parametrize(
     ("choices", "sentence"),
     [
-        ("the king", "1 choice is given: it takes from 2 to 26."),
-        ("\n".join(["the king"] * 27), "27 choices are given: it takes from 2 to 26."),
+        ("the king", "1 choice was given: give from 2 to 26 choices."),
+        ("\n".join(["the king"] * 27), "27 choices were given: give from 2 to 26 choices."),
         ("the king\n" + "a cat " * 300, "Choice 2 with its question has"),
         (
             "the king\n" + "a" * (LONGEST_CHOICE + 1),

@@ -37,9 +37,9 @@ def test_what_cannot_be_chosen_from_is_one_sentence(headlight: Run, tiny_chooser
     """One choice, an empty one, or a model that was not trained for it; and `predict` says whom to ask."""
     model = ("--model", tiny_chooser_folder, "--device", "cpu")
     for arguments, sentence in (
-        ((QUESTION, "a king", *model), "1 choice is given: it takes from 2 to 26"),
-        ((QUESTION, "a king", " ", *model), "choice 2 is empty: write something"),
-        ((QUESTION, "a", "b", "--model", "headlight-mini"), "was not trained to choose among answers: load a model"),
+        ((QUESTION, "a king", *model), "1 choice was given: give from 2 to 26 choices"),
+        ((QUESTION, "a king", " ", *model), "choice 2 is empty: type at least one word"),
+        ((QUESTION, "a", "b", "--model", "headlight-mini"), "has no trained multiple-choice head: load a model"),
     ):
         code, out, err = headlight("choose", *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1) and sentence in err
@@ -96,8 +96,8 @@ def test_a_table_is_chosen_in_row_by_row(headlight: Run, tiny_chooser_folder: Pa
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        (("who?", "a cat", "", "", "0"), "row 2 of asked.csv: 1 choice is given: it takes from 2 to 26"),
-        (("", "a cat", "a dog", "", "0"), "row 2 of asked.csv: the question is empty: write something"),
+        (("who?", "a cat", "", "", "0"), "row 2 of asked.csv: 1 choice was given: give from 2 to 26 choices"),
+        (("", "a cat", "a dog", "", "0"), "row 2 of asked.csv: the question is empty: type at least one word"),
         (
             ("who?", "a cat", "a dog", "", "2"),
             "'2' is none of its choices: they are ending0, ending1, or their numbers",

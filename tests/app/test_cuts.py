@@ -156,11 +156,11 @@ def test_a_new_text_is_whole() -> None:
 def test_the_vectors_of_a_head_that_is_cut_are_refused() -> None:
     """The neuron view makes attention of queries and keys alone, which it then is not: a sentence, and no picture."""
     app = settled(visited("attention", **TEXT, cut="2.3:q6>k2,3:r", view="neuron", head="2.3"))
-    assert "Arrows of L2 H3 are cut" in words(app)
+    assert "L2 H3 has blocked attention edges" in words(app)
     other = settled(visited("attention", **TEXT, cut="2.3:q6>k2,3:r", view="neuron", head="2.4"))
-    assert "Arrows of L2 H3 are cut" not in words(other)
+    assert "L2 H3 has blocked attention edges" not in words(other)
     loaded = load(device="cpu")
-    with pytest.raises(Refused, match="arrows of L2 H3 are cut"):
+    with pytest.raises(Refused, match="L2 H3 has blocked attention edges"):
         head_vectors(edited(loaded, parse_cuts("2:q1>k2:x")), loaded.tokenizer.encode(TEXT["text"]), 2, 3)
 
 

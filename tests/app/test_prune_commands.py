@@ -104,7 +104,7 @@ def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
         (["prune", "--out", "OUT", "--neurons", "0.64"], "neuron 64 does not exist in layer 0: this model has neurons"),
         (["prune", "--out", "OUT", "--layers", "a"], "--layers is 'a': write numbers with commas, as in 4,5"),
         (["prune", "--out", "OUT", "--layers", "2"], "layer 2 does not exist: this model has layers 0 to 1"),
-        (["prune-curve", "TEXT", "--out", "OUT", "--what", "words"], "what 'words' is unknown: one of heads, neurons"),
+        (["prune-curve", "TEXT", "--out", "OUT", "--what", "words"], "the kind of part 'words' is unknown: one of heads, neurons"),
         (
             ["prune-curve", "TEXT", "--out", "OUT", "--what", "layers", "--orders", "importance"],
             "order 'importance' is unknown for layers: one of ablation, iterative, random",
@@ -120,7 +120,7 @@ def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
         (["prune", "--out", "OUT", "--plan", "TEXT"], "this is not a pruning plan"),
         (["prune-curve", "TEXT", "--out", "OUT", "--orders", "best"], "order 'best' is unknown: one of importance"),
         (["prune-curve", "TEXT", "--out", "OUT", "--length", "600"], "--length is 600"),
-        (["prune-curve", "TEXT", "--out", "CSV"], "is there already and holds no pruning curve"),
+        (["prune-curve", "TEXT", "--out", "CSV"], "exists and is no pruning curve"),
     ],
 )
 def test_what_cannot_be_pruned_is_one_sentence(

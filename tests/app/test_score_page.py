@@ -64,7 +64,7 @@ def test_the_sentences_come_with_the_address() -> None:
 @pytest.mark.parametrize(
     ("one", "sentence"),
     [
-        ("A [MASK] sat.", "A sentence contains [MASK]: only words that are there can be scored."),
+        ("A [MASK] sat.", "A sentence contains [MASK]: a masked position cannot be scored."),
     ],
 )
 def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: str) -> None:
@@ -149,7 +149,7 @@ def test_a_table_of_pairs_keeps_every_row() -> None:
     table = app.dataframe[0].value
     assert list(table["row"]) == [1, 2, 3] and list(table["first"]) == ["The cat sat.", "alone", "A [MASK] sat."]
     assert list(table["problem"])[1:] == [
-        "only one sentence: two are needed", "a sentence contains [MASK]: only words that are there can be scored"
+        "only one sentence: two are needed", "a sentence contains [MASK]: a masked position cannot be scored"
     ]  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def test_brought_vectors_add_up_to_what_the_heads_write(tiny: LoadedModel) -> No
         vectors = torch.tensor(run.attention[number])[..., None] * traced.head_outputs[:, None]
         assert_near(vectors.norm(dim=-1), run.select_map("brought")[number])
         dense = traced.layer.attention.output.dense
-        assert_near(vectors.sum((0, 2)) + dense.bias, traced.attended)
+        assert_near(vectors.sum((0, 2)) + dense.bias, traced.attention_update)
         # In the head's own directions, lengths and angles are those of the states.
         assert_near(projected[number] @ projected[number].swapaxes(1, 2), traced.head_outputs @ traced.head_outputs.mT)
     assert run.norms is not None

@@ -115,7 +115,7 @@ def test_a_contrast_is_one_word_less_the_other(tiny_loaded: LoadedModel, encodin
     values = [one.target_value or 0 for one in apart]
     assert_near(run.target_value, values[0] - values[1], of=max(map(abs, values)))
     assert_near(run.gradient, apart[0].gradient - apart[1].gradient)  # type: ignore[operator]
-    with pytest.raises(ValueError, match=r"^a 'contrast' target needs a position, a token_id and the one it stands"):
+    with pytest.raises(ValueError, match=r"^a 'contrast' target needs a position, a token_id and a second token_id"):
         Target("contrast", position, one)
 
 
@@ -242,9 +242,9 @@ def test_a_record_cannot_be_changed(tiny_loaded: LoadedModel, encoding: Encoding
         ({"target": Target("mlm", 99, 3)}, "position 99 does not exist: this text has positions 0 to 15"),
         ({"target": Target("mlm", 3, 155)}, "token 155 does not exist: the vocabulary has 0 to 154"),
         ({"target": Target("contrast", 3, 4, against=155)}, "token 155 does not exist: the vocabulary has 0 to 154"),
-        ({"head_mask": np.ones((3, 4))}, "head_mask is (3, 4): this model has 2 layers of 4 heads"),
-        ({"head_mask": np.full((2, 4), 1.5)}, "a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on"),
-        ({"head_mask": np.full((2, 4), np.nan)}, "a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on"),
+        ({"head_mask": np.ones((3, 4))}, "head_mask has the shape (3, 4): this model has 2 layers of 4 heads"),
+        ({"head_mask": np.full((2, 4), 1.5)}, "head_mask holds a gate outside 0 to 1: 0 switches a head off and 1 leaves it on"),
+        ({"head_mask": np.full((2, 4), np.nan)}, "head_mask holds a gate outside 0 to 1: 0 switches a head off and 1 leaves it on"),
     ],
 )
 def test_what_does_not_exist_is_one_clear_sentence(
@@ -269,14 +269,14 @@ def test_a_head_is_named_when_it_does_not_exist() -> None:
 
 def test_a_target_needs_what_it_is_about(tiny_loaded: LoadedModel) -> None:
     """A next-sentence target needs a pair, a word target its position and piece, and the kind must be known."""
-    with pytest.raises(ValueError, match=r"this target needs a second sentence$"):
+    with pytest.raises(ValueError, match=r"needs two texts: add a second sentence$"):
         capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), target=Target("nsp"))
     with pytest.raises(ValueError, match=r"^an 'mlm' target needs a position and a token_id$"):
         Target("mlm", position=3)
     with pytest.raises(ValueError, match=r"^target kind 'sop' is unknown: one of mlm, contrast, joint, loss, nsp, c"):
         Target("sop")
     for kind in ("joint", "loss"):
-        with pytest.raises(ValueError, match=f"^a '{kind}' target needs the pieces that it asks for$"):
+        with pytest.raises(ValueError, match=f"^a '{kind}' target needs the masked pieces and their tokens$"):
             Target(kind)
         with pytest.raises(ValueError, match=f"^a '{kind}' target asks for two pieces at one position$"):
             Target(kind, pieces=((2, 30), (2, 31)))
@@ -435,5 +435,5 @@ def test_several_texts_at_once_are_each_as_alone(tiny_classifier_folder: Path) -
             assert [one.position for one in run.predictions] == [one.position for one in alone.predictions]
             for one, other in zip(run.predictions, alone.predictions, strict=True):
                 assert_near(one.probabilities, other.probabilities)
-    with pytest.raises(bert_core.Refused, match="no text"):
+    with pytest.raises(bert_core.Refused, match="encodings is empty"):
         bert_core.captures(loaded, [])

@@ -123,7 +123,7 @@ def test_texts_that_are_read_together_are_read_as_alone(
     alone = [capture(model, one) for one in (text, source)]
     for one, beside in zip(alone, captures(model, [text, source]), strict=True):
         assert_near(beside.predictions[0].probabilities, one.predictions[0].probabilities)
-    with pytest.raises(Refused, match="belongs to a text of 8 tokens, and this one has 5"):
+    with pytest.raises(Refused, match="made for a text of 8 tokens and this text has 5"):
         captures(model, [text, tiny_loaded.tokenizer.encode("the cat [MASK]")])
 
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_is_refused(tiny_loaded: LoadedModel, texts: tuple[Encodi
     """With what was given and what is allowed; and what takes all parts to be the text's own says so."""
     source, text = texts
     for given, says in (
-        (("what", 0, {}), "what 'what' is unknown"),
+        (("what", 0, {}), "the kind of part 'what' is unknown"),
         (("state", 9, {}), "the depth"),
         (("head", 0, {}), "the head"),
         (("head", 0, {"head": 9}), "head 9 does not exist"),
@@ -178,7 +178,7 @@ def test_what_cannot_be_is_refused(tiny_loaded: LoadedModel, texts: tuple[Encodi
         what, layer, more = given
         with pytest.raises(Refused, match=says):
             make_patch(tiny_loaded, source, text, what, layer, **more)
-    with pytest.raises(Refused, match="the source has 5 tokens and the text 8"):
+    with pytest.raises(Refused, match="the source has 5 tokens and the text has 8"):
         make_patch(tiny_loaded, tiny_loaded.tokenizer.encode("the cat [MASK]"), text, "state", 1)
     model = edited(tiny_loaded, [make_patch(tiny_loaded, source, text, "state", 1, position=2)])
     for ask in (

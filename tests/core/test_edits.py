@@ -409,7 +409,7 @@ def test_each_arrow_cut_by_itself_is_a_whole_pass_with_that_cut(
             run = bert_core.capture(edited(loaded, [cut]), text, target=target, head_mask=gates)
             assert run.target_value is not None
             assert_near(found[query, key], run.target_value)
-    with pytest.raises(Refused, match="arrows of L0 H0 are cut already"):
+    with pytest.raises(Refused, match="L0 H0 has blocked attention edges"):
         bert_core.knock_out_edges(loaded, text, WORD, 0, 0)
     with pytest.raises(Refused, match="L1 H2 was pruned: this layer still has the heads 0, 1, 3"):
         bert_core.knock_out_edges(bert_core.pruned(tiny_loaded, [(1, 2)]), text, WORD, 1, 2)

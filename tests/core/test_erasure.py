@@ -211,5 +211,5 @@ def test_a_model_without_a_word_head_says_nothing_at_a_hidden_word(tiny_loaded: 
     """It is refused before anything is read, as is a depth that is not there."""
     with pytest.raises(Refused, match="depth is 3: it must be a whole number from 0 to 2"):
         masked_losses_with_erasers(tiny_loaded, texts(tiny_loaded), 3, [None])
-    with pytest.raises(Refused, match="one of erasers is 1: it must be an Eraser"):
+    with pytest.raises(Refused, match="an item of erasers is 1: it must be an Eraser"):
         masked_losses_with_erasers(tiny_loaded, texts(tiny_loaded), 1, [1])  # type: ignore[list-item]

@@ -215,9 +215,9 @@ def test_bad_questions_to_the_layers_are_one_sentence(tiny: LoadedModel) -> None
     with pytest.raises(ValueError, match="has no trained masked-word head: its layers cannot be read as words"):
         logit_lens(headless, encoding)
     assert layer_states(headless, encoding).states.shape == (3, 16, 32)
-    with pytest.raises(ValueError, match=r"^2 pieces to follow at 16 positions: one at each$"):
+    with pytest.raises(ValueError, match=r"^followed has 2 ids and the text has 16 positions: give one id for each position$"):
         logit_lens(tiny, encoding, followed=[1, 2])
-    with pytest.raises(ValueError, match="a piece to follow does not exist: the vocabulary has 0 to"):
+    with pytest.raises(ValueError, match="an id of followed does not exist: the vocabulary has 0 to"):
         logit_lens(tiny, encoding, followed=[10**6] * 16)
 
 
@@ -260,5 +260,5 @@ def test_two_models_that_cannot_be_read_side_by_side_are_refused(tiny: LoadedMod
     with pytest.raises(bert_core.Refused, match="no trained masked-word head"):
         lens.lens_change(tiny, dataclasses.replace(tiny, report=report), encoding)
     shallow = bert_core.BertForPreTraining(tiny.config.replace(num_hidden_layers=1))
-    with pytest.raises(bert_core.Refused, match="depth by depth two models are compared that have as many"):
+    with pytest.raises(bert_core.Refused, match="both numbers must be equal"):
         lens.lens_change(tiny, dataclasses.replace(tiny, model=shallow), encoding)

@@ -14,7 +14,7 @@ def test_what_is_asked_is_counted() -> None:
     assert pace.estimate_seconds(3, passes=0) == 0
     assert pace.estimate_seconds(3, passes=4) == 10 + 24  # together
     assert pace.estimate_seconds(TOKENS_AT_ONCE, passes=3) == 3 * (10 + 2 * TOKENS_AT_ONCE)  # each a batch of its own
-    assert pace.estimate_seconds(3, places=8) == pace.estimate_seconds(3) + 4
+    assert pace.estimate_seconds(3, predictions=8) == pace.estimate_seconds(3) + 4
 
 
 def test_a_model_is_timed(tiny_loaded: LoadedModel) -> None:
@@ -22,8 +22,8 @@ def test_a_model_is_timed(tiny_loaded: LoadedModel) -> None:
     pace = measure_timing(tiny_loaded)
     assert pace.seconds_per_pass >= 0 and pace.seconds_per_token >= 0 and pace.seconds_per_prediction > 0
     assert (
-        pace.estimate_seconds(20, passes=5, places=3)
-        >= pace.estimate_seconds(10, passes=5, places=3)
-        >= pace.estimate_seconds(10, places=3)
+        pace.estimate_seconds(20, passes=5, predictions=3)
+        >= pace.estimate_seconds(10, passes=5, predictions=3)
+        >= pace.estimate_seconds(10, predictions=3)
         > 0
     )

@@ -104,9 +104,9 @@ def test_a_mean_is_over_all_tokens_of_its_texts(tiny_loaded: LoadedModel) -> Non
     text, *texts = read(tiny_loaded, "the cat [MASK] on the mat", "a dog ran", "she opened the old door")
     found = patch(tiny_loaded, MeanOf(tuple(texts)), text, WORD, part_kind="feed_forward", layers=[1], positions=[3])
     traces = [trace(encoder_layers(tiny_loaded), embed_text(tiny_loaded, one)).layers[1] for one in (text, *texts)]
-    own, fed = traces[0], torch.cat([layer.fed[0] for layer in traces[1:]])
+    own, fed = traces[0], torch.cat([layer.feed_forward_update[0] for layer in traces[1:]])
     layer = tiny_loaded.model.bert.encoder.layer[1]
-    left = layer.output.LayerNorm(fed.mean(0) + own.normed[0, 3])
+    left = layer.output.LayerNorm(fed.mean(0) + own.after_attention[0, 3])
     expected = tiny_loaded.model.cls.predictions(left).log_softmax(-1)[70]
     assert_near(found.values[1, 3], expected)
     for what in HEAD_PARTS[:1] + HEAD_PARTS[2:]:
@@ -142,9 +142,9 @@ def test_the_band_is_what_random_texts_do(tiny_loaded: LoadedModel) -> None:
     ("given", "sentence"),
     [
         ({"align": "letters"}, "align 'letters' is unknown: one of tokens, words"),
-        ({"align": "words", "part_kind": "pattern"}, "a pattern says which token looks at which"),
-        ({}, "source has 9 tokens and the text 8"),
-        ({"align": "words", "target": Target("mlm", 6, 70)}, "position 6 of the text, where the answer is read"),
+        ({"align": "words", "part_kind": "pattern"}, "an attention pattern can only be patched"),
+        ({}, "source has 9 tokens and the text has 8"),
+        ({"align": "words", "target": Target("mlm", 6, 70)}, "position 6 of the text, where the target is predicted"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_aligned_is_refused(tiny_loaded: LoadedModel, given: dict[str, Any], sentence: str) -> None:
@@ -164,7 +164,7 @@ def test_noise_and_means_say_what_they_take(tiny_loaded: LoadedModel) -> None:
         Noised(text, positions=(8,))
     with pytest.raises(Refused, match="at least one"):
         MeanOf(())
-    with pytest.raises(Refused, match="a pattern says"):
+    with pytest.raises(Refused, match="an attention pattern can only be patched"):
         patch(tiny_loaded, MeanOf((text,)), text, WORD, part_kind="pattern")
     with pytest.raises(Refused, match="from 2 to 1,000"):
         patch_band(tiny_loaded, patch(tiny_loaded, text, text, WORD), texts=1)

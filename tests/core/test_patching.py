@@ -70,7 +70,7 @@ def patched_by_hand(
     states = embed_text(loaded, text)
     for number, module in enumerate(model.encoder.layer):
         if what == "state" and layer == number:
-            states = put(states, given[number].entering, rest[0])
+            states = put(states, given[number].input_states, rest[0])
         own = given[number]
         attention = module.attention.self
         query, key, value = (
@@ -94,14 +94,14 @@ def patched_by_hand(
             context[:, head, rest[1]] = own.context[:, head, rest[1]]
         attended = module.attention.output.dense(context.transpose(1, 2).flatten(2))
         if here and what == "attention":
-            attended = put(attended, own.attended, rest[0])
+            attended = put(attended, own.attention_update, rest[0])
         normed = module.attention.output.LayerNorm(attended + states)
         activated = module.intermediate(normed)
         if here and what == "neuron":
-            activated[:, rest[0], rest[1]] = own.activated[:, rest[0], rest[1]]
+            activated[:, rest[0], rest[1]] = own.neurons[:, rest[0], rest[1]]
         fed = module.output.dense(activated)
         if here and what == "feed_forward":
-            fed = put(fed, own.fed, rest[0])
+            fed = put(fed, own.feed_forward_update, rest[0])
         states = module.output.LayerNorm(fed + normed)
     if what == "state" and layer == len(model.encoder.layer):
         states = put(states, trace(encoder_layers(loaded), embed_text(loaded, source), gates=opened).last, rest[0])
@@ -227,11 +227,11 @@ def test_identities_hold_to_ten_digits(tiny_loaded: LoadedModel, texts: tuple[En
     own, other = trace(encoder_layers(loaded), text), trace(encoder_layers(loaded), source)
     states = text
     for number, layer in enumerate(loaded.model.bert.encoder.layer):
-        assert_near(own.layers[number].entering, states, 1e-10)
+        assert_near(own.layers[number].input_states, states, 1e-10)
         states = layer(states).hidden_states
     assert_near(own.last, states, 1e-10)
     for number in range(len(own.layers)):
-        states = other.layers[number].entering
+        states = other.layers[number].input_states
         for layer in loaded.model.bert.encoder.layer[number:]:
             states = layer(states).hidden_states
         assert_near(states, other.last, 1e-10)
@@ -288,15 +288,15 @@ def test_what_cannot_be_patched_is_refused(tiny_loaded: LoadedModel, texts: tupl
     """One sentence each: another length, with the words that part; an unknown kind, layer or position; no target."""
     source, text = texts
     longer = tiny_loaded.tokenizer.encode("the cat [MASK] on the mat there")
-    with pytest.raises(Refused, match="source has 11 tokens and the text 8"):
+    with pytest.raises(Refused, match="source has 11 tokens and the text has 8"):
         patch(tiny_loaded, longer, text, WORD)
-    with pytest.raises(Refused, match="what 'layer' is unknown: one of state, attention"):
+    with pytest.raises(Refused, match="the kind of part 'layer' is unknown: one of state, attention"):
         patch(tiny_loaded, source, text, WORD, part_kind="layer")
-    with pytest.raises(Refused, match=r"depths \[3\]: at least one of 0 to 2"):
+    with pytest.raises(Refused, match=r"depths are \[3\]: give at least one, each from 0 to 2"):
         patch(tiny_loaded, source, text, WORD, layers=[3])
-    with pytest.raises(Refused, match=r"layers \[\]: at least one of 0 to 1"):
+    with pytest.raises(Refused, match=r"layers are \[\]: give at least one, each from 0 to 1"):
         patch(tiny_loaded, source, text, WORD, part_kind="head", layers=[])
-    with pytest.raises(Refused, match=r"positions \[8\]: at least one of 0 to 7"):
+    with pytest.raises(Refused, match=r"positions are \[8\]: give at least one, each from 0 to 7"):
         patch(tiny_loaded, source, text, WORD, positions=[8])
     with pytest.raises(Refused, match="apart=True"):
         patch(tiny_loaded, source, text, WORD, part_kind="head", positions=[1])
@@ -405,5 +405,5 @@ def test_a_place_that_was_not_patched_says_nothing(tiny_loaded: LoadedModel, tex
     run, said = capture(tiny_loaded, text), predict_with_patch(tiny_loaded, found, None)
     assert_near(said.predictions[0].probabilities, run.predictions[0].probabilities, what="nothing put in")
     for place in ((0, 3), (1,), (1, 8), (-1, 3)):
-        with pytest.raises(Refused, match="was not patched: give its depth, position"):
+        with pytest.raises(Refused, match="was not patched: give the depth, position"):
             predict_with_patch(tiny_loaded, found, place)

@@ -279,16 +279,16 @@ def test_what_cannot_be_asked_is_refused(tiny_loaded: LoadedModel, texts: tuple[
     """One sentence each: no head, one that is not there or not below, a part that there is not, another length."""
     source, text = texts
     for given, sentence in (
-        ({"receivers": []}, "receivers are none: name at least one head"),
-        ({"senders": []}, "senders are none: name at least one head"),
+        ({"receivers": []}, "receivers is empty: give at least one head"),
+        ({"senders": []}, "senders is empty: give at least one head"),
         ({"receivers": [(2, 0)]}, "layer 2 does not exist: this model has layers 0 to 1"),
         ({"receivers": [(0, 0)]}, "no head is below the receivers"),
         ({"senders": [(1, 0)], "receivers": [(1, 1)]}, "L1 H0 is below no receiver"),
-        ({"receivers": [(1, 1)], "receiver_input": "gate"}, "through 'gate' is unknown: one of query, key, value"),
-        ({"receiver_input": "query"}, "through 'query' is of a receiver: name receivers"),
+        ({"receivers": [(1, 1)], "receiver_input": "gate"}, "receiver_input 'gate' is unknown: one of query, key, value"),
+        ({"receiver_input": "query"}, "receiver_input is 'query' without receivers: give receivers"),
         ({"align": "letters"}, "align 'letters' is unknown"),
     ):
         with pytest.raises(Refused, match=sentence):
             patch_path(tiny_loaded, source, text, WORD, **given)
-    with pytest.raises(Refused, match="source has 11 tokens and the text 8"):
+    with pytest.raises(Refused, match="source has 11 tokens and the text has 8"):
         patch_path(tiny_loaded, tiny_loaded.tokenizer.encode("the cat [MASK] on the mat there"), text, WORD)

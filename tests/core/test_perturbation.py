@@ -332,7 +332,7 @@ def test_bad_questions_are_one_sentence(tiny: LoadedModel) -> None:
     asked: list[tuple[Callable[[], object], str]] = [
         (
             lambda: integrated_gradients(tiny, encoding, target, steps=0),
-            "0 steps: it takes at least one, and at most 10,000",
+            "steps is 0: it must be from 1 to 10,000",
         ),
         (
             lambda: integrated_gradients(tiny, encoding, target, baseline="noise"),
@@ -344,15 +344,15 @@ def test_bad_questions_are_one_sentence(tiny: LoadedModel) -> None:
         ),
         (
             lambda: saliency(tiny, single, Target("nsp")),
-            "whether B follows A is asked of two texts: this target needs a second sentence",
+            "next-sentence prediction needs two texts: add a second sentence",
         ),
         (
             lambda: values_without(tiny, encoding, target, np.zeros((2, 3), bool)),
-            "removed is (2, 3): (copies, 16) for this text",
+            "removed has the shape (2, 3): it must be (copies, 16) for this text",
         ),
         (
             lambda: pseudo_log_likelihood(tiny, encoding),
-            "the text contains [MASK] at position 6: only words that are there can be scored",
+            "the text contains [MASK] at position 6: a masked position cannot be scored",
         ),
         (
             lambda: pseudo_log_likelihood(tiny, encoding, variant="new"),

@@ -175,7 +175,7 @@ def test_orders_are_those_of_their_figures(tiny_loaded: LoadedModel, batches: li
     again = loss_importance(bert_core.pruned(tiny_loaded, iterative[:3]), batches)
     assert again[iterative[3]] == np.nanmin(again)
     for method in ("importance", "ablation", "iterative"):
-        with pytest.raises(ValueError, match=f"there are no examples: an order by {method} is found on some"):
+        with pytest.raises(ValueError, match=f"there are no examples: method '{method}' needs at least one batch of examples"):
             propose_plan(tiny_loaded, [], method)
     assert propose_plan(tiny_loaded, batches, "random", seed=1) != propose_plan(tiny_loaded, batches, "random", seed=2)
 
@@ -274,7 +274,7 @@ def test_costs_count_what_is_there(tiny_loaded: LoadedModel) -> None:
     """A mask saves no parameter, pruning those of its heads; every batch size is timed on all three."""
     encoding = tiny_loaded.tokenizer.encode("the cat sat")
     full, masked, smaller = pruning_costs(tiny_loaded, [(0, 1), (1, 2)], encoding, batches=(1, 2), repeats=1)
-    assert [cost.what for cost in (full, masked, smaller)] == ["full", "masked", "pruned"]
+    assert [cost.variant for cost in (full, masked, smaller)] == ["full", "masked", "pruned"]
     assert full.parameters == masked.parameters == smaller.parameters + 2 * (4 * 8 * 32 + 3 * 8)
     assert full.nbytes == masked.nbytes == smaller.nbytes + 4 * 2 * (4 * 8 * 32 + 3 * 8)
     assert all(set(cost.seconds) == {1, 2} for cost in (full, masked, smaller))
@@ -381,7 +381,7 @@ def test_every_order_of_neurons_and_layers_is_one(tiny_loaded: LoadedModel, batc
     assert set(again.order) == set(plan.order) - set(plan.first(0.5))
     with pytest.raises(ValueError, match=f"method 'ablation-mean' is unknown for {what}: one of "):
         propose_plan(tiny_loaded, batches, "ablation-mean", part_kind=what)
-    with pytest.raises(ValueError, match="what 'words' is unknown: one of heads, neurons, layers"):
+    with pytest.raises(ValueError, match="the kind of part 'words' is unknown: one of heads, neurons, layers"):
         propose_plan(tiny_loaded, batches, "random", part_kind="words")
 
 
@@ -416,7 +416,7 @@ def test_what_neurons_and_layers_save_is_measured(tiny_loaded: LoadedModel, what
     """Two sides take turns: the whole model and the smaller one, each with its own size."""
     encoding = tiny_loaded.tokenizer.encode("the cat sat")
     full, left = pruning_costs(tiny_loaded, parts, encoding, part_kind=what, batches=(2,), repeats=1)
-    assert (full.what, left.what) == ("full", "pruned") and set(left.seconds) == {2}
+    assert (full.variant, left.variant) == ("full", "pruned") and set(left.seconds) == {2}
     assert left.parameters < full.parameters and left.nbytes < full.nbytes
 
 

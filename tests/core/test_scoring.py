@@ -159,9 +159,9 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
     assert found[0].preferred == ("first" if totals[0] > totals[1] else "second")
     assert [one.problem for one in found] == [
         None,
-        "a sentence contains [MASK]: only words that are there can be scored",
+        "a sentence contains [MASK]: a masked position cannot be scored",
         "only one sentence: two are needed",
-        "a sentence has 602 tokens: " + tiny_loaded.name + " reads at most 512",
+        "a sentence has 602 tokens: " + tiny_loaded.name + " takes at most 512",
         None,
     ]
     assert found[1].preferred is None and found[4].preferred == "neither"
@@ -174,7 +174,7 @@ def test_plain_pairs_are_numbered_rows(tiny_loaded: LoadedModel) -> None:
     for one, other in zip(score_pairs(tiny_loaded, plain), score_pairs(tiny_loaded, rows), strict=True):
         assert (one.row, one.sentences, one.problem) == (other.row, other.sentences, None)
         assert one.difference == pytest.approx(other.difference, rel=1e-4)
-    with pytest.raises(ValueError, match="pair 2 has 3 parts: give two sentences, or a row of read_pairs"):
+    with pytest.raises(ValueError, match="pair 2 has 3 items: give two sentences, or a row from read_pairs"):
         score_pairs(tiny_loaded, [plain[0], ("a", "b", "c")])  # type: ignore[list-item]
 
 

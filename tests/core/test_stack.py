@@ -175,7 +175,7 @@ def test_only_the_positions_of_the_last_layer_are_computed(loaded: LoadedModel, 
         assert_near(run_layers(layers, whole[0], 0, 1, positions=positions, **given), whole[1])
         traced = trace(layers, whole[0], positions=positions, **given)
         assert_near(traced.last, whole[-1][rows, positions])
-        assert traced.layers[-1].activated.shape[1] == positions.shape[1]
+        assert traced.layers[-1].neurons.shape[1] == positions.shape[1]
 
 
 def test_copies_of_a_batch_share_its_mask_gates_and_positions(relative: LoadedModel) -> None:
@@ -269,28 +269,28 @@ def test_a_trace_is_the_pass_of_the_model(loaded: LoadedModel, gates: Tensor | N
         attention = layer.attention
         if attention.self.heads:
             assert_near(own.probs, maps)
-            assert_near(own.query, attention.self.transpose_for_scores(attention.self.query(own.entering)))
-            assert_near(own.mixing @ own.value, own.context)
+            assert_near(own.query, attention.self.transpose_for_scores(attention.self.query(own.input_states)))
+            assert_near(own.gated_probs @ own.value, own.context)
             # What all heads write, with the bias, is what attention adds.
-            written = torch.einsum("bhqk,bhkd->bqd", own.mixing, own.head_outputs)
-            assert_near(written + attention.output.dense.bias, own.attended)
-            assert_near(attention.head_outputs(own.context).sum(1) + attention.output.dense.bias, own.attended)
-        assert_near(own.summed, own.entering + own.attended)
-        assert_near(attention.output.LayerNorm(own.summed), own.normed)
-        assert_near(layer.output.dense(own.activated), own.fed)
-        assert_near(layer.output.LayerNorm(own.fed + own.normed), own.leaving)
+            written = torch.einsum("bhqk,bhkd->bqd", own.gated_probs, own.head_outputs)
+            assert_near(written + attention.output.dense.bias, own.attention_update)
+            assert_near(attention.head_outputs(own.context).sum(1) + attention.output.dense.bias, own.attention_update)
+        assert_near(own.attention_sum, own.input_states + own.attention_update)
+        assert_near(attention.output.LayerNorm(own.attention_sum), own.after_attention)
+        assert_near(layer.output.dense(own.neurons), own.feed_forward_update)
+        assert_near(layer.output.LayerNorm(own.feed_forward_update + own.after_attention), own.output_states)
     for row, encoding in enumerate(batch.encodings):
         of_text = traced.layers[0].text(row)
-        assert_near(of_text.mixing, traced.layers[0].mixing[row])
+        assert_near(of_text.gated_probs, traced.layers[0].gated_probs[row])
         assert_near(of_text.merged_context, traced.layers[0].merged_context[row])
-        assert of_text.entering.shape[0] >= len(encoding)
+        assert of_text.input_states.shape[0] >= len(encoding)
 
 
 def test_only_the_parts_that_are_asked_for_are_kept(relative: LoadedModel) -> None:
     """Other parts are empty; without maps attention is fused, and gives the same."""
     layers, states = encoder_layers(relative), embed_text(relative, encodings_of(relative)[1])
     whole = trace(layers, states)
-    for keep in ((), ("context", "attended"), ("query",), PARTS):
+    for keep in ((), ("context", "attention_update"), ("query",), PARTS):
         traced = trace(layers, states, keep=keep)
         assert_near(traced.last, whole.last)
         for own, expected in zip(traced.layers, whole.layers, strict=True):
@@ -326,7 +326,15 @@ def test_a_text_is_traced_without_its_batch_axis(relative: LoadedModel) -> None:
     expected = trace(encoder_layers(relative), embed_text(relative, text), gates=opened)
     steps = list(trace_text(relative, text, gates, keep=PARTS))
     for own, whole in zip(steps, expected.layers, strict=True):
-        for name in (*PARTS, "entering", "leaving", "summed", "mixing", "head_outputs", "merged_context"):
+        for name in (
+            *PARTS,
+            "input_states",
+            "output_states",
+            "attention_sum",
+            "gated_probs",
+            "head_outputs",
+            "merged_context",
+        ):
             assert_near(getattr(own, name), getattr(whole, name)[0])
 
 
@@ -336,19 +344,22 @@ def test_a_part_of_another_text_is_refused_where_all_must_be_own(relative: Loade
     model = edited(relative, [make_patch(relative, source, text, "state", 1)])
     with pytest.raises(Refused, match="a part of another text is put in"):
         next(trace_text(model, text))
-    first, second, _ = trace_text(model, text, own=False)
-    assert_near(second.entering, trace(encoder_layers(relative), embed_text(relative, source)).states[1][0])
-    assert_near(first.entering, embed_text(relative, text)[0])
+    first, second, _ = trace_text(model, text, requires_unpatched=False)
+    assert_near(second.input_states, trace(encoder_layers(relative), embed_text(relative, source)).states[1][0])
+    assert_near(first.input_states, embed_text(relative, text)[0])
 
 
 def test_replaced_parts_stand_in_a_trace(relative: LoadedModel) -> None:
     """Parts that are named are the new ones, all others stay, and what leaves a layer enters the next."""
     traced = trace(encoder_layers(relative), embed_text(relative, encodings_of(relative)[0]))
     last, entering = torch.zeros_like(traced.last), torch.ones_like(traced.last)
-    made = traced.replaced([{}, {"entering": entering}, {"fed": last}], last)
-    assert made.states[1] is entering and made.layers[0].leaving is entering
-    assert made.layers[2].fed is last and made.layers[2].leaving is last and made.last is last
-    assert made.layers[2].normed is traced.layers[2].normed and made.layers[0].fed is traced.layers[0].fed
+    made = traced.replaced([{}, {"input_states": entering}, {"feed_forward_update": last}], last)
+    assert made.states[1] is entering and made.layers[0].output_states is entering
+    assert made.layers[2].feed_forward_update is last and made.layers[2].output_states is last and made.last is last
+    assert (
+        made.layers[2].after_attention is traced.layers[2].after_attention
+        and made.layers[0].feed_forward_update is traced.layers[0].feed_forward_update
+    )
 
 
 def test_a_graph_goes_through_every_part(relative: LoadedModel) -> None:
@@ -357,10 +368,15 @@ def test_a_graph_goes_through_every_part(relative: LoadedModel) -> None:
     with torch.enable_grad():
         traced = trace(encoder_layers(relative), states.requires_grad_())
         value = traced.last[0, 0, :3].sum()
-        parts = [getattr(traced.layers[0], name) for name in ("context", "attended", "normed", "activated", "fed")]
+        parts = [
+            getattr(traced.layers[0], name)
+            for name in ("context", "attention_update", "after_attention", "neurons", "feed_forward_update")
+        ]
         slopes = torch.autograd.grad(value, [*parts, states])
     assert all(slope.shape == part.shape and slope.abs().max() > 0 for slope, part in zip(slopes, parts, strict=False))
     layer, own = encoder_layers(relative)[0], traced.layers[0]
     step = 1e-3 * slopes[4] / slopes[4].norm()
-    moved = run_layers(encoder_layers(relative), layer.output.LayerNorm(own.fed + step + own.normed), 1)
+    moved = run_layers(
+        encoder_layers(relative), layer.output.LayerNorm(own.feed_forward_update + step + own.after_attention), 1
+    )
     assert_near(moved[0, 0, :3].sum() - value, (step * slopes[4]).sum(), 0.05)

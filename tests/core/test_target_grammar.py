@@ -251,9 +251,9 @@ def test_words_of_the_grammar_are_words_where_nothing_follows(tiny_loaded: Loade
         ("span:3:4:5", "the target is 'span:3:4:5': write span:POSITION:LAST"),
         ("span::4", "the target is 'span::4': write span:POSITION:LAST"),
         ("replaced:-1", "the target is 'replaced:-1': write replaced:POSITION"),
-        ("99:cats", "has no piece 'cats', and no word is hidden at position 99"),
+        ("99:cats", "has no token 'cats', and no word is masked at position 99"),
         ("sat rather than cats", "'cats' has 2 pieces in this vocabulary"),
-        ("alike:A", "the target is 'alike:A': that needs a second text"),
+        ("alike:A", "the target is 'alike:A': this target needs a second text"),
         ("alike:C", "the target is 'alike:C': write"),
         ("like:", "the target is 'like:': write"),
         ("π", "'π' has characters that are not in the vocabulary"),
@@ -274,9 +274,9 @@ def test_what_the_model_or_the_text_lacks_is_refused_when_it_is_computed(
 ) -> None:
     """The grammar reads what a model has no head for, and a label or a place beyond; `capture` refuses them."""
     for loaded, written, sentence in (
-        (tiny_loaded, "replaced:3", "has no trained detector of replaced tokens"),
-        (tiny_loaded, "span:1:2", "was not trained to find answers"),
-        (tiny_loaded, "nsp", "this target needs a second sentence"),
+        (tiny_loaded, "replaced:3", "has no trained replaced-token detection head"),
+        (tiny_loaded, "span:1:2", "has no trained question-answering head"),
+        (tiny_loaded, "nsp", "needs two texts: add a second sentence"),
         (classifier, "class:3", "class 3 does not exist: this model has 0 to 2"),
         (tiny_loaded, "99:sat", "position 99 does not exist"),
     ):
@@ -286,7 +286,7 @@ def test_what_the_model_or_the_text_lacks_is_refused_when_it_is_computed(
 
 def test_words_are_refused_without_a_place(tiny_loaded: LoadedModel, twice: Encoding) -> None:
     """Where nothing is hidden, or several words are, the sentence says what to do."""
-    with pytest.raises(Refused, match="no word is hidden, so hide one, or write"):
+    with pytest.raises(Refused, match="no word is masked, so mask one, or write"):
         parse_target(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), "ran")
     two = tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]")
     with pytest.raises(Refused, match="add the one you mean, as in 'cat at 2'"):

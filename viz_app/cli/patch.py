@@ -133,7 +133,7 @@ def patch(
         if not isinstance(other, MeanOf):
             other = _with(other, parse_target(loaded, without_noise(other), written, original=source_typed).encoding)
         read = _with(read, encoding)
-    some: dict[str, Any] = {"what": what}
+    some: dict[str, Any] = {"part_kind": what}
     some["align"] = "tokens" if isinstance(other, MeanOf) or len(other) == len(read) else "words"
     if place is not None:
         layer, _, position = place.partition(".")

@@ -154,13 +154,13 @@ class Sides:
         """The heads of a layer token by token."""
         cells = self.current.head_mask.shape[1] * len(self.text)
         memory = forward_bytes(self.current.loaded, len(self.text), cells)
-        return self._work("patches", patch, cells / 2, memory, layers=(layer,), apart=True)
+        return self._work("patches", patch, cells / 2, memory, layers=(layer,), per_position=True)
 
     def neurons(self, layer: int, position: int) -> Work[Patches]:
         """Every neuron of a layer at a token."""
         cells = self.current.loaded.config.intermediate_size
         memory = forward_bytes(self.current.loaded, len(self.text), cells)
-        given = {"layers": (layer,), "positions": (position,), "what": "neuron"}
+        given = {"layers": (layer,), "positions": (position,), "part_kind": "neuron"}
         return self._work("patches", patch, cells / 2, memory, **given)
 
     @property
@@ -173,7 +173,7 @@ class Sides:
     ) -> Work[Patches]:
         current, target, source, text = self.current, self.target, self.source, self.text
         loaded: LoadedModel = current.loaded
-        given = {"what": self.what, "align": "tokens" if self.partners is None else "words", **given}
+        given = {"part_kind": self.what, "align": "tokens" if self.partners is None else "words", **given}
         gates = current.head_mask
 
         def do(report: Progress) -> Patches:

@@ -285,7 +285,7 @@ def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
             full, *_ = costs = questions.costs(gone)
             st.table(
                 {
-                    "": [cost.what for cost in costs],
+                    "": [cost.variant for cost in costs],
                     "parameters": [f"{cost.parameters:,}" for cost in costs],
                     "memory": [f"{cost.nbytes / 2**20:.1f} MiB" for cost in costs],
                     **{

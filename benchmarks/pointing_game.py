@@ -20,7 +20,7 @@ from bert_core import scenes
 from bert_core.analysis.pointing import chance_level, heat, patches_in, points_into, shape_of_word, share_in
 from bert_core.run.captioning import describe
 from bert_core.scenes import COLOURS, SHAPE_KINDS
-from bert_core.training.captioner import fresh_scenes
+from bert_core.training.captioner import evaluation_scenes
 from bert_core.vision import LoadedCaptioner, load_captioner
 
 TEST_SEED, VALIDATION_SEED = 31, 32
@@ -164,8 +164,8 @@ def main() -> None:
     )
     asked = parse_arguments(parser)
     loaded = load_captioner(asked.model)
-    validation = list(words_of(loaded, fresh_scenes(asked.validation, held_out=False, seed=VALIDATION_SEED)))
-    test = list(words_of(loaded, fresh_scenes(asked.scenes, held_out=True, seed=TEST_SEED)))
+    validation = list(words_of(loaded, evaluation_scenes(asked.validation, held_out=False, seed=VALIDATION_SEED)))
+    test = list(words_of(loaded, evaluation_scenes(asked.scenes, held_out=True, seed=TEST_SEED)))
     found = (
         f"{asked.scenes} held-out scenes; the best head was chosen on {asked.validation} others, of the kind that "
         f"training shows. torch {torch.__version__}.\n\n{table(test, validation)}"

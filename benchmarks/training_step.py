@@ -35,7 +35,7 @@ from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.records import Batch
 from bert_core.training import finetune, lens, optimization, pretrain, tuning
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
-from bert_core.training.pretrain import PretrainSettings, optimizer_of, train_step
+from bert_core.training.pretrain import PretrainSettings, make_optimizer, train_step
 from bert_core.translators import Translators
 from viz_app.cli.serve import MALLOC
 
@@ -79,11 +79,11 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
     def fresh(optimizer: str, average: float = 0.0) -> tuple[BertForPreTraining, Callable[[], None]]:
         model = load("headlight-mini", device="cpu").model.train().requires_grad_(True)
         parameters = list(model.parameters())
-        chosen = optimizer_of(model, PretrainSettings(optimizer=optimizer))
-        mean = optimization.Average(model, average) if average else None
+        chosen = make_optimizer(model, PretrainSettings(optimizer=optimizer))
+        mean = optimization.WeightAverage(model, average) if average else None
 
         def update() -> None:
-            optimization.update(chosen, parameters, 1e-6)
+            optimization.apply_gradients(chosen, parameters, 1e-6)
             if mean:
                 mean.add(model)
 
@@ -98,7 +98,7 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
         naive_update()
 
     def masked(batch: Batch) -> None:
-        with mock.patch.object(optimization, "quick_precision", return_value=torch.float32):
+        with mock.patch.object(optimization, "fast_dtype", return_value=torch.float32):
             train_step(plain, batch, CPU)
         plain_update()
 
@@ -177,14 +177,14 @@ def training_loop(loop: str) -> Callable[[int], int]:
         settings = PretrainSettings(masking=MASKING, mix=Mix(whole=0.4), optimizer="muon", average=0.99)
         maker = ExampleMaker(text, loaded.tokenizer, settings.masking, settings.mix)
         parameters = list(model.parameters())
-        optimizer, mean = optimizer_of(model, settings), optimization.Average(model, settings.average)
+        optimizer, mean = make_optimizer(model, settings), optimization.WeightAverage(model, settings.average)
 
         def pretraining_step(number: int) -> int:
             rng = np.random.default_rng([0, number])
             length = int(rng.choice(list(settings.lengths), p=list(settings.lengths.values())))
             batch = maker.batch(1024 // length, length, rng)
             train_step(model, batch, CPU)
-            optimization.update(optimizer, parameters, 1e-6)
+            optimization.apply_gradients(optimizer, parameters, 1e-6)
             mean.add(model)
             return int((batch.input_ids != loaded.tokenizer.pad_id).sum())
 
@@ -193,7 +193,9 @@ def training_loop(loop: str) -> Callable[[int], int]:
         classifier = BertForSequenceClassification(loaded.config.with_labels(("a", "b")), model.bert).train()
         draw = np.random.default_rng(0)
         sizes = np.clip(draw.lognormal(3.4, 0.6, 8000), 5, 128).astype(int)
-        examples = [finetune.Example(tuple(draw.integers(1000, 30000, n).tolist()), (0,) * n, n % 2) for n in sizes]
+        examples = [
+            finetune.ClassifierExample(tuple(draw.integers(1000, 30000, n).tolist()), (0,) * n, n % 2) for n in sizes
+        ]
         batches = tuning._batches(examples, 16, draw)
         weights = list(classifier.parameters())
         adamw = optimization.adamw(weights, 1e-6, 0.01)
@@ -203,7 +205,7 @@ def training_loop(loop: str) -> Callable[[int], int]:
             with optimization.training_autocast(CPU):
                 loss = finetune._loss(classifier, batch, pad=0, device=CPU)
             loss.backward()
-            optimization.update(adamw, weights, 1e-6)
+            optimization.apply_gradients(adamw, weights, 1e-6)
             return sum(len(example.input_ids) for example in batch)
 
         return finetuning_step
@@ -216,7 +218,7 @@ def training_loop(loop: str) -> Callable[[int], int]:
         rng = np.random.default_rng([0, number])
         batch = hidden.batch(4, 64, rng)
         lens._train_step(loaded, translators, batch, rng)
-        optimization.update(optimizer_of_maps, maps, 1e-6)
+        optimization.apply_gradients(optimizer_of_maps, maps, 1e-6)
         return int((batch.input_ids != loaded.tokenizer.pad_id).sum())
 
     return lens_step
@@ -237,7 +239,7 @@ def train_on_request(loop: str, side: str) -> None:
             step += 1
             peak = max(peak, resident())
             if side == "now":
-                optimization.release_fragments(step)
+                optimization.release_memory(step)
             seconds += time.process_time() - start
         print(json.dumps([peak, seconds, tokens]), flush=True)
 

@@ -798,7 +798,7 @@ def main(kind: str, folders: Path, report: Path, *emulated: str) -> None:
     if emulated:
         emulated_device.install(kind)
     # In its own precision each device rounds in its own way.
-    optimization.quick_precision = lambda device: torch.float32  # type: ignore[assignment]
+    optimization.fast_dtype = lambda device: torch.float32  # type: ignore[assignment]
     sides = []
     with tempfile.TemporaryDirectory() as temporary:
         for device in ("cpu", kind):

@@ -23,7 +23,7 @@ def assert_padding_changes_nothing(
 
     loop: a module with `_loss` and `training_width`. exact, padded: two models with equal weights.
     """
-    monkeypatch.setattr(optimization, "quick_precision", lambda device: torch.float32)
+    monkeypatch.setattr(optimization, "fast_dtype", lambda device: torch.float32)
     expected = loop._loss(exact, batch, pad=0, device=torch.device("cpu"))
     expected.backward()
     monkeypatch.setattr(loop, "training_width", lambda *_: WIDER)

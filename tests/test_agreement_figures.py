@@ -16,7 +16,7 @@ import torch
 import bert_core
 from bert_core.agreement import FRAME_COUNTS, sentences
 from bert_core.loading import LoadedModel
-from bert_core.training.measures import agreements_right
+from bert_core.training.measures import agreement_counts
 from tests.near import assert_near
 
 SCRIPT = Path(__file__).parents[1] / "docs" / "agreement_figures.py"
@@ -102,10 +102,10 @@ def test_its_patches_are_those_of_the_library(script: ModuleType, tiny: LoadedMo
 
 
 def test_what_is_right_is_what_the_card_counts(script: ModuleType, tiny: LoadedModel) -> None:
-    """Nothing off, the shares of the groups are those of `agreements_right` by condition."""
+    """Nothing off, the shares of the groups are those of `agreement_counts` by condition."""
     items = script.tested_frames(3)
     counted: dict[str, list[int]] = {}
-    for condition, (right, asked) in agreements_right(tiny, items).items():
+    for condition, (right, asked) in agreement_counts(tiny, items).items():
         group = condition.partition(", ")[2] or "no attractor"
         before = counted.setdefault(group, [0, 0])
         before[:] = before[0] + right, before[1] + asked

@@ -1,1 +1,1 @@
-"""Scripts that make the data and the model cards of the bundled models; they are no part of the wheel."""
+"""Scripts that create data and model cards of the bundled models; they are not part of the wheel."""

@@ -1,4 +1,4 @@
-"""The examples that lessons and pages start from: those of some candidates that a model gets right."""
+"""Examples for lessons and pages: the candidates that a model predicts correctly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
 
-# (first text, the word to hide in it, second text, whether the second follows the first)
+# (first text, word of it to mask, second text, whether the second text follows the first)
 CANDIDATES: tuple[tuple[str, str, str, bool], ...] = (
     ("She opened the door and walked in.", "door", "The room was dark and nobody was there.", True),
     ("She opened the door and walked in.", "door", "The species is found in Brazil and Peru.", False),
@@ -129,49 +129,51 @@ CANDIDATES: tuple[tuple[str, str, str, bool], ...] = (
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """An example that the model gets right: its text, its second text, the hidden word, whether the second follows."""
+class BundledExample:
+    """Example that a model predicts correctly.
+
+    text, pair: first and second text. masked_word: number of the masked word. is_next: whether the second text follows
+    the first.
+    """
 
     text: str
     pair: str
-    masked: int
-    follows: bool
+    masked_word: int
+    is_next: bool
 
 
 def word_number(encoding: Encoding, word: str) -> int:
-    """Number of the first word that reads so. Raises Refused if there is none."""
+    """Return the number of the first occurrence of a word. Raises Refused if the text does not contain it."""
     for number in range(encoding.word_count):
         if encoding.word_text(number) == word:
             return number
-    raise Refused(f"there is no word {word!r} in {encoding.text!r}")
+    raise Refused(f"the text {encoding.text!r} has no word {word!r}")
 
 
-def right_examples(loaded: LoadedModel) -> list[Chosen]:
-    """The candidates whose hidden word is the model's first guess and whose next-sentence verdict is right."""
-    chosen = []
-    for text, word, pair, follows in CANDIDATES:
+def correct_examples(loaded: LoadedModel) -> list[BundledExample]:
+    """Return the candidates whose masked word is the top prediction and whose next-sentence prediction is correct."""
+    examples = []
+    for text, word, pair, is_next in CANDIDATES:
         original = loaded.tokenizer.encode(text, pair)
         number = word_number(original, word)
         pieces = original.pieces_of(number)
         run = capture(loaded, loaded.tokenizer.mask_words(original, [number]))
-        first_guesses = [prediction.top[0][0] for prediction in run.predictions]
-        if (
-            first_guesses == [original.input_ids[p] for p in pieces]
-            and run.nsp is not None
-            and (run.nsp > 0.5) == follows
-        ):
-            chosen.append(Chosen(text, pair, number, follows))
-    return chosen
+        predicted = [prediction.top[0][0] for prediction in run.predictions]
+        if predicted == [original.input_ids[p] for p in pieces] and run.nsp is not None and (run.nsp > 0.5) == is_next:
+            examples.append(BundledExample(text, pair, number, is_next))
+    return examples
 
 
 def write_examples(loaded: LoadedModel, destination: Path) -> int:
-    """Write `examples.json` with what the model gets right; how many there are.
+    """Write the candidates that a model predicts correctly to `examples.json`, and return their number.
 
-    Raises Refused if there are fewer than ten: a lesson starts from something true.
+    Raises Refused if there are fewer than ten, since lessons start from correct predictions.
     """
-    chosen = right_examples(loaded)
-    if len(chosen) < 10:
-        raise Refused(f"the model gets {len(chosen)} of {len(CANDIDATES)} candidates right: at least 10 are needed")
-    entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked], "follows": c.follows} for c in chosen]
+    examples = correct_examples(loaded)
+    if len(examples) < 10:
+        raise Refused(
+            f"the model predicts {len(examples)} of {len(CANDIDATES)} candidates correctly: at least 10 are needed"
+        )
+    entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked_word], "follows": c.is_next} for c in examples]
     checkpoint.write_atomically(destination / "examples.json", json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
-    return len(chosen)
+    return len(examples)

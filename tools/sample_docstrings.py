@@ -1,4 +1,4 @@
-"""Prints docstrings of bert_core, sampled at random from one revision, beside those of the same definitions in another.
+"""Prints docstrings of bert_core that are sampled from one revision, and those of the same definitions in another.
 
     python -m tools.sample_docstrings --revision v0.3.0 --seed 41 --count 20
     python -m tools.sample_docstrings --revision v0.3.0 --and HEAD --renames renames.json
@@ -38,6 +38,7 @@ def docstrings(module: str, source: str) -> dict[str, str | None]:
 def _definitions(
     prefix: str, parent: ast.AST
 ) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
+    """Yield all functions and classes below a node, with their qualified names."""
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield f"{prefix}.{node.name}", node

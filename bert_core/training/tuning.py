@@ -1,4 +1,4 @@
-"""What every fine-tuning shares: where it starts, its epochs, the best weights so far, and the folder of a run."""
+"""Parts shared by all kinds of fine-tuning: settings, initial models, batches, the training loop and its folder."""
 
 from __future__ import annotations
 
@@ -23,36 +23,40 @@ from bert_core.refused import Refused
 from bert_core.studies.runner import check_same_study, exclusive_lock, read_json
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.optimization import Figure, adamw, padded_size, training_autocast, trapezoid
+from bert_core.training.optimization import Metric, adamw, padded_size, training_autocast, trapezoid
 from bert_core.training.runs import (
     STATE_FILE,
     Evaluation,
     RunState,
     StepKeeper,
     Training,
+    append_to_log,
     file_digest,
-    log,
     read_state,
     run_identity,
     start_digests,
     train,
 )
 
-UNFINISHED_FILE = "unfinished.json"  # the identity of a run, while it lasts
-REPORT_EVERY = 20  # steps, or more often in a short run
-SAVE_EVERY = 300.0  # seconds between notes of where a run is
-_SORTED_TOGETHER = 16  # batches
+UNFINISHED_FILE = "unfinished.json"  # identity of a run, deleted when the run is finished
+REPORT_EVERY = 20  # steps; fewer in a short run
+SAVE_EVERY = 300.0  # seconds between saved states
+_BATCHES_PER_SORT = 16  # batches whose examples are sorted by length together
 Model = TypeVar("Model", bound=BertPreTrainedModel)
 
 
 @dataclass(frozen=True)
 class FinetuneSettings:
-    """What decides the weights that come out; on the CPU of one machine equal settings give equal weights.
+    """Settings of a fine-tuning run; on the CPU of one machine equal settings give equal weights.
 
-    epochs: times that every example is seen, at most. The rate rises over the first tenth of all steps, then falls to
-        zero.
-    patience: epochs without a better held-out result after which the run ends.
-    max_length: tokens of a text, or of a pair together; longer ones are cut as in the app.
+    epochs: maximum number of passes over the training examples.
+    learning_rate: peak rate. It is reached after the first tenth of all steps and then falls linearly to zero.
+    batch: number of examples per batch.
+    max_length: maximum number of tokens of a text or a pair; longer ones are truncated.
+    dropout: dropout probability. weight_decay: weight decay of matrices.
+    patience: number of epochs without a better held-out result after which the run ends.
+    seed: random seed for new weights, batches, dropout and the held-out split.
+    Raises Refused for settings out of range.
     """
 
     epochs: int = 5
@@ -67,61 +71,61 @@ class FinetuneSettings:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "patience"):
             if getattr(self, name) < 1:
-                raise Refused(f"{name} is {getattr(self, name)}: 1 is the least")
+                raise Refused(f"{name} is {getattr(self, name)}: it must be at least 1")
         if not 0 < self.learning_rate < math.inf:
-            raise Refused(f"the learning rate is {self.learning_rate:g}: it is a number greater than 0")
+            raise Refused(f"the learning rate is {self.learning_rate:g}: it must be a finite number greater than 0")
 
 
-class EncodedTexts(Protocol):
-    """What the model reads of one text; its answer stands beside it, in whatever form the task has."""
+class EncodedExample(Protocol):
+    """Interface of an encoded training example; each task adds its labels."""
 
     @property
     def input_ids(self) -> tuple[int, ...]:
-        """Numbers of its pieces."""
+        """Token ids, (seq,)."""
 
     @property
     def token_type_ids(self) -> tuple[int, ...]:
-        """Their segments."""
+        """Segment ids, (seq,)."""
 
 
 class EvaluationScores(Protocol):
-    """How a model does on examples that it was not trained on."""
+    """Interface of the scores of a model on held-out examples."""
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """What decides whether weights are better than others: the larger, number after number."""
+        """Values by which weights are compared in order; larger is better."""
 
     @property
     def summary(self) -> str:
-        """The most telling figures, as a part of a sentence."""
+        """Main metrics as text for the progress report."""
 
     @property
-    def figures(self) -> Mapping[str, object]:
-        """The figures as the log holds them."""
+    def metrics(self) -> Mapping[str, object]:
+        """Metrics as JSON values for the log."""
 
     def table(self) -> list[str]:
-        """The figures as lines of text."""
+        """Return all metrics as the lines of a text table."""
 
 
-Example = TypeVar("Example", bound=EncodedTexts)
+Example = TypeVar("Example", bound=EncodedExample)
 Scores = TypeVar("Scores", bound=EvaluationScores)
 
 
 @dataclass(frozen=True)
 class Task(Generic[Example, Scores]):
-    """What is learned.
+    """Fine-tuning task: the models, the examples, the loss and the evaluation.
 
-    origin: the model that training starts from. model: the same encoder with the head that is taught.
-    training, held: examples to learn from, and to be judged by. loss: of some examples, with a graph; judge: scores on
-    `held`, as the model now is.
+    origin: model with the encoder and the pre-training heads. model: model with the same encoder and the head to train.
+    training, held_out: encoded examples. loss: function from a batch of examples to the loss as a scalar tensor with
+    gradient graph. evaluate: function that returns the scores of the current model on the held-out examples.
     """
 
     origin: BertForPreTraining
     model: BertPreTrainedModel
     training: Sequence[Example]
-    held: Sequence[Example]
+    held_out: Sequence[Example]
     loss: Callable[[Sequence[Example]], Tensor]
-    judge: Callable[[], Scores]
+    evaluate: Callable[[], Scores]
 
 
 def finetune_identity(
@@ -130,44 +134,49 @@ def finetune_identity(
     tokenizer: Tokenizer,
     train: Path,
     held_out: Path | float,
-    **given: Any,
+    **reading: Any,
 ) -> dict[str, Any]:
-    """What a fine-tuning run is identified by. task: as `start_of` has it. given: how the files are read."""
+    """Return the identity of a fine-tuning run, as `run_identity` does.
+
+    task: both models, as of `load_start`. held_out: held-out file, or share of the training file to hold out.
+    reading: arguments that determine how the files are read.
+    """
     share = {} if isinstance(held_out, Path) else {"held-out share": held_out}
     texts = {"text": file_digest(train), "held-out text": file_digest(held_out) if isinstance(held_out, Path) else None}
     start = start_digests(*task, config=task[1].config.to_dict(), tokenizer=tokenizer)
-    return run_identity("finetune", settings, start, texts, **share, **given)
+    return run_identity("finetune", settings, start, texts, **share, **reading)
 
 
 def is_unfinished(folder: Path, identity: Mapping[str, object]) -> bool:
-    """Whether a run with this identity was stopped in a folder.
+    """Return whether a folder holds an unfinished run with this identity; False for a folder without a run.
 
-    Raises Refused for a folder with any other model or run, or an unfinished run of version 0.2.
+    Raises Refused for a folder with a finished model, another run, or an unfinished run of version 0.2.
     """
     state = folder / STATE_FILE
     if not any(path.exists() for path in (folder / checkpoint.CONFIG_FILE, state)):
         return False
     if not (folder / UNFINISHED_FILE).is_file():
         raise Refused(f"{folder} already holds a model: choose another folder")
-    kept = read_json(folder / UNFINISHED_FILE)
-    if "training" not in kept and state.is_file():  # the file is damaged, or of version 0.2
-        kept = read_state(state)["identity"]
-    if "training" in kept:
-        check_same_study(kept, identity, folder)
+    saved_identity = read_json(folder / UNFINISHED_FILE)
+    if "training" not in saved_identity and state.is_file():  # the file is damaged, or of version 0.2
+        saved_identity = read_state(state)["identity"]
+    if "training" in saved_identity:
+        check_same_study(saved_identity, identity, folder)
     return True
 
 
 @contextmanager
 def _run_in(folder: Path, source: Path, identity: Mapping[str, object], report: Progress) -> Iterator[None]:
-    """One run in a folder, alone: its identity is in a file there until it is done, beside the tokenizer.
+    """Context manager of a run, which locks its folder and keeps the identity of the run there until its end.
 
-    source: the folder of the start. Raises Refused as `is_unfinished`, and where another run writes to the folder.
+    source: checkpoint folder of the start, whose tokenizer is copied. After an error the files stay, for resuming.
+    Raises Refused as `is_unfinished` does, and if another run is using the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / UNFINISHED_FILE
     with exclusive_lock(folder):
         if is_unfinished(folder, identity) and not (folder / STATE_FILE).is_file():
-            report(None, f"the run in {folder} was stopped before its first state was saved: it begins anew")
+            report(None, f"the run in {folder} was stopped before its first state was saved: it starts again")
         checkpoint.write_atomically(unfinished, json.dumps(identity, indent=1) + "\n")
         copy_tokenizer(source, folder)
         yield
@@ -175,27 +184,30 @@ def _run_in(folder: Path, source: Path, identity: Mapping[str, object], report: 
         unfinished.unlink()
 
 
-def start_of(
+def load_start(
     source: Path,
     settings: FinetuneSettings,
     labels: tuple[str, ...] | None,
     head: Callable[[BertConfig, BertModel], Model],
     architecture: Callable[[Family], str],
-    holds: Callable[[BertConfig, Mapping[str, Tensor]], bool],
+    has_head: Callable[[BertConfig, Mapping[str, Tensor]], bool],
 ) -> tuple[BertForPreTraining, Model]:
-    """The model that training starts from, and the one to be taught, on its encoder.
+    """Load the initial model of a fine-tuning run, and the model to train, which shares its encoder.
 
-    source: a checkpoint folder. labels: of the head; None where it has none. head: makes it. architecture: its name in
-    a family. holds: whether a file has such a head; one of the same labels is gone on from.
-    Raises Refused for a decoder, or a length that the start cannot read.
+    source: checkpoint folder. labels: labels of the head, None for a head without labels.
+    head: function that creates the model to train from a configuration and an encoder. architecture: function that
+        returns the name of its architecture in a model family.
+    has_head: function that returns whether a checkpoint has such a head. A head with the same labels is trained
+        further, and any other is initialised at random.
+    Raises Refused for a decoder, or a maximum length that the model does not support.
     """
     config, weights = checkpoint.read(source)
     if config.is_decoder or config.add_cross_attention:
-        raise Refused(f"{source.name} is a decoder, which reads a text from left to right: start from an encoder")
+        raise Refused(f"{source.name} is a decoder, which cannot be fine-tuned here: start from an encoder")
     longest = config.max_position_embeddings
     if settings.max_length > longest:
-        raise Refused(f"a length of {settings.max_length} is too long: {source.name} reads {longest} tokens")
-    if not holds(config, weights) or (labels is not None and config.labels != labels):
+        raise Refused(f"a length of {settings.max_length} is too long: {source.name} reads at most {longest} tokens")
+    if not has_head(config, weights) or (labels is not None and config.labels != labels):
         weights = {name: t for name, t in weights.items() if name.startswith(("bert.", "cls."))}
     config = config if labels is None else config.with_labels(labels)
     family = config.family
@@ -224,28 +236,29 @@ def run_finetuning(
     device: torch.device,
     report: Progress,
 ) -> Scores:
-    """One run in its folder, exclusive_lock, to its end; the best scores, which are reported too.
+    """Run or resume a fine-tuning run to its end, and return and report its best held-out scores.
 
-    source: the folder of the start. identity: as `finetune_identity` has it. pooled: whether the head stands on the
-    pooler, which is then taught too. keep: of how many steps the weights are kept, as `StepKeeper` has it.
-    Raises Refused where the loss is lost, or as `is_unfinished`, `StepKeeper` and `train` do.
+    The folder, which only one run may use at a time, gets the checkpoint of the best weights.
+    source: checkpoint folder of the start. identity: as of `finetune_identity`. pooled: whether the head uses the
+        pooler, which is then trained and saved, too. keep: maximum number of saved steps, as for `StepKeeper`.
+    Raises Refused if the loss becomes infinite or NaN, and as `is_unfinished`, `StepKeeper` and `train` do.
     """
     with _run_in(folder, source, identity, report):
         training = _Finetuning(task, settings, folder, source, pooled=pooled, keep=keep, device=device)
         state = train(training, folder, identity, save_every=SAVE_EVERY, report=report, keep_state=False)
         training.keeper.add(state.step, last=True)
         best = training.best
-        if best is None:  # it was found before the run was stopped
+        if best is None:  # the best evaluation was before the run was stopped and resumed
             checkpoint.load_weights(task.model, checkpoint.read(folder)[1], str(folder))
-            best = task.judge()
-        report(None, f"kept: the weights after epoch {training.epoch_of(state.best_step)}, in {folder}")
+            best = task.evaluate()
+        report(None, f"{folder} holds the weights after epoch {training.epoch_of(state.best_step)}, which are the best")
     for line in best.table():
         report(None, line)
     return best
 
 
 class _Finetuning(Training, Generic[Example, Scores]):
-    """Epochs over the examples of a task, each followed by an evaluation; the best weights are kept in the folder."""
+    """Fine-tuning in epochs, each followed by an evaluation; the folder holds the weights of the best one."""
 
     units = "examples"
     smoothing = 0.9
@@ -262,43 +275,43 @@ class _Finetuning(Training, Generic[Example, Scores]):
         nbytes = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
         self.keeper = StepKeeper(folder, keep, self._write_step, nbytes)
         self.optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
-        self.in_epoch = math.ceil(len(task.training) / settings.batch)
-        self.steps = self.decay = self.in_epoch * settings.epochs
+        self.steps_per_epoch = math.ceil(len(task.training) / settings.batch)
+        self.steps = self.decay = self.steps_per_epoch * settings.epochs
         self.log_every = max(1, min(REPORT_EVERY, self.steps // 50))
         self.best: Scores | None = None
         self._batches: list[list[Example]] = []
         self._epoch_of_batches = 0
 
     def epoch_of(self, step: int) -> int:
-        """The epoch, counted from 1, of the last of so many updates."""
-        return -(-step // self.in_epoch)
+        """Return the number, from 1, of the epoch of the last of `step` updates."""
+        return -(-step // self.steps_per_epoch)
 
     def begin(self, state: RunState) -> None:
         if not state.step:
-            line = {"steps": self.steps, "examples": len(self.task.training), "held": len(self.task.held)}
-            log(self.folder, line)
+            line = {"steps": self.steps, "examples": len(self.task.training), "held": len(self.task.held_out)}
+            append_to_log(self.folder, line)
         self.keeper.begin(state.step)
 
     def learning_rate(self, step: int) -> float:
         share = trapezoid(step, steps=self.steps, warmup=self.steps // 10, decay=self.decay)
         return self.settings.learning_rate * share
 
-    def add_gradients(self, step: int) -> dict[str, Figure]:
+    def add_gradients(self, step: int) -> dict[str, Metric]:
         settings, epoch = self.settings, self.epoch_of(step + 1)
         if epoch != self._epoch_of_batches:
             rng = np.random.default_rng([settings.seed, epoch])
             self._batches, self._epoch_of_batches = list(_batches(self.task.training, settings.batch, rng)), epoch
         torch.manual_seed(settings.seed * 1_000_003 + step)  # dropout
         with training_autocast(self.device):
-            loss = self.task.loss(self._batches[step % self.in_epoch])
+            loss = self.task.loss(self._batches[step % self.steps_per_epoch])
         loss.backward()  # type: ignore[no-untyped-call]
         if not math.isfinite(loss.item()):
-            raise Refused(f"the loss is no longer a number at step {step}: take a lower learning rate")
+            raise Refused(f"the loss is {loss.item()} at step {step}: choose a lower learning rate")
         self.done_units += settings.batch
-        return {"loss": Figure(loss.detach())}
+        return {"loss": Metric(loss.detach())}
 
     def is_logged(self, step: int) -> bool:
-        return step % self.log_every == 0 or step % self.in_epoch == 0
+        return step % self.log_every == 0 or step % self.steps_per_epoch == 0
 
     def log_line(self, state: RunState, learning_rate: float, speed: float) -> dict[str, Any]:
         epoch, loss = self.epoch_of(state.step), round(state.means["loss"], 5)
@@ -314,46 +327,48 @@ class _Finetuning(Training, Generic[Example, Scores]):
         self.keeper.add(step)
 
     def is_evaluated(self, step: int) -> bool:
-        return step % self.in_epoch == 0
+        return step % self.steps_per_epoch == 0
 
     def evaluate(self, state: RunState) -> Evaluation:
         self.model.eval()
-        scores = self.task.judge()
+        scores = self.task.evaluate()
         self.model.train()
-        better = state.best_rank is None or scores.rank > state.best_rank
-        if better:
+        is_best = state.best_rank is None or scores.rank > state.best_rank
+        if is_best:
             _save(self.task.origin, self.task.model, self.folder, pooled=self.pooled)
             self.best = scores
         epoch = self.epoch_of(state.step)
         return Evaluation(
-            {"epoch": epoch, "step": state.step, "held_out": scores.figures, "kept": better},
-            f"held out after epoch {epoch}: {scores.summary}" + (", the best so far: kept" if better else ""),
+            {"epoch": epoch, "step": state.step, "held_out": scores.metrics, "kept": is_best},
+            f"held out after epoch {epoch}: {scores.summary}" + (" (best so far)" if is_best else ""),
             tuple(map(float, scores.rank)),
         )
 
     def stop_reason(self, state: RunState) -> str:
         patience = self.settings.patience
-        if not state.evaluated or state.evaluated - state.best_step < patience * self.in_epoch:
+        if not state.evaluated or state.evaluated - state.best_step < patience * self.steps_per_epoch:
             return ""
-        return f"no better for {patience} epochs: stopped early"
+        return f"stopped early: no better held-out result for {patience} epoch{'s' * (patience > 1)}"
 
     def _write_step(self, folder: Path) -> None:
+        """Write the current weights and the tokenizer as a checkpoint."""
         _save(self.task.origin, self.task.model, folder, pooled=self.pooled)
         copy_tokenizer(self.source, folder)
 
 
-def longest_first(examples: Sequence[Example], batch: int) -> Iterator[Sequence[Example]]:
-    """Every example once, those of about one length together."""
+def batches_by_length(examples: Sequence[Example], batch: int) -> Iterator[Sequence[Example]]:
+    """Yield all examples in batches of `batch` examples, from the longest to the shortest."""
     ordered = sorted(examples, key=lambda example: -len(example.input_ids))
-    return (ordered[first : first + batch] for first in range(0, len(ordered), batch))
+    return (ordered[start : start + batch] for start in range(0, len(ordered), batch))
 
 
-def inputs_of(
-    batch: Sequence[EncodedTexts], config: BertConfig, pad: int, device: torch.device, width: int | None = None
+def model_inputs(
+    batch: Sequence[EncodedExample], config: BertConfig, pad: int, device: torch.device, width: int | None = None
 ) -> dict[str, Tensor | None]:
-    """What a model is called with, (batch, width); the shorter texts are padded on the right.
+    """Return the inputs of a model for a batch, each (batch, width) or None; shorter texts are padded on the right.
 
-    width: tokens of each row, as `training_width` has it; None for those of the longest text.
+    pad: id of the padding token. width: number of tokens of each row, as of `training_width`; None for the length of
+    the longest text.
     """
     ids = pad_rows([example.input_ids for example in batch], pad, width)
     mask = pad_rows([[1] * len(example.input_ids) for example in batch], 0, width)
@@ -365,35 +380,38 @@ def inputs_of(
     }
 
 
-def training_width(batch: Sequence[EncodedTexts], config: BertConfig, device: torch.device) -> int:
-    """The tokens of a row in training: those of the longest text, or a few more so that widths repeat."""
+def training_width(batch: Sequence[EncodedExample], config: BertConfig, device: torch.device) -> int:
+    """Return the number of tokens of a row in training: the length of the longest text, rounded up by `padded_size`."""
     longest = max(len(example.input_ids) for example in batch)
     return min(padded_size(longest, device), config.max_position_embeddings)
 
 
 def pad_rows(rows: Sequence[Sequence[int]], padding: int, width: int | None = None) -> Tensor:
-    """(row, width), each row filled up on the right; without a width, up to the longest."""
-    found = np.full((len(rows), width or max(map(len, rows))), padding, np.int64)
+    """Return rows of different lengths as one tensor (row, width), padded on the right.
+
+    padding: value of the padding. width: None for the length of the longest row.
+    """
+    table = np.full((len(rows), width or max(map(len, rows))), padding, np.int64)
     for number, row in enumerate(rows):
-        found[number, : len(row)] = row
-    return torch.from_numpy(found)
+        table[number, : len(row)] = row
+    return torch.from_numpy(table)
 
 
 def _batches(examples: Sequence[Example], size: int, rng: np.random.Generator) -> Iterator[list[Example]]:
-    """Every example once, in an order drawn anew; those of a batch are about equally long: few pads are read."""
+    """Yield all examples once in random batches of similar lengths, so that few padding tokens are computed."""
     order = rng.permutation(len(examples)).tolist()
     batches: list[list[int]] = []
-    for first in range(0, len(order), size * _SORTED_TOGETHER):
-        together = sorted(order[first : first + size * _SORTED_TOGETHER], key=lambda n: len(examples[n].input_ids))
-        batches += [together[start : start + size] for start in range(0, len(together), size)]
+    for first in range(0, len(order), size * _BATCHES_PER_SORT):
+        by_length = sorted(order[first : first + size * _BATCHES_PER_SORT], key=lambda n: len(examples[n].input_ids))
+        batches += [by_length[start : start + size] for start in range(0, len(by_length), size)]
     for number in rng.permutation(len(batches)):
         yield [examples[n] for n in batches[number]]
 
 
 def _save(origin: BertForPreTraining, model: BertPreTrainedModel, folder: Path, *, pooled: bool) -> None:
-    """Write the encoder, the head that is taught, and those that the start had; no head that was never trained."""
+    """Write a checkpoint of the encoder, the trained head, and the pre-training heads that the start had."""
     report = origin.load_report
-    parts = {
+    is_saved = {
         "bert.pooler.": pooled or not report.lacks("bert.pooler."), "bert.": True,
         "cls.predictions.": not report.lacks("cls.predictions."),
         "cls.seq_relationship.": not (report.lacks("cls.seq_relationship.") or report.lacks("bert.pooler.")),
@@ -401,7 +419,7 @@ def _save(origin: BertForPreTraining, model: BertPreTrainedModel, folder: Path, 
     tensors = {
         name: t
         for name, t in origin.state_dict(keep_vars=True).items()
-        if next((there for part, there in parts.items() if name.startswith(part)), False)
+        if next((saved for prefix, saved in is_saved.items() if name.startswith(prefix)), False)
     }
-    own = {n: t for n, t in model.state_dict(keep_vars=True).items() if not n.startswith("bert.")}
-    checkpoint.write_tensors({**tensors, **own}, model.config, folder)
+    head = {n: t for n, t in model.state_dict(keep_vars=True).items() if not n.startswith("bert.")}
+    checkpoint.write_tensors({**tensors, **head}, model.config, folder)

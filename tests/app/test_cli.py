@@ -610,7 +610,7 @@ def test_a_longer_run_goes_on_where_the_shorter_one_ended(
     common = ("pretrain", text_file, "--start", tiny_model_folder, *QUICK)
     code, out, _ = headlight(*common, "--folder", tmp_path / "two", "--held-out", text_file)
     assert code == 0
-    assert "held out: 128 tokens" in out
+    assert "held-out accuracy: MLM " in out and " at 128 tokens" in out
     code, _, err = headlight(*common, "--folder", tmp_path / "two", "--steps", 6)
     assert code == 2 and "holds a run with other settings (held-out text)" in err
     code, out, _ = headlight(*common, "--folder", tmp_path / "two", "--steps", 6, "--held-out", text_file)
@@ -710,7 +710,7 @@ def test_finetune_learns_answers_from_a_file_of_questions(
     common = ("finetune", file, "--start", tiny_model_folder, "--device", "cpu", "--folder")
     code, out, err = headlight(*common, tmp_path / "model", "--held-out", 0.25, "--epochs", 2, "--max-length", 64)
     assert (code, err) == (0, "")
-    assert re.search(r"^9 questions to train on, 3 held out; \d have no answer\n", out)
+    assert re.search(r"^9 training questions, 3 held-out questions; \d have no answer\n", out)
     assert re.search(r"held out after epoch 2: exact match [\d.]+%, F1 [\d.]+%, loss [\d.]+", out)
     assert "questions         exact      F1   number\nall" in out
     assert bert_core.load(str(tmp_path / "model"), device="cpu").has_reader

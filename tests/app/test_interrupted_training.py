@@ -269,8 +269,8 @@ def test_a_state_that_cannot_be_read_is_refused(trainings: Trainings, tmp_path: 
     state = folder / "state.pt"
     damage(state, how)
     left = left_in(folder)
-    why = "was written by version 0.2" if how == "version 0.2" else "is damaged, or is no state of a training run"
-    assert_refused(trainings.run(name, given, folder), f"{state} {why}", "delete it to begin anew")
+    why = "was written by version 0.2" if how == "version 0.2" else "is damaged, or is not the state of a training run"
+    assert_refused(trainings.run(name, given, folder), f"{state} {why}", "delete it to start a new run")
     assert left_in(folder) == left
     state.unlink()
     assert_ends_as_unbroken(trainings, name, given, folder)

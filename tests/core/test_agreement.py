@@ -12,7 +12,7 @@ from bert_core.agreement import FRAME_COUNTS, STRUCTURES, Agreement, as_csv, as_
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import MASK
-from bert_core.training.measures import agreements_right
+from bert_core.training.measures import agreement_counts
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +82,11 @@ def test_what_the_measure_counts(mini: LoadedModel) -> None:
     for item in some:
         given = capture(mini, mini.tokenizer.encode(item.text)).predictions[0].probabilities
         right[item.condition] += bool(given[id_of(item.right)] > given[id_of(item.wrong)])
-    found = agreements_right(mini, some)
+    found = agreement_counts(mini, some)
     assert {condition: share for condition, (share, _) in found.items()} == dict(right)
     assert sum(count for _, count in found.values()) == len(some)
     swapped = [Agreement(**{**vars(item), "right": item.wrong, "wrong": item.right}) for item in some]
-    other = agreements_right(mini, swapped)
+    other = agreement_counts(mini, swapped)
     for condition, (share, count) in found.items():
         assert share + other[condition][0] == count
 

@@ -23,9 +23,9 @@ from bert_core.training.answers import (
     AnswerScores,
     AnswerSettings,
     finetune_reader,
-    part_of,
+    select_tokens,
     split_contexts,
-    windows_of,
+    split_into_windows,
 )
 from tests.core.test_families import reference_inputs
 from tests.families import FAMILIES, reference_of, save_family, save_tokenizer, sentences
@@ -120,8 +120,8 @@ def test_windows_are_those_of_transformers(
             question, context, truncation="only_second", max_length=max_length, stride=overlap,
             return_overflowing_tokens=True,
         )  # fmt: skip
-        ours = windows_of(whole, max_length, max_length - frame - overlap)
-        parts = [part_of(whole, positions) for positions in ours]
+        ours = split_into_windows(whole, max_length, max_length - frame - overlap)
+        parts = [select_tokens(whole, positions) for positions in ours]
         assert [list(part.input_ids) for part in parts] == theirs["input_ids"]
         if "token_type_ids" in theirs:
             assert [list(part.token_type_ids) for part in parts] == theirs["token_type_ids"]
@@ -131,13 +131,13 @@ def test_windows_leave_no_piece_out_and_a_long_question_is_cut(tiny_loaded: Load
     """However long the stride, every piece of the context is in a window, none longer than allowed."""
     whole = tiny_loaded.tokenizer.encode("the cat sat " * 50, "the dog ran to london " * 30, max_length=10**6)
     for max_length, stride in ((10, 1), (10, 500), (50, 7), (384, 128), (1000, 3)):
-        windows = windows_of(whole, max_length, stride)
+        windows = split_into_windows(whole, max_length, stride)
         assert {place for window in windows for place in window} >= set(context_positions(whole))
         assert max(map(len, windows)) <= max_length and len({tuple(window) for window in windows}) == len(windows)
         asked = [sum(whole.sides[place] == "A" for place in window) for window in windows]
         assert set(asked) == {min(64, (max_length - 3) // 2)}
-    with pytest.raises(Refused, match=r"^max_length 4 leaves no room for a token of each text: 5 is the least$"):
-        windows_of(whole, 4, 1)
+    with pytest.raises(Refused, match=r"^max_length is 4: at least 5 are needed for one token of each text"):
+        split_into_windows(whole, 4, 1)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -179,7 +179,7 @@ def test_it_learns_and_the_scores_are_those_of_the_folder(
     answers = answers_by(loaded, held, none=none)
     assert [exact_match(answer, one.answers) for answer, one in answers] == scores.exact.tolist()
     assert [token_f1(answer, one.answers) for answer, one in answers] == scores.f1.tolist()
-    assert scores.answered.tolist() == [bool(one.answers) for _, one in answers] and scores.answered.all() != none
+    assert scores.has_answer.tolist() == [bool(one.answers) for _, one in answers] and scores.has_answer.all() != none
     assert scores.exact.mean() >= least, scores.table()
     assert scores.summary in (tmp_path / "model" / "said.txt").read_text(encoding="utf-8")
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "model").eval()
@@ -202,7 +202,7 @@ def test_long_contexts_are_learned_in_windows(tiny_model_folder: Path, tmp_path:
         far.append({"context": before + paragraph["context"], "qas": [asked]})
     scores = run(write(tmp_path / "a.json", far), tmp_path / "model", tiny_model_folder)
     assert scores.exact.mean() >= 0.6
-    assert "windows of at most 40 tokens hold" in (tmp_path / "model" / "said.txt").read_text(encoding="utf-8")
+    assert "windows of at most 40 tokens" in (tmp_path / "model" / "said.txt").read_text(encoding="utf-8")
 
 
 def test_two_runs_with_one_seed_are_equal_and_a_stopped_one_goes_on(tiny_model_folder: Path, tmp_path: Path) -> None:
@@ -284,9 +284,9 @@ def test_contexts_are_held_out_as_a_whole() -> None:
         assert sorted([*rest, *held], key=every.index) == every
         assert split_contexts(every, share, 0) == (rest, held)
     assert split_contexts(every, 0.3, 0) != split_contexts(every, 0.3, 1)
-    with pytest.raises(Refused, match=r"^there is one context: a held-out share needs two"):
+    with pytest.raises(Refused, match=r"^there is a single context: a held-out share needs two"):
         split_contexts(every[:1], 0.5, 0)
-    with pytest.raises(Refused, match=r"^the held-out share is 1: it is more than 0 and less than 1$"):
+    with pytest.raises(Refused, match=r"^the held-out share is 1: it must be greater than 0 and less than 1$"):
         split_contexts(every, 1.0, 0)
 
 
@@ -305,9 +305,11 @@ def test_what_cannot_be_used_is_refused(tiny_model_folder: Path, tmp_path: Path)
         run(write(train, paragraphs), tmp_path / "b", tiny_model_folder, skip_broken=True)
     unread = {"id": "none", "question": "who", "answers": [{"text": "\u200b", "answer_start": 4}]}
     odd = [*questions(8, 6), {"context": "the \u200b cat", "qas": [unread]}]
-    with pytest.raises(Refused, match=r"^the question 'none': no token has a character of its answer '.u200b': leave"):
+    with pytest.raises(
+        Refused, match=r"^no token contains a character of the answer '.u200b' to the question 'none': leave"
+    ):
         run(write(train, odd), tmp_path / "b", tiny_model_folder)
-    with pytest.raises(Refused, match=r"^stride is 0: 1 is the least$"):
+    with pytest.raises(Refused, match=r"^stride is 0: it must be at least 1$"):
         AnswerSettings(stride=0)
     with pytest.raises(Refused, match="too long"):
         run(train, tmp_path / "b", tiny_model_folder, AnswerSettings(max_length=1000), skip_broken=True)

@@ -15,12 +15,12 @@ from bert_core.scenes import COLOURS, RELATIONS, SHAPE_KINDS, SIZES, VOCABULARY
 from bert_core.training.captioner import (
     CaptionerSettings,
     CaptionScore,
-    PatchNames,
+    PatchClassifiers,
     evaluate_captioner,
-    fresh_scenes,
-    patch_words,
-    says_unseen,
+    evaluation_scenes,
+    patch_targets,
     scene_batch,
+    states_unseen_combination,
     train_captioner,
 )
 from bert_core.training.runs import LOG_FILE
@@ -50,9 +50,9 @@ def test_batches_follow_from_the_seed_and_hold_true_captions() -> None:
     for row in first.labels:
         words = [VOCABULARY[number] for number in row if number != IGNORED_LABEL]
         assert words[0] == "[CLS]" and words[-1] == "[SEP]"
-        assert not says_unseen(" ".join(words[1:-1]))
+        assert not states_unseen_combination(" ".join(words[1:-1]))
     assert all(len(scenes.parse_caption(" ".join(VOCABULARY[n] for n in row[1:5])).shapes) == 1 for row in
-               scene_batch(np.random.default_rng(0), 4, TINY, most=1).labels)  # fmt: skip
+               scene_batch(np.random.default_rng(0), 4, TINY, max_shapes=1).labels)  # fmt: skip
 
 
 def test_hidden_words_are_hidden_from_the_input_alone() -> None:
@@ -69,7 +69,7 @@ def test_patches_name_the_shape_they_lie_in() -> None:
     """Worked by hand on a grid of four: one shape in the upper left quarter, another in the lower right."""
     star = scenes.Shape("star", "blue", "large", (0.0, 0.0, 0.5, 0.5), COLOURS["blue"])
     cross = scenes.Shape("cross", "red", "small", (0.5, 0.7, 0.7, 0.9), COLOURS["red"])
-    found = patch_words(scenes.Scene((star, cross), scenes.Background((0, 0, 0))), 4).reshape(4, 4, 7)
+    found = patch_targets(scenes.Scene((star, cross), scenes.Background((0, 0, 0))), 4).reshape(4, 4, 7)
     blue, red = 1 + list(COLOURS).index("blue"), 1 + list(COLOURS).index("red")
     above = [int(relation == "above") for relation in RELATIONS]
     below = [int(relation == "below") for relation in RELATIONS]
@@ -81,7 +81,7 @@ def test_patches_name_the_shape_they_lie_in() -> None:
 
 def test_the_patch_loss_weighs_shapes_and_background_alike() -> None:
     """With scores of zero it is the mean of ln 7, ln 6, ln 3 and ln 2, however many patches are background."""
-    names, words = PatchNames(4), torch.zeros(1, 10, 7, dtype=torch.long)
+    names, words = PatchClassifiers(4), torch.zeros(1, 10, 7, dtype=torch.long)
     words[0, 0, :3] = 1
     for layer in (*names.layers, names.relations):
         torch.nn.init.zeros_(layer.weight)
@@ -110,7 +110,7 @@ def test_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
     trained(tmp_path)
     with pytest.raises(ValueError, match=r"holds a run with other settings \(.*seed: 3, not 4\)"):
         trained(tmp_path, CaptionerSettings(**{**SETTINGS.__dict__, "seed": 4}))
-    with pytest.raises(ValueError, match="a decoder of 5 words and 32 positions: the scenes have 25 words"):
+    with pytest.raises(ValueError, match="the decoder has 5 words and 32 positions: the scenes need exactly 25 words"):
         train_captioner(
             CaptionerConfig.small(5, image_size=32, patch_size=8, hidden=16, heads=2), SETTINGS, tmp_path / "x",
             device=torch.device("cpu"),
@@ -122,7 +122,7 @@ def test_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
 def test_scores_count_what_they_say(tmp_path: Path) -> None:
     """Groups add up to their side; naming everything is at least as frequent as being right."""
     scores = {score.group: score for score in evaluate_captioner(trained(tmp_path), 30)}
-    assert all(isinstance(score, CaptionScore) and score.correct <= score.named for score in scores.values())
+    assert all(isinstance(score, CaptionScore) and score.correct <= score.all_shapes_named for score in scores.values())
     for side in ("as in training", "held out"):
         assert scores[side].scenes == 30
         assert sum(score.scenes for group, score in scores.items() if re_shapes(group, side)) == 30
@@ -135,9 +135,9 @@ def re_shapes(group: str, side: str) -> bool:
 
 def test_fresh_scenes_are_on_their_side() -> None:
     """Held out or not, as asked, and the same for the same seed."""
-    assert all(scenes.is_held_out(scene) for scene in fresh_scenes(20, held_out=True, seed=1))
-    assert not any(scenes.is_held_out(scene) for scene in fresh_scenes(20, held_out=False, seed=1))
-    assert fresh_scenes(5, held_out=True, seed=1) == fresh_scenes(5, held_out=True, seed=1)
+    assert all(scenes.is_held_out(scene) for scene in evaluation_scenes(20, held_out=True, seed=1))
+    assert not any(scenes.is_held_out(scene) for scene in evaluation_scenes(20, held_out=False, seed=1))
+    assert evaluation_scenes(5, held_out=True, seed=1) == evaluation_scenes(5, held_out=True, seed=1)
 
 
 def test_a_run_becomes_a_bundle_with_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +147,6 @@ def test_a_run_becomes_a_bundle_with_its_card(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("sys.argv", arguments)
     captioner_card.main()
     card = (tmp_path / "bundle" / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "from nothing, on one core" in card and "| updates | 6 |" in card and "| seed | 3 |" in card
+    assert "from random weights, on one core" in card and "| updates | 6 |" in card and "| seed | 3 |" in card
     assert "| held out | 6 |" in card and "| 6 | 0.0" in card and "15 of 120 combinations" in card
     assert load_captioner(tmp_path / "bundle", device="cpu").config == TINY

@@ -21,8 +21,8 @@ from bert_core import BertConfig, BertForSequenceClassification, BertModel, chec
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.training import finetune as tuning
 from bert_core.training import optimization
-from bert_core.training.finetune import Scores, finetune
-from bert_core.training.labelled import classes_of, split_off
+from bert_core.training.class_labels import sorted_classes, stratified_split
+from bert_core.training.finetune import ClassifierScores, finetune
 from bert_core.training.tuning import FinetuneSettings
 from tests.near import assert_near
 from tests.padding import assert_padding_changes_nothing
@@ -61,7 +61,9 @@ def table(tmp_path: Path) -> Path:
     return write_csv(tmp_path / "train.csv", sentences(96, seed=1))
 
 
-def run(table: Path, folder: Path, start: Path | str, settings: FinetuneSettings = QUICK, **more: Any) -> Scores:
+def run(
+    table: Path, folder: Path, start: Path | str, settings: FinetuneSettings = QUICK, **more: Any
+) -> ClassifierScores:
     said: list[str] = []
     scores = finetune(
         table, folder, settings, text="text", label="class", start=str(start), device="cpu",
@@ -92,7 +94,7 @@ def test_padding_changes_neither_loss_nor_gradient(tiny_config: BertConfig, monk
     exact = BertForSequenceClassification(quiet)
     padded = copy.deepcopy(exact)
     rng = np.random.default_rng(1)
-    batch = [tuning.Example(tuple(rng.integers(5, 150, n)), (0,) * n, n % 3) for n in (7, 11, 20, 13)]
+    batch = [tuning.ClassifierExample(tuple(rng.integers(5, 150, n)), (0,) * n, n % 3) for n in (7, 11, 20, 13)]
     assert_padding_changes_nothing(tuning, exact, padded, batch, monkeypatch)
 
 
@@ -103,14 +105,14 @@ def test_widths_repeat_where_a_kernel_is_kept_for_each(
     """In bfloat16 on a CPU rows have one of a few widths, which hold the longest text and fit the model's positions;
     elsewhere they are as wide as the longest text.
     """
-    monkeypatch.setattr(optimization, "quick_precision", lambda device: precision)
+    monkeypatch.setattr(optimization, "fast_dtype", lambda device: precision)
     config = tiny_config.replace(max_position_embeddings=130)
     lengths = range(1, 131)
-    texts = [tuning.Example((5,) * length, (0,) * length, 0) for length in lengths]
+    texts = [tuning.ClassifierExample((5,) * length, (0,) * length, 0) for length in lengths]
     widths = [tuning.training_width([texts[0], text], config, torch.device("cpu")) for text in texts]
     assert all(length <= width <= 130 for length, width in zip(lengths, widths, strict=True))
     assert widths == list(lengths) if precision == torch.float32 else len(set(widths)) == 13
-    inputs = tuning.inputs_of(texts[:3], config, 0, torch.device("cpu"), width=16)
+    inputs = tuning.model_inputs(texts[:3], config, 0, torch.device("cpu"), width=16)
     assert [None if table is None else tuple(table.shape) for table in inputs.values()] == [(3, 16)] * 3
 
 
@@ -191,21 +193,21 @@ def test_the_best_weights_are_kept_and_it_stops_early(
     scores = {1: 0.5, 2: 0.9, 3: 0.9, 4: 0.7, 5: 0.95}
     weights: list[torch.Tensor] = []
 
-    def judged(classifier: Any, held: Any, **_: Any) -> Scores:
+    def judged(classifier: Any, held: Any, **_: Any) -> ClassifierScores:
         weights.append(classifier.classifier.weight.detach().clone())
         right = round(100 * scores[len(weights)])
-        return Scores(
+        return ClassifierScores(
             ("home", "realm", "river"),
             np.diag([right, right, right]) + np.roll(np.eye(3, dtype=int) * (100 - right), 1, 1),
             1.0,
         )
 
-    monkeypatch.setattr(tuning, "evaluate", judged)
+    monkeypatch.setattr(tuning, "evaluate_classifier", judged)
     best = run(table, tmp_path / "model", tiny_model_folder, FinetuneSettings(epochs=5, patience=2))
     assert len(weights) == 4 and best.accuracy == pytest.approx(0.9)
     assert torch.equal(load_file(tmp_path / "model" / "model.safetensors")["classifier.weight"], weights[1])
-    assert "no better for 2 epochs: stopped early" in said(tmp_path / "model")
-    assert "kept: the weights after epoch 2" in said(tmp_path / "model")
+    assert "stopped early: no better held-out result for 2 epochs" in said(tmp_path / "model")
+    assert "holds the weights after epoch 2, which are the best" in said(tmp_path / "model")
     lines = [json.loads(line) for line in (tmp_path / "model" / "log.jsonl").read_text().splitlines()]
     assert [line["kept"] for line in lines if "held_out" in line] == [True, True, False, False]
 
@@ -273,7 +275,7 @@ def test_a_classifier_of_the_same_classes_goes_on(table: Path, tiny_model_folder
 
 def test_scores_are_those_of_the_definitions() -> None:
     """Accuracy, precision, recall and F1 of a confusion matrix worked out by hand; one nobody has is out."""
-    scores = Scores(("a", "b", "c"), np.array([[3, 1, 0], [2, 4, 0], [0, 0, 0]]), 0.5)
+    scores = ClassifierScores(("a", "b", "c"), np.array([[3, 1, 0], [2, 4, 0], [0, 0, 0]]), 0.5)
     assert scores.accuracy == 0.7
     np.testing.assert_allclose(scores.precision, [3 / 5, 4 / 5, 0])
     np.testing.assert_allclose(scores.recall, [3 / 4, 4 / 6, 0])
@@ -329,19 +331,19 @@ def test_what_is_wrong_with_a_table_is_one_sentence(tmp_path: Path, content: byt
     """Each says what was found, where, and what is needed."""
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(ValueError) as error:
-        classes_of(read_labelled(tmp_path / "t.csv", "text", "class"), "class")
+        sorted_classes(read_labelled(tmp_path / "t.csv", "text", "class"), "class")
     assert sentence in str(error.value)
 
 
 def test_a_share_of_each_class_is_held_out() -> None:
     """The parts are disjoint and complete, keep the classes' shares, and are one seed's own."""
     examples = [LabelledText(str(n), None, "rare" if n % 10 == 0 else "common", n) for n in range(100)]
-    train, held = split_off(examples, 0.2, seed=0)
+    train, held = stratified_split(examples, 0.2, seed=0)
     assert sorted(e.row for e in train + held) == list(range(100))
     assert sum(e.label == "rare" for e in held) == 2 and len(held) == 20
-    assert split_off(examples, 0.2, seed=0) == (train, held) != split_off(examples, 0.2, seed=1)
+    assert stratified_split(examples, 0.2, seed=0) == (train, held) != stratified_split(examples, 0.2, seed=1)
     few = [LabelledText("", None, label, 0) for label in "aabb"]
-    assert [[e.label for e in part] for part in split_off(few, 0.9, seed=0)] == [["a", "b"], ["a", "b"]]
+    assert [[e.label for e in part] for part in stratified_split(few, 0.9, seed=0)] == [["a", "b"], ["a", "b"]]
 
 
 Change = Callable[[Path], dict[str, Any]]
@@ -356,7 +358,7 @@ Change = Callable[[Path], dict[str, Any]]
         (lambda f: {"table": write_csv(f / "o.csv", [("\u200b", "x"), ("b", "y")] * 2)}, "of o.csv: the text"),
         (lambda f: {"pair": "text"}, "must be different"),
         (lambda f: {"settings": FinetuneSettings(max_length=600)}, "a length of 600 is too long"),
-        (lambda f: {"settings": FinetuneSettings(learning_rate=1e20)}, "no longer a number"),
+        (lambda f: {"settings": FinetuneSettings(learning_rate=1e20)}, r"the loss is (nan|inf) at step \d+: choose"),
         (lambda f: {"start": f / "nothing"}, "there is no model"),
     ],
 )  # fmt: skip
@@ -383,7 +385,7 @@ def test_a_decoder_is_no_start(table: Path, tiny_config: BertConfig, tiny_model_
 def test_settings_that_mean_nothing_are_refused() -> None:
     """No epochs, no rate: one sentence each."""
     for wrong in ({"epochs": 0}, {"batch": 0}, {"patience": 0}, {"learning_rate": 0.0}):
-        with pytest.raises(ValueError, match=r"1 is the least|greater than 0"):
+        with pytest.raises(ValueError, match=r"it must be at least 1|greater than 0"):
             FinetuneSettings(**wrong)  # type: ignore[arg-type]
 
 
@@ -400,8 +402,8 @@ def test_what_should_be_known_is_said(tiny_model_folder: Path, tmp_path: Path) -
     table = write_csv(tmp_path / "t.csv", [*sentences(30, seed=1), ("the " * 40, "home")])
     held = write_csv(tmp_path / "h.csv", sentences(30, seed=1)[:5])
     run(table, tmp_path / "model", tiny_model_folder, FinetuneSettings(epochs=1, max_length=24), held_out=held)
-    assert "1 of 31 texts are longer than 24 tokens and were cut" in said(tmp_path / "model")
-    assert "held-out texts also stand in the training rows" in said(tmp_path / "model")
+    assert "1 of 31 texts are longer than 24 tokens and were truncated" in said(tmp_path / "model")
+    assert "held-out texts are also training texts, so the scores overestimate the model" in said(tmp_path / "model")
     assert "examples/s" in said(tmp_path / "model") and "left" in said(tmp_path / "model")
 
 

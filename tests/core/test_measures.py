@@ -23,17 +23,17 @@ from bert_core.training.measures import (
     PROMPTS,
     Measures,
     Reliability,
-    expected_error,
-    first_guesses,
-    in_all,
-    interval,
+    column_totals,
+    count_repeated_words,
+    expected_calibration_error,
     measure,
     overlap,
     read_everyday,
     read_facts,
     reliability,
-    reliability_picture,
-    repeated_count,
+    reliability_diagram,
+    top_predictions,
+    wilson_interval,
 )
 from tests.families import save_family
 
@@ -84,8 +84,8 @@ def test_everyday_sentences_can_be_answered_with_one_piece(mini: LoadedModel) ->
 @pytest.mark.parametrize(
     ("header", "row", "message"),
     [
-        (("kind", "statement"), ("a", "b [MASK]"), "has other columns than kind, statement"),
-        (("kind", "statement", "answers", "notes"), ("a", "b [MASK]", "c", "d"), "has other columns than kind"),
+        (("kind", "statement"), ("a", "b [MASK]"), "must be kind, statement"),
+        (("kind", "statement", "answers", "notes"), ("a", "b [MASK]", "c", "d"), "must be kind, statement"),
         (("kind", "statement", "answers"), ("a", "no gap", "c"), "line 2 of x.csv needs one"),
         (("kind", "statement", "answers"), ("a", "[MASK] and [MASK]", "c"), "line 2 of x.csv needs one"),
         (("kind", "statement", "answers"), ("a", "a [MASK]", ""), "line 2 of x.csv needs one"),
@@ -111,13 +111,13 @@ def test_a_guess_is_right_repeated_or_neither(tiny_loaded: LoadedModel) -> None:
     text = "the king walked in the [MASK] ."
     token = capture(tiny_loaded, tiny_loaded.tokenizer.encode(text)).predictions[0].top[0][0]
     piece = tiny_loaded.tokenizer.token_of(token)
-    wrong, right = first_guesses(tiny_loaded, [(text, ("nothing",)), (text, ("other", piece))])
-    assert (wrong.piece, wrong.right, right.right) == (piece, False, True)
-    assert (wrong.among_five, right.among_five) == (False, True)
+    wrong, right = top_predictions(tiny_loaded, [(text, ("nothing",)), (text, ("other", piece))])
+    assert (wrong.piece, wrong.is_correct, right.is_correct) == (piece, False, True)
+    assert (wrong.in_top_five, right.in_top_five) == (False, True)
     top = capture(tiny_loaded, tiny_loaded.tokenizer.encode(text)).predictions[0].top
     for place, within in ((1, True), (4, True), (5, False)):
-        (guess,) = first_guesses(tiny_loaded, [(text, (tiny_loaded.tokenizer.token_of(top[place][0]),))])
-        assert (guess.right, guess.among_five) == (False, within)
+        (guess,) = top_predictions(tiny_loaded, [(text, (tiny_loaded.tokenizer.token_of(top[place][0]),))])
+        assert (guess.is_correct, guess.in_top_five) == (False, within)
     assert 0 < wrong.probability < 1
     weights = tiny_loaded.model.cls.predictions.decoder.bias
     for word, repeats in (("king", True), ("the", False), ("queen", False)):
@@ -125,9 +125,9 @@ def test_a_guess_is_right_repeated_or_neither(tiny_loaded: LoadedModel) -> None:
         before = weights[number].item()
         with torch.no_grad():
             weights[number] = 1000.0
-            guess = first_guesses(tiny_loaded, [(text, ("house",))])[0]
+            guess = top_predictions(tiny_loaded, [(text, ("house",))])[0]
             weights[number] = before
-        assert (guess.piece, guess.repeated) == (word, repeats)
+        assert (guess.piece, guess.repeats_word) == (word, repeats)
 
 
 # ---------------------------------------------------------------------------- how sure
@@ -150,13 +150,13 @@ def test_the_temperature_is_found_again(
     temperature: float, tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where answers are drawn at a temperature, it is fitted to 3%, and the error is then next to nothing."""
-    monkeypatch.setattr(measures, "_hidden", drawn(temperature))
+    monkeypatch.setattr(measures, "_masked_batches", drawn(temperature))
     found = reliability(tiny_loaded, noise(100), batches=1)
     assert found is not None
     assert found.temperature == pytest.approx(temperature, rel=0.03)
-    assert expected_error(found.after) < 0.015
+    assert expected_calibration_error(found.after) < 0.015
     if temperature != 1.0:
-        assert expected_error(found.before) > 3 * expected_error(found.after)
+        assert expected_calibration_error(found.before) > 3 * expected_calibration_error(found.after)
     assert sum(count for _, _, count in found.after) == 20_000
 
 
@@ -169,16 +169,16 @@ def test_a_text_too_small_to_halve_has_no_temperature(tiny_loaded: LoadedModel) 
 
 def test_the_expected_error_by_hand() -> None:
     """Ten guesses 0.2 too sure and thirty 0.1 not sure enough are 0.125 apart on the whole."""
-    assert expected_error([(0.9, 0.7, 10), (0.5, 0.6, 30)]) == pytest.approx((10 * 0.2 + 30 * 0.1) / 40)
+    assert expected_calibration_error([(0.9, 0.7, 10), (0.5, 0.6, 30)]) == pytest.approx((10 * 0.2 + 30 * 0.1) / 40)
 
 
 def test_the_picture_is_an_svg_of_all_bins() -> None:
     """A circle for every bin before and after, and both errors in words."""
     found = Reliability(1.2, ((0.9, 0.7, 10), (0.5, 0.6, 30)), ((0.8, 0.7, 40),))
-    picture = ElementTree.fromstring(reliability_picture(found))
+    picture = ElementTree.fromstring(reliability_diagram(found))
     assert len(picture.findall("{*}circle")) == 3
     words = " ".join(text.text or "" for text in picture.findall("{*}text"))
-    assert "0.125 apart" in words and "temperature 1.20, 0.100" in words
+    assert "uncalibrated, error 0.125" in words and "temperature 1.20, error 0.100" in words
 
 
 # ---------------------------------------------------------------------------- overlap, repetition
@@ -215,17 +215,17 @@ def test_repetition_counts_what_is_seen_in_the_same_example(
     def hidden(*_: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[set[int]]]]:
         yield logits, torch.tensor([queen, king, queen, queen]), [{king}, {king}, {the}, {the}]
 
-    monkeypatch.setattr(measures, "_hidden", hidden)
-    assert repeated_count(tiny_loaded, noise(100), batches=1) == (1, 4)
+    monkeypatch.setattr(measures, "_masked_batches", hidden)
+    assert count_repeated_words(tiny_loaded, noise(100), batches=1) == (1, 4)
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:
     """Against the formula: the shares p for which |p - 1/2| is z standard errors of p, at 5 of 10."""
     z = 1.959964
-    low, high = interval(5, 10)
+    low, high = wilson_interval(5, 10)
     for bound in (low, high):
         assert abs(bound - 0.5) == pytest.approx(z * (bound * (1 - bound) / 10) ** 0.5, rel=1e-5)
-    assert low == pytest.approx(1 - high) and interval(0, 10)[0] == 0 and interval(10, 10)[1] == 1
+    assert low == pytest.approx(1 - high) and wilson_interval(0, 10)[0] == 0 and wilson_interval(10, 10)[1] == 1
 
 
 # ---------------------------------------------------------------------------- all of it
@@ -240,7 +240,7 @@ def test_everything_is_measured_and_comes_back_from_json(tiny_loaded: LoadedMode
     assert list(found.held_out["noise"]) == ["16", "32", "whole"]
     for score in found.held_out["noise"].values():
         assert set(score) == {"mlm", "hidden", "loss", "nsp", "near", "masked", "pairs"} and score["pairs"] > 0
-    assert in_all(found.facts)[-1] == len(read_facts()) and found.prompts[1] == 20
+    assert column_totals(found.facts)[-1] == len(read_facts()) and found.prompts[1] == 20
     assert all(first <= five <= asked == 20 for first, five, asked in found.everyday.values())
     assert list(found.everyday) == list(dict.fromkeys(sentence.kind for sentence in read_everyday()))
     assert {where: asked for where, (_, asked) in found.repeated.items() if where != "whole sentences"} == {
@@ -252,9 +252,9 @@ def test_everything_is_measured_and_comes_back_from_json(tiny_loaded: LoadedMode
     assert again.to_json() == found.to_json() and again.weights == found.weights
     assert again.reliability is not None and again.facts == found.facts
     assert again.everyday == found.everyday and again.repeated == found.repeated
-    with pytest.raises(ValueError, match="this is no file of measures"):
+    with pytest.raises(ValueError, match="this is not a file of measures"):
         Measures.from_json('{"weights": 1}')
-    with pytest.raises(ValueError, match="this is no file of measures"):
+    with pytest.raises(ValueError, match="this is not a file of measures"):
         Measures.from_json("[1]")
 
 
@@ -273,7 +273,7 @@ def test_the_tokenizer_is_enough_for_the_pieces_of_statements(tiny_model_folder:
     """The answer stands where the gap was."""
     tokenizer = Tokenizer.from_folder(tiny_model_folder)
     statement = measures.MaskedStatement("k", "the [MASK] walked", ("king", "queen"), "s")
-    pieces = measures.pieces_of_statements(tokenizer, [statement])
+    pieces = measures.statement_pieces(tokenizer, [statement])
     assert tokenizer.decode(pieces[0].tolist()) == "the king walked"
 
 
@@ -286,5 +286,5 @@ def test_answers_are_found_among_the_pieces_of_other_vocabularies(tmp_path: Path
     for number, answer, right in ((word, "the", True), (word, "cat", False), (end, "at", False)):
         with torch.no_grad():
             loaded.model.cls.predictions.decoder.bias.zero_()[number] = 1000.0
-        (guess,) = first_guesses(loaded, [(encoding.text, (answer,))])
-        assert (guess.right, guess.among_five) == (right, right), (guess.piece, answer)
+        (guess,) = top_predictions(loaded, [(encoding.text, (answer,))])
+        assert (guess.is_correct, guess.in_top_five) == (right, right), (guess.piece, answer)

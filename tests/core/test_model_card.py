@@ -69,18 +69,18 @@ def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Pa
     now = f"| noise | 32 | {scored['mlm']:.3f} (0.250) | {scored['hidden']:.3f} ({scored['hidden']:.3f})"
     assert now in model_card.score_table(found, before)
     section = model_card.measured_section(tiny_loaded, found, before)
-    assert "In brackets: the previous weights, before." in section
+    assert "Values in brackets are those of the previous weights, before." in section
     assert f"<!-- measures of {found.weights} -->" in section
-    whole = model_card.with_section("a\n<!-- measures of old -->\nold\n<!-- end of measures -->\nz\n", section)
+    whole = model_card.replace_section("a\n<!-- measures of old -->\nold\n<!-- end of measures -->\nz\n", section)
     assert whole.startswith("a\n<!-- measures of") and whole.endswith("<!-- end of measures -->\nz\n")
-    assert "old" not in whole.split() and model_card.with_section(whole, section) == whole
-    with pytest.raises(ValueError, match="has no place"):
-        model_card.with_section("a card", section)
+    assert "old" not in whole.split() and model_card.replace_section(whole, section) == whole
+    with pytest.raises(ValueError, match="has no section"):
+        model_card.replace_section("a card", section)
     curve = model_card.curve_table([tmp_path, tmp_path])
     assert "| 7 | 0.123 | 0.456 |" in curve and "| 14 | 0.123 | 0.456 |" in curve
     settings = PretrainSettings(steps=1234, decay=99, lengths={32: 0.5, 64: 0.5}, masking=MaskingRule(rate=0.3))
     write_finished_state(tmp_path, settings)
-    assert model_card.settings_of(tmp_path) == settings
+    assert model_card.read_settings(tmp_path) == settings
     table = model_card.settings_table([PretrainSettings(), settings])
     assert "| updates | 4,000 | 1,234 |" in table and "last 99" in table and "30% (80% [MASK]" in table
     assert model_card.prompt_table(tiny_loaded).count("\n") == len(PROMPTS) + 1
@@ -90,10 +90,10 @@ def test_counts_stand_beside_their_shares_and_those_of_the_previous_weights() ->
     """A row by hand: 5 of 10 is 50% with Wilson's interval; a kind that was not asked before has an empty cell."""
     table = model_card.count_table("Kind", ("First", "Five"), {"a": (5, 10, 10), "b": (0, 0, 0)}, {"a": (0, 5, 10)})
     lines = table.split("\n")
-    assert lines[0] == "| Kind | Asked | First | Five | First, previous weights | Five, previous weights |"
+    assert lines[0] == "| Kind | Total | First | Five | First, previous weights | Five, previous weights |"
     half, none, full = "5 (50.0%; 23.7% to 76.3%)", "0 (0.0%; 0.0% to 27.8%)", "10 (100.0%; 72.2% to 100.0%)"
     assert lines[2] == f"| a | 10 | {half} | {full} | {none} | {half} |"
-    assert lines[3] == "| b | 0 | not asked | not asked |  |  |"
+    assert lines[3] == "| b | 0 | not measured | not measured |  |  |"
     assert lines[4] == f"| **all** | 10 | {half} | {full} | {none} | {half} |"
     assert model_card.count_table("Kind", ("First",), {"a": (5, 10)}, {}, sums=False).count("\n") == 2
 
@@ -132,13 +132,13 @@ def test_a_card_tells_of_the_runs_before(tmp_path: Path) -> None:
         (tmp_path / name / "log.jsonl").write_text(json.dumps(look) + "\n", encoding="utf-8")
         write_finished_state(tmp_path / name, PretrainSettings(steps=steps))
     first, tokens = model_card.runs_section([tmp_path / "one"], "a slow core")
-    assert tokens == pytest.approx(3.072) and "It took 3.1 M tokens, on a slow core." in first
+    assert tokens == pytest.approx(3.072) and "The training used 3.1 M tokens, on a slow core." in first
     both, tokens = model_card.runs_section([tmp_path / "two"], "two cores", f"above\n{first}\nbelow")
     assert tokens == pytest.approx(6.144)
     assert both.count(model_card.RUNS) == both.count(model_card.RUNS_END) == 1
     assert both.index("a slow core") < both.index("Then, from those weights:") < both.index("two cores")
     assert "above" not in both and "below" not in both
-    with pytest.raises(ValueError, match="the card has no place between"):
+    with pytest.raises(ValueError, match="the card has no section between"):
         model_card.runs_section([tmp_path / "two"], "two cores", "another card")
 
 
@@ -146,6 +146,6 @@ def test_a_new_card_has_a_place_for_what_is_measured(tiny_loaded: LoadedModel, t
     """What was read in all stands in it, and the measured section is put where it belongs."""
     model_card.write_card(tiny_loaded, f"{model_card.RUNS}\nhow\n{model_card.RUNS_END}", 31.4, tmp_path)
     text = (tmp_path / model_card.CARD_FILE).read_text(encoding="utf-8")
-    assert "It saw 31 M tokens" in text and "\nhow\n" in text
+    assert "It was trained on 31 M tokens" in text and "\nhow\n" in text
     section = "<!-- measures of 1 -->\nfound\n<!-- end of measures -->\n"
-    assert "\nfound\n" in model_card.with_section(text, section)
+    assert "\nfound\n" in model_card.replace_section(text, section)

@@ -16,7 +16,7 @@ import bert_core
 from bert_core import Refused
 from bert_core.training import runs, tuning
 from bert_core.training.finetune import finetune
-from bert_core.training.runs import TuningLog, kept_steps, read_log, stride_of
+from bert_core.training.runs import TuningLog, kept_steps, kept_stride, read_log
 from bert_core.training.tuning import FinetuneSettings
 from tests.core.test_finetune import sentences, write_csv
 
@@ -51,12 +51,12 @@ def test_steps_are_thinned_evenly() -> None:
     """Whatever number is done, the kept ones lie at equal distances, the start among them, and one place is left."""
     for most in (2, 3, 8, 20):
         for step in range(200):
-            stride = stride_of(step, most)
+            stride = kept_stride(step, most)
             kept = range(0, step + 1, stride)
             assert len(kept) <= max(most - 1, 1) and stride & (stride - 1) == 0
             if stride > 1 and most > 2:
                 assert len(range(0, step + 1, stride // 2)) > most - 1  # no more would have fitted
-    assert [stride_of(step, 8) for step in (0, 6, 7, 13, 14, 27, 28)] == [1, 1, 2, 2, 4, 4, 8]
+    assert [kept_stride(step, 8) for step in (0, 6, 7, 13, 14, 27, 28)] == [1, 1, 2, 2, 4, 4, 8]
 
 
 def test_each_kept_step_opens_as_a_model(table: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     said: list[str] = []
     again = run(table, tmp_path / "halted", tiny_model_folder, keep=5, report=lambda done, what="": said.append(what))
     assert any(line.endswith(f"; resuming at step {after} of 15") for line in said)
-    assert again.figures == whole.figures
+    assert again.metrics == whole.metrics
     for name in ("model.safetensors", *(f"steps/{step}/model.safetensors" for step in (0, 4, 8, 12, 15))):
         one, other = (load_file(tmp_path / run / name) for run in ("whole", "halted"))
         assert all(torch.equal(one[weight], other[weight]) for weight in one), name
@@ -112,7 +112,7 @@ def test_an_update_is_never_half_done(
 ) -> None:
     """A Ctrl-C in the middle of an update is answered after it: the run goes on to the same bits."""
     run(table, tmp_path / "whole", tiny_model_folder)
-    plain, left = runs.update, [7]
+    plain, left = runs.apply_gradients, [7]
 
     def interrupted(optimizer: Any, *given: Any) -> None:
         left[0] -= 1
@@ -120,7 +120,7 @@ def test_an_update_is_never_half_done(
             signal.raise_signal(signal.SIGINT)
         plain(optimizer, *given)
 
-    monkeypatch.setattr(runs, "update", interrupted)
+    monkeypatch.setattr(runs, "apply_gradients", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(table, tmp_path / "halted", tiny_model_folder)
     said: list[str] = []
@@ -139,7 +139,7 @@ def test_another_run_is_not_gone_on_with(table: Path, tiny_model_folder: Path, t
         run(other, tmp_path / "run", tiny_model_folder)
     (tmp_path / "run" / "state.pt").write_bytes(b"broken")
     with pytest.raises(
-        Refused, match=r"state\.pt is damaged, or is no state of a training run: delete it to begin anew"
+        Refused, match=r"state\.pt is damaged, or is not the state of a training run: delete it to start a new run"
     ):
         run(table, tmp_path / "run", tiny_model_folder)
 
@@ -149,13 +149,13 @@ def test_what_is_kept_is_bounded(
 ) -> None:
     """As many as fit the bound in bytes; one step, or no room for two, is refused."""
     nbytes = (tiny_model_folder / "model.safetensors").stat().st_size
-    monkeypatch.setattr(runs, "MOST_BYTES", int(3.5 * nbytes))
+    monkeypatch.setattr(runs, "MAX_KEPT_BYTES", int(3.5 * nbytes))
     run(table, tmp_path / "few", tiny_model_folder, keep=9)
     assert list(kept_steps(tmp_path / "few")) == [0, 8, 15]
-    with pytest.raises(Refused, match="1 step is to be kept: 2 are the least"):
+    with pytest.raises(Refused, match="the number of saved steps is 1: it must be 0 for none, or at least 2"):
         run(table, tmp_path / "one", tiny_model_folder, keep=1)
-    monkeypatch.setattr(runs, "MOST_BYTES", nbytes)
-    with pytest.raises(Refused, match="keep none"):
+    monkeypatch.setattr(runs, "MAX_KEPT_BYTES", nbytes)
+    with pytest.raises(Refused, match="save no steps"):
         run(table, tmp_path / "none", tiny_model_folder, keep=2)
 
 
@@ -171,7 +171,7 @@ def test_the_log_can_be_read_at_any_moment(
     assert seen[-1].steps == 15 and seen[-1].step == 15
     assert [step for step, _ in seen[-1].losses] == list(range(1, 16))
     assert [step for step, _ in seen[-1].held_out] == [5, 10, 15]
-    assert "macro_f1" in seen[-1].held_out[0][1] and set(seen[-1].kept) <= {5, 10, 15}
+    assert "macro_f1" in seen[-1].held_out[0][1] and set(seen[-1].best_steps) <= {5, 10, 15}
     assert [log.step for log in seen] == sorted(log.step for log in seen)
     log = tmp_path / "run" / "log.jsonl"
     log.write_text(log.read_text(encoding="utf-8") + '{"epoch": 4, "st', encoding="utf-8")
@@ -179,4 +179,4 @@ def test_the_log_can_be_read_at_any_moment(
     monkeypatch.setattr(tuning, "SAVE_EVERY", 0.0)  # a note after each update changes nothing
     run(table, tmp_path / "noted", tiny_model_folder)
     lines = [json.loads(line) for line in (tmp_path / "noted" / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert lines == runs.read_lines(tmp_path / "run")
+    assert lines == runs.read_log_lines(tmp_path / "run")

@@ -16,9 +16,10 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 
 import bert_core
 from bert_core import capture, tagged_words
+from bert_core.modeling import IGNORED_LABEL
 from bert_core.studies.words import read_labelled_words
 from bert_core.training import tagging
-from bert_core.training.tagging import NOT_ASKED, TagScores, finetune_tags
+from bert_core.training.tagging import TagScores, finetune_tags
 from bert_core.training.tuning import FinetuneSettings
 from tests.families import FAMILIES, reference_of, save_family, sentences
 from tests.near import assert_near
@@ -71,7 +72,7 @@ def test_padding_changes_neither_loss_nor_gradient(tiny_tagger_folder: Path, mon
     assert exact is not None and padded is not None
     rng = np.random.default_rng(1)
     batch = [
-        tagging.TaggedText(tuple(rng.integers(5, 150, n)), (0,) * n, (NOT_ASKED, *rng.integers(0, 3, n - 1)))
+        tagging.TaggedText(tuple(rng.integers(5, 150, n)), (0,) * n, (IGNORED_LABEL, *rng.integers(0, 3, n - 1)))
         for n in (7, 11, 20, 13)
     ]
     assert_padding_changes_nothing(tagging, exact.requires_grad_(True), padded.requires_grad_(True), batch, monkeypatch)
@@ -95,10 +96,10 @@ def test_it_learns_names_and_scores_as_seqeval_does(file: Path, tiny_model_folde
     assert scores.precision == pytest.approx(precision_score(truth, guessed))
     assert scores.recall == pytest.approx(recall_score(truth, guessed))
     pairs = [pair for rows in zip(truth, guessed, strict=True) for pair in zip(*rows, strict=True)]
-    assert scores.words == (len(pairs), sum(own == its for own, its in pairs))
+    assert scores.word_counts == (len(pairs), sum(own == its for own, its in pairs))
     for number, kind in enumerate(scores.kinds):
         of_kind = [[tag if tag.endswith(kind) else "O" for tag in row] for row in truth]
-        assert scores.there[number] == sum(tag.startswith("B") for row in of_kind for tag in row)
+        assert scores.support[number] == sum(tag.startswith("B") for row in of_kind for tag in row)
     told = f"F1 {scores.f1:.3f} (precision {scores.precision:.1%}, recall {scores.recall:.1%})"
     assert told in said(tmp_path / "model")
     assert run(file, tmp_path / "longer", tiny_model_folder, held_out=held).f1 > 0.95
@@ -113,8 +114,8 @@ def test_parts_of_speech_are_learned_from_a_treebank(tiny_model_folder: Path, tm
         rows.append("")
     (tmp_path / "trees.conllu").write_text("\n".join(rows) + "\n", encoding="utf-8")
     scores = run(tmp_path / "trees.conllu", tmp_path / "model", tiny_model_folder, label="upos")
-    assert not scores.spans and scores.kinds == ("ADJ", "AUX", "DET", "NOUN") and scores.accuracy == scores.f1 == 1
-    assert scores.rank[0] == scores.accuracy and "f1" not in scores.figures
+    assert not scores.mark_spans and scores.kinds == ("ADJ", "AUX", "DET", "NOUN") and scores.accuracy == scores.f1 == 1
+    assert scores.rank[0] == scores.accuracy and "f1" not in scores.metrics
     assert scores.table()[0].startswith("tag ")
     assert scores.table()[-1].split() == ["all", "100.0%", "100.0%", "1.000", "72"]
 
@@ -130,7 +131,7 @@ def test_later_pieces_are_neither_taught_nor_asked(tiny_model_folder: Path, tmp_
     for sentence, example in zip(given, encoded, strict=True):
         encoding = loaded.tokenizer.encode(sentence.text)
         firsts = [encoding.words.index(word) for word in range(encoding.word_count)]
-        assert [place for place, label in enumerate(example.labels) if label != NOT_ASKED] == firsts
+        assert [place for place, label in enumerate(example.labels) if label != IGNORED_LABEL] == firsts
         assert [tags[example.labels[place]] for place in firsts] == list(sentence.labels)
         assert len(firsts) < len(example.labels) - 2 or "##" not in "".join(encoding.tokens)
     tagger = bert_core.BertForTokenClassification(loaded.config.with_labels(tags)).eval()
@@ -143,7 +144,7 @@ def test_later_pieces_are_neither_taught_nor_asked(tiny_model_folder: Path, tmp_
         torch.tensor([[*row, *[pad] * more] for row, more in zip(rows, pads, strict=True)])
         for rows, pad in (
             ([e.input_ids for e in encoded], 0), ([[1] * len(e.input_ids) for e in encoded], 0),
-            ([e.labels for e in encoded], NOT_ASKED),
+            ([e.labels for e in encoded], IGNORED_LABEL),
         )
     )  # fmt: skip
     assert_near(loss.item(), ours(ids, attention_mask=mask, labels=labels).loss.item())
@@ -199,10 +200,12 @@ def test_long_sentences_are_cut_and_counted(tiny_model_folder: Path, tmp_path: P
     given = [*lines(20, seed=1), [("the", "O")] * 30]
     scores = run(write(tmp_path / "n.conll", given), tmp_path / "model", tiny_model_folder,
                  FinetuneSettings(epochs=1, max_length=16), held_out=write(tmp_path / "h.conll", given))  # fmt: skip
-    assert "1 of 21 sentences are longer than 16 tokens and were cut" in said(tmp_path / "model")
-    assert "16 labelled words had no piece to be read at: left out" in said(tmp_path / "model")
-    assert scores.words[0] == sum(map(len, given)) - 16
-    assert "held-out sentences also stand in the training rows" in said(tmp_path / "model")
+    assert "1 of 21 sentences are longer than 16 tokens and were truncated" in said(tmp_path / "model")
+    assert "16 labelled words without a token were left out" in said(tmp_path / "model")
+    assert scores.word_counts[0] == sum(map(len, given)) - 16
+    assert "held-out sentences are also training sentences, so the scores overestimate the model" in said(
+        tmp_path / "model"
+    )
 
 
 def test_tags_that_do_not_nest_are_counted_and_said(tiny_model_folder: Path, tmp_path: Path) -> None:
@@ -212,8 +215,8 @@ def test_tags_that_do_not_nest_are_counted_and_said(tiny_model_folder: Path, tmp
         held_out=write(tmp_path / "h.conll", lines(5, seed=2)))  # fmt: skip
     line = sum(len(sentence) + 1 for sentence in given[:-1]) + 1
     assert (
-        f"2 of 42 spans begin with I- or E-, the first in the sentence at line {line}: each is counted as if it began "
-        "there"
+        f"2 of 42 spans start with an I- or E- tag, the first in the sentence at line {line}: that tag counts as the "
+        "start of the span"
     ) in said(tmp_path / "model")
 
 
@@ -221,13 +224,14 @@ def test_tags_that_do_not_nest_are_counted_and_said(tiny_model_folder: Path, tmp
     ("change", "sentence"),
     [
         (lambda f: {"file": write(f / "o.conll", [[("a", "O"), ("b", "O")]] * 3)},
-         "every word of o.conll has the same label, 'O': two are the least"),
+         "every word of o.conll has the same label, 'O': training needs at least two labels"),
         (lambda f: {"held_out": write(f / "t.conll", [[("a", "O"), ("b", "B-MISC")]])},
-         "t.conll has the label 'B-MISC' (in the sentence at line 1), which no word to train on has: the labels are O, "
+         "t.conll has the label 'B-MISC' (in the sentence at line 1), which no training word has: the labels are O, "
          "B-LOC, B-PER, I-LOC, I-PER"),
-        (lambda f: {"held_out": 1.5}, "the held-out share is 1.5: it is more than 0 and less than 1"),
+        (lambda f: {"held_out": 1.5}, "the held-out share is 1.5: it must be greater than 0 and less than 1"),
         (lambda f: {"file": write(f / "o.conll", [[("a", "X"), ("b", "Y")]])},
-         "1 sentence cannot be parted so that each label is trained: add sentences, or name a held-out file"),
+         "1 sentence cannot be split so that each label is in a training sentence: add sentences, or name a held-out "
+         "file"),
         (lambda f: {"label": "4"}, "line 1 of names.conll has 3 columns: the word is in column 1 and its label in "
          "column 4, so at least 4 are needed"),
         (lambda f: {"file": write(f / "z.conll", [[("\u200b", "X"), ("\u200b", "Y")]] * 4)}, "the sentence at line"),

@@ -26,10 +26,10 @@ from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.training import data, optimization, runs
 from bert_core.training import pretrain as pretraining
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
-from bert_core.training.kinds import document_kinds
+from bert_core.training.document_clusters import cluster_documents
 from bert_core.training.launch import launch
-from bert_core.training.optimization import Average, Muon, orthogonal, padded_size, quick_precision
-from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, predictions, pretrain, train_step
+from bert_core.training.optimization import Muon, WeightAverage, fast_dtype, orthogonalize, padded_size
+from bert_core.training.pretrain import PretrainSettings, evaluate, make_optimizer, predictions, pretrain, train_step
 from bert_core.training.runs import LOG_FILE, STATE_FILE
 from tests.families import save_family
 from tests.matrices import MatrixShapes
@@ -192,9 +192,9 @@ def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypa
     ("content", "words"),
     [
         ("", "a.txt is empty: there is no text in it"),
-        ("The cat sat. The dog ran.\n", "has fewer than two documents: put one paragraph on each line"),
-        ("The cat sat.\n\nThe dog ran.\n", "0 documents of a.txt have two sentences or more: next sentences"),
-        ("The cat sat. It ran.\n\nA dog.\n", "1 document of a.txt has two sentences or more: next sentences"),
+        ("The cat sat. The dog ran.\n", "has fewer than two documents: write one paragraph per line"),
+        ("The cat sat.\n\nThe dog ran.\n", "0 documents of a.txt have two sentences or more: next-sentence prediction"),
+        ("The cat sat. It ran.\n\nA dog.\n", "1 document of a.txt has two sentences or more: next-sentence prediction"),
     ],
 )
 def test_a_text_without_next_sentences_is_refused(
@@ -278,7 +278,7 @@ def test_the_place_of_a_sentence_does_not_tell_whether_it_follows(mix: Mix, toke
 @pytest.mark.parametrize("mix", [Mix(), Mix(whole=1.0)], ids=["long", "whole"])
 def test_wrong_pairs_can_be_swapped_neighbours(mix: Mix, tokenizer: Tokenizer) -> None:
     """For a model that tells the order: labelled 0, B begins where A ended; labelled 1, A begins where B ended."""
-    maker = ExampleMaker(numbered_corpus(), tokenizer, NO_MASKING, mix, swaps=True)
+    maker = ExampleMaker(numbered_corpus(), tokenizer, NO_MASKING, mix, predict_order=True)
     batch = maker.batch(60, 64, np.random.default_rng(1))
     found = {0: 0, 1: 0}
     rows = enumerate([0] * 60) if batch.starts is None else ((int(row), int(at)) for row, at in batch.starts)
@@ -305,12 +305,12 @@ def two_kinds() -> tuple[list[np.ndarray], np.ndarray]:
 def test_documents_of_one_kind_share_their_words() -> None:
     """No kind holds documents of both subjects, the same documents get the same kinds, and none is left without."""
     documents, subject = two_kinds()
-    kinds = document_kinds(documents)
+    kinds = cluster_documents(documents)
     assert kinds.shape == (80,) and 2 <= len(set(kinds)) <= 6
     for kind in set(kinds):
         assert len(set(subject[kinds == kind])) == 1
-    assert np.array_equal(kinds, document_kinds(documents))
-    assert document_kinds([np.array([1, 2]), np.array([3])]).tolist() == [0, 0], "nothing is shared: all are alike"
+    assert np.array_equal(kinds, cluster_documents(documents))
+    assert cluster_documents([np.array([1, 2]), np.array([3])]).tolist() == [0, 0], "nothing is shared: all are alike"
 
 
 def test_near_strangers_are_of_the_same_kind(tokenizer: Tokenizer) -> None:
@@ -318,7 +318,7 @@ def test_near_strangers_are_of_the_same_kind(tokenizer: Tokenizer) -> None:
     documents, _ = two_kinds()
     # Every piece carries its document: it stands 300 places further for each.
     corpus = Corpus(np.concatenate(documents), np.arange(0, 80 * 70 + 1, 10), np.arange(0, 561, 7))
-    kinds = document_kinds(corpus.pieces_of_documents())
+    kinds = cluster_documents(corpus.document_pieces())
     marked = Corpus(np.repeat(np.arange(80), 70) + 1000, corpus.sentence_starts, corpus.document_starts)
     shares = {}
     for near in (0.5, 1.0):
@@ -388,7 +388,7 @@ def test_side_by_side_gives_what_each_gives_alone(
     batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.3), Mix(whole=0.7)).batch(
         8, 48, np.random.default_rng(6)
     )
-    (together,) = optimization.read_figures([train_step(model, batch, CPU)])
+    (together,) = optimization.read_metrics([train_step(model, batch, CPU)])
     optimization._processor_flags.cache_clear()
     assert batch.starts is not None
     words, right, asked = [], [], []
@@ -442,7 +442,7 @@ def test_examples_have_the_special_tokens_of_encoded_texts(
 
 def test_a_length_without_room_is_refused(examples: ExampleMaker) -> None:
     """Two segments and their frame need five tokens."""
-    with pytest.raises(ValueError, match=r"^examples of 4 tokens have no room for two segments: 5 is the least$"):
+    with pytest.raises(ValueError, match=r"^the length of examples is 4 tokens: two segments need at least 5 tokens$"):
         examples.batch(1, 4, np.random.default_rng(0))
 
 
@@ -495,7 +495,7 @@ def test_whole_words_hide_all_their_pieces(corpus: Corpus, tokenizer: Tokenizer)
 )
 def test_impossible_shares_are_refused(changes: dict[str, float]) -> None:
     """Shares are between 0 and 1, and two of one whole are not more than it."""
-    with pytest.raises(ValueError, match=r"a share is between 0 and 1|are more than all"):
+    with pytest.raises(ValueError, match=r"it must be between 0 and 1|together they must be at most 1"):
         MaskingRule(**changes)  # type: ignore[arg-type]
 
 
@@ -539,10 +539,10 @@ def test_bfloat16_only_where_the_processor_has_it(
     optimization._processor_flags.cache_clear()
     for allowed in ("DEFAULT", "AVX2"):  # as told by the environment, or compiled
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda allowed=allowed: allowed)
-        assert quick_precision(CPU) == (quick if "Features" in (lines or "") else torch.float32)
+        assert fast_dtype(CPU) == (quick if "Features" in (lines or "") else torch.float32)
     if "Features" not in (lines or ""):
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    assert quick_precision(CPU) == quick
+    assert fast_dtype(CPU) == quick
     with optimization.training_autocast(CPU):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == quick
     assert ("float32" in optimization.describe_precision(CPU)) == (quick == torch.float32)
@@ -555,7 +555,7 @@ def test_orthogonal_evens_out_the_lengths(shape: tuple[int, int]) -> None:
     left, _, right = torch.linalg.svd(
         torch.randn(3, *shape, generator=torch.Generator().manual_seed(0)), full_matrices=False
     )
-    found = orthogonal(left @ torch.diag(torch.linspace(0.05, 1, 24)) @ right).float()
+    found = orthogonalize(left @ torch.diag(torch.linspace(0.05, 1, 24)) @ right).float()
     strengths = torch.linalg.svdvals(found)
     assert strengths.min() > 0.6 and strengths.max() < 1.3
     aligned = (left.mT @ found @ right.mT).diagonal(dim1=-2, dim2=-1)
@@ -582,10 +582,10 @@ def test_muon_takes_the_steps_of_torchs_own(monkeypatch: pytest.MonkeyPatch) -> 
 def test_muon_moves_the_matrices_of_the_layers(tiny_config: BertConfig, examples: ExampleMaker) -> None:
     """The word table, the heads and all vectors have AdamW's state; the matrices of the layers have only a momentum."""
     model = new_model(tiny_config)
-    optimizer = optimizer_of(model, PretrainSettings(optimizer="muon"))
+    optimizer = make_optimizer(model, PretrainSettings(optimizer="muon"))
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     train_step(model, examples.batch(8, 32, np.random.default_rng(0)), CPU)
-    optimization.update(optimizer, list(model.parameters()), 1e-3)
+    optimization.apply_gradients(optimizer, list(model.parameters()), 1e-3)
     for name, weight in model.named_parameters():
         hidden = name.startswith("bert.encoder.") and weight.dim() == 2
         assert ("momentum" in optimizer.state[weight]) == hidden, name
@@ -596,14 +596,14 @@ def test_muon_moves_the_matrices_of_the_layers(tiny_config: BertConfig, examples
 def test_the_average_is_the_mean_of_the_weights() -> None:
     """At first of all that there were; it stands in for the weights and gives them back."""
     model = torch.nn.Linear(1, 1, bias=False)
-    average = Average(model, keep=0.5)
+    average = WeightAverage(model, decay=0.5)
     seen = [model.weight.item()]
     for value in (4.0, 8.0):
         model.weight.data.fill_(value)
         average.add(model)
         seen.append(value)
     assert min(seen) < average.weights["weight"].item() < 8
-    with average.instead(model):
+    with average.swapped_in(model):
         assert model.weight.item() == average.weights["weight"].item()
     assert model.weight.item() == 8.0
     for _ in range(40):
@@ -616,7 +616,7 @@ def test_sizes_repeat_where_a_kernel_is_kept_for_each(precision: torch.dtype, mo
     """In bfloat16 on a CPU sizes are rounded up to four per power of two, by a quarter or 7 rows at most; elsewhere no
     row is added.
     """
-    monkeypatch.setattr(optimization, "quick_precision", lambda device: precision)
+    monkeypatch.setattr(optimization, "fast_dtype", lambda device: precision)
     counts = range(5000)
     sizes = [padded_size(count, CPU) for count in counts]
     if precision == torch.float32:
@@ -646,10 +646,16 @@ def test_the_rate_rises_stays_and_falls() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"steps": 0}, "0 steps of 3072 tokens: at least one step, and 512 tokens"),
-        ({"tokens": 100}, "4000 steps of 100 tokens: at least one step, and 512 tokens"),
-        ({"optimizer": "sgd"}, "the optimizer 'sgd' is unknown: adamw or muon"),
-        ({"average": 1.0}, "average is 1: 0 for none, and below 1"),
+        (
+            {"steps": 0},
+            "the settings are 0 steps and 3072 tokens per batch: at least 1 step and 512 tokens per batch are needed",
+        ),
+        (
+            {"tokens": 100},
+            "the settings are 4000 steps and 100 tokens per batch: at least 1 step and 512 tokens per batch are needed",
+        ),
+        ({"optimizer": "sgd"}, "the optimizer 'sgd' is unknown: it must be adamw or muon"),
+        ({"average": 1.0}, "average is 1: it must be at least 0 and less than 1"),
         ({"lengths": {32: 0.5, 64: 0.4}}, "the shares of the lengths add up to 0.9: they must add up to 1"),
     ],
 )
@@ -671,7 +677,7 @@ def test_the_head_at_masked_positions_gives_the_full_gradient(
     quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     step, whole = new_model(quiet), new_model(quiet)
     batch = examples.batch(8, 32, np.random.default_rng(0))
-    (figures,) = optimization.read_figures([train_step(step, batch, CPU)])
+    (figures,) = optimization.read_metrics([train_step(step, batch, CPU)])
     outputs = whole(
         torch.from_numpy(batch.input_ids),
         token_type_ids=torch.from_numpy(batch.token_type_ids),
@@ -695,16 +701,16 @@ def test_padding_changes_neither_loss_nor_gradient(
     mix: Mix, tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In fp32, rows that only pad the masked positions and the pairs leave every figure and gradient as they are."""
-    monkeypatch.setattr(optimization, "quick_precision", lambda device: torch.float32)
+    monkeypatch.setattr(optimization, "fast_dtype", lambda device: torch.float32)
     quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.2), mix).batch(8, 48, np.random.default_rng(0))
     exact, padded = new_model(quiet), new_model(quiet)
-    (expected,) = optimization.read_figures([train_step(exact, batch, CPU)])
+    (expected,) = optimization.read_metrics([train_step(exact, batch, CPU)])
     monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count + 11)
     mlm_logits, labels, nsp_logits, follows = predictions(padded, batch, CPU)
     assert len(mlm_logits) == len(labels) == (batch.labels != -100).sum() + 11
     assert len(nsp_logits) == len(follows) == (batch.next_sentence_label != -100).sum() + 11
-    (figures,) = optimization.read_figures([train_step(padded, batch, CPU)])
+    (figures,) = optimization.read_metrics([train_step(padded, batch, CPU)])
     assert figures.keys() == expected.keys() == {"loss", "mlm", "nsp"}
     for name, value in expected.items():
         assert_near(figures[name], value, of=1, what=name)
@@ -717,7 +723,7 @@ def test_a_batch_without_masked_pieces_has_no_loss(
     """Its gradient is that of the next sentences alone, and no number is lost."""
     model = new_model(tiny_config)
     batch = ExampleMaker(corpus, tokenizer, NO_MASKING).batch(4, 16, np.random.default_rng(0))
-    (figures,) = optimization.read_figures([train_step(model, batch, CPU)])
+    (figures,) = optimization.read_metrics([train_step(model, batch, CPU)])
     assert np.isfinite(figures["loss"]) and figures["mlm"] == 0
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
@@ -738,7 +744,7 @@ def test_steps_repeat_their_matrix_products(
                 train_step(model, maker.batch(16, (16, 32)[step % 2], np.random.default_rng(step)), CPU)
         return len(after.shapes - before.shapes)
 
-    monkeypatch.setattr(optimization, "quick_precision", lambda device: torch.bfloat16)
+    monkeypatch.setattr(optimization, "fast_dtype", lambda device: torch.bfloat16)
     padded = new_shapes()
     monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count)
     exact = new_shapes()
@@ -776,7 +782,7 @@ def test_pre_training_learns(
     assert [line["step"] for line in log if "loss" in line] == [20, 40, 60, 80]
     assert [line["step"] for line in log if "held_out" in line] == [80]
     assert log[-2]["loss"] < log[0]["loss"]
-    assert lines[0].startswith("multiplying in ") and lines[1].startswith("step 20/80  loss ")
+    assert lines[0].startswith("matrix products in ") and lines[1].startswith("step 20/80  loss ")
     saved = BertForPreTraining.from_pretrained(tmp_path / "model")
     for name, tensor in saved.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name])
@@ -792,7 +798,7 @@ def test_documents_that_are_left_out_are_counted(whole: float, tiny_model_folder
         tmp_path / "a.txt", tmp_path / "run", PretrainSettings(steps=1, tokens=64, lengths={32: 1.0}, mix=Mix(whole)),
         start=str(tiny_model_folder), device="cpu", report=lambda done, what="": lines.append(what),
     )  # fmt: skip
-    said = [line for line in lines if line.startswith("3 of 5 documents have one sentence")]
+    said = [line for line in lines if line.startswith("3 of 5 documents have a single sentence")]
     assert len(said) == (whole == 0)
 
 
@@ -853,13 +859,13 @@ def test_an_interrupted_run_loses_no_step(
     def interrupted_update(*arguments: Any) -> None:
         if next(updates) == stopped_at:
             signal.raise_signal(signal.SIGINT)
-        optimization.update(*arguments)
+        optimization.apply_gradients(*arguments)
 
     maker = Stopping(examples, stopped_at) if moment == "batch" else examples
     evaluations = {"held-out text": 16 + 8, "last held-out text": 4 * 16 + 3}.get(moment, 1000)
     with monkeypatch.context() as patched:
         if moment == "update":
-            patched.setattr(runs, "update", interrupted_update)
+            patched.setattr(runs, "apply_gradients", interrupted_update)
         with pytest.raises(KeyboardInterrupt):
             run("broken", maker, Stopping(examples, evaluations), interrupt if moment == "report" else silent)
     counted = Stopping(examples, 1000)
@@ -894,12 +900,12 @@ def test_an_update_that_fails_is_not_saved(
     updates = itertools.count(1)
 
     def failing_update(optimizer: torch.optim.Optimizer, parameters: Any, rate: float) -> None:
-        optimization.update(optimizer, parameters, rate)
+        optimization.apply_gradients(optimizer, parameters, rate)
         if next(updates) == 5:
             raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "update", failing_update)
+        patched.setattr(runs, "apply_gradients", failing_update)
         with pytest.raises(RuntimeError, match="out of memory"):
             finished(new_model(tiny_config), examples, tmp_path / "broken")
     resumed = finished(new_model(tiny_config), examples, tmp_path / "broken")
@@ -1014,7 +1020,7 @@ def test_a_run_can_be_lengthened_while_its_rate_is_constant(
     for name, tensor in long.state_dict().items():
         assert torch.equal(tensor, lengthened.state_dict()[name]), name
     with pytest.raises(
-        ValueError, match="is at step 30, where its learning rate already falls: it must end at 30 steps"
+        ValueError, match="is at step 30, where its learning rate is already falling: it must end at 30 steps"
     ):
         finished(new_model(tiny_config), examples, tmp_path / "short", steps=40)
 

@@ -13,7 +13,7 @@ from bert_core import LoadedModel, Translators, logit_lens, read_translators
 from bert_core.records import Batch
 from bert_core.training import lens, optimization
 from bert_core.training.data import Corpus, ExampleMaker
-from bert_core.training.lens import CARD, PLACES, LensSettings, compare_lenses, tune_lens
+from bert_core.training.lens import CARD_FILE, POSITION_GROUPS, LensSettings, compare_lenses, tune_lens
 from tests.near import assert_gradients_near, assert_near
 
 pytestmark = pytest.mark.slow
@@ -50,12 +50,12 @@ def test_a_trained_lens_is_nearer_to_the_end(tiny_loaded: LoadedModel, text: Pat
     found = read_translators(tiny_loaded, tmp_path / "lens")
     assert found is not None
     scores = compare_lenses(tiny_loaded, found, examples_of(tiny_loaded, text, tmp_path), 24, batches=3)
-    for place in PLACES:
+    for place in POSITION_GROUPS:
         plain, tuned = scores["logit", place], scores["tuned", place]
         assert (tuned.divergence[:-1] < plain.divergence[:-1]).all()
         assert plain.divergence[-1] == tuned.divergence[-1] == 0 and tuned.agreement[-1] == 1
         assert plain.positions == tuned.positions > 50
-    card = (tmp_path / "lens" / CARD).read_text(encoding="utf-8")
+    card = (tmp_path / "lens" / CARD_FILE).read_text(encoding="utf-8")
     assert "| seed | 0 |" in card and card.count("\n| 0 |") == card.count("\n| 1 |") == 1
     assert any(line.startswith("step 30/30") for line in said)
     for name, weight in tiny_loaded.model.state_dict().items():
@@ -90,7 +90,7 @@ def test_the_comparison_is_that_of_the_lens_itself(
 
 def divergence_of_step(loaded: LoadedModel, translators: Translators, batch: Batch) -> np.ndarray:
     """(depth,) KL in nats of one training step."""
-    (figures,) = optimization.read_figures([lens._train_step(loaded, translators, batch, np.random.default_rng(1))])
+    (figures,) = optimization.read_metrics([lens._train_step(loaded, translators, batch, np.random.default_rng(1))])
     return lens._divergence(figures)
 
 
@@ -98,7 +98,7 @@ def test_padding_changes_neither_divergence_nor_gradient(
     tiny_loaded: LoadedModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In fp32, positions that only pad leave the divergence of each depth and every gradient as they are."""
-    monkeypatch.setattr(optimization, "quick_precision", lambda device: torch.float32)
+    monkeypatch.setattr(optimization, "fast_dtype", lambda device: torch.float32)
     batch = examples_of(tiny_loaded, text, tmp_path).batch(8, 24, np.random.default_rng(0))
     exact, padded = (Translators(tiny_loaded.config).train() for _ in range(2))
     expected = divergence_of_step(tiny_loaded, exact, batch)
@@ -130,9 +130,9 @@ def test_a_stopped_run_goes_on_where_it_was(tiny_loaded: LoadedModel, text: Path
 
 def test_a_lens_that_cannot_be_trained_is_one_sentence(tiny_loaded: LoadedModel, text: Path, tmp_path: Path) -> None:
     """Settings, models and texts that cannot be used say so before anything runs."""
-    with pytest.raises(ValueError, match="0 steps of 12 examples of 128 tokens: at least one step"):
+    with pytest.raises(ValueError, match="0 steps of 12 examples of 128 tokens: at least 1 step"):
         LensSettings(steps=0)
-    with pytest.raises(ValueError, match=r"a length of 600 is too long: .* reads 512 tokens"):
+    with pytest.raises(ValueError, match=r"a length of 600 is too long: .* reads at most 512 tokens"):
         tune_lens(tiny_loaded, text, dataclasses.replace(QUICK, length=600), tmp_path)
     headless = dataclasses.replace(
         tiny_loaded, report=dataclasses.replace(tiny_loaded.report, missing=("cls.predictions.bias",))

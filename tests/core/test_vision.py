@@ -19,7 +19,7 @@ from bert_core.loading import ASSETS, bundled_models
 from bert_core.recording import record
 from bert_core.run.captioning import describe
 from bert_core.scenes import VOCABULARY
-from bert_core.training.captioner import fresh_scenes, judged
+from bert_core.training.captioner import caption_scenes, evaluation_scenes
 from bert_core.vision import (
     BUNDLED_CAPTIONER,
     Captioner,
@@ -201,8 +201,8 @@ def test_the_captioner_is_no_text_model() -> None:
 
 def test_the_bundled_captioner_is_right_about_scenes_it_never_saw() -> None:
     """On unseen combinations of colour, shape and relation at least 0.95 of 300 captions are right (its card: more)."""
-    shown = fresh_scenes(300, held_out=True, seed=5)
-    verdicts = [verdict for _, verdict in judged(load_captioner(device="cpu"), shown)]
+    shown = evaluation_scenes(300, held_out=True, seed=5)
+    verdicts = [verdict for _, verdict in caption_scenes(load_captioner(device="cpu"), shown)]
     assert np.mean([verdict.correct for verdict in verdicts]) >= 0.95
 
 

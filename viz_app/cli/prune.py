@@ -176,7 +176,7 @@ def _examples(
     with tempfile.TemporaryDirectory() as cache:
         maker = ExampleMaker(
             Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each, column=column), loaded.tokenizer,
-            EVALUATION_MASKING, swaps=loaded.predicts_order,
+            EVALUATION_MASKING, predict_order=loaded.predicts_order,
         )  # fmt: skip
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 

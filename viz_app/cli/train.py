@@ -181,7 +181,7 @@ def evaluate(
     from bert_core.calibration import write_temperature
     from bert_core.checkpoint import write_atomically
     from bert_core.training.data import Corpus
-    from bert_core.training.measures import measure, reliability_picture, speed
+    from bert_core.training.measures import measure, reliability_diagram, tokens_per_second
 
     for option, path, ending in (("--out", out, "json"), ("--picture", picture, "svg")):
         if path is not None:
@@ -204,19 +204,19 @@ def evaluate(
         found = measure(loaded, corpora, train=trained, batches=batches, report=note_each)
     for line in lines_of(found, loaded.has_head("words"), loaded.has_head("next")):
         typer.echo(line)
-    typer.echo(f"speed: {speed(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
+    typer.echo(f"speed: {tokens_per_second(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
     if out is not None:
         write_atomically(out, found.to_json())
     if found.reliability is not None:
         if picture is not None:
-            write_atomically(picture, reliability_picture(found.reliability))
+            write_atomically(picture, reliability_diagram(found.reliability))
         if keep_temperature:
             write_temperature(loaded, found.reliability.temperature, Path(loaded.report.source))
 
 
 def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
     """The measures as lines for a terminal."""
-    from bert_core.training.measures import expected_error, in_all
+    from bert_core.training.measures import column_totals, expected_calibration_error
 
     width = max(len("text"), *(len(kind) for kind in found.held_out))
     lines = [f"{'text':<{width}}  tokens  MLM top-1  all [MASK]  MLM loss     NSP    near   pieces   pairs"]
@@ -234,7 +234,7 @@ def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
     if not found.facts:
         return lines
     for name, table in (("facts", found.facts), ("everyday sentences", found.everyday)):
-        first, five, asked = in_all(table)
+        first, five, asked = column_totals(table)
         kinds = ", ".join(f"{kind} {count}/{total}" for kind, (count, _, total) in table.items())
         lines.append(f"{name}: {_share(first, asked)} right first, {_share(five, asked)} among five; first: {kinds}")
     lines.append(f"prompts of the card: {found.prompts[0]} of {found.prompts[1]} right first")
@@ -243,7 +243,9 @@ def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
     for where, (repeated, asked) in found.repeated.items():
         lines.append(f"first prediction repeats a word of the text, {where}: {_share(repeated, asked)}")
     if found.reliability is not None:
-        before, after = (expected_error(bins) for bins in (found.reliability.before, found.reliability.after))
+        before, after = (
+            expected_calibration_error(bins) for bins in (found.reliability.before, found.reliability.after)
+        )
         lines.append(
             f"calibration error {before:.3f}; at temperature {found.reliability.temperature:.2f} it is {after:.3f}"
         )
@@ -256,11 +258,11 @@ def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
 
 def _share(count: int, asked: int) -> str:
     """A count with its share and 95% interval."""
-    from bert_core.training.measures import interval
+    from bert_core.training.measures import wilson_interval
 
     if not asked:
         return "0 of 0"
-    low, high = interval(count, asked)
+    low, high = wilson_interval(count, asked)
     return f"{count} of {asked} ({count / asked:.1%}, 95% interval {low:.1%} to {high:.1%})"
 
 
@@ -341,7 +343,7 @@ def evaluate_captioner(
 
     typer.echo("scenes are                                       scenes  correct  all shapes named")
     for score in ask(load_captioner(model, device=device), scenes):
-        typer.echo(f"{score.group:<47} {score.scenes:>7,} {score.correct:>8.1%} {score.named:>17.1%}")
+        typer.echo(f"{score.group:<47} {score.scenes:>7,} {score.correct:>8.1%} {score.all_shapes_named:>17.1%}")
 
 
 def _parse_lengths(written: str) -> dict[int, float]:

@@ -12,8 +12,8 @@ from bert_core.studies.rows import input_columns, read_labelled
 from bert_core.studies.squad import read_squad
 from bert_core.studies.words import LAST_COLUMN, label_names, read_labelled_words, split_columns
 from bert_core.training.answers import split_contexts
-from bert_core.training.labelled import classes_of, split_off
-from bert_core.training.tagging import split_sentences, tags_of
+from bert_core.training.class_labels import sorted_classes, stratified_split
+from bert_core.training.tagging import sorted_tags, split_sentences
 from viz_app.shell.controls import Upload
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")  # extensions of texts with their classes
@@ -124,8 +124,8 @@ def labels_of(upload: Upload) -> list[str]:
 
 def _read_classes(path: Path, request: FinetuneRequest) -> Material:
     examples = read_labelled(path, request.text or "", request.label or "", request.pair)
-    classes_of(examples, request.label or "")
-    split_off(examples, request.held_out, request.seed)
+    sorted_classes(examples, request.label or "")
+    stratified_split(examples, request.held_out, request.seed)
     return Material(
         tuple(one.text if one.pair is None else (one.text, one.pair) for one in examples),
         tuple(one.label for one in examples),
@@ -134,7 +134,7 @@ def _read_classes(path: Path, request: FinetuneRequest) -> Material:
 
 def _read_tags(path: Path, request: FinetuneRequest) -> Material:
     sentences = read_labelled_words(path, request.label or LAST_COLUMN, word=request.word)
-    tags_of(sentences, path)
+    sorted_tags(sentences, path)
     split_sentences(sentences, request.held_out, request.seed)
     return Material(tuple(sentence.text for sentence in sentences))
 

@@ -252,7 +252,7 @@ def _result(run: TuningRun) -> None:
     if not run.is_done:
         return
     log = run.log
-    best = log.kept[-1] if log.kept else log.step
+    best = log.best_steps[-1] if log.best_steps else log.step
     figures, kind = dict(log.held_out).get(best, {}), run.request.kind
     screen.heading("What came out")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):

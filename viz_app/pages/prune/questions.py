@@ -281,7 +281,7 @@ def _drawn(content: bytes, loaded: LoadedModel) -> tuple[Batch, ...]:
         path = Path(folder) / "the file.txt"
         path.write_bytes(content)
         corpus = Corpus.prepare(path, loaded.tokenizer, Path(folder))
-        maker = ExampleMaker(corpus, loaded.tokenizer, EVALUATION_MASKING, swaps=loaded.predicts_order)
+        maker = ExampleMaker(corpus, loaded.tokenizer, EVALUATION_MASKING, predict_order=loaded.predicts_order)
         return tuple(maker.examples(FILE_EXAMPLES, length, 0))
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from bert_core.studies.squad import SquadQuestion, read_squad
-from tools.drawn_questions import UNANSWERED, main
+from tools.synthetic_questions import UNANSWERED, main
 
 ASKED = {  # a question, and the sentence that answers it
     r"Who has a (\w+)\?": r"(\w+) has a \w+ {}\.",

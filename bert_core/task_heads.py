@@ -28,7 +28,7 @@ from bert_core.analysis.spans import (
     span_at,
     span_probabilities,
 )
-from bert_core.analysis.tags import OUTSIDE, tagged_words
+from bert_core.analysis.tags import OUTSIDE_TAG, tagged_words
 from bert_core.config import BertConfig
 from bert_core.modeling import (
     BertForMultipleChoice,
@@ -709,7 +709,7 @@ class TokenTagHead(TaskHead):
         if tags is None:
             return []
         words = tagged_words(run)
-        tagged = [word for word in words if word.label != OUTSIDE] or list(words)
+        tagged = [word for word in words if word.label != OUTSIDE_TAG] or list(words)
         pairs = [(word.position, tags.labels.index(word.label)) for word in tagged[:MAX_TAGGED_WORDS]]
         if selected is not None and selected.kind == "tag":
             (position,) = selected.rows
@@ -729,7 +729,7 @@ class TokenTagHead(TaskHead):
         return [
             NamedTarget(Target("tag", position, label=loaded.tags.index(label)), label)
             for position, label, word in tagged
-            if label != OUTSIDE and (not text.word or word.casefold() == text.word.casefold())
+            if label != OUTSIDE_TAG and (not text.word or word.casefold() == text.word.casefold())
         ]
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.analysis.relations import pieces_of_words
-from bert_core.analysis.tags import OUTSIDE, span_counts, tag_spans, tags_mark_spans
+from bert_core.analysis.tags import OUTSIDE_TAG, span_counts, tag_spans, tags_mark_spans
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForTokenClassification
 from bert_core.pooling import read_pooling
@@ -253,7 +253,7 @@ def tags_of(sentences: Sequence[LabelledSentence], path: Path) -> tuple[str, ...
     tags = {label for sentence in sentences for label in sentence.labels if label is not None}
     if len(tags) == 1:
         raise Refused(f"every word of {path.name} has the same label, {min(tags)!r:.60}: two are the least")
-    return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag)))
+    return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE_TAG, tag)))
 
 
 def _check_tags(sentences: Sequence[LabelledSentence], tags: Sequence[str], path: Path) -> None:
@@ -341,7 +341,7 @@ def _kinds(sentences: Sequence[LabelledSentence], tags: tuple[str, ...]) -> str:
 
 
 def _span_kinds(sentence: LabelledSentence) -> list[str]:
-    return [one.kind for one in tag_spans([label or OUTSIDE for label in sentence.labels])]
+    return [one.kind for one in tag_spans([label or OUTSIDE_TAG for label in sentence.labels])]
 
 
 def _say_unbegun(sentences: Sequence[LabelledSentence], tags: tuple[str, ...], report: Progress) -> None:
@@ -349,7 +349,7 @@ def _say_unbegun(sentences: Sequence[LabelledSentence], tags: tuple[str, ...], r
     if not tags_mark_spans(tags) or not any(tag.startswith("B") for tag in tags):
         return
     of_each = [(one, sentence.line) for sentence in sentences
-               for one in tag_spans([label or OUTSIDE for label in sentence.labels])]  # fmt: skip
+               for one in tag_spans([label or OUTSIDE_TAG for label in sentence.labels])]  # fmt: skip
     unbegun = [line for one, line in of_each if not one.has_begin_tag]
     if unbegun:
         report(

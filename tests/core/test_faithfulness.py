@@ -146,7 +146,7 @@ def by_hand(loaded: LoadedModel, ids: list[int], segments: tuple[int, ...], targ
 
 def test_bad_plans_are_one_sentence() -> None:
     """Nothing to take away, a score that is none, values of another plan, and no chance to stand beside."""
-    with pytest.raises(ValueError, match=r"^the text has no word to hide"):
+    with pytest.raises(ValueError, match=r"^the text has no removable word"):
         plan_removals(WEIGHTS[None], (), 6)
     with pytest.raises(ValueError, match=r"^method 1 gives no number for a token$"):
         plan_removals(np.array([WEIGHTS, WEIGHTS * np.nan]), SINGLES, 6)

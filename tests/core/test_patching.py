@@ -366,7 +366,7 @@ def test_what_an_estimate_misses_is_counted(tiny_loaded: LoadedModel, texts: tup
     assert (
         patch_estimate_quality(exact, exact).missed == 0 and patch_estimate_quality(exact, exact, top=3).agreement == 1
     )
-    with pytest.raises(Refused, match="the same places twice"):
+    with pytest.raises(Refused, match="both must be of the same places"):
         patch_estimate_quality(exact, patch(tiny_loaded, source, text, WORD))
 
 

@@ -266,7 +266,7 @@ def test_hardly_missed_counts_up_to_the_first_point_above() -> None:
     assert removable_head_count(made("mine", 2.0, 1.9, 2.019, 2.03, 2.0), "mine") == 2
     assert removable_head_count(made("mine", 2.0, 2.5), "mine") == 0
     assert removable_head_count(made("mine", 2.0, 2.5), "mine", tolerance=0.5) == 1
-    with pytest.raises(ValueError, match="does not begin with all heads"):
+    with pytest.raises(ValueError, match="has no point with all heads"):
         removable_head_count(made("mine", 2.0, 2.5)[1:], "mine")
 
 

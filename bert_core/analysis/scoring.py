@@ -17,12 +17,12 @@ class Column(NamedTuple):
     """One column of two aligned sentences.
 
     first, second: position in either sentence, None if it has no token in this column.
-    same: whether both tokens are equal.
+    equal: whether both tokens are equal.
     """
 
     first: int | None
     second: int | None
-    same: bool
+    equal: bool
 
 
 def align_columns(first: Sequence[str], second: Sequence[str]) -> list[Column]:
@@ -51,23 +51,23 @@ class PairColumns(NamedTuple):
 
     columns: positions in the encodings.
     first, second: (column,) log-probabilities in nats, NaN if the sentence has no token in the column.
-    same: (column,) boolean, whether both tokens are equal.
+    equal: (column,) boolean, whether both tokens are equal.
     """
 
     columns: list[Column]
     first: np.ndarray
     second: np.ndarray
-    same: np.ndarray
+    equal: np.ndarray
 
     @property
     def differing_contribution(self) -> float:
         """Contribution of the columns with different tokens to the log-probability difference, in nats."""
-        return self._contribution(~self.same)
+        return self._contribution(~self.equal)
 
     @property
     def shared_contribution(self) -> float:
         """Contribution of the columns with equal tokens, in nats: the effect of the different tokens on these."""
-        return self._contribution(self.same)
+        return self._contribution(self.equal)
 
     def _contribution(self, selected: np.ndarray) -> float:
         """Return the log-probability of the first sentence minus that of the second over some columns."""
@@ -82,7 +82,7 @@ def pair_columns(pair: PairScore) -> PairColumns:
 
     Raises Refused if the pair was not scored.
     """
-    scores = pair.both
+    scores = pair.scores
     positions = [[i for i, special in enumerate(score.encoding.special) if not special] for score in scores]
     first_tokens, second_tokens = (
         [score.encoding.tokens[i] for i in indices] for score, indices in zip(scores, positions, strict=True)
@@ -91,7 +91,7 @@ def pair_columns(pair: PairScore) -> PairColumns:
         Column(
             None if column.first is None else positions[0][column.first],
             None if column.second is None else positions[1][column.second],
-            column.same,
+            column.equal,
         )
         for column in align_columns(first_tokens, second_tokens)
     ]
@@ -100,7 +100,7 @@ def pair_columns(pair: PairScore) -> PairColumns:
         columns,
         _values(first, [column.first for column in columns]),
         _values(second, [column.second for column in columns]),
-        np.array([column.same for column in columns], bool),
+        np.array([column.equal for column in columns], bool),
     )
 
 
@@ -113,5 +113,7 @@ def _values(score: SentenceScore, positions: Sequence[int | None]) -> np.ndarray
 
 def mostly_unknown(scores: Sequence[PairScore]) -> int:
     """Return the number of different scored sentences that are mostly [UNK], whose scores are hardly meaningful."""
-    encodings = {score.encoding.text: score.encoding for pair in scores if pair.problem is None for score in pair.both}
+    encodings = {
+        score.encoding.text: score.encoding for pair in scores if pair.problem is None for score in pair.scores
+    }
     return sum(encoding.mostly_unknown for encoding in encodings.values())

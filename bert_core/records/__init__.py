@@ -1,4 +1,4 @@
-"""The shape contract between running a model and looking at what it did: frozen, read-only records."""
+"""Records, the read-only results that `run` returns and that analyses, studies and the app read."""
 
 from bert_core.records.causes import MeanOf as MeanOf
 from bert_core.records.causes import Noised as Noised

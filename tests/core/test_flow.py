@@ -110,5 +110,5 @@ def test_maps_that_are_no_probabilities_are_refused() -> None:
     ):
         attention_rollout(attention[..., :3])
     attention[1, 2] = 0
-    with pytest.raises(ValueError, match=r"^a row of attention sums to 0: every row sums to 1$"):
+    with pytest.raises(ValueError, match=r"^a row of attention sums to 0: every row must sum to 1$"):
         attention_rollout(attention)

@@ -210,7 +210,7 @@ def test_everything_at_one_depth_is_the_source(
         assert_near(found.effects, 1.0, 1e-4)
     itself = patch(tiny_loaded, text, text, target, part_kind=what)
     assert_near(itself.values, itself.base_value, of=scale)
-    with pytest.raises(Refused, match="no difference to explain"):
+    with pytest.raises(Refused, match="for both texts: choose another target"):
         _ = itself.effects
 
 

@@ -46,7 +46,7 @@ from bert_core.records import (
     SpanPrediction,
     TagPrediction,
     Target,
-    hidden_pieces,
+    masked_pieces,
     word_target,
 )
 from bert_core.refused import Refused, require_instances, require_sequence, short_repr, validate_arguments
@@ -421,7 +421,7 @@ class MaskedWordHead(TaskHead):
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
     ) -> list[Target]:
-        encoding, masked = run.encoding, hidden_pieces(run.encoding, original)
+        encoding, masked = run.encoding, masked_pieces(run.encoding, original)
         original_tokens, targets = dict(masked), []
         for position in encoding.mask_positions[:MAX_MASK_TARGETS]:
             prediction = run.prediction_at(position)

@@ -156,13 +156,13 @@ def loss_target(encoding: Encoding, original: Encoding) -> Target:
     original: the same text without masks.
     Raises Refused if no token is masked.
     """
-    masked = hidden_pieces(encoding, original)
+    masked = masked_pieces(encoding, original)
     if not masked:
         raise Refused("no word of the text is masked, so there is no loss: mask a word")
     return Target("loss", pieces=masked)
 
 
-def hidden_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, int], ...]:
+def masked_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, int], ...]:
     """Return the original tokens of all masked positions as (position, token_id)."""
     masks = frozenset(original.mask_positions)
     return tuple((i, original.input_ids[i]) for i in encoding.mask_positions if i not in masks)

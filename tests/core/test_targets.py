@@ -9,7 +9,7 @@ import torch
 from bert_core import Encoding, LoadedModel, Target, ablate_heads, capture, decompx, integrated_gradients
 from bert_core.analysis.faithfulness import removable_units
 from bert_core.methods import METHODS, token_scores
-from bert_core.records import hidden_pieces, loss_target, pieces_of, word_target
+from bert_core.records import loss_target, masked_pieces, pieces_of, word_target
 from bert_core.records.targets import TARGET_KINDS
 from bert_core.run.perturbation import values_without
 from tests.near import assert_near
@@ -115,9 +115,9 @@ def test_words_become_targets(tiny_loaded: LoadedModel, encoding: Encoding, orig
         "contrast", 7, tokenizer.id_of("mat"), against=tokenizer.id_of("city")
     )
     assert pieces_of(tokenizer, "walked") == ("w", "##a", "##l", "##k", "##ed")
-    assert hidden_pieces(encoding, original) == tuple((place, original.input_ids[place]) for place in (2, 3, 7))
+    assert masked_pieces(encoding, original) == tuple((place, original.input_ids[place]) for place in (2, 3, 7))
     typed = tokenizer.encode("the [MASK] sat")
-    assert hidden_pieces(tokenizer.mask_words(typed, [2]), typed) == ((3, tokenizer.id_of("sat")),)
+    assert masked_pieces(tokenizer.mask_words(typed, [2]), typed) == ((3, tokenizer.id_of("sat")),)
 
 
 @pytest.mark.parametrize(

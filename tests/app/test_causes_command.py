@@ -181,7 +181,7 @@ def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
         ((TEXT, SOURCE, "--target", "alike:A"), "--target is 'alike:A': this target needs a second text"),
         ((TEXT, SOURCE, "--word", "her"), "--word is 'her': no word is masked"),
         ((TEXT, SOURCE, "--word", "her", "--mask", "9"), "word 9 does not exist in this text"),
-        ((TEXT, TEXT, *ASKED), "there is no difference to explain"),
+        ((TEXT, TEXT, *ASKED), "for both texts: choose another target or another source"),
         (("The man lost [MASK] hat.", SOURCE, "--word", "her"), "position 4 is hidden in the text that is read"),
         ((TEXT, "The old woman lost his hat.", *ASKED, "--what", "pattern"), "an attention pattern can only be patched"),
         ((TEXT, " ", *ASKED), "there is no text"),

@@ -1239,7 +1239,7 @@ OF_ARRAYS: dict[str, OfArrays] = {
         ("depth occurrence hidden",), lambda a, x: bert_core.cosine_similarities(x), _similar
     ),
     "mean_similarity": OfArrays(
-        ("depth some hidden",), lambda a, x: bert_core.mean_similarity(x), lambda found, x: between(found, -1, 1)
+        ("depth vector hidden",), lambda a, x: bert_core.mean_similarity(x), lambda found, x: between(found, -1, 1)
     ),
     "attention_entropy": OfArrays(
         (HEADS,), lambda a, x: bert_core.attention_entropy(x),

@@ -250,5 +250,5 @@ def test_walks_of_different_things_are_not_compared(tiny_loaded: LoadedModel, en
     """Another layer or another text is no difference between engines."""
     one: Walk = walk(tiny_loaded, encoding, 0)
     for other in (walk(tiny_loaded, encoding, 1), walk(tiny_loaded, encoding, 0, pads=1)):
-        with pytest.raises(ValueError, match="of one text, one layer and one position"):
+        with pytest.raises(ValueError, match="the walks differ in text, layer or position"):
             differences(one, other)

@@ -52,7 +52,7 @@ def words_of(loaded: LoadedCaptioner, shown: Sequence[scenes.Scene]) -> Iterator
     left_out = 0
     for number, scene in enumerate(shown):
         run = describe(loaded, scenes.draw(scene, loaded.config.image_size))
-        named = scenes.check_caption(run.sentence, scene).named
+        named = scenes.check_caption(run.sentence, scene).shape_indices
         for position, word in enumerate(run.words):
             kind = next((kind for kind, words in WORDS_OF_KIND.items() if word in words), None)
             owner = shape_of_word(run.words, position)

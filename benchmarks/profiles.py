@@ -62,7 +62,7 @@ def measure(threads: int) -> dict[str, object]:
 
         rows: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
             f"{len(index.all_heads)} heads": (partial(bert_core.head_profiles, index), see),
-            f"{len(bert_core.token_profiles(index, most=TOKENS))} tokens": (
+            f"{len(bert_core.token_profiles(index, max_pieces=TOKENS))} tokens": (
                 partial(bert_core.token_profiles, index, most=TOKENS), see
             ),
         }  # fmt: skip

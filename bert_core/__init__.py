@@ -1,7 +1,7 @@
-"""Headlight's library: a BERT whose attention, gradients and heads can be seen and changed.
+"""The library of Headlight: a BERT with recordable attention and gradients, and with heads that can be changed.
 
-Importing this package does not import torch; the first use of a name that needs it does. `__init__.pyi` lists all
-names.
+Importing this package does not import torch. The first use of a name that needs torch imports it. `__init__.pyi` lists
+all public names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import warnings
 
 import lazy_loader
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet, unless a program asks
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # no log output unless the program configures logging
 
 __version__ = "0.2.0"
 

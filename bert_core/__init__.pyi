@@ -228,6 +228,7 @@ from .run.similarity import unrelated_cosines as unrelated_cosines
 from .run.states import predict_with_erasers as predict_with_erasers
 from .run.target_grammar import format_target as format_target
 from .run.target_grammar import parse_target as parse_target
+from .run.vectors import all_head_vectors as all_head_vectors
 from .run.vectors import head_vectors as head_vectors
 from .run.walk import walk as walk
 from .studies.compare import compare_models as compare_models

@@ -1,7 +1,7 @@
-"""bert-agreement: sentences whose verb must agree with its subject, each beside others that differ in one word.
+"""The data set bert-agreement: minimal pairs for subject-verb agreement in English.
 
-Made from the word lists below, by a rule without chance in it, so that the set is the same everywhere. Every form is
-one piece of the usual uncased vocabulary, and so the texts of a frame stand token under token.
+The sentences are generated from the word lists below without randomness, so that the set is always the same. Every
+word is one token of BERT's uncased vocabulary, so the sentences of a frame have equal lengths and aligned tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bert_core.tokenizer import MASK
 _Choice = TypeVar("_Choice")
 
 STRUCTURES = ("alone", "adverb", "phrase", "clause")
-"""What stands between the subject and its verb: nothing, an adverb, a prepositional phrase, a relative clause."""
+"""What separates the subject from its verb: nothing, an adverb, a prepositional phrase or a relative clause."""
 
 NUMBERS = ("singular", "plural")
 FRAME_COUNTS = {"alone": 180, "adverb": 180, "phrase": 240, "clause": 240}
@@ -30,17 +30,17 @@ _SUBJECTS = tuple(
         "senator", "hunter", "sailor", "prince", "guest", "parent", "neighbor",
     )
 )  # fmt: skip
-# As many of each as have no factor in common with the verbs, so that each of them meets each verb.
+# The lengths of these lists are coprime to the number of verbs, so that each word occurs with each verb.
 _ADVERBS = ("certainly", "probably", "clearly", "usually", "obviously", "apparently", "still", "now")
 _PREPOSITIONS = ("near", "behind", "beside", "with", "opposite", "facing", "before")
-# In the past, so that the verb of the clause does not tell the number of its subject.
+# These verbs are in the past tense, so that the verb of the relative clause does not reveal the number of its subject.
 _PAST = ("saw", "met", "helped", "loved", "hated", "followed", "called", "remembered", "trusted", "admired", "feared")
 _ADJECTIVES = (
     "old", "tall", "young", "tired", "happy", "ready", "angry", "rich", "famous", "late", "afraid", "ill", "busy",
     "alone", "quiet", "strong", "careful", "proud", "honest", "hungry",
 )  # fmt: skip
 _POSSESSIONS = ("a garden", "no money", "a plan", "no choice", "a house", "little time", "a secret", "many books")
-# The verb with a singular and with a plural subject, and what may follow it.
+# Each verb with a singular and with a plural subject, and its possible predicates.
 _VERBS = (
     ("is", "are", _ADJECTIVES), ("was", "were", _ADJECTIVES), ("has", "have", _POSSESSIONS),
 )  # fmt: skip
@@ -48,11 +48,14 @@ _VERBS = (
 
 @dataclass(frozen=True)
 class Agreement:
-    """One sentence, with its verb behind [MASK].
+    """A sentence with [MASK] in place of its verb.
 
-    frame: a number that its neighbours share, which differ from it in the number of one noun.
-    structure: one of `STRUCTURES`. subject, attractor: "singular" or "plural"; attractor is "" where there is none.
-    right, wrong: the verb in the number of the subject, and in the other.
+    frame: number of the frame. Sentences of one frame differ only in the number of their nouns.
+    structure: one of `STRUCTURES`.
+    subject: grammatical number of the subject, "singular" or "plural".
+    attractor: grammatical number of the noun between subject and verb; "" if there is none.
+    text: the sentence.
+    right, wrong: form of the verb that agrees with the subject, and form that does not.
     """
 
     frame: int
@@ -65,7 +68,7 @@ class Agreement:
 
     @property
     def condition(self) -> str:
-        """The structure, and whether a noun between subject and verb has the same number or the other."""
+        """Structure, and whether a noun between subject and verb has the same number as the subject or the other."""
         if not self.attractor:
             return self.structure
         return f"{self.structure}, {'same' if self.attractor == self.subject else 'other'} number"
@@ -73,66 +76,69 @@ class Agreement:
 
 @cache
 def sentences() -> tuple[Agreement, ...]:
-    """All 2,640 sentences, frame after frame; in each frame every noun stands in either number."""
-    return tuple(_sentences())
+    """Return all 2,640 sentences, frame by frame. Each frame has every combination of the numbers of its nouns."""
+    return tuple(_generate_sentences())
 
 
 def conditions() -> tuple[str, ...]:
-    """The conditions, in the order in which the sentences name them."""
+    """Return the conditions, in the order of their first sentences."""
     return tuple(dict.fromkeys(item.condition for item in sentences()))
 
 
 def as_csv() -> str:
-    """The set as a CSV file with the fields of `Agreement` as columns."""
+    """Return the data set as CSV text, with the fields of `Agreement` as columns."""
     return csv_cells.as_csv([[field.name for field in fields(Agreement)], *map(astuple, sentences())])
 
 
 def as_word_csv() -> str:
-    """The set as a CSV file for probes: a row a word, and its labels.
+    """Return the words of the data set with labels for probes as CSV text, one row per word.
 
-    subject: of every word but the subject, the number of the subject, which its form does not tell; the verb is hidden.
-    number: of every noun, its own, which its form tells.
+    The column `subject` has the number of the subject, for every word except the subject itself. The number must be
+    inferred from the context, because the verb is masked. The column `number` has each noun's own number, which its
+    form shows.
     """
     rows: list[tuple[int | str, ...]] = [("sentence", "word", "subject", "number")]
     numbers = {form: number for forms in _SUBJECTS for form, number in zip(forms, NUMBERS, strict=True)}
     for sentence, item in enumerate(sentences()):
-        for place, word in enumerate(item.text.rstrip(".").split()):
-            rows.append((sentence, word, "" if place == 1 else item.subject, numbers.get(word, "")))
+        for position, word in enumerate(item.text.rstrip(".").split()):
+            rows.append((sentence, word, "" if position == 1 else item.subject, numbers.get(word, "")))
     return csv_cells.as_csv(rows)
 
 
-def _sentences() -> Iterator[Agreement]:
+def _generate_sentences() -> Iterator[Agreement]:
+    """Yield the sentences of all frames."""
     frame = 0
     for structure, frames in FRAME_COUNTS.items():
         for number in range(frames):
-            subject = _turn(_SUBJECTS, number)
-            # 40 nouns and a step of 7 a round: no subject stands twice beside the same other noun.
-            other = _turn(_SUBJECTS, number + 1 + 7 * (number // len(_SUBJECTS)))
-            singular, plural, predicates = _turn(_VERBS, number)
-            rest = _turn(predicates, number // len(_VERBS) + number // len(_SUBJECTS))
-            for of_subject, one, right, wrong in zip(
-                NUMBERS, subject, (singular, plural), (plural, singular), strict=True
+            subject_forms = _cycle(_SUBJECTS, number)
+            # With 40 nouns and an offset that grows by 7 each round, no pair of subject and attractor repeats.
+            attractor_forms = _cycle(_SUBJECTS, number + 1 + 7 * (number // len(_SUBJECTS)))
+            singular, plural, predicates = _cycle(_VERBS, number)
+            predicate = _cycle(predicates, number // len(_VERBS) + number // len(_SUBJECTS))
+            for subject, noun, right, wrong in zip(
+                NUMBERS, subject_forms, (singular, plural), (plural, singular), strict=True
             ):
-                for of_other, between in _between(structure, other, number):
-                    text = f"The {one}{between} {MASK} {rest}."
-                    yield Agreement(frame, structure, of_subject, of_other, text, right, wrong)
+                for attractor, words in _interveners(structure, attractor_forms, number):
+                    text = f"The {noun}{words} {MASK} {predicate}."
+                    yield Agreement(frame, structure, subject, attractor, text, right, wrong)
             frame += 1
 
 
-def _between(structure: str, nouns: tuple[str, str], number: int) -> list[tuple[str, str]]:
-    """The number of the noun between subject and verb, and the words there."""
+def _interveners(structure: str, nouns: tuple[str, str], number: int) -> list[tuple[str, str]]:
+    """Return (number of the attractor, words) for each text between subject and verb in a frame."""
     if structure == "alone":
         return [("", "")]
     if structure == "adverb":
-        return [("", f" {_turn(_ADVERBS, number)}")]
+        return [("", f" {_cycle(_ADVERBS, number)}")]
     if structure == "phrase":
-        words = [f" {_turn(_PREPOSITIONS, number)} the {noun}" for noun in nouns]
+        words = [f" {_cycle(_PREPOSITIONS, number)} the {noun}" for noun in nouns]
     else:
-        words = [f" that the {noun} {_turn(_PAST, number)}" for noun in nouns]
+        words = [f" that the {noun} {_cycle(_PAST, number)}" for noun in nouns]
     return list(zip(NUMBERS, words, strict=True))
 
 
-def _turn(choices: tuple[_Choice, ...], number: int) -> _Choice:
+def _cycle(choices: tuple[_Choice, ...], number: int) -> _Choice:
+    """Return the choice with a number, counted cyclically."""
     return choices[number % len(choices)]
 
 

@@ -262,7 +262,7 @@ class BertSelfAttention(nn.Module):
         vectors: Tensor = self.get_submodule(scheme.table)(rows[distances + keys - 1])
         vectors = vectors.expand(len(query_layer), -1, -1, -1)  # (batch, query, key, width)
         scores: Tensor = scheme.scores(query_layer, key_layer, vectors, heads, torch.einsum)
-        return scores / math.sqrt(self.attention_head_size) if scheme.divided else scores
+        return scores / math.sqrt(self.attention_head_size) if scheme.scaled else scores
 
 
 def gather_positions(x: Tensor, positions: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""SentencePiece's table of characters, as a `tokenizer.json` holds it: whether every text read by it stays inside."""
+"""Validation of SentencePiece's character table in a `tokenizer.json`, so that no text can lead outside of it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import numpy as np
 from bert_core.refused import Refused, short_repr
 
 MAX_UNITS = 1 << 19  # ten times those of the published tables
-MAX_REPLACEMENT_BYTES = 128  # bytes for one character; Unicode's longest, of NFKC, has 33
+MAX_REPLACEMENT_BYTES = 128  # for one character; the longest in Unicode's NFKC has 33
 _LABEL, _LEAF = 1 << 31 | 0xFF, 1 << 8
 
 
 def check_charsmap(table: object) -> None:
-    """Raise Refused unless a table in base64 is whole: the library that runs it stops the program where it is not.
+    """Raise Refused unless a character table is valid; the tokenizers library aborts the program on an invalid one.
 
-    The table is a trie over bytes in a double array, then the replacements, each with a zero at its end. Every place
-    that some text can lead to is looked at: it must be in the array, and a replacement short and of whole characters.
-    Source of the form: darts-clone, as SentencePiece writes it (`precompiled_charsmap`).
+    table: `precompiled_charsmap` in base64. It consists of a trie over bytes, stored as a double array, and of the
+        replacements, each with a zero byte at its end.
+    The check visits every unit that any text can reach. Each must lie within the array, and each replacement must be
+    short and start at the beginning of a character.
+    Source: format of darts-clone, as SentencePiece writes it.
     """
     if not isinstance(table, str):
         raise Refused(f"its precompiled_charsmap is {short_repr(table)}: it must be a text in base64")
@@ -30,8 +32,8 @@ def check_charsmap(table: object) -> None:
     size = int.from_bytes(data[:4], "little")
     if len(data) < 8 or not 4 <= size <= min(len(data) - 4, 4 * MAX_UNITS) or size % 4:
         raise Refused(
-            f"its precompiled_charsmap is of {len(data):,} bytes and says that its trie has {size:,}: it must be a "
-            f"whole table with a trie of at most {MAX_UNITS:,} units"
+            f"its precompiled_charsmap is {len(data):,} bytes long and states {size:,} for its trie: it must be a "
+            f"complete table with a trie of at most {MAX_UNITS:,} units"
         )
     units = np.frombuffer(data, "<u4", size // 4, 4).astype(np.int64)
     replacements = np.frombuffer(data, np.uint8, offset=4 + size)
@@ -39,39 +41,39 @@ def check_charsmap(table: object) -> None:
         replacements.tobytes().decode()
     except UnicodeDecodeError as error:
         raise Refused(f"the replacements of its precompiled_charsmap are no text in UTF-8: {error}") from error
-    begins = _replacements_of(units)
-    # The end of each: the next zero, or the end of all.
+    starts = _replacement_starts(units)
+    # A replacement ends at the next zero byte, or at the end of the data.
     ends = np.append(np.flatnonzero(replacements == 0), len(replacements))
-    if begins.size and begins.max() > len(replacements):
-        raise Refused(f"its precompiled_charsmap names byte {begins.max():,} of {len(replacements):,} as a replacement")
-    longest = (ends[np.searchsorted(ends, begins)] - begins).max(initial=0)
-    inside = begins[begins < len(replacements)]
-    if longest > MAX_REPLACEMENT_BYTES or (replacements[inside] & 0xC0 == 0x80).any():
+    if starts.size and starts.max() > len(replacements):
+        raise Refused(f"its precompiled_charsmap names byte {starts.max():,} of {len(replacements):,} as a replacement")
+    max_length = (ends[np.searchsorted(ends, starts)] - starts).max(initial=0)
+    valid_starts = starts[starts < len(replacements)]
+    if max_length > MAX_REPLACEMENT_BYTES or (replacements[valid_starts] & 0xC0 == 0x80).any():
         raise Refused(
             "its precompiled_charsmap has a replacement that begins within a character, or is longer than "
             f"{MAX_REPLACEMENT_BYTES} bytes"
         )
 
 
-def _replacements_of(units: np.ndarray) -> np.ndarray:
-    """Where the replacements begin that a trie's leaves name. Raises Refused if a text can lead out of the array."""
+def _replacement_starts(units: np.ndarray) -> np.ndarray:
+    """Return the positions of the replacements in a trie's leaves. Raises Refused if a text can leave the array."""
     offsets = units >> 10 << ((units & 1 << 9) >> 6)
-    signs = np.arange(1, 256)
-    seen, found = np.zeros(len(units), bool), []
-    bases = offsets[:1]  # where the children of the root are
+    labels = np.arange(1, 256)
+    visited, starts = np.zeros(len(units), bool), []
+    bases = offsets[:1]  # positions of the children of the root
     while bases.size:
         if ((bases | 0xFF) >= len(units)).any():
             raise Refused(f"its precompiled_charsmap leads out of its trie of {len(units):,} units")
         next_bases = []
-        for some in np.array_split(bases, len(bases) // 4096 + 1):
-            children = some[:, None] ^ signs
-            there = children[units[children] & _LABEL == signs]
-            there = np.unique(there[~seen[there]])
-            seen[there] = True
-            next_bases.append(there ^ offsets[there])
-            leaves = next_bases[-1][units[there] & _LEAF != 0]
+        for chunk in np.array_split(bases, len(bases) // 4096 + 1):
+            candidates = chunk[:, None] ^ labels
+            children = candidates[units[candidates] & _LABEL == labels]
+            children = np.unique(children[~visited[children]])
+            visited[children] = True
+            next_bases.append(children ^ offsets[children])
+            leaves = next_bases[-1][units[children] & _LEAF != 0]
             if (leaves >= len(units)).any():
                 raise Refused(f"its precompiled_charsmap leads out of its trie of {len(units):,} units")
-            found.append(units[leaves] & (1 << 31) - 1)
+            starts.append(units[leaves] & (1 << 31) - 1)
         bases = np.concatenate(next_bases)
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    return np.concatenate(starts) if starts else np.empty(0, np.int64)

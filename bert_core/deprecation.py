@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 REMOVED_IN = "0.4"  # the version that no longer has the old names
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Class = TypeVar("Class", bound=type)
 
 
 def warn_of_new_name(old: str, new: str, stacklevel: int = 3) -> None:
@@ -36,6 +37,37 @@ class RenamedAttribute:
     def __get__(self, instance: object, owner: type) -> Any:
         warn_of_new_name(f"{self.owner}.{self.old}", f"{self.owner}.{self.new}")
         return getattr(owner if instance is None else instance, self.new)
+
+
+def renamed_fields(**new_names: str) -> Callable[[Class], Class]:
+    """Return a decorator for a dataclass or named tuple some of whose fields have new names.
+
+    new_names: old name of each field -> its new name. The old names work as attributes and as keywords of the
+    constructor. The decorator must be the outermost one.
+    """
+
+    def decorate(owner: Class) -> Class:
+        constructor = "__new__" if issubclass(owner, tuple) else "__init__"
+        setattr(owner, constructor, renamed_parameters(**new_names)(getattr(owner, constructor)))
+        for old, new in new_names.items():
+            attribute = RenamedAttribute(new)
+            attribute.__set_name__(owner, old)
+            setattr(owner, old, attribute)
+        return owner
+
+    return decorate
+
+
+def accept_old_overrides(owner: type, **new_names: str) -> None:
+    """Let a subclass override attributes and methods under their old names: copy each to its new name, with a warning.
+
+    owner: the subclass. new_names: old name of each attribute or method -> its new name. Call it in
+    `__init_subclass__` of the base class.
+    """
+    for old, new in new_names.items():
+        if old in vars(owner) and new not in vars(owner):
+            warn_of_new_name(f"{owner.__name__}.{old}", f"{owner.__name__}.{new}", stacklevel=4)
+            setattr(owner, new, vars(owner)[old])
 
 
 def renamed_parameters(**new_names: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:

@@ -1,4 +1,4 @@
-"""What the C library keeps of freed memory."""
+"""Memory that the C library holds after the program has freed it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 
 def release_freed_memory() -> None:
-    """Give freed memory back to the system, where the C library can; what is in use stays."""
+    """Return freed memory to the operating system, if the C library supports it."""
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
         if trim is not None:
             trim(0)

@@ -1,7 +1,7 @@
-"""Every answer to "why this word?" by name: one number a token, what it claims, and how it misleads.
+"""All methods that explain a prediction, by name: one score for each token, what a method measures and its limits.
 
-The methods themselves are in `run` (what needs the model) and `analysis` (what needs arrays); here each becomes the
-scores of the tokens for one target, so that they can stand beside each other and be judged by one measure.
+`run` contains the computations that need the model, and `analysis` those that need arrays. This module turns each
+method into scores of the tokens for one target, so that methods can be compared and evaluated with the same measures.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bert_core.tokenizer import Encoding
 
 
 class _MethodInputs:
-    """What a method may look at; the run is made when a method first asks for it."""
+    """Inputs of a method. The run of the text is captured when a method first needs it."""
 
     def __init__(
         self,
@@ -54,33 +54,37 @@ class _MethodInputs:
 
     @cached_property
     def run(self) -> ModelRun:
+        """The run of the text, with gradients of the target."""
         return capture(self.loaded, self.encoding, target=self.target, positions=(), head_mask=self.head_mask)
 
     @cached_property
     def gradient(self) -> np.ndarray:
-        """(layer, head, query, key). Raises Refused for a run that was made without a target."""
+        """The gradient of the target, (layer, head, query, key). Raises Refused for a run without a target."""
         return self.run.select_map("gradient")
 
     def at_target(self, maps: np.ndarray) -> np.ndarray:
-        """The rows of maps (..., query, key) where the target is read, (..., key): of several rows the mean."""
+        """Return the row (..., key) of maps (..., query, key) at the target, or the mean of several rows."""
         rows: np.ndarray = maps[..., list(self.target.rows), :].mean(-2)
         return rows
 
     def rolled(self, method: Callable[..., TokenMaps]) -> np.ndarray:
-        """The target's rows of a method's maps through all layers, (token,)."""
-        of_layers = method(self.loaded, self.encoding, head_mask=self.head_mask)
-        return self.at_target(norm_rollout(of_layers.maps, residual=not of_layers.residual)[-1])
+        """Return scores (token,): the maps of a method, multiplied through all layers, at the target."""
+        token_maps = method(self.loaded, self.encoding, head_mask=self.head_mask)
+        return self.at_target(norm_rollout(token_maps.maps, residual=not token_maps.residual)[-1])
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to answer.
+    """One method that scores the tokens of a text for a target.
 
-    name: as it is shown and asked for. signed: whether a negative score speaks against the target.
-    targeted: whether the answer depends on the target; else only on the position it is read from.
-    claims, misleads: a sentence each.
-    layers: (layer, token), what each layer has to say; None for a method that only has an answer for the whole model.
-    passes: about how many forward passes of the text it costs, for so many tokens.
+    name: its name in the app, in commands and in `token_scores`.
+    signed: whether negative scores oppose the target.
+    targeted: whether the scores depend on the target, and not only on its position.
+    claims: sentence about what the method measures.
+    misleads: sentence about how it can mislead.
+    scores: function that returns scores (token,).
+    layers: function that returns scores (layer, token), one row for each layer; None if the method has no such scores.
+    passes: function from a number of tokens to the approximate cost of the method, in forward passes of the text.
     """
 
     name: str
@@ -93,25 +97,28 @@ class Method:
     passes: Callable[[int], int] = lambda tokens: 1
 
 
-def _each_token(tokens: int) -> int:
+def _pass_per_token(tokens: int) -> int:
+    """Return the cost of one forward pass for each token."""
     return tokens
 
 
-def _there_and_back(tokens: int) -> int:
+def _forward_and_backward(tokens: int) -> int:
+    """Return the cost of one forward and one backward pass."""
     return 3
 
 
-def _each_pair(tokens: int) -> int:
-    """Of heads for every two tokens, as measured: a pass itself grows with the tokens."""
+def _norms_of_pairs(tokens: int) -> int:
+    """Return the measured cost of a norm for each head and pair of tokens."""
     return 1 + tokens // 100
 
 
-def _each_pairs_vector(tokens: int) -> int:
+def _vectors_of_pairs(tokens: int) -> int:
+    """Return the measured cost of a vector for each pair of tokens."""
     return 1 + tokens // 25
 
 
-def _shares(method: Callable[..., TokenMaps]) -> Callable[[_MethodInputs], np.ndarray]:
-    """Of each layer by itself, how the target's position shares itself out among the tokens."""
+def _layer_shares(method: Callable[..., TokenMaps]) -> Callable[[_MethodInputs], np.ndarray]:
+    """Return a function for `Method.layers`: the normalised rows of the maps of each layer at the target."""
 
     def layers(inputs: _MethodInputs) -> np.ndarray:
         return inputs.at_target(normalise_rows(method(inputs.loaded, inputs.encoding, head_mask=inputs.head_mask).maps))
@@ -119,18 +126,19 @@ def _shares(method: Callable[..., TokenMaps]) -> Callable[[_MethodInputs], np.nd
     return layers
 
 
-def _effective(inputs: _MethodInputs) -> np.ndarray:
-    # All layers' values are computed for the last one's sake: one forward pass either way.
+def _effective_attention(inputs: _MethodInputs) -> np.ndarray:
+    """Return the effective attention of the last layer at the target, averaged over heads."""
+    # `head_values` returns the values of all layers, at the cost of one forward pass.
     values = decomposition.head_values(inputs.loaded, inputs.encoding)[-1]
     return inputs.at_target(mean_of_heads(effective_attention(inputs.run.attention[-1], values)))
 
 
-def _of_input(method: Callable[..., object]) -> Callable[[_MethodInputs], np.ndarray]:
-    """Scores of a method that gives an `Attribution`."""
+def _attribution_scores(method: Callable[..., object]) -> Callable[[_MethodInputs], np.ndarray]:
+    """Return a function for `Method.scores` of a method that returns an `Attribution`."""
 
     def scores(inputs: _MethodInputs) -> np.ndarray:
-        found = method(inputs.loaded, inputs.encoding, inputs.target, head_mask=inputs.head_mask)
-        array: np.ndarray = found.scores  # type: ignore[attr-defined]
+        attribution = method(inputs.loaded, inputs.encoding, inputs.target, head_mask=inputs.head_mask)
+        array: np.ndarray = attribution.scores  # type: ignore[attr-defined]
         return array
 
     return scores
@@ -139,131 +147,131 @@ def _of_input(method: Callable[..., object]) -> Callable[[_MethodInputs], np.nda
 METHODS = (
     Method(
         "attention", False, False,
-        "Where the last layer looks from the predicted position, averaged over its heads.",
-        "Looking is not using: much attention goes to [CLS] and [SEP], which contribute little.",
+        "Attention weights of the last layer at the predicted position, averaged over its heads.",
+        "A large weight is not a large contribution: [CLS] and [SEP] get much attention and contribute little.",
         lambda inputs: inputs.at_target(mean_of_heads(inputs.run.attention[-1])),
         layers=lambda inputs: inputs.at_target(mean_of_heads(inputs.run.attention)),
     ),
     Method(
         "effective attention", False, False,
-        "Attention, without the part that cancels out when the values are added up.",
-        "On a text with no more tokens than a head has dimensions it equals attention; its numbers can be negative.",
-        _effective,
+        "Attention without the part that cancels out in the sum of the value vectors.",
+        "It equals attention if the text has at most as many tokens as a head has dimensions. Scores can be negative.",
+        _effective_attention,
     ),
     Method(
         "rollout", False, False,
-        "Attention multiplied through all layers; the residual connection counts for half of each layer.",
-        "It ignores which word is predicted, has no sign, treats all heads alike, and favours the predicted position.",
+        "Attention multiplied through all layers, with a weight of one half for each residual connection.",
+        "It has no sign, weights all heads equally, favours the predicted position and does not depend on the word.",
         lambda inputs: inputs.at_target(attention_rollout(inputs.run.attention)[-1]),
         layers=lambda inputs: inputs.at_target(attention_rollout(inputs.run.attention)),
     ),
     Method(
         "flow", False, False,
-        "The most attention that can flow from each token to the predicted position, through all layers.",
-        "In a deep model the first layer is the bottleneck, so every prediction gets nearly the same scores.",
+        "Maximum flow of attention from each token to the predicted position, through all layers.",
+        "In a deep model the first layer limits the flow, so that all positions get nearly the same scores.",
         lambda inputs: attention_flow(inputs.run.attention, inputs.target.rows).mean(0),
-        passes=_each_token,
+        passes=_pass_per_token,
     ),
     Method(
         "gradient x attention", True, True,
-        "Each attention weight times the gradient of the answer, added up for each token over all heads and layers.",
-        "A gradient holds for small changes only; in upper layers a position holds more than its own word.",
-        # A head that was pruned, NaN in both, owes nothing to any token.
+        "Each attention weight times the gradient of the target, summed for each token over all heads and layers.",
+        "A gradient describes small changes only, and in upper layers a position represents more than its own word.",
+        # A pruned head has NaN in both arrays and contributes nothing.
         lambda inputs: np.nansum(gradient_attention(inputs.run.attention, inputs.gradient), (0, 1, 2)),
         layers=lambda inputs: np.nansum(gradient_attention(inputs.run.attention, inputs.gradient), (1, 2)),
-        passes=_there_and_back,
+        passes=_forward_and_backward,
     ),
     Method(
         "gradient relevance", False, True,
-        "Attention weighted by its gradient where that supports the answer, layer after layer (Chefer 2021).",
-        "It drops everything that speaks against the answer; if all does, nothing is left.",
+        "Positive part of attention times gradient, multiplied through all layers (Chefer 2021).",
+        "It sets negative products to zero. If all are negative, no score is left.",
         lambda inputs: inputs.at_target(gradient_relevance(inputs.run.attention, inputs.gradient)),
         layers=lambda inputs: inputs.at_target(
             mean_of_heads(gradient_attention(inputs.run.attention, inputs.gradient, clip=True))
         ),
-        passes=_there_and_back,
+        passes=_forward_and_backward,
     ),
     Method(
         "norms of attention", False, False,
-        "How much attention brings from each token: the length of its weighted value vectors.",
-        "Later layers may not use a long vector; it ignores which word is predicted.",
+        "Norm of the attention-weighted value vectors of each token, multiplied through all layers.",
+        "Later layers need not use a long vector, and the norm does not depend on the predicted word.",
         lambda inputs: inputs.rolled(decomposition.attention_norms),
-        layers=_shares(decomposition.attention_norms),
-        passes=_each_pair,
+        layers=_layer_shares(decomposition.attention_norms),
+        passes=_norms_of_pairs,
     ),
     Method(
         "norms with residual", False, False,
-        "Norms of attention, with the residual connection and the layer norm after attention.",
-        "Lengths have no direction, and multiplying the layers treats each as a mere mixing of tokens.",
+        "Norms of attention that include the residual connection and the layer norm after attention.",
+        "Norms have no direction, and the product of layers treats each layer as a weighted average of tokens.",
         lambda inputs: inputs.rolled(decomposition.residual_norms),
-        layers=_shares(decomposition.residual_norms),
-        passes=_each_pair,
+        layers=_layer_shares(decomposition.residual_norms),
+        passes=_norms_of_pairs,
     ),
     Method(
         "GlobEnc", False, False,
-        "Norms of attention, through both layer norms of every layer.",
-        "It leaves out what the feed-forward network does, and ignores which word is predicted.",
+        "Norms of attention that include both residual connections and both layer norms of every layer.",
+        "It leaves out the feed-forward network, and does not depend on the predicted word.",
         lambda inputs: inputs.rolled(decomposition.globenc),
-        layers=_shares(decomposition.globenc),
-        passes=_each_pair,
+        layers=_layer_shares(decomposition.globenc),
+        passes=_norms_of_pairs,
     ),
     Method(
         "ALTI", False, False,
-        "How much closer each token's part brings a position to its output, layer by layer.",
-        "Parts that pull away count as zero; the feed-forward network and the predicted word are ignored.",
+        "How much closer each token's contribution brings a position to its output, multiplied through all layers.",
+        "Contributions that increase the distance count as zero. The feed-forward network and the word are ignored.",
         lambda inputs: inputs.rolled(decomposition.alti),
-        layers=_shares(decomposition.alti),
-        passes=_each_pairs_vector,
+        layers=_layer_shares(decomposition.alti),
+        passes=_vectors_of_pairs,
     ),
     Method(
         "value zeroing", False, False,
-        "How far a layer's output turns when a token's values are set to zero, multiplied through all layers.",
-        "Each layer is tested alone, and a change of direction need not matter for the answer.",
+        "Cosine distance of a layer's output with and without a token's values, multiplied through all layers.",
+        "Each layer is tested separately, and a change of direction need not change the prediction.",
         lambda inputs: inputs.rolled(perturbation.value_zeroing),
-        layers=_shares(perturbation.value_zeroing),
-        passes=_each_token,
+        layers=_layer_shares(perturbation.value_zeroing),
+        passes=_pass_per_token,
     ),
     Method(
         "DecompX", True, True,
-        "The answer's logit, split into one part for each token through every layer; the parts add up to it.",
-        "Treats the network as linear around this text, and how it shares out the biases is a choice.",
-        _of_input(decomposition.decompx),
-        passes=_each_token,
+        "The logit of the target as a sum of one contribution of each token, propagated through all layers.",
+        "It linearises the network at this text, and the distribution of the biases over the tokens is a convention.",
+        _attribution_scores(decomposition.decompx),
+        passes=_pass_per_token,
     ),
     Method(
         "saliency", False, True,
-        "How fast the answer changes with each token's embedding: the size of the gradient.",
-        "A word that already settles the answer can have almost no gradient left.",
-        _of_input(perturbation.saliency),
-        passes=_there_and_back,
+        "Norm of the gradient of the target with respect to the embedding of each token.",
+        "A word that already determines the prediction can have a gradient near zero (saturation).",
+        _attribution_scores(perturbation.saliency),
+        passes=_forward_and_backward,
     ),
     Method(
         "input x gradient", True, True,
-        "Each token's embedding times its gradient: its share of the answer, to first order.",
-        "The network is not linear: the gradient at this text says little about removing a whole word.",
-        _of_input(perturbation.input_x_gradient),
-        passes=_there_and_back,
+        "Embedding of each token times its gradient: a first-order estimate of its contribution.",
+        "The network is not linear, so the gradient at this text may not predict the effect of removing a word.",
+        _attribution_scores(perturbation.input_x_gradient),
+        passes=_forward_and_backward,
     ),
     Method(
         "integrated gradients", True, True,
-        "Gradients averaged on the way from a text of [PAD] to this one; the scores add up to the whole change.",
-        "The way passes through embeddings that are not words, and another start gives other scores.",
-        _of_input(perturbation.integrated_gradients),
+        "Gradients averaged on a path from a text of [PAD] to this text. The scores sum to the change of the target.",
+        "The path contains embeddings that no word has, and another baseline gives other scores.",
+        _attribution_scores(perturbation.integrated_gradients),
         passes=lambda tokens: 3 * 50,
     ),
     Method(
         "occlusion", True, True,
-        "How much the answer's score falls when a token is replaced by [MASK].",
-        "Two words that say the same cover for each other; and a test by masking favours methods that mask.",
-        _of_input(perturbation.occlusion),
-        passes=_each_token,
+        "Decrease of the value of the target when [MASK] replaces a token.",
+        "Redundant words hide each other's effect, and an evaluation by masking favours methods that mask.",
+        _attribution_scores(perturbation.occlusion),
+        passes=_pass_per_token,
     ),
 )  # fmt: skip
 
 
 @validate_arguments
 def method_of(name: str) -> Method:
-    """The method of this name. Raises Refused for an unknown name."""
+    """Return the method of a name. Raises Refused for an unknown name."""
     for method in METHODS:
         if method.name == name:
             return method
@@ -271,10 +279,11 @@ def method_of(name: str) -> Method:
 
 
 def score_bytes(loaded: LoadedModel, method: str, tokens: int) -> int:
-    """What `token_scores` of one method takes while it runs, about, beside the run that it looks at.
+    """Estimate the peak memory of `token_scores` of one method in bytes, without the memory of the run of the text.
 
-    Measured from 32 tokens to 480: DecompX holds vectors for every two tokens, twice, and some hundred MiB of batches.
-    All else stays below what a run with gradients takes, or within batches of a bounded size, and is said to take 0.
+    The estimate is fitted to measurements with 32 to 480 tokens. DecompX holds two copies of vectors for all pairs of
+    tokens, and batches of a few hundred MiB. All other methods need less than a run with gradients or use batches of
+    limited size, and the estimate for them is 0.
     """
     if method != "DecompX":
         return 0
@@ -293,21 +302,24 @@ def token_scores(
     head_mask: np.ndarray | None = None,
     report: Progress = ignore_progress,
 ) -> np.ndarray:
-    """Scores (method, token) float64 for one target, in the order of the names; None is every method.
+    """Compute the scores of all tokens for one target by several methods.
 
-    run: what `capture` gave for this text, target and head mask; None captures when a method needs it.
-    report: told how many methods are done, as for `Progress`.
-    Safe to call from many threads on one model.
-    Raises Refused for an unknown method, a target that the model has no trained head for, or a text that is too
-    long for the memory of a method.
+    methods: names of methods, in the order of the result; None computes all of `METHODS`.
+    run: result of `capture` for the same text, target and head mask; None captures it when a method needs it.
+    head_mask: gates of the heads, (layer, head); None means 1 for each head.
+    report: called with the number of finished methods (see `Progress`).
+    Returns (method, token), float64, in the units of each method.
+    Several threads may call it with one model.
+    Raises Refused for an unknown method, a target without a trained head, or a text that is too long for the
+    memory of a method.
     """
-    names = [one.name for one in METHODS] if methods is None else require_sequence("methods", methods, "names")
-    chosen = [method_of(name) for name in names]
+    names = [method.name for method in METHODS] if methods is None else require_sequence("methods", methods, "names")
+    selected = [method_of(name) for name in names]
     inputs = _MethodInputs(loaded, encoding, target, head_mask, run)
-    scores = np.empty((len(chosen), len(encoding)))
-    for number, method in enumerate(chosen):
+    scores = np.empty((len(selected), len(encoding)))
+    for number, method in enumerate(selected):
         scores[number] = method.scores(inputs)
-        report_count(report, number + 1, len(chosen), "methods")
+        report_count(report, number + 1, len(selected), "methods")
     return scores
 
 
@@ -321,17 +333,20 @@ def layer_scores(
     run: ModelRun | None = None,
     head_mask: np.ndarray | None = None,
 ) -> np.ndarray:
-    """What a method has to say of each layer, (layer, token) float64.
+    """Compute the scores of all tokens for one target by one method, separately for each layer.
 
-    Of maps the rows where the target is read: attention averaged over heads, rollout up to the layer, shares of norms
-    in the layer by itself. Of gradient x attention the sum over heads and queries, which adds up to its scores.
-    run and errors: as for `token_scores`, and Refused for a method that only has an answer for the whole model.
+    Most methods return their maps at the position of the target: attention averaged over heads, rollout up to each
+    layer, or normalised norms within each layer. For gradient x attention the result is the sum over heads and queries,
+    and the sum over layers is the result of `token_scores`.
+    run, head_mask: as for `token_scores`.
+    Returns (layer, token), float64.
+    Raises Refused for a method without scores of single layers, and in the cases of `token_scores`.
     """
-    chosen = method_of(method)
-    if chosen.layers is None:
-        names = ", ".join(one.name for one in METHODS if one.layers is not None)
-        raise Refused(f"{method} has no answer for a layer by itself: these have, {names}")
-    return np.asarray(chosen.layers(_MethodInputs(loaded, encoding, target, head_mask, run)), np.float64)
+    selected = method_of(method)
+    if selected.layers is None:
+        names = ", ".join(row.name for row in METHODS if row.layers is not None)
+        raise Refused(f"{method} has no scores of single layers: the methods with such scores are {names}")
+    return np.asarray(selected.layers(_MethodInputs(loaded, encoding, target, head_mask, run)), np.float64)
 
 
 @validate_arguments
@@ -348,11 +363,17 @@ def faithfulness(
     head_mask: np.ndarray | None = None,
     report: Progress = ignore_progress,
 ) -> dict[str, Faithfulness]:
-    """Comprehensiveness, sufficiency and AOPC of some scores (method, token) on this text, beside random rankings.
+    """Compute comprehensiveness, sufficiency and AOPC of token scores on one text, compared with random rankings.
 
-    words: take whole words away instead of pieces. baseline: what stands in their place, "mask", "pad" or "zero".
-    report: told how many changed copies the model has read, as for `Progress`.
-    Raises Refused where there is nothing to take away, or no probability to follow.
+    scores: (method, token).
+    words: whether to remove whole words instead of single pieces.
+    baseline: replacement of removed tokens, "mask", "pad" or "zero".
+    random_rankings, seed: number of random rankings of the tokens, and the seed that draws them.
+    head_mask: as for `token_scores`.
+    report: called with the number of finished copies of the text (see `Progress`).
+    Returns the result of each measure, by its name.
+    Raises Refused if no token can be removed, or the target has no probability.
+    Source: DeYoung et al. 2020, ERASER (arXiv:1911.03429), for comprehensiveness and sufficiency.
     """
     plan = plan_removals(
         scores, removable_units(encoding, target, words=words), len(encoding),

@@ -1,4 +1,7 @@
-"""What a family of encoders calls BERT's weights and sizes, turned into our names and back; BERT's old spellings."""
+"""Names of the weights and configuration fields of each family of encoders, translated to and from those of BERT.
+
+BERT's own older names of weights are translated too.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-Weight = TypeVar("Weight")  # a tensor or an array: only its name matters here
+Weight = TypeVar("Weight")  # a tensor or an array: this module uses only its name
 
 
 @dataclass(frozen=True)
 class Family:
-    """The same encoder under other names; ours are BERT's.
+    """A family of encoders with BERT's architecture, and its names for weights and configuration fields.
 
-    name: as `model_type` in its config.json. classifier: the architecture of its classifiers of whole texts.
-    sign: part of a weight's name by which a file is known to be of this family; None for BERT's.
-    beginnings: how names of weights begin, its own and ours; of two of its own for one of ours the first counts.
-    inside: parts of the names within a layer, its own and ours, replaced in this order.
-    sizes: its own names in config.json, by ours. implied: what its files mean where they do not say it.
-    only: what its files may say of a size that is here always the same.
-    counts_from_pad: whether positions begin behind the number of the padding token, so that the table has more rows
-        than a text has places.
-    next_sentences: whether its models were asked in pre-training if one text follows another.
-    word_act: the activation of its word head, whatever that of its layers is; None: the same.
-    asks_order: whether its head of two texts was trained to say which comes first, not whether B follows A.
-    before_choices: what its files may say of the layer before the scores of choices, where they say anything.
+    name: `model_type` in its config.json.
+    classifier: class name of its sequence classifiers in transformers.
+    marker: part of a weight's name that identifies a file as one of this family; None for BERT.
+    prefixes: (family's, BERT's) beginnings of weight names. If several of the family stand for one of BERT, the first
+        has precedence.
+    layer_names: (family's, BERT's) parts of weight names within a layer, replaced in this order.
+    sizes: BERT's name of a config.json field -> the family's name.
+    default_sizes: BERT's name of a field -> its value if the family's file does not state it.
+    required_values: fields that the family's file may state, but only with this value.
+    counts_from_pad: whether position numbers start after the padding token's number. The position table then has more
+        rows than a text can have tokens.
+    next_sentences: whether pre-training included next-sentence or sentence-order prediction.
+    mlm_act: activation of the MLM head; None for that of the layers.
+    predicts_order: whether the head for two texts predicts which comes first, instead of whether B follows A.
+    choice_head_values: fields about the layer before the scores of a multiple-choice model, with the only values
+        that the family's file may state.
     """
 
     name: str
@@ -43,45 +50,49 @@ class Family:
     choice_head_values: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bert_names(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
-        """Its weights by our names."""
-        found: dict[str, Weight] = {}
-        for own, _ in (*self.prefixes, ("", "")):  # in their order, so that the first one counts
+        """Return weights with the family's names under BERT's names."""
+        renamed: dict[str, Weight] = {}
+        for family_prefix, _ in (*self.prefixes, ("", "")):  # in the order of precedence
             for name, weight in weights.items():
-                if name.startswith(own):
-                    found.setdefault(_replaced(name, self.prefixes, self.layer_names), weight)
-        return found
+                if name.startswith(family_prefix):
+                    renamed.setdefault(_replace_parts(name, self.prefixes, self.layer_names), weight)
+        return renamed
 
     @property
     def token_classifier(self) -> str:
-        """The architecture of its classifiers of single tokens."""
+        """Class name of its token classifiers in transformers."""
         return self.classifier.replace("ForSequence", "ForToken")
 
     @property
     def question_answering(self) -> str:
-        """The architecture of its readers, which find answers."""
+        """Class name of its extractive question-answering models in transformers."""
         return self.classifier.replace("ForSequenceClassification", "ForQuestionAnswering")
 
     @property
     def multiple_choice(self) -> str:
-        """The architecture of its choosers, which score answers to choose from."""
+        """Class name of its multiple-choice models in transformers."""
         return self.classifier.replace("ForSequenceClassification", "ForMultipleChoice")
 
     def from_bert_names(self, weights: Mapping[str, Weight], *, pooled: bool = True) -> dict[str, Weight]:
-        """Our weights by its own names. What stands before a classifier is called so only where there is one.
+        """Return weights with BERT's names under the family's names.
 
-        pooled: whether a classifier is one of whole texts; before one of single tokens nothing stands, and before one
-        of choices what the family calls its pooler.
+        pooled: whether a classifier among the weights is a sequence classifier, whose dense layer some families name
+            as part of the classifier. Token classifiers have no such layer, and multiple-choice models name it as
+            the pooler.
         """
         classifies = pooled and any(name.startswith("classifier.") for name in weights)
-        beginnings = tuple(
-            (ours, own) for own, ours in self.prefixes if classifies or not own.startswith("classifier.")
+        prefixes = tuple(
+            (bert_prefix, family_prefix)
+            for family_prefix, bert_prefix in self.prefixes
+            if classifies or not family_prefix.startswith("classifier.")
         )
-        inside = tuple((ours, own) for own, ours in self.layer_names)
-        return {_replaced(name, beginnings, inside): weight for name, weight in weights.items()}
+        layer_names = tuple((bert_name, family_name) for family_name, bert_name in self.layer_names)
+        return {_replace_parts(name, prefixes, layer_names): weight for name, weight in weights.items()}
 
 
 BERT = Family("bert", "BertForSequenceClassification", default_sizes={"pooler_act": "tanh"}, next_sentences=True)
-# Sanh 2019 (arXiv:1910.01108): no segments and no pooler; what stands before the classifier is one with a ReLU.
+# Sanh 2019 (arXiv:1910.01108): no segments and no pooler. The layer before the classifier is equivalent to a pooler
+# with ReLU.
 DISTILBERT = Family(
     "distilbert",
     "DistilBertForSequenceClassification",
@@ -114,7 +125,8 @@ DISTILBERT = Family(
     },
     default_sizes={"num_hidden_layers": 6, "classifier_dropout": 0.2, "type_vocab_size": 0, "pooler_act": "relu"},
 )  # fmt: skip
-# Liu 2019 (arXiv:1907.11692), Conneau 2020 (arXiv:1911.02116), Martin 2020 (arXiv:1911.03894): no next sentences.
+# Liu 2019 (arXiv:1907.11692), Conneau 2020 (arXiv:1911.02116), Martin 2020 (arXiv:1911.03894): no next-sentence
+# prediction.
 ROBERTA = Family(
     "roberta",
     "RobertaForSequenceClassification",
@@ -134,9 +146,9 @@ ROBERTA = Family(
 )
 XLM_ROBERTA = replace(ROBERTA, name="xlm-roberta", classifier="XLMRobertaForSequenceClassification")
 CAMEMBERT = replace(ROBERTA, name="camembert", classifier="CamembertForSequenceClassification")
-# Clark 2020 (arXiv:2003.10555): tables that may be narrower than the layers, no pooler and no next sentences; a
-# generator of words, and a discriminator that says of each token whether it was replaced. What stands before a
-# classifier is a pooler with a GELU.
+# Clark 2020 (arXiv:2003.10555): embedding tables that may be narrower than the layers, no pooler and no next-sentence
+# prediction. A generator predicts masked tokens, and a discriminator predicts which tokens were replaced. The layer
+# before a classifier is equivalent to a pooler with GELU.
 ELECTRA = Family(
     "electra",
     "ElectraForSequenceClassification",
@@ -159,7 +171,8 @@ ELECTRA = Family(
     },
     choice_head_values={"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
 )  # fmt: skip
-# Lan 2020 (arXiv:1909.11942): the layers of a group share their weights, and two texts are in order or swapped.
+# Lan 2020 (arXiv:1909.11942): the layers of a group share their weights. The head for two texts predicts whether they
+# are in their original order or swapped.
 ALBERT = Family(
     "albert",
     "AlbertForSequenceClassification",
@@ -198,8 +211,8 @@ ALBERT = Family(
     next_sentences=True,
     predicts_order=True,
 )  # fmt: skip
-# Song 2020 (arXiv:2004.09297): RoBERTa's places and word head, no segments, and one bias for each head and bucket of
-# distances, shared by all layers. transformers has 32 buckets and padding token 1, whatever a file says.
+# Song 2020 (arXiv:2004.09297): positions and MLM head of RoBERTa, no segments, and one bias for each head and bucket of
+# distances, shared by all layers. transformers uses 32 buckets and padding token 1, whatever a file states.
 MPNET = Family(
     "mpnet",
     "MPNetForSequenceClassification",
@@ -228,79 +241,84 @@ MPNET = Family(
     default_sizes={
         "pad_token_id": 1, "type_vocab_size": 0, "pooler_act": "tanh", "position_embedding_type": "relative_bias",
     },
-    required_values={"pad_token_id": 1, "position_embedding_type": "relative_bias", "relative_attention_num_buckets": 32},
+    required_values={
+        "pad_token_id": 1, "position_embedding_type": "relative_bias", "relative_attention_num_buckets": 32,
+    },
     mlm_act="gelu",
     counts_from_pad=True,
 )  # fmt: skip
 FAMILIES = {
     family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT, MPNET)
 }
-# Models of texts that are built otherwise, by the `model_type` of their files, and how.
+# Text encoders with an unsupported architecture: their `model_type` and the difference, for a message.
 UNSUPPORTED_TYPES = {
-    "deberta": "whose attention looks at words and places apart",
-    "deberta-v2": "whose attention looks at words and places apart",
-    "modernbert": "which norms before each part and turns queries and keys by their place",
+    "deberta": "whose attention treats content and position separately",
+    "deberta-v2": "whose attention treats content and position separately",
+    "modernbert": "which normalises the input of each sublayer and rotates queries and keys by position",
 }
 
 
 def family_of(model_type: object) -> Family:
-    """The family of a `model_type`; BERT where it says nothing, or nothing that is known."""
+    """Return the family of a `model_type`, or BERT if it is missing or unknown."""
     return FAMILIES.get(model_type, BERT) if isinstance(model_type, str) else BERT
 
 
 def renumber_layers(weights: Mapping[str, Weight], number: Callable[[int], int]) -> dict[str, Weight]:
-    """The same weights, by our names, each layer under another number: the name of a group is that of a layer."""
+    """Return weights with BERT's names under other layer numbers, for example from groups to layers.
+
+    number: the new number for each old one.
+    """
     return {
-        re.sub(r"(?<=encoder\.layer\.)\d{1,9}(?=\.)", lambda found: str(number(int(found[0]))), name): weight
+        re.sub(r"(?<=encoder\.layer\.)\d{1,9}(?=\.)", lambda match: str(number(int(match[0]))), name): weight
         for name, weight in weights.items()
     }
 
 
 def to_current_names(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
-    """The same weights under today's names: `gamma` and `beta` become weight and bias, `bert.` is put in front.
+    """Return the weights of a checkpoint under BERT's current names.
 
-    Those of another family get ours. The decoder of a captioner loses its `text_decoder.`; the captioner's other parts
-    keep their names.
+    `gamma` and `beta` become `weight` and `bias`, a missing `bert.` is added, and the names of another family are
+    translated. The names of a captioner's decoder lose their `text_decoder.`; its other parts keep their names.
     """
-    state_dict = _unwrapped(state_dict)
+    state_dict = _without_wrapper_names(state_dict)
     for family in FAMILIES.values():
         if family.marker is not None and any(family.marker in key for key in state_dict):
             return family.to_bert_names(state_dict)
-    inner = "text_decoder." if any(key.startswith("text_decoder.") for key in state_dict) else ""
-    prefixed = any(key.removeprefix(inner).startswith(("bert.", "cls.")) for key in state_dict)
+    decoder_prefix = "text_decoder." if any(key.startswith("text_decoder.") for key in state_dict) else ""
+    has_prefix = any(key.removeprefix(decoder_prefix).startswith(("bert.", "cls.")) for key in state_dict)
     renamed = {}
     for key, value in state_dict.items():
-        name = key.removeprefix(inner)
+        name = key.removeprefix(decoder_prefix)
         if name.endswith(".gamma"):
             name = name.removesuffix("gamma") + "weight"
         elif name.endswith(".beta"):
             name = name.removesuffix("beta") + "bias"
-        if name.startswith("embeddings_project."):  # of a bare ELECTRA
+        if name.startswith("embeddings_project."):  # in an ELECTRA saved without heads
             name = "embeddings." + name
-        if not prefixed and name.startswith(("embeddings.", "encoder.", "pooler.")):
+        if not has_prefix and name.startswith(("embeddings.", "encoder.", "pooler.")):
             name = "bert." + name
         renamed[name] = value
     return renamed
 
 
-def _unwrapped(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
-    """The same weights without the names that wrappers add: DataParallel's, torch.compile's and those of one module."""
-    found = {
+def _without_wrapper_names(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
+    """Remove the name parts that DataParallel, torch.compile and wrapping in a module named `model` add."""
+    unwrapped = {
         re.sub(r"(?<![^.])_orig_mod\.", "", key).removeprefix("module."): value for key, value in state_dict.items()
     }
-    if found and all(key.startswith("model.") for key in found):
-        found = {key.removeprefix("model."): value for key, value in found.items()}
-    return found
+    if unwrapped and all(key.startswith("model.") for key in unwrapped):
+        unwrapped = {key.removeprefix("model."): value for key, value in unwrapped.items()}
+    return unwrapped
 
 
-def _replaced(name: str, beginnings: tuple[tuple[str, str], ...], inside: tuple[tuple[str, str], ...]) -> str:
-    """A name with the first beginning that fits, and every part inside a layer, replaced: old, new."""
-    given = name
-    for old, new in beginnings:
+def _replace_parts(name: str, prefixes: tuple[tuple[str, str], ...], layer_names: tuple[tuple[str, str], ...]) -> str:
+    """Replace the first prefix that matches, and every part of a name within a layer; the pairs are (old, new)."""
+    original = name
+    for old, new in prefixes:
         if name.startswith(old):
             name = new + name.removeprefix(old)
             break
-    if ".layer." in given or ".layer." in name:
-        for old, new in inside:
+    if ".layer." in original or ".layer." in name:
+        for old, new in layer_names:
             name = name.replace(old, new)
     return name

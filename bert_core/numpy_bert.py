@@ -1,9 +1,8 @@
-"""The same BERT in NumPy: small enough to read in one sitting, and an oracle for the one in PyTorch.
+"""BERT in NumPy, short enough to read in one sitting, and a reference for tests of the PyTorch implementation.
 
-One stack of blocks serves two doors. `create_bert_model` makes a new one with sinusoidal positions and seeded weights;
-`BertForPretraining.from_pretrained` reads a checkpoint folder, with its learned or relative positions and segments.
-`forward` gives the outputs; `walk` gives every intermediate value by its name, in the order in which it is computed.
-Neither this module nor what it imports needs torch.
+`create_bert_model` creates a model with sinusoidal positions and random weights. `BertForPretraining.from_pretrained`
+loads a checkpoint folder with learned or relative positions and segments. `forward` returns the outputs, and `walk`
+returns every intermediate value by name, in the order of computation. The module does not import torch.
 
 >>> import numpy as np
 >>> from bert_core.numpy_bert import create_bert_model
@@ -14,7 +13,7 @@ Neither this module nor what it imports needs torch.
 >>> {name: value.shape for name, value in outputs.items()}
 {'mlm_logits': (2, 4, 100), 'nsp_logits': (2, 2), 'sequence_output': (2, 4, 32), 'pooled_output': (2, 32)}
 
-Axis words as everywhere: batch layer head query key seq hidden vocab. Rows are queries, columns keys.
+Names of axes: batch layer head query key seq hidden vocab. Rows are queries, columns keys.
 """
 
 from __future__ import annotations
@@ -34,41 +33,47 @@ from bert_core.naming import renumber_layers, to_current_names
 from bert_core.positions import POSITION_SCHEMES, DistanceScores
 from bert_core.refused import Refused, require_int, validate_arguments
 
-IGNORED_LABEL = -100  # a position with this label has no part in a loss
-MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
+IGNORED_LABEL = -100  # losses ignore positions with this label
+MASKED_SCORE = -10000.0  # added to the score of a masked key
 
 Weights = Mapping[str, np.ndarray]
-# Takes each value as it is computed, by name, and gives it back.
+# A function that `forward` calls with the name and value of each intermediate result, and that returns the value.
 ValueHook = Callable[[str, np.ndarray], np.ndarray]
 
 
 def identity_hook(name: str, value: np.ndarray) -> np.ndarray:
-    """The `keep` of a `forward` that nobody watches: gives each value back as it is."""
+    """Return the value; the default hook of every `forward`."""
     return value
 
 
-# ---------------------------------------------------------------------------- functions of numbers
+# ---------------------------------------------------------------------------- elementwise functions
 
 
 def _erf_series(terms: int, dtype: type, steps: int = 64, largest: int = 6) -> np.ndarray:
-    """Taylor coefficients of erf (term, node) around the nodes 0, 1/steps, ..., largest, where erf is 1 to rounding."""
+    """Return the Taylor coefficients of erf, (term, node), at the nodes 0, 1/steps, ..., largest.
+
+    At `largest`, erf is 1 within rounding.
+    """
     nodes = np.arange(largest * steps + 1) / steps
     series = np.empty((terms, len(nodes)))
     series[0] = [math.erf(node) for node in nodes]
-    # The derivative, b, solves b' = -2xb, which gives each of its coefficients from the two before.
-    slope, before = 2 / math.sqrt(math.pi) * np.exp(-nodes * nodes), np.zeros_like(nodes)
+    # The derivative b satisfies b' = -2xb, so each of its coefficients follows from the two previous ones.
+    slope, previous_slope = 2 / math.sqrt(math.pi) * np.exp(-nodes * nodes), np.zeros_like(nodes)
     for n in range(1, terms):
         series[n] = slope / n
-        slope, before = -2 * (nodes * slope + before) / n, slope
+        slope, previous_slope = -2 * (nodes * slope + previous_slope) / n, slope
     return series.astype(dtype)
 
 
-# Half a step, 1/128, to the power of the terms is below what the number type can tell apart.
+# A node is at most half a step, 1/128, away. This to the power of the number of terms is below the type's precision.
 _ERF = {np.dtype(np.float32): _erf_series(4, np.float32), np.dtype(np.float64): _erf_series(7, np.float64)}
 
 
 def erf(x: np.ndarray) -> np.ndarray:
-    """The error function, exact to rounding: a table of `math.erf` and a short Taylor step from the nearest entry."""
+    """Return the error function, exact within rounding, by a Taylor step from the nearest entry of a table.
+
+    x: float32 or float64, of any shape.
+    """
     series = _ERF[x.dtype]
     magnitude = np.fmin(np.abs(x), 6)
     node = np.rint(magnitude * 64).astype(np.intp)
@@ -80,24 +85,26 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """`x` times the share of a normal distribution that lies below x (Hendrycks & Gimpel 2016, arXiv:1606.08415)."""
+    """Return x times the standard normal cumulative distribution at x (Hendrycks & Gimpel 2016, arXiv:1606.08415)."""
     return np.asarray(0.5 * x * (1 + erf(x * math.sqrt(0.5))))
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
+    """Return the approximation of GELU with tanh."""
     return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
 
 
 def _silu(x: np.ndarray) -> np.ndarray:
-    # x times the logistic function, without an exp that overflows
+    """Return x times the logistic function, by tanh because exp could overflow."""
     return np.asarray(0.5 * x * (1 + np.tanh(0.5 * x)))
 
 
 def _relu(x: np.ndarray) -> np.ndarray:
+    """Return the positive part of x."""
     return np.asarray(np.maximum(x, 0))
 
 
-# Activations by the names that published configurations use.
+# The keys are the names in published configurations.
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "gelu": gelu, "gelu_new": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh,
     "relu": _relu, "silu": _silu, "swish": _silu, "tanh": np.tanh,
@@ -105,30 +112,33 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Along the last axis: positive, and sums to 1."""
-    raised = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.asarray(raised / raised.sum(-1, keepdims=True))
+    """Return the softmax along the last axis: positive, and with sum 1."""
+    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(-1, keepdims=True))
 
 
 class Dense:
-    """y = x W^T + b, with W (out, in) as checkpoints store it."""
+    """Linear map y = x W^T + b, with the weight W (out, in) as checkpoints store it."""
 
     def __init__(self, weights: Weights, name: str) -> None:
         self.weight, self.bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
 
     def forward(self, x: np.ndarray) -> np.ndarray:
-        """(..., in) -> (..., out)."""
+        """Map (..., in) to (..., out)."""
         return np.asarray(x @ self.weight.T + self.bias)
 
 
 class LayerNorm:
-    """Each vector shifted to mean 0 and scaled to variance 1, then by weight and bias (Ba 2016, arXiv:1607.06450)."""
+    """Layer normalization: each vector gets mean 0 and variance 1, and then a learned scale and bias.
+
+    Source: Ba 2016 (arXiv:1607.06450).
+    """
 
     def __init__(self, weights: Weights, name: str, eps: float) -> None:
         self.weight, self.bias, self.eps = weights[f"{name}.weight"], weights[f"{name}.bias"], eps
 
     def forward(self, x: np.ndarray) -> np.ndarray:
-        """(..., hidden) -> (..., hidden)."""
+        """Normalize vectors of shape (..., hidden)."""
         centred = x - x.mean(-1, keepdims=True)
         variance = (centred * centred).mean(-1, keepdims=True)
         return np.asarray(centred / np.sqrt(variance + self.eps) * self.weight + self.bias)
@@ -138,46 +148,55 @@ class LayerNorm:
 
 
 class WordEmbedding:
-    """A table of vectors (vocab, hidden), one for each word piece; `scale` multiplies what is looked up."""
+    """Embedding of tokens.
+
+    table: (vocab, hidden), one vector per token. scale: factor of the returned vectors.
+    """
 
     def __init__(self, table: np.ndarray, scale: float = 1.0) -> None:
         self.table, self.scale = table, scale
 
     def forward(self, token_ids: np.ndarray) -> np.ndarray:
-        """(batch, seq) -> (batch, seq, hidden). Raises ValueError for a number outside the table."""
+        """Return the vectors (batch, seq, hidden) of token numbers (batch, seq).
+
+        Raises Refused if a number is outside the table.
+        """
         if token_ids.size and not 0 <= token_ids.min() <= token_ids.max() < len(self.table):
-            wrong = token_ids[(token_ids < 0) | (token_ids >= len(self.table))][0]
-            raise Refused(f"token {wrong} does not exist: the table has 0 to {len(self.table) - 1}")
-        found: np.ndarray = self.table[token_ids]
-        return found if self.scale == 1 else np.asarray(found * self.scale)
+            invalid = token_ids[(token_ids < 0) | (token_ids >= len(self.table))][0]
+            raise Refused(f"token {invalid} does not exist: the table has 0 to {len(self.table) - 1}")
+        vectors: np.ndarray = self.table[token_ids]
+        return vectors if self.scale == 1 else np.asarray(vectors * self.scale)
 
 
 class PositionalEncoding:
-    """A table of vectors (position, hidden), one for each place in the text: sinusoids, or learned."""
+    """Position embeddings, sinusoidal or learned. table: (position, hidden)."""
 
     def __init__(self, table: np.ndarray) -> None:
         self.table = table
 
     @classmethod
     def sinusoidal(cls, max_seq_length: int, d_model: int, dtype: Any = np.float32) -> Self:
-        """Waves from 2 pi to 10000 times 2 pi long, a sine and a cosine of each (Vaswani 2017, section 3.5)."""
-        pair = np.arange(d_model) // 2  # dimensions 2i and 2i + 1 share a wave
+        """Return sinusoids, whose wavelengths range from 2 pi to 10000 times 2 pi (Vaswani 2017, section 3.5)."""
+        pair = np.arange(d_model) // 2  # dimensions 2i and 2i + 1 have the same wavelength
         angle = np.arange(max_seq_length)[:, None] / 10000.0 ** (2 * pair / d_model)
         return cls(np.where(np.arange(d_model) % 2 == 0, np.sin(angle), np.cos(angle)).astype(dtype))
 
     def forward(self, seq_length: int) -> np.ndarray:
-        """The first vectors (seq, hidden). Raises ValueError for a text longer than the table."""
+        """Return the first vectors, (seq, hidden). Raises Refused if there are fewer than `seq_length`."""
         if seq_length > len(self.table):
             raise Refused(f"the sequence has {seq_length} tokens: this model takes at most {len(self.table)}")
         return self.table[:seq_length]
 
 
 class MultiheadAttention:
-    """Scaled dot-product attention of several heads, and the projection that joins them (Vaswani 2017, section 3.2).
+    """Multi-head scaled dot-product attention with its output projection (Vaswani 2017, section 3.2).
 
-    What the distance between query and key adds to each score is looked up in a table, as the position scheme says
-    (`positions.DistanceScores`). longest: how many tokens a text may have, by which rows of some tables are numbered.
-    Of num_heads heads those in `heads` are left, by their first numbers; None is all of them.
+    Depending on the position scheme, distances add terms to the scores (`positions.DistanceScores`).
+
+    num_heads: number of heads before pruning.
+    position_embedding_type: key of `positions.POSITION_SCHEMES`.
+    heads: numbers before pruning of the remaining heads; None for all heads.
+    max_length: maximum number of tokens, which determines the rows of some tables of distances.
     """
 
     def __init__(
@@ -186,14 +205,14 @@ class MultiheadAttention:
         num_heads: int,
         position_embedding_type: str = "absolute",
         heads: Sequence[int] | None = None,
-        longest: int = 512,
+        max_length: int = 512,
     ) -> None:
         self.query, self.key, self.value = (Dense(weights, f"self.{name}") for name in ("query", "key", "value"))
         self.output = Dense(weights, "output.dense")
         self.heads = list(range(num_heads) if heads is None else heads)
         self.num_heads = len(self.heads)
         self.head_size = len(self.query.weight) // self.num_heads if self.heads else len(self.output.bias) // num_heads
-        self.distances, self.longest = POSITION_SCHEMES[position_embedding_type].distances, longest
+        self.distances, self.max_length = POSITION_SCHEMES[position_embedding_type].distances, max_length
         self.distance_table = None if self.distances is None else weights[f"self.{self.distances.table}.weight"]
 
     def forward(
@@ -203,64 +222,66 @@ class MultiheadAttention:
         gates: np.ndarray | None = None,
         hook: ValueHook = identity_hook,
     ) -> np.ndarray:
-        """(batch, seq, hidden) -> the same shape.
+        """Return the attention output, (batch, seq, hidden).
 
-        mask: added to the scores, broadcast to (batch, head, query, key). gates: of
-            all heads, pruned ones too, (batch or 1, head, 1, 1).
+        x: hidden states, (batch, seq, hidden).
+        mask: added to the scores, broadcast to (batch, head, query, key).
+        gates: factors of the heads, (batch or 1, head, 1, 1), with an entry for each head before pruning.
+        hook: called with each intermediate value.
         """
-        query = hook("query", self._heads(self.query.forward(x)))  # (batch, head, seq, head size)
-        key = hook("key", self._heads(self.key.forward(x)))
-        value = hook("value", self._heads(self.value.forward(x)))
+        query = hook("query", self._split_heads(self.query.forward(x)))  # (batch, head, seq, head size)
+        key = hook("key", self._split_heads(self.key.forward(x)))
+        value = hook("value", self._split_heads(self.value.forward(x)))
         products, root = query @ key.swapaxes(-1, -2), math.sqrt(self.head_size)  # (batch, head, query, key)
         if self.distances is None or self.distance_table is None:
             scores = products / root
         else:
-            added = self._distance_scores(self.distances, query, key, self.distance_table)
-            scores = (products + added) / root if self.distances.divided else products / root + added
+            terms = self._distance_scores(self.distances, query, key, self.distance_table)
+            scores = (products + terms) / root if self.distances.scaled else products / root + terms
         scores = hook("scores", scores)
         masked = hook("masked_scores", scores if mask is None else scores + mask)
         probabilities = hook("probabilities", softmax(masked))
         context = probabilities @ value  # (batch, head, query, head size)
         context = hook("context", context if gates is None else context * gates[:, self.heads])
-        joined = context.swapaxes(1, 2).reshape(*x.shape[:2], self.num_heads * self.head_size)
-        return hook("attention_output", self.output.forward(joined))
+        concatenated = context.swapaxes(1, 2).reshape(*x.shape[:2], self.num_heads * self.head_size)
+        return hook("attention_output", self.output.forward(concatenated))
 
-    def _heads(self, x: np.ndarray) -> np.ndarray:
-        """(batch, seq, heads * head size) -> (batch, head, seq, head size)."""
+    def _split_heads(self, x: np.ndarray) -> np.ndarray:
+        """Reshape (batch, seq, heads * head size) to (batch, head, seq, head size)."""
         return x.reshape(*x.shape[:2], self.num_heads, self.head_size).swapaxes(1, 2)
 
     def _distance_scores(
         self, distances: DistanceScores, query: np.ndarray, key: np.ndarray, table: np.ndarray
     ) -> np.ndarray:
-        """What the distance query - key adds to each score, (batch, head, query, key)."""
+        """Return the terms that distances add to the scores, (batch, head, query, key)."""
         length = query.shape[2]
-        if length > self.longest:
-            raise Refused(f"the sequence has {length} tokens: this model takes at most {self.longest}")
-        places = np.arange(length)
-        vectors = table[distances.rows(places[:, None] - places[None, :], self.longest)]  # (query, key, width)
-        of_each = np.broadcast_to(vectors, (len(query), *vectors.shape))
-        return np.asarray(distances.scores(query, key, of_each, self.heads, np.einsum))
+        if length > self.max_length:
+            raise Refused(f"the sequence has {length} tokens: this model takes at most {self.max_length}")
+        positions = np.arange(length)
+        vectors = table[distances.rows(positions[:, None] - positions[None, :], self.max_length)]  # (query, key, width)
+        vectors = np.broadcast_to(vectors, (len(query), *vectors.shape))
+        return np.asarray(distances.scores(query, key, vectors, self.heads, np.einsum))
 
 
 class FeedForward:
-    """Two dense layers with an activation between them, at each position by itself; GELU unless another is named."""
+    """Feed-forward network, applied to each position: two dense layers with an activation between them."""
 
     def __init__(self, weights: Weights, activation: str | Callable[[np.ndarray], np.ndarray] = "gelu") -> None:
         self.inner, self.outer = Dense(weights, "intermediate.dense"), Dense(weights, "output.dense")
         self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
 
     def forward(self, x: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
-        """(batch, seq, hidden) -> the same shape."""
+        """Return the output, (batch, seq, hidden), for hidden states of the same shape."""
         inner = hook("intermediate_dense", self.inner.forward(x))
         return hook("output_dense", self.outer.forward(hook("intermediate", self.activation(inner))))
 
 
 class BertBlock:
-    """One layer: attention, then the feed-forward network; after each the residual is added, then comes a norm."""
+    """Encoder layer: attention and feed-forward network, each followed by a residual connection and a LayerNorm."""
 
     def __init__(self, config: BertConfig, weights: Weights, layer: int = 0) -> None:
         self.attention = MultiheadAttention(
-            _part(weights, "attention."),
+            _select_prefix(weights, "attention."),
             config.num_attention_heads,
             config.position_embedding_type,
             config.heads_of(layer),
@@ -277,15 +298,15 @@ class BertBlock:
         gates: np.ndarray | None = None,
         hook: ValueHook = identity_hook,
     ) -> np.ndarray:
-        """As MultiheadAttention.forward."""
+        """Return the layer output, (batch, seq, hidden). The arguments are those of MultiheadAttention.forward."""
         summed = hook("attention_sum", self.attention.forward(x, mask, gates, hook) + x)
-        attended = hook("attention_normed", self.attention_norm.forward(summed))
-        summed = hook("output_sum", self.feed_forward.forward(attended, hook) + attended)
+        attention_output = hook("attention_normed", self.attention_norm.forward(summed))
+        summed = hook("output_sum", self.feed_forward.forward(attention_output, hook) + attention_output)
         return hook("output", self.output_norm.forward(summed))
 
 
 class IdentityBlock:
-    """A layer that was taken out: what it is given leaves it as it is."""
+    """A pruned layer, which returns its input."""
 
     def forward(
         self,
@@ -294,12 +315,12 @@ class IdentityBlock:
         gates: np.ndarray | None = None,
         hook: ValueHook = identity_hook,
     ) -> np.ndarray:
-        """As BertBlock.forward."""
+        """Return x. The arguments are those of BertBlock.forward."""
         return hook("output", x)
 
 
 class MaskedLMHead:
-    """A score for every word piece: dense layer, activation, norm, then the dot product with each piece's vector."""
+    """MLM head: a dense layer, activation and LayerNorm, followed by a decoder to the vocabulary."""
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         self.dense = Dense(weights, "transform.dense")
@@ -308,32 +329,32 @@ class MaskedLMHead:
         self.decoder = Dense(weights, "decoder")
 
     def forward(self, sequence_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
-        """(..., hidden) -> (..., vocab)."""
+        """Return the logits (..., vocab) for hidden states (..., hidden)."""
         dense = hook("mlm.dense", self.dense.forward(sequence_output))
         transformed = hook("mlm.transform", self.norm.forward(hook("mlm.activated", self.activation(dense))))
         return hook("mlm_logits", self.decoder.forward(transformed))
 
 
 class NSPHead:
-    """Two scores from the pooled first token: index 0 means that B follows A."""
+    """NSP head: two logits from the pooled first token, of which index 0 means that B follows A."""
 
     def __init__(self, weights: Weights) -> None:
         self.dense = Dense(weights, "seq_relationship")
 
     def forward(self, pooled_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
-        """(batch, hidden) -> (batch, 2)."""
+        """Return the logits (batch, 2) for pooled outputs (batch, hidden)."""
         return hook("nsp_logits", self.dense.forward(pooled_output))
 
 
 class DetectorHead:
-    """A score for every token, of an ELECTRA's discriminator: above 0 it rather was put in the place of another."""
+    """Head of ELECTRA's discriminator: a logit for each token, positive if the token was probably replaced."""
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         self.dense, self.last = Dense(weights, "dense"), Dense(weights, "dense_prediction")
         self.activation = ACTIVATIONS[config.hidden_act] if isinstance(config.hidden_act, str) else config.hidden_act
 
     def forward(self, sequence_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
-        """(..., hidden) -> (...)."""
+        """Return the logits (...) for hidden states (..., hidden)."""
         activated = self.activation(hook("detector.dense", self.dense.forward(sequence_output)))
         return hook("replaced_logits", self.last.forward(hook("detector.activated", activated))[..., 0])
 
@@ -342,29 +363,31 @@ class DetectorHead:
 
 
 class _Model(ABC):
-    """What both models share: where the weights come from, and the walk."""
+    """Base class of both models, with constructors from weights and the walk."""
 
     forward: Callable[..., Any]
 
     @abstractmethod
     def __init__(self, config: BertConfig, weights: Weights, *, word_scale: float = 1.0) -> None:
-        """weights: by today's names, checked against the configuration."""
+        """Create a model. weights: by their current names, already checked. word_scale: factor of word embeddings."""
 
     @classmethod
     def from_weights(cls, weights: Weights, config: BertConfig, dtype: Any = np.float32) -> Self:
-        """A model from named arrays, such as a state dict; names of yesterday and untied spellings are understood.
+        """Create a model from named arrays, such as a state dict, under current or older names.
 
-        dtype: float32 or float64, in which all is computed; arrays of that type are used where they are.
-        A head, or the pooler, of which a weight is missing is left out, and weights without a place are ignored.
-        Raises ValueError if a weight of the encoder is missing, or a shape is not what the configuration says.
+        dtype: float32 or float64, the type of all computations. Arrays of this type are not copied.
+        A head or pooler with a missing weight is omitted, and unknown weights are ignored.
+        Raises Refused if a weight of the encoder is missing, or a shape contradicts the configuration, and ValueError
+        for another dtype.
         """
-        return cls(config, _checked(weights, config, np.dtype(dtype)))
+        return cls(config, _check_weights(weights, config, np.dtype(dtype)))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, dtype: Any = np.float32) -> Self:
-        """A model from a checkpoint folder with `config.json` and `model.safetensors`.
+        """Load a model from a checkpoint folder with `config.json` and `model.safetensors`.
 
-        Raises ValueError if either is not there, cannot be read, or as `from_weights` does.
+        dtype: float32 or float64, the type of all computations.
+        Raises Refused if a file is missing or cannot be read, and as `from_weights` does.
         """
         folder = Path(folder)
         for name in ("config.json", "model.safetensors"):
@@ -372,66 +395,73 @@ class _Model(ABC):
                 raise Refused(f"{folder} has no {name}: the NumPy model reads config.json and model.safetensors")
         try:
             weights = load_file(folder / "model.safetensors")
-        except (SafetensorError, TypeError, AttributeError, OSError) as error:  # a number type that NumPy does not have
+        except (SafetensorError, TypeError, AttributeError, OSError) as error:  # also for bfloat16, which NumPy lacks
             raise Refused(f"{folder / 'model.safetensors'} cannot be read as NumPy arrays: {error}") from error
         config = BertConfig.from_json(folder / "config.json")
         weights = renumber_layers(to_current_names(weights), lambda group: group * config.layers_per_group)
         return cls.from_weights(weights, config, dtype)
 
     def walk(self, token_ids: np.ndarray, **model_arguments: Any) -> dict[str, np.ndarray]:
-        """Every intermediate value by name, in the order of computation; the arguments are those of `forward`.
+        """Run `forward`, and return every intermediate value by name in the order of computation.
 
-        embeddings.word, .token_type, .position, .sum: (batch, seq, embedding), position without the batch; the two in
-            the middle only where the model has them. .normed: the same after the norm, where a linear map follows.
-            .output: (batch, seq, hidden), what enters the first layer.
-        layer.N.query, .key, .value, .context: (batch, head, seq, head size); the context after the head's gate; here
-            and below the heads that the layer has.
-        layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key), the scores divided by the root and
-            with what distances add.
-        layer.N.attention_output, .attention_sum, .attention_normed: (batch, seq, hidden): projected, with the
-            residual, after the norm; .output_dense, .output_sum, .output: the same of the feed-forward network.
+        model_arguments: those of `forward`.
+        embeddings.word, .token_type, .position, .sum: (batch, seq, embedding), .position without the batch;
+            .token_type and .position only if the model has them. .normed: the sum after the LayerNorm, if a linear map
+            follows. .output: (batch, seq, hidden), the input of the first layer.
+        layer.N.query, .key, .value, .context: (batch, head, seq, head size). The context includes the gates. Here and
+            below, the heads are those that are not pruned.
+        layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key). The scores are divided by the root of
+            the head size, and include the terms for distances.
+        layer.N.attention_output, .attention_sum, .attention_normed: (batch, seq, hidden), after the projection, the
+            residual connection and the LayerNorm. .output_dense, .output_sum, .output: the same for the feed-forward
+            network.
         layer.N.intermediate_dense, .intermediate: (batch, seq, intermediate), before and after the activation.
         pooler_dense, pooler: (batch, hidden). mlm.dense, .activated, .transform: (batch, seq, embedding).
         mlm_logits: (batch, seq, vocab). nsp_logits: (batch, 2).
         detector.dense, .activated: (batch, seq, hidden). replaced_logits: (batch, seq).
         """
-        seen: dict[str, np.ndarray] = {}
+        values: dict[str, np.ndarray] = {}
 
-        def keep(name: str, value: np.ndarray) -> np.ndarray:
-            seen[name] = value
+        def store(name: str, value: np.ndarray) -> np.ndarray:
+            values[name] = value
             return value
 
-        self.forward(token_ids, hook=keep, **model_arguments)
-        return seen
+        self.forward(token_ids, hook=store, **model_arguments)
+        return values
 
 
 class BertModel(_Model):
-    """Embeddings, blocks and, where its weights are there, the pooler."""
+    """The encoder: embeddings, layers and, if its weights exist, the pooler."""
 
     def __init__(self, config: BertConfig, weights: Weights, *, word_scale: float = 1.0) -> None:
         self.config = config
-        parts = _part(weights, "bert.")
+        parts = _select_prefix(weights, "bert.")
         self.word_embedding = WordEmbedding(parts["embeddings.word_embeddings.weight"], word_scale)
         self.segment_table = parts.get("embeddings.token_type_embeddings.weight")
         positions = parts.get("embeddings.position_embeddings.weight")
-        # Where positions are counted from the padding token's number, the first row is that of padding tokens.
-        self.padding_place = None if positions is None or not config.padding_rows else positions[0]
+        # If position numbers start after the padding token's number, the first row is that of padding tokens.
+        self.padding_position = None if positions is None or not config.padding_rows else positions[0]
         self.positional_encoding = None if positions is None else PositionalEncoding(positions[config.padding_rows :])
         self.norm = LayerNorm(parts, "embeddings.LayerNorm", config.layer_norm_eps)
-        widened = "embeddings.embeddings_project.weight" in parts
-        self.projection = Dense(parts, "embeddings.embeddings_project") if widened else None
+        has_projection = "embeddings.embeddings_project.weight" in parts
+        self.projection = Dense(parts, "embeddings.embeddings_project") if has_projection else None
         self.blocks: list[BertBlock | IdentityBlock] = [
             IdentityBlock() if layer in config.pruned_layers
-            else BertBlock(config, _part(parts, f"encoder.layer.{config.first_of_group(layer)}."), layer)
+            else BertBlock(config, _select_prefix(parts, f"encoder.layer.{config.first_of_group(layer)}."), layer)
             for layer in range(config.num_hidden_layers)
         ]  # fmt: skip
         self.pooler = Dense(parts, "pooler.dense") if "pooler.dense.weight" in parts else None
 
     def embed(
-        self, token_ids: np.ndarray, token_type_ids: np.ndarray | None = None, keep: ValueHook = identity_hook
+        self, token_ids: np.ndarray, token_type_ids: np.ndarray | None = None, hook: ValueHook = identity_hook
     ) -> np.ndarray:
-        """Word, segment and position vectors summed, the norm, a map to the states' width: -> (batch, seq, hidden)."""
-        summed = keep("embeddings.word", self.word_embedding.forward(token_ids))
+        """Return the embeddings, (batch, seq, hidden).
+
+        They are the sum of word, segment and position vectors after a LayerNorm and, if the tables are narrower than
+        the hidden states, a linear map. token_ids, token_type_ids: (batch, seq).
+        Raises Refused or ValueError for invalid numbers.
+        """
+        summed = hook("embeddings.word", self.word_embedding.forward(token_ids))
         if self.segment_table is not None:
             segments = np.zeros_like(token_ids) if token_type_ids is None else np.asarray(token_type_ids)
             if segments.shape != token_ids.shape or not ((segments >= 0) & (segments < len(self.segment_table))).all():
@@ -439,19 +469,19 @@ class BertModel(_Model):
                     f"token_type_ids {segments.shape}: for this input {token_ids.shape}, "
                     f"each from 0 to {len(self.segment_table) - 1}"
                 )
-            summed = summed + keep("embeddings.token_type", self.segment_table[segments])
+            summed = summed + hook("embeddings.token_type", self.segment_table[segments])
         elif token_type_ids is not None:
             raise ValueError("token_type_ids were given, but this model has type_vocab_size 0: it has no segments")
         if self.positional_encoding is not None:
-            places = self.positional_encoding.forward(token_ids.shape[1])
-            counted = token_ids != self.config.pad_token_id
-            if self.padding_place is not None and not counted.all():
-                places = np.where(counted[..., None], places[counted.cumsum(1) - 1], self.padding_place)
-            summed = summed + keep("embeddings.position", places)
-        normed = self.norm.forward(keep("embeddings.sum", summed))
+            positions = self.positional_encoding.forward(token_ids.shape[1])
+            is_token = token_ids != self.config.pad_token_id
+            if self.padding_position is not None and not is_token.all():
+                positions = np.where(is_token[..., None], positions[is_token.cumsum(1) - 1], self.padding_position)
+            summed = summed + hook("embeddings.position", positions)
+        normed = self.norm.forward(hook("embeddings.sum", summed))
         if self.projection is not None:
-            normed = self.projection.forward(keep("embeddings.normed", normed))
-        return keep("embeddings.output", normed)
+            normed = self.projection.forward(hook("embeddings.normed", normed))
+        return hook("embeddings.output", normed)
 
     def forward(
         self,
@@ -463,13 +493,16 @@ class BertModel(_Model):
         is_decoder: bool | None = None,
         hook: ValueHook = identity_hook,
     ) -> np.ndarray:
-        """The contextual vector of every token, (batch, seq, hidden).
+        """Return the last hidden state of every token, (batch, seq, hidden).
 
-        token_ids, token_type_ids: (batch, seq) whole numbers.
-        attention_mask: (batch, seq) or (batch, query, key), 1 to attend and 0 not to; None attends to everything.
-        head_mask: (head,), (layer, head) or (layer, batch, head); 1 keeps a head, 0 switches it off.
-        is_decoder: hide later positions from a (batch, seq) mask, or without one; None asks the configuration.
-        Raises ValueError for ids that are not there, an overlong text, or a mask that does not fit.
+        token_ids, token_type_ids: (batch, seq) integers.
+        attention_mask: (batch, seq) or (batch, query, key), 1 for keys to attend to and 0 for others; None for all
+            keys.
+        head_mask: (head,), (layer, head) or (layer, batch, head); 1 keeps a head, 0 ablates it.
+        is_decoder: whether to mask later positions, unless the mask has queries; None for the configuration's value.
+        hook: called with each intermediate value.
+        Raises Refused or ValueError for numbers outside a table, a sequence that is too long, or a mask whose shape
+        does not fit.
         """
         token_ids = np.asarray(token_ids)
         if token_ids.ndim != 2 or 0 in token_ids.shape or not np.issubdtype(token_ids.dtype, np.integer):
@@ -481,22 +514,28 @@ class BertModel(_Model):
         mask = self.additive_mask(attention_mask, batch, length, is_decoder)
         gates = self._gates(head_mask, batch)
         for layer, block in enumerate(self.blocks):
-            x = block.forward(x, mask, None if gates is None else gates[layer], _within(hook, f"layer.{layer}."))
+            x = block.forward(x, mask, None if gates is None else gates[layer], _with_prefix(hook, f"layer.{layer}."))
         return x
 
-    def pool(self, sequence_output: np.ndarray, keep: ValueHook = identity_hook) -> np.ndarray | None:
-        """The first token's vector through a dense layer and an activation, (batch, hidden); None without a pooler."""
+    def pool(self, sequence_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray | None:
+        """Return the pooled first token, (batch, hidden), or None if the model has no pooler.
+
+        sequence_output: last hidden states, (batch, seq, hidden).
+        """
         if self.pooler is None:
             return None
         activation = ACTIVATIONS[self.config.pooler_act]
-        return keep("pooler", activation(keep("pooler_dense", self.pooler.forward(sequence_output[:, 0]))))
+        return hook("pooler", activation(hook("pooler_dense", self.pooler.forward(sequence_output[:, 0]))))
 
     def additive_mask(
         self, attention_mask: np.ndarray | None, batch: int, length: int, causal: bool | None = None
     ) -> np.ndarray | None:
-        """0 where a key may be attended to and -10000 where not, (batch, 1, query or 1, key); None if all may be.
+        """Return the mask to add to the scores: 0 for keys to attend to and -10000 for others.
 
-        causal: None asks the configuration.
+        attention_mask: (batch, seq) or (batch, query, key), 1 for keys to attend to; None for all keys.
+        causal: whether to mask later positions, unless the mask has queries; None for the configuration's value.
+        Returns (batch, 1, query or 1, key), or None if no key is masked.
+        Raises ValueError if the mask has another shape.
         """
         causal = self.config.is_decoder if causal is None else causal
         if attention_mask is None and not causal:
@@ -517,7 +556,7 @@ class BertModel(_Model):
         return (1 - allowed) * allowed.dtype.type(MASKED_SCORE)
 
     def _gates(self, head_mask: np.ndarray | None, batch: int) -> np.ndarray | None:
-        """Gates (layer, batch or 1, head, 1, 1); None leaves every head on."""
+        """Return a head mask as gates, (layer, batch or 1, head, 1, 1), or None if there is none."""
         if head_mask is None:
             return None
         layers, heads = self.config.num_hidden_layers, self.config.num_attention_heads
@@ -535,26 +574,26 @@ class BertModel(_Model):
 
 
 class BertForPretraining(_Model):
-    """BERT with the masked-word head, the next-sentence head and a detector, as far as their weights are there."""
+    """BERT with an MLM head, an NSP head and a head for replaced tokens, each if its weights exist."""
 
     def __init__(self, config: BertConfig, weights: Weights, *, word_scale: float = 1.0) -> None:
         self.config = config
         self.bert = BertModel(config, weights, word_scale=word_scale)
-        heads = _part(weights, "cls.")
+        heads = _select_prefix(weights, "cls.")
         has_mlm, has_nsp = "predictions.decoder.weight" in heads, "seq_relationship.weight" in heads
-        self.mlm = MaskedLMHead(config, _part(heads, "predictions.")) if has_mlm else None
+        self.mlm = MaskedLMHead(config, _select_prefix(heads, "predictions.")) if has_mlm else None
         self.nsp = NSPHead(heads) if has_nsp and self.bert.pooler is not None else None
-        detector = _part(weights, DETECTOR_PREFIX)
+        detector = _select_prefix(weights, DETECTOR_PREFIX)
         self.detector = DetectorHead(config, detector) if detector else None
 
     def forward(
         self, token_ids: np.ndarray, *, hook: ValueHook = identity_hook, **model_arguments: Any
     ) -> dict[str, np.ndarray]:
-        """What comes out, by name, without those that a checkpoint has no weights for.
+        """Return the outputs by name, without those of heads that the model lacks.
 
-        mlm_logits (batch, seq, vocab), nsp_logits (batch, 2), replaced_logits (batch, seq), sequence_output
+        model_arguments: those of BertModel.forward.
+        Returns mlm_logits (batch, seq, vocab), nsp_logits (batch, 2), replaced_logits (batch, seq), sequence_output
         (batch, seq, hidden) and pooled_output (batch, hidden).
-        model_arguments: as BertModel.forward.
         """
         sequence_output = self.bert.forward(token_ids, hook=hook, **model_arguments)
         pooled_output = self.bert.pool(sequence_output, hook)
@@ -583,10 +622,14 @@ def create_bert_model(
     *,
     seed: int = 0,
 ) -> BertForPretraining | BertModel:
-    """A new BERT with sinusoidal positions, no segments and seeded weights; the same seed gives the same model.
+    """Create a BERT with sinusoidal positions, no segments and random weights.
 
-    for_pretraining: with both heads, BertForPretraining; else BertModel, whose `forward` gives the vectors alone.
-    Raises Refused for sizes that describe no possible model, or one of more than 2**31 weights.
+    vocab_size, max_seq_length: number of tokens in the vocabulary, and maximum number of tokens in a sequence.
+    d_model, num_heads, d_ff, num_layers: width, heads, width of the feed-forward network, and layers of the encoder.
+    for_pretraining: whether to return a BertForPretraining with both heads. Otherwise a BertModel is returned, whose
+        `forward` returns only the last hidden states.
+    seed: random seed of the weights.
+    Raises Refused for sizes that describe no possible model, or a model with more than 2**31 weights.
     """
     config = BertConfig(
         vocab_size=vocab_size,
@@ -597,14 +640,14 @@ def create_bert_model(
         num_hidden_layers=num_layers,
         type_vocab_size=0,
     )
-    # A layer is as large as every other: of very many, no name is made for each of its weights.
-    none, one = (_count(config.replace(num_hidden_layers=layers)) for layers in (0, 1))
-    if (count := none + config.num_hidden_layers * (one - none)) > MAX_WEIGHTS:
-        raise Refused(f"a model of these sizes has {count:,} weights: at most {MAX_WEIGHTS:,} are drawn")
-    weights = _drawn(config, np.random.default_rng(require_int("seed", seed)))
+    # All layers have the same size. Counting one avoids listing the weights of a huge number of layers.
+    base_count, one_layer_count = (_count_weights(config.replace(num_hidden_layers=layers)) for layers in (0, 1))
+    if (count := base_count + config.num_hidden_layers * (one_layer_count - base_count)) > MAX_WEIGHTS:
+        raise Refused(f"a model of these sizes has {count:,} weights: it must have at most {MAX_WEIGHTS:,}")
+    weights = _random_weights(config, np.random.default_rng(require_int("seed", seed)))
     weights["bert.embeddings.position_embeddings.weight"] = PositionalEncoding.sinusoidal(max_seq_length, d_model).table
     model = BertForPretraining if for_pretraining else BertModel
-    # Beside sinusoids of size 1 a word's vector would vanish, so it is scaled (Vaswani 2017, section 3.4).
+    # Word vectors are scaled because they are small compared with the sinusoids (Vaswani 2017, section 3.4).
     return model(config, weights, word_scale=math.sqrt(d_model))
 
 
@@ -612,7 +655,7 @@ def create_bert_model(
 
 
 def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """The published name and the shape of every weight, a tied decoder's included."""
+    """Return the name and shape of every weight, including a tied decoder's."""
     hidden, vocab, width = config.hidden_size, config.vocab_size, config.embedding_width
     distances = config.position_scheme.distances
     shapes: dict[str, tuple[int, ...]] = {"bert.embeddings.word_embeddings.weight": (vocab, width)}
@@ -621,51 +664,59 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     if config.position_scheme.adds_vectors:
         rows = config.max_position_embeddings + config.padding_rows
         shapes["bert.embeddings.position_embeddings.weight"] = (rows, width)
-    shapes |= _norm("bert.embeddings.LayerNorm", width)
+    shapes |= _norm_shapes("bert.embeddings.LayerNorm", width)
     if width != hidden:
-        shapes |= _dense("bert.embeddings.embeddings_project", width, hidden)
+        shapes |= _dense_shapes("bert.embeddings.embeddings_project", width, hidden)
     for layer in range(config.num_hidden_layers):
         if layer in config.pruned_layers or layer != config.first_of_group(layer):
             continue
-        at, heads = f"bert.encoder.layer.{layer}", len(config.heads_of(layer)) * config.attention_head_size
+        prefix, heads = f"bert.encoder.layer.{layer}", len(config.heads_of(layer)) * config.attention_head_size
         inner = config.intermediate_size - len(config.pruned_neurons.get(layer, ()))
         for name in ("query", "key", "value"):
-            shapes |= _dense(f"{at}.attention.self.{name}", hidden, heads)
+            shapes |= _dense_shapes(f"{prefix}.attention.self.{name}", hidden, heads)
         if distances is not None:
-            shapes[f"{at}.attention.self.{distances.table}.weight"] = distances.table_shape(
+            shapes[f"{prefix}.attention.self.{distances.table}.weight"] = distances.table_shape(
                 config.max_position_embeddings, config.num_attention_heads, config.attention_head_size
             )
-        shapes |= _dense(f"{at}.attention.output.dense", heads, hidden) | _norm(
-            f"{at}.attention.output.LayerNorm", hidden
+        shapes |= _dense_shapes(f"{prefix}.attention.output.dense", heads, hidden) | _norm_shapes(
+            f"{prefix}.attention.output.LayerNorm", hidden
         )
-        shapes |= _dense(f"{at}.intermediate.dense", hidden, inner)
-        shapes |= _dense(f"{at}.output.dense", inner, hidden) | _norm(f"{at}.output.LayerNorm", hidden)
-    shapes |= _dense("bert.pooler.dense", hidden, hidden)
-    shapes |= _dense("cls.predictions.transform.dense", hidden, width)
-    shapes |= _norm("cls.predictions.transform.LayerNorm", width)
-    shapes |= _dense("cls.predictions.decoder", width, vocab) | _dense("cls.seq_relationship", hidden, 2)
+        shapes |= _dense_shapes(f"{prefix}.intermediate.dense", hidden, inner)
+        shapes |= _dense_shapes(f"{prefix}.output.dense", inner, hidden) | _norm_shapes(
+            f"{prefix}.output.LayerNorm", hidden
+        )
+    shapes |= _dense_shapes("bert.pooler.dense", hidden, hidden)
+    shapes |= _dense_shapes("cls.predictions.transform.dense", hidden, width)
+    shapes |= _norm_shapes("cls.predictions.transform.LayerNorm", width)
+    shapes |= _dense_shapes("cls.predictions.decoder", width, vocab) | _dense_shapes("cls.seq_relationship", hidden, 2)
     return shapes
 
 
-def _count(config: BertConfig) -> int:
+def _count_weights(config: BertConfig) -> int:
+    """Return the number of weights of a model."""
     return sum(math.prod(shape) for shape in parameter_shapes(config).values())
 
 
-# What a checkpoint may lack, each as a whole.
+# Weights that a checkpoint may lack start with one of these prefixes. A part is used only if it is complete.
 DETECTOR_PREFIX = "discriminator_predictions."
 OPTIONAL_PARTS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.", DETECTOR_PREFIX)
 
 
-def _dense(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+def _dense_shapes(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of the weights of a dense layer."""
     return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
 
 
-def _norm(name: str, hidden: int) -> dict[str, tuple[int, ...]]:
+def _norm_shapes(name: str, hidden: int) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of the weights of a LayerNorm."""
     return {f"{name}.weight": (hidden,), f"{name}.bias": (hidden,)}
 
 
-def _drawn(config: BertConfig, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """New weights: normal with width initializer_range, biases 0, norms that do nothing, the decoder tied."""
+def _random_weights(config: BertConfig, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return random normal weights with standard deviation initializer_range, and a tied decoder.
+
+    Biases are 0, and LayerNorms have scale 1.
+    """
     weights = {}
     for name, shape in parameter_shapes(config).items():
         if name.endswith(".bias"):
@@ -680,50 +731,61 @@ def _drawn(config: BertConfig, rng: np.random.Generator) -> dict[str, np.ndarray
     return weights
 
 
-def _checked(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
-    """The weights that this configuration needs, by today's names and in one number type; parts not whole left out."""
+def _check_weights(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict[str, np.ndarray]:
+    """Return the weights that a configuration needs by current names and in one dtype, without incomplete parts.
+
+    Raises Refused if a weight of the encoder is missing or a shape is wrong, and ValueError for an unsupported dtype.
+    """
     if dtype not in _ERF:
-        raise ValueError(f"dtype {dtype}: float32 or float64")
-    named = to_current_names(weights)
-    places = named.get("bert.embeddings.position_embeddings.weight")
-    if places is not None and len(places) == config.max_position_embeddings + config.first_position:  # as in a file
-        first = config.first_position - config.padding_rows
-        named["bert.embeddings.position_embeddings.weight"] = places[first:]
-    table = named.get("bert.embeddings.word_embeddings.weight")
-    if config.tie_word_embeddings and table is not None:
-        named["cls.predictions.decoder.weight"] = table
-    if "cls.predictions.bias" in named:  # the decoder's bias has two published names
-        named.setdefault("cls.predictions.decoder.bias", named["cls.predictions.bias"])
-    if config.num_hidden_layers > max(len(named), 1000):  # before a name is made for each weight of each layer
-        raise Refused(f"{config.num_hidden_layers:,} layers of {len(named):,} weights: it is not a whole BERT")
+        raise ValueError(f"dtype is {dtype}: it must be float32 or float64")
+    renamed = to_current_names(weights)
+    position_table = renamed.get("bert.embeddings.position_embeddings.weight")
+    file_rows = config.max_position_embeddings + config.first_position
+    if position_table is not None and len(position_table) == file_rows:  # a file has unused rows at the start
+        first_row = config.first_position - config.padding_rows
+        renamed["bert.embeddings.position_embeddings.weight"] = position_table[first_row:]
+    word_table = renamed.get("bert.embeddings.word_embeddings.weight")
+    if config.tie_word_embeddings and word_table is not None:
+        renamed["cls.predictions.decoder.weight"] = word_table
+    if "cls.predictions.bias" in renamed:  # published files have two names for the decoder's bias
+        renamed.setdefault("cls.predictions.decoder.bias", renamed["cls.predictions.bias"])
+    if config.num_hidden_layers > max(len(renamed), 1000):  # checked before the weights of all layers are listed
+        raise Refused(
+            f"the configuration has {config.num_hidden_layers:,} layers, and the checkpoint {len(renamed):,} weights: "
+            "it is not a complete BERT"
+        )
     shapes = parameter_shapes(config)
     distances = config.position_scheme.distances
-    if distances is not None and distances.shared_by_layers:  # a file has it once
-        tables = [name for name in shapes if name.endswith(f".attention.self.{distances.table}.weight")]
-        stated = [named[name] for name in tables if name in named]
-        named |= {name: stated[0] for name in tables if stated and name not in named}
-    if any(name.startswith(DETECTOR_PREFIX) for name in named):  # which no other model has
+    if distances is not None and distances.shared_by_layers:  # a file has the table once
+        table_names = [name for name in shapes if name.endswith(f".attention.self.{distances.table}.weight")]
+        tables = [renamed[name] for name in table_names if name in renamed]
+        renamed |= {name: tables[0] for name in table_names if tables and name not in renamed}
+    if any(name.startswith(DETECTOR_PREFIX) for name in renamed):  # optional, so parameter_shapes does not have it
         hidden = config.hidden_size
-        shapes |= _dense(f"{DETECTOR_PREFIX}dense", hidden, hidden) | _dense(
-            f"{DETECTOR_PREFIX}dense_prediction", hidden, 1
-        )
-    missing = [name for name in shapes if name not in named]
+        shapes |= _dense_shapes(f"{DETECTOR_PREFIX}dense", hidden, hidden)
+        shapes |= _dense_shapes(f"{DETECTOR_PREFIX}dense_prediction", hidden, 1)
+    missing = [name for name in shapes if name not in renamed]
     if essential := [name for name in missing if not name.startswith(OPTIONAL_PARTS)]:
-        raise Refused(f"{len(essential)} weights are missing, the first is {essential[0]}: it is not a whole BERT")
-    wrong = next((n for n, shape in shapes.items() if n in named and named[n].shape != shape), None)
-    if wrong is not None:
-        raise Refused(f"{wrong} is {named[wrong].shape}: the configuration says {shapes[wrong]}")
-    broken = tuple(part for part in OPTIONAL_PARTS if any(name.startswith(part) for name in missing))
-    return {name: named[name].astype(dtype, copy=False) for name in shapes if not (broken and name.startswith(broken))}
+        raise Refused(f"{len(essential)} weights are missing, the first is {essential[0]}: it is not a complete BERT")
+    mismatch = next((n for n, shape in shapes.items() if n in renamed and renamed[n].shape != shape), None)
+    if mismatch is not None:
+        raise Refused(f"{mismatch} is {renamed[mismatch].shape}: the configuration requires {shapes[mismatch]}")
+    incomplete = tuple(part for part in OPTIONAL_PARTS if any(name.startswith(part) for name in missing))
+    return {
+        name: renamed[name].astype(dtype, copy=False)
+        for name in shapes
+        if not (incomplete and name.startswith(incomplete))
+    }
 
 
-def _part(weights: Weights, prefix: str) -> dict[str, np.ndarray]:
-    """The weights whose names begin so, by the rest of their names."""
+def _select_prefix(weights: Weights, prefix: str) -> dict[str, np.ndarray]:
+    """Return the weights whose names start with a prefix, under their names without it."""
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
-def _within(keep: ValueHook, prefix: str) -> ValueHook:
-    return keep if keep is identity_hook else lambda name, value: keep(prefix + name, value)
+def _with_prefix(hook: ValueHook, prefix: str) -> ValueHook:
+    """Return a hook that calls the given one with a prefix before each name."""
+    return hook if hook is identity_hook else lambda name, value: hook(prefix + name, value)
 
 
 # ---------------------------------------------------------------------------- pre-training
@@ -740,54 +802,63 @@ def mask_tokens(
     mask_share: float = 0.8,
     random_share: float = 0.1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hide some tokens, for a model to find again: (hidden, labels), both like token_ids (Devlin 2019, section 3.1).
+    """Mask random tokens for MLM training (Devlin 2019, section 3.1).
 
-    Each token is chosen with probability `rate`; special_ids, and the mask itself, never are. Of the chosen, mask_share
-    become the mask, random_share any piece that is not special, and the rest stay as they are. labels: the token
-    where one was chosen, -100 elsewhere.
-    rng: a generator, or a seed. The array that was given is not changed.
-    Raises ValueError for a share that is not one, or a vocabulary without an ordinary piece.
+    token_ids: integers of any shape; the array is not modified.
+    mask_id, vocab_size: number of the mask token, and size of the vocabulary.
+    special_ids: numbers of special tokens, which are never selected; nor is the mask token.
+    rng: random generator, or a seed.
+    rate: probability of selecting a token.
+    mask_share, random_share: shares of the selected tokens that become the mask token, and a random token that is not
+        special. The remaining selected tokens are unchanged.
+    Returns (masked, labels), each in the shape of token_ids. The label of a selected token is its original number, and
+    that of other tokens is -100.
+    Raises ValueError for a share outside 0 to 1, shares with a sum above 1, or a vocabulary of special tokens only.
     """
     for name, share in (("rate", rate), ("mask_share", mask_share), ("random_share", random_share)):
         if not 0 <= share <= 1:
-            raise ValueError(f"{name} is {share}: a share is between 0 and 1")
+            raise ValueError(f"{name} is {share}: it must be between 0 and 1")
     if mask_share + random_share > 1:
-        raise ValueError(f"mask_share {mask_share} and random_share {random_share} are more than all")
+        raise ValueError(
+            f"mask_share {mask_share} and random_share {random_share} have a sum above 1: it must be at most 1"
+        )
     special = np.array(sorted({*special_ids, mask_id}))
     ordinary = np.setdiff1d(np.arange(vocab_size), special)
     if not ordinary.size:
-        raise ValueError(f"all {vocab_size} pieces of the vocabulary are special: none is left to predict")
+        raise ValueError(f"all {vocab_size} tokens of the vocabulary are special: at least one must be ordinary")
     rng = np.random.default_rng(rng)
     token_ids = np.asarray(token_ids)
-    chosen = (rng.random(token_ids.shape) < rate) & ~np.isin(token_ids, special)
-    labels = np.where(chosen, token_ids, IGNORED_LABEL)
-    fate = rng.random(token_ids.shape)
+    selected = (rng.random(token_ids.shape) < rate) & ~np.isin(token_ids, special)
+    labels = np.where(selected, token_ids, IGNORED_LABEL)
+    draw = rng.random(token_ids.shape)
     replacement = rng.choice(ordinary, token_ids.shape)
-    hidden = np.where(chosen & (fate < mask_share), mask_id, token_ids)
-    hidden = np.where(chosen & (fate >= mask_share) & (fate < mask_share + random_share), replacement, hidden)
-    return hidden, labels
+    masked = np.where(selected & (draw < mask_share), mask_id, token_ids)
+    masked = np.where(selected & (draw >= mask_share) & (draw < mask_share + random_share), replacement, masked)
+    return masked, labels
 
 
 def masked_lm_loss(mlm_logits: np.ndarray, labels: np.ndarray) -> float:
-    """Mean cross-entropy over the labelled positions, in nats.
+    """Return the mean cross-entropy at the labelled positions, in nats.
 
-    mlm_logits: (..., vocab). labels: (...), -100 where there is none.
-    Raises ValueError if the shapes do not fit, no position has a label, or a label is not in the vocabulary.
+    mlm_logits: (..., vocab). labels: (...), -100 for positions without a label.
+    Raises ValueError if the shapes do not match, no position has a label, or a label is not in the vocabulary.
     """
     labels = np.asarray(labels)
     if labels.shape != mlm_logits.shape[:-1]:
-        raise ValueError(f"labels are {labels.shape}: for logits {mlm_logits.shape} they are {mlm_logits.shape[:-1]}")
+        raise ValueError(
+            f"labels are {labels.shape}: for logits {mlm_logits.shape} they must be {mlm_logits.shape[:-1]}"
+        )
     labelled = labels != IGNORED_LABEL
     if not labelled.any():
-        raise ValueError(f"no position has a label: all are {IGNORED_LABEL}, so there is no loss")
+        raise ValueError(f"no position has a label: all are {IGNORED_LABEL}, and at least one must be a token")
     return _cross_entropy(mlm_logits[labelled], labels[labelled])
 
 
 def next_sentence_loss(nsp_logits: np.ndarray, labels: np.ndarray) -> float:
-    """Mean cross-entropy of the next-sentence head, in nats.
+    """Return the mean cross-entropy of the NSP head, in nats.
 
     nsp_logits: (batch, 2). labels: (batch,), 0 if B follows A and 1 if not.
-    Raises ValueError if the shapes do not fit or a label is neither.
+    Raises ValueError if the shapes do not match, or a label is neither 0 nor 1.
     """
     labels = np.asarray(labels)
     if nsp_logits.shape != (*labels.shape, 2) or labels.ndim != 1 or not labels.size:
@@ -796,11 +867,11 @@ def next_sentence_loss(nsp_logits: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> float:
-    """logits: (some, class). labels: (some,)."""
+    """Return the mean cross-entropy in nats. logits: (position, class). labels: (position,)."""
     if not ((labels >= 0) & (labels < logits.shape[-1])).all():
-        wrong = labels[(labels < 0) | (labels >= logits.shape[-1])][0]
-        raise ValueError(f"label {wrong} does not exist: there are 0 to {logits.shape[-1] - 1}")
+        invalid = labels[(labels < 0) | (labels >= logits.shape[-1])][0]
+        raise ValueError(f"label {invalid} does not exist: there are 0 to {logits.shape[-1] - 1}")
     logits = logits.astype(np.float64)
-    largest = logits.max(-1)
-    log_sum = largest + np.log(np.exp(logits - largest[:, None]).sum(-1))
+    maximum = logits.max(-1)
+    log_sum = maximum + np.log(np.exp(logits - maximum[:, None]).sum(-1))
     return float((log_sum - logits[np.arange(len(labels)), labels]).mean())

@@ -1,4 +1,4 @@
-"""How long work says how far it is: one way, for every function that takes a while."""
+"""Progress reports of functions that run for a long time."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Progress(Protocol):
-    """What long work tells, again and again; whoever is told may raise, to stop the work.
+    """A callback that a long computation calls repeatedly; it may raise an exception to stop the computation.
 
-    done: the share that is done, 0 to 1; None where nobody knows how much there is.
-    what: what is being done or has been found, in words; empty where the share says all.
+    share: completed part of the work, from 0 to 1; None if the amount of work is unknown.
+    message: the current step or result in words; empty if the share says everything.
     """
 
-    def __call__(self, done: float | None, what: str = "", /) -> None:
-        """Take note of it; raise to stop the work."""
+    def __call__(self, share: float | None, message: str = "", /) -> None:
+        """Receive one report; raise an exception to stop the computation."""
 
 
-def ignore_progress(done: float | None, what: str = "") -> None:
-    """A report that does nothing: what long work calls where none is given."""
+def ignore_progress(share: float | None, message: str = "") -> None:
+    """Do nothing; the default progress callback."""
 
 
-def print_progress(done: float | None, what: str = "") -> None:
-    """A report that prints what it is told; nothing where there are no words."""
-    if what:
-        print(what)
+def print_progress(share: float | None, message: str = "") -> None:
+    """Print the message of a progress report, unless it is empty."""
+    if message:
+        print(message)
 
 
-def report_count(report: Progress, done: int, of: int, what: str) -> None:
-    """Report that so many things are done, of so many. what: what they are, in the plural."""
-    report(done / of, f"{done:,} of {of:,} {what}")
+def report_count(report: Progress, completed: int, total: int, unit: str) -> None:
+    """Report that `completed` of `total` items are done. unit: name of the items, in the plural."""
+    report(completed / total, f"{completed:,} of {total:,} {unit}")
 
 
-def progress_of_part(report: Progress, number: int, of: int) -> Progress:
-    """A report for one of several parts that take equally long: its share is passed on as a share of the whole.
+def progress_of_part(report: Progress, index: int, count: int) -> Progress:
+    """Return a progress callback for one of several parts of equal length, which reports the share of the whole.
 
-    number: of the part, from zero. of: how many parts there are.
+    report: callback of the whole. index: number of the part, from 0. count: number of parts.
     """
 
-    def of_the_whole(done: float | None, what: str = "") -> None:
-        report(None if done is None else (number + done) / of, what)
+    def report_part(share: float | None, message: str = "") -> None:
+        report(None if share is None else (index + share) / count, message)
 
-    return of_the_whole
+    return report_part

@@ -1,4 +1,4 @@
-"""Tables to which programs and installed packages add rows."""
+"""Tables to which programs and installed packages can add rows."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import TypeVar
 
 logger = logging.getLogger(__name__)
 
-ENTRY_POINTS = "headlight.task_heads"  # group of the entry points with which installed packages add rows
+ENTRY_POINTS = "headlight.task_heads"  # group of entry points of installed packages that add rows
 Row = TypeVar("Row")
 _lock = RLock()
-_state = {"begun": False, "done": False}
+_state = {"started": False, "done": False}
 
 
 class Table(Mapping[str, Row]):
-    """A mapping that cannot be written. Before the first read of any table, installed packages add their rows.
+    """A read-only mapping. The first read of any table first calls the entry points of installed packages.
 
-    Not when a module is imported: the packages import this one, so at that moment one of both would be incomplete.
+    Importing this module does not call them, because these packages import this library themselves.
     """
 
     def __init__(self, rows: dict[str, Row]) -> None:
-        """rows: not copied, so that its owner can add some."""
+        """rows: the rows, which are not copied, so that their owner can add some later."""
         self._rows = rows
 
     @property
     def present(self) -> Mapping[str, Row]:
-        """The rows that are there now: installed packages are not asked to add theirs, which would import them."""
+        """The rows at present, read without importing the installed packages that could add more."""
         return MappingProxyType(self._rows)
 
     def __getitem__(self, name: str) -> Row:
@@ -46,19 +46,19 @@ class Table(Mapping[str, Row]):
 
 
 def add_installed_rows() -> None:
-    """Call each entry point of the group `ENTRY_POINTS`, a function without arguments, once in a process.
+    """Call the function of each entry point of the group `ENTRY_POINTS`, without arguments, once in a process.
 
-    One that fails is logged as a warning and skipped: a package at fault must not keep models from being loaded.
+    A function that fails is logged as a warning and skipped, so that a faulty package does not prevent loading models.
     """
     if _state["done"]:
         return
-    with _lock:  # other threads wait until the tables are complete; the functions themselves read tables, too
-        if _state["begun"]:
+    with _lock:  # other threads wait for complete tables, and the called functions may read tables themselves
+        if _state["started"]:
             return
-        _state["begun"] = True
+        _state["started"] = True
         for entry_point in entry_points(group=ENTRY_POINTS):
             try:
                 entry_point.load()()
             except Exception:
-                logger.warning("the entry point %s added no task head", entry_point.value, exc_info=True)
+                logger.warning("the entry point %s failed and added no task head", entry_point.value, exc_info=True)
         _state["done"] = True

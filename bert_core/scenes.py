@@ -1,6 +1,7 @@
-"""Pictures with known answers: one to three coloured shapes from a seed, and the sentences that are true of them.
+"""Synthetic pictures of one to three coloured shapes, drawn from a seed, and captions that describe them correctly.
 
-Lengths are shares of the side of the picture, from its left and its top; a box is (left, top, right, bottom).
+Lengths and coordinates are shares of the picture's side, measured from the left and the top. A box is
+(left, top, right, bottom).
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ OPPOSITE_RELATIONS: Mapping[str, str] = {
 }
 MAX_SHAPES = 3
 
-# Word level, in the order of a BERT's vocab.txt: a sentence starts with [CLS] and ends with [SEP].
+# Whole words, in the order of a vocab.txt. An encoded caption starts with [CLS] and ends with [SEP].
 VOCABULARY = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "and", "of"),
     *SIZES, *COLOURS, *SHAPE_KINDS, *("above", "below", "left", "right"),
 )  # fmt: skip
 MAX_CAPTION_TOKENS = 2 + 4 * MAX_SHAPES + 2 * 2 + 1  # [CLS], [SEP], three shapes, two relations of two words, "and"
 
-MARGIN = 0.02  # to the edge of the picture
-MIN_GAP = 0.05  # between two shapes, in the direction that tells them apart
-COLOUR_JITTER = 14  # how far a shade may be from its colour, in each channel
-_ARM = 1 / 3  # thickness of a cross, as a share of its width
-_STAR_INNER = 0.42  # radius of a star's notches, as a share of that of its tips
+MARGIN = 0.02  # minimum distance of a shape to the edge of the picture
+MIN_GAP = 0.05  # minimum distance between two shapes in the direction of their relation
+COLOUR_JITTER = 14  # maximum difference between a shade and its colour in each channel, of 255
+_ARM = 1 / 3  # thickness of a cross divided by its width
+_STAR_INNER = 0.42  # radius of a star's notches divided by that of its tips
 
 
 # ---------------------------------------------------------------------------- scenes
@@ -54,10 +55,11 @@ _STAR_INNER = 0.42  # radius of a star's notches, as a share of that of its tips
 
 @dataclass(frozen=True)
 class Shape:
-    """One thing in a picture.
+    """A shape in a picture.
 
-    kind, colour, size: words of SHAPE_KINDS, COLOURS and SIZES. shade: the very colour it is painted in.
-    box: the square it is drawn in.
+    kind, colour, size: words of SHAPE_KINDS, COLOURS and SIZES.
+    box: the square that encloses it, (left, top, right, bottom).
+    shade: its exact colour in the picture, (red, green, blue) from 0 to 255.
     """
 
     kind: str
@@ -68,15 +70,17 @@ class Shape:
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """Size, colour and kind, in the order of a caption."""
+        """Size, colour and kind, in the word order of a caption."""
         return self.size, self.colour, self.kind
 
 
 @dataclass(frozen=True)
 class Background:
-    """What shapes stand on: one colour, and if noise is above 0 a slope of light and a grain of that strength.
+    """The background of a picture: one colour, with a brightness gradient and noise if `noise` is above 0.
 
-    noise: standard deviation of the grain in steps of 255. seed: of the grain and the slope.
+    colour: (red, green, blue) from 0 to 255.
+    noise: standard deviation of the noise, in steps of 255. The gradient is proportional to it.
+    seed: random seed of the noise and the gradient.
     """
 
     colour: tuple[int, int, int]
@@ -86,7 +90,7 @@ class Background:
 
 @dataclass(frozen=True)
 class Scene:
-    """Shapes that do not touch, on a background."""
+    """One to three shapes that do not touch, on a background."""
 
     shapes: tuple[Shape, ...]
     background: Background
@@ -96,28 +100,30 @@ def random_scene(
     rng: np.random.Generator,
     *,
     count: int | None = None,
-    named: Sequence[tuple[str, str, str]] | None = None,
+    shape_words: Sequence[tuple[str, str, str]] | None = None,
     noisy: bool | None = None,
 ) -> Scene:
-    """A scene whose shapes can each be told from the others by size, colour and kind.
+    """Draw a random scene in which no two shapes have the same size, colour and kind.
 
-    count: shapes, 1 to 3. named: their (size, colour, kind), instead. noisy: the background; None leaves it to chance.
-    Raises Refused for a count, a word or a repetition that no scene has.
+    count: number of shapes, 1 to 3; None draws it.
+    shape_words: (size, colour, kind) of each shape, in place of `count`; None draws them.
+    noisy: whether the background has noise; None draws it.
+    Raises Refused for another count, an unknown word or two equal shapes.
     """
-    if named is None:
+    if shape_words is None:
         count = int(rng.integers(1, MAX_SHAPES + 1)) if count is None else count
         _check_count(count)
-        everything = list(itertools.product(SIZES, COLOURS, SHAPE_KINDS))
-        named = [everything[i] for i in rng.choice(len(everything), count, replace=False)]
+        combinations = list(itertools.product(SIZES, COLOURS, SHAPE_KINDS))
+        shape_words = [combinations[i] for i in rng.choice(len(combinations), count, replace=False)]
     else:
-        _check_count(len(named))
-        named = parse_shape_names([" ".join(words) for words in named])
+        _check_count(len(shape_words))
+        shape_words = parse_shape_names([" ".join(words) for words in shape_words])
     boxes = None
     while boxes is None:
-        boxes = _place([float(rng.uniform(*SIZES[size])) for size, _, _ in named], rng)
+        boxes = _place_boxes([float(rng.uniform(*SIZES[size])) for size, _, _ in shape_words], rng)
     shapes = tuple(
         Shape(kind, colour, size, box, _shade(COLOURS[colour], rng))
-        for (size, colour, kind), box in zip(named, boxes, strict=True)
+        for (size, colour, kind), box in zip(shape_words, boxes, strict=True)
     )
     grey = int(rng.integers(40, 226))
     tint = rng.integers(-10, 11, 3)
@@ -129,19 +135,21 @@ def random_scene(
 
 
 def _check_count(count: int) -> None:
+    """Raise Refused unless a scene can have this number of shapes."""
     if not 1 <= count <= MAX_SHAPES:
-        raise Refused(f"a scene of {count} shapes: it has 1 to {MAX_SHAPES}")
+        raise Refused(f"a scene of {count} shapes is not possible: a scene has 1 to {MAX_SHAPES} shapes")
 
 
 def all_shape_names() -> list[str]:
-    """What a shape can be called: "small red circle", and so on."""
+    """Return the names of all possible shapes, such as "small red circle"."""
     return [" ".join(words) for words in itertools.product(SIZES, COLOURS, SHAPE_KINDS)]
 
 
 def parse_shape_names(names: Sequence[str]) -> list[tuple[str, str, str]]:
-    """The (size, colour, kind) of shapes that can be in one scene together.
+    """Return (size, colour, kind) of shapes that may occur in one scene.
 
-    Raises Refused for more than a scene holds, a name that is no shape's, or one that is there twice.
+    names: such as "small red circle".
+    Raises Refused for more names than a scene has shapes, a name that is not that of a shape, or two equal names.
     """
     if len(names) > MAX_SHAPES:
         _check_count(len(names))
@@ -156,14 +164,14 @@ def parse_shape_names(names: Sequence[str]) -> list[tuple[str, str, str]]:
     return words
 
 
-def _place(sides: Sequence[float], rng: np.random.Generator) -> list[tuple[float, float, float, float]] | None:
-    """A box for each side, any two of them clearly apart in one direction; None where there was no room."""
+def _place_boxes(sides: Sequence[float], rng: np.random.Generator) -> list[tuple[float, float, float, float]] | None:
+    """Return a random box for each side length, each pair with the minimum gap; None if an attempt finds no place."""
     boxes: list[tuple[float, float, float, float]] = []
     for side in sides:
         for _ in range(30):
             left, top = (float(value) for value in rng.uniform(MARGIN, 1 - MARGIN - side, 2))
             box = (left, top, left + side, top + side)
-            if all(max(_gaps(box, other)) >= MIN_GAP for other in boxes):
+            if all(max(_gaps(box, placed_box)) >= MIN_GAP for placed_box in boxes):
                 boxes.append(box)
                 break
         else:
@@ -172,6 +180,7 @@ def _place(sides: Sequence[float], rng: np.random.Generator) -> list[tuple[float
 
 
 def _shade(colour: tuple[int, int, int], rng: np.random.Generator) -> tuple[int, int, int]:
+    """Return a random colour near the given one, (red, green, blue)."""
     red, green, blue = (
         int(np.clip(channel + offset, 0, 255))
         for channel, offset in zip(colour, rng.integers(-COLOUR_JITTER, COLOUR_JITTER + 1, 3), strict=True)
@@ -183,13 +192,15 @@ def _shade(colour: tuple[int, int, int], rng: np.random.Generator) -> tuple[int,
 
 
 def draw(scene: Scene, size: int) -> np.ndarray:
-    """The picture: uint8 (size, size, 3), red, green and blue; edges are blended with what is behind them.
+    """Draw a scene with antialiased edges; the same scene always gives the same bytes.
 
-    The same scene gives the same bytes every time. Raises Refused for a picture of fewer than 16 pixels.
+    size: side of the picture in pixels.
+    Returns uint8 (size, size, 3): rows, columns, and red, green and blue.
+    Raises Refused for a size below 16.
     """
     if size < 16:
-        raise Refused(f"a picture of {size} pixels a side: at least 16")
-    canvas = _background(scene.background, size)
+        raise Refused(f"the picture has a side of {size} pixels: it must have at least 16")
+    canvas = _draw_background(scene.background, size)
     for shape in scene.shapes:
         left, top, right, bottom = (edge * size for edge in shape.box)
         x0, y0 = max(math.floor(left) - 1, 0), max(math.floor(top) - 1, 0)
@@ -197,35 +208,40 @@ def draw(scene: Scene, size: int) -> np.ndarray:
         half = (right - left) / 2
         x = np.arange(x0, x1, dtype=np.float32) + np.float32(0.5 - (left + right) / 2)
         y = np.arange(y0, y1, dtype=np.float32) + np.float32(0.5 - (top + bottom) / 2)
-        # Distance to the outline in pixels, negative inside: how much of the pixel is covered, near enough.
-        covered = np.clip(0.5 - _DISTANCE[shape.kind](x[None, :], y[:, None], half), 0, 1)[..., None]
+        # The signed distance to the outline in pixels approximates the covered share of a pixel at the edge.
+        coverage_mask = np.clip(0.5 - _DISTANCE[shape.kind](x[None, :], y[:, None], half), 0, 1)[..., None]
         window = canvas[y0:y1, x0:x1]
-        window += covered * (np.array(shape.shade, np.float32) - window)
+        window += coverage_mask * (np.array(shape.shade, np.float32) - window)
     picture: np.ndarray = np.rint(canvas).clip(0, 255).astype(np.uint8)
     return picture
 
 
 def coverage(scene: Scene, size: int = 192) -> float:
-    """The share of the picture that shapes cover, from 0 to 1: the outlines, not the boxes."""
-    bare = Scene(
+    """Return the share of the picture's area that the shapes themselves cover, not their boxes, from 0 to 1.
+
+    size: side of the picture in pixels that the share is measured on.
+    """
+    silhouettes = Scene(
         tuple(Shape(s.kind, s.colour, s.size, s.box, (255, 255, 255)) for s in scene.shapes), Background((0, 0, 0))
     )
-    return float(draw(bare, size)[..., 0].mean() / 255)
+    return float(draw(silhouettes, size)[..., 0].mean() / 255)
 
 
-def _background(background: Background, size: int) -> np.ndarray:
+def _draw_background(background: Background, size: int) -> np.ndarray:
+    """Return the background as float32 (row, column, 3), from about 0 to 255."""
     canvas = np.empty((size, size, 3), np.float32)
     canvas[:] = background.colour
     if background.noise:
         rng = np.random.default_rng(background.seed)
-        across, down = rng.uniform(-2, 2, 2) * background.noise
+        slope_x, slope_y = rng.uniform(-2, 2, 2) * background.noise
         ramp = np.linspace(-0.5, 0.5, size, dtype=np.float32)
-        canvas += (np.float32(across) * ramp[None, :] + np.float32(down) * ramp[:, None])[..., None]
+        canvas += (np.float32(slope_x) * ramp[None, :] + np.float32(slope_y) * ramp[:, None])[..., None]
         canvas += np.float32(background.noise) * rng.standard_normal(canvas.shape, np.float32)
     return canvas
 
 
-# Each takes x (1, columns), y (rows, 1) from the middle of the box, y downwards, and half the width of the box.
+# The following functions return the signed distance to the outline of a shape in pixels, (rows, columns), which is
+# negative inside. x: (1, columns). y: (rows, 1), downwards. Both start at the centre of the box. half: half its width.
 
 
 def _circle(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
@@ -239,7 +255,7 @@ def _square(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
 
 
 def _triangle(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
-    # The tip is at the middle of the upper edge: each flank runs half a width across for a whole one down.
+    # The tip is at the middle of the upper edge, and each lower corner is half a width beside and a width below it.
     distance: np.ndarray = np.maximum(y - half, (2 * np.abs(x) - y - half) / math.sqrt(5))
     return distance
 
@@ -251,16 +267,17 @@ def _cross(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
 
 
 def _star(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
-    # As wide as the box; ten equal wedges, mirror images of each other, each with one edge from a tip to a notch.
+    # The star is as wide as the box. It consists of ten wedges, mirror images of each other, each with one edge from a
+    # tip to a notch.
     tip = half / math.sin(math.radians(72))
     y = y - tip * (1 - math.cos(math.radians(36))) / 2
     fifth = math.radians(72)
     angle = np.abs((np.arctan2(x, -y) + fifth / 2) % fifth - fifth / 2)
     radius = np.sqrt(x * x + y * y)
-    across, along = radius * np.sin(angle), radius * np.cos(angle)
+    wedge_x, wedge_y = radius * np.sin(angle), radius * np.cos(angle)
     notch_x, notch_y = _STAR_INNER * tip * math.sin(fifth / 2), _STAR_INNER * tip * math.cos(fifth / 2)
     edge_x, edge_y = notch_x, notch_y - tip
-    distance: np.ndarray = (edge_x * (along - tip) - edge_y * across) / math.hypot(edge_x, edge_y)
+    distance: np.ndarray = (edge_x * (wedge_y - tip) - edge_y * wedge_x) / math.hypot(edge_x, edge_y)
     return distance
 
 
@@ -269,64 +286,66 @@ _DISTANCE: Mapping[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] =
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------------------- sentences
+# ---------------------------------------------------------------------------- captions
 
 
 def _gaps(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float, float]:
-    """How far box a lies above, below, left of and right of box b; negative where it does not."""
+    """Return the distances by which box a is above, below, left of and right of box b; negative if it is not."""
     return b[1] - a[3], a[1] - b[3], b[0] - a[2], a[0] - b[2]
 
 
 def relation_holds(a: Shape, relation: str, b: Shape) -> bool:
-    """Whether a stands in this relation to b: all of it, so that a is above b where it ends before b begins."""
+    """Return whether all of shape a is, for example, above all of shape b. relation: one of `RELATIONS`."""
     return _gaps(a.box, b.box)[RELATIONS.index(relation)] >= 0
 
 
 def relation_between(a: Shape, b: Shape) -> str:
-    """The relation of a to b that is the easiest to see: the one with the widest gap."""
+    """Return the relation of shape a to shape b with the widest gap, which is the easiest to see."""
     gaps = _gaps(a.box, b.box)
     return RELATIONS[gaps.index(max(gaps))]
 
 
 def caption_scene(scene: Scene, order: Sequence[int] | None = None) -> str:
-    """A true sentence that names every shape.
+    """Return a true sentence that names every shape.
 
-    "a small red circle", "... above a large blue square", "... and left of a small green star"; both relations are
-    about the shape that is named first. order: the shapes as they are named; None takes them as they stand.
+    Examples: "a small red circle", "... above a large blue square", "... and left of a small green star". Both
+    relations are those of the first shape to the others.
+    order: indices of the shapes in the order of the sentence; None for the order of the scene.
     """
-    first, *others = [scene.shapes[i] for i in (range(len(scene.shapes)) if order is None else order)]
-    said = [f"{relation_between(first, other)} a {' '.join(other.words)}" for other in others]
-    return " ".join([f"a {' '.join(first.words)}", *[" and ".join(said)] * bool(said)])
+    first, *second_shapes = [scene.shapes[i] for i in (range(len(scene.shapes)) if order is None else order)]
+    phrases = [f"{relation_between(first, shape)} a {' '.join(shape.words)}" for shape in second_shapes]
+    return " ".join([f"a {' '.join(first.words)}", *[" and ".join(phrases)] * bool(phrases)])
 
 
 @dataclass(frozen=True)
 class CaptionCheck:
-    """What a caption is worth.
+    """Whether a caption describes a scene correctly.
 
-    correct: it names every shape with size, colour and kind, nothing else, and each relation that it states is true.
-    named: for each shape the caption names, its number in the scene, or None for one that is not there.
-    reason: what is wrong, in a few words; empty if nothing is.
+    correct: whether the caption names every shape by size, colour and kind, and no other, and all its relations are
+        true.
+    shape_indices: for each shape in the caption, its index in the scene, or None if the scene does not have it.
+    reason: a short description of the mistake; empty if there is none.
     """
 
     correct: bool
-    named: tuple[int | None, ...] = ()
+    shape_indices: tuple[int | None, ...] = ()
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A caption taken apart: (size, colour, kind) of each shape, and the relations of the first to the others."""
+    """The content of a caption: (size, colour, kind) of each shape, and the relations of the first to the others."""
 
     shapes: tuple[tuple[str, str, str], ...]
     relations: tuple[str, ...]
 
 
 def parse_caption(caption: str) -> Statement:
-    """Raises Refused if the words are not a sentence of `caption_of`'s kind."""
-    found = _grammar().fullmatch(" ".join(caption.split()))
-    if found is None:
+    """Return the content of a caption. Raises Refused if it is not a sentence as `caption_scene` writes it."""
+    match = _grammar().fullmatch(" ".join(caption.split()))
+    if match is None:
         raise Refused(f"{caption!r:.120} is no caption: as in 'a small red circle above a large blue square'")
-    parts = found.groups()
+    parts = match.groups()
     shapes = [part for part in parts[::2] if part is not None]
     relations = [part for part in parts[1::2] if part is not None]
     return Statement(tuple((a, b, c) for a, b, c in (shape.split() for shape in shapes)), tuple(relations))
@@ -334,6 +353,7 @@ def parse_caption(caption: str) -> Statement:
 
 @cache
 def _grammar() -> re.Pattern[str]:
+    """Return a regular expression for captions, with alternating groups for shapes and relations."""
     size, colour, kind = ("|".join(words) for words in (SIZES, COLOURS, SHAPE_KINDS))
     shape = f"a ((?:{size}) (?:{colour}) (?:{kind}))"
     relation = f"({'|'.join(RELATIONS)})"
@@ -341,43 +361,44 @@ def _grammar() -> re.Pattern[str]:
 
 
 def check_caption(caption: str, scene: Scene) -> CaptionCheck:
-    """Whether a caption is right about a scene."""
+    """Return whether a caption describes a scene correctly, and why not."""
     try:
         statement = parse_caption(caption)
     except Refused:
         return CaptionCheck(False, reason="not a sentence of this kind")
-    there = {shape.words: number for number, shape in enumerate(scene.shapes)}
-    named = tuple(there.get(words) for words in statement.shapes)
-    for number, words in zip(named, statement.shapes, strict=True):
-        if number is None:
-            return CaptionCheck(False, named, f"there is no {' '.join(words)}")
-    shapes = [scene.shapes[number] for number in named if number is not None]
-    if len(set(named)) < len(named):
-        return CaptionCheck(False, named, "one shape is named twice")
+    index_by_words = {shape.words: index for index, shape in enumerate(scene.shapes)}
+    shape_indices = tuple(index_by_words.get(words) for words in statement.shapes)
+    for index, words in zip(shape_indices, statement.shapes, strict=True):
+        if index is None:
+            return CaptionCheck(False, shape_indices, f"there is no {' '.join(words)}")
+    shapes = [scene.shapes[index] for index in shape_indices if index is not None]
+    if len(set(shape_indices)) < len(shape_indices):
+        return CaptionCheck(False, shape_indices, "one shape is named twice")
     if len(shapes) < len(scene.shapes):
-        return CaptionCheck(
-            False, named, f"{len(scene.shapes) - len(shapes)} of {len(scene.shapes)} shapes are not named"
-        )
-    for relation, other in zip(statement.relations, shapes[1:], strict=True):
-        if not relation_holds(shapes[0], relation, other):
-            return CaptionCheck(False, named, f"the {' '.join(shapes[0].words)} is not {relation} the other")
-    return CaptionCheck(True, named)
+        missing_count = len(scene.shapes) - len(shapes)
+        return CaptionCheck(False, shape_indices, f"{missing_count} of {len(scene.shapes)} shapes are not named")
+    for relation, second_shape in zip(statement.relations, shapes[1:], strict=True):
+        if not relation_holds(shapes[0], relation, second_shape):
+            reason = f"the {' '.join(shapes[0].words)} is not {relation} the other"
+            return CaptionCheck(False, shape_indices, reason)
+    return CaptionCheck(True, shape_indices)
 
 
-# ---------------------------------------------------------------------------- what is held out
+# ---------------------------------------------------------------------------- held-out combinations
 
 
 def is_unseen(colour: str, kind: str, relation: str) -> bool:
-    """Whether training never shows a shape of this colour and kind in this relation to another one: 15 of 120.
+    """Return whether no training scene has a shape of this colour and kind in this relation to another shape.
 
-    Of a colour and kind at most one relation is unseen, so that every word, and every pair of words, is seen.
+    This holds for 15 of 120 combinations. Each colour and kind has at most one unseen relation, so that training
+    includes every word and every pair of words.
     """
     c, k, r = list(COLOURS).index(colour), SHAPE_KINDS.index(kind), RELATIONS.index(relation)
     return (c + 2 * k + 3 * r) % 8 == 0
 
 
 def true_combinations(scene: Scene) -> Iterator[tuple[str, str, str]]:
-    """Every (colour, kind, relation to another shape) that is true of a scene."""
+    """Yield (colour, kind, relation to another shape) for every relation that is true in a scene."""
     for a, b in itertools.permutations(scene.shapes, 2):
         for relation in RELATIONS:
             if relation_holds(a, relation, b):
@@ -385,17 +406,22 @@ def true_combinations(scene: Scene) -> Iterator[tuple[str, str, str]]:
 
 
 def is_held_out(scene: Scene) -> bool:
-    """Whether a scene holds a combination that training never shows."""
+    """Return whether a scene has a combination that no training scene has."""
     return any(is_unseen(*combination) for combination in true_combinations(scene))
 
 
 def sample_scene(rng: np.random.Generator, *, held_out: bool, count: int | None = None) -> Scene:
-    """A random scene of one side of the split: for training, or with at least one unseen combination.
+    """Draw a random scene of the training split or of the held-out split.
 
-    Raises Refused for one shape that is held out: it stands in no relation.
+    held_out: whether the scene must have an unseen combination, or must have none.
+    count: number of shapes, 1 to 3; None draws it.
+    Raises Refused for a held-out scene with one shape, which has no relation.
     """
     if held_out and count == 1:
-        raise Refused("a scene of one shape cannot be held out: what is unseen is a relation to another shape")
+        raise Refused(
+            "a scene of one shape cannot be held out: an unseen combination is a relation to another shape, so count "
+            f"must be 2 to {MAX_SHAPES}"
+        )
     while True:
         scene = random_scene(rng, count=count)
         if is_held_out(scene) == held_out:

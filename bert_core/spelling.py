@@ -1,4 +1,4 @@
-"""How a vocabulary writes its pieces, turned into one way for all: as text, with ## before what goes on with a word."""
+"""Notations of vocabularies, translated to one readable notation: text, with `##` before a continuation of a word."""
 
 from __future__ import annotations
 
@@ -6,165 +6,184 @@ import re
 import unicodedata
 from itertools import count
 
-VISIBLE_SPACE = "␣"  # a space that is a piece, or part of one
+VISIBLE_SPACE = "␣"  # stands for a space within a readable piece
 CONTINUATION_PREFIX = "##"
-CONTINUATION_SUFFIX = (
-    "@@"  # behind a piece that a word goes on after: a BERTweet's vocabulary says that in place of the other
-)
+CONTINUATION_SUFFIX = "@@"  # BERTweet's vocabulary marks a piece with a continuation, not the continuation itself
 
 
 class Spelling:
-    """Of word pieces, which already write `##`; other vocabularies write the space before a word instead.
+    """Notation of WordPiece vocabularies, which is the readable notation itself.
 
-    knows_words: whether what the library takes as a word is one.
+    Other notations mark the space before a word or the end of a word, and are subclasses.
+    has_library_words: whether the word boundaries that the tokenizers library reports are those of words.
     """
 
     has_library_words = True
 
     def readable(self, piece: str) -> str:
-        """A piece of the vocabulary as it is read."""
+        """Return a piece of the vocabulary in the readable notation."""
         return piece
 
-    def readable_in_text(self, piece: str, goes_on: bool) -> str:
-        """The same where it is known whether it goes on with the word before it."""
+    def readable_in_text(self, piece: str, is_continuation: bool) -> str:
+        """Return a piece within a text in the readable notation.
+
+        is_continuation: whether the piece continues the word of the previous piece.
+        """
         return piece
 
-    def candidate_pieces(self, shown: str) -> tuple[str, ...]:
-        """The pieces that are shown so, the likelier first."""
-        return (shown,)
+    def candidate_pieces(self, token: str) -> tuple[str, ...]:
+        """Return the vocabulary pieces that a readable token can stand for, the most likely first."""
+        return (token,)
 
-    def is_separate_word(self, sign: str) -> bool:
-        """Whether a sign is a word of its own though the vocabulary's pieces do not say so."""
+    def is_separate_word(self, character: str) -> bool:
+        """Return whether a character is a word of its own although the pieces do not mark it as one."""
         return False
 
     def is_partial_character(self, piece: str) -> bool:
-        """Whether a piece begins or ends within a sign."""
+        """Return whether a piece begins or ends within a character."""
         return False
 
-    def readable_part(self, typed: str, number: int, goes_on: bool) -> str:
-        """Such a piece, by the signs that it is of and how many pieces of them came before, the first being 1."""
-        return (CONTINUATION_PREFIX if goes_on else "") + _readable(typed) + "₀₁₂₃₄₅₆₇₈₉"[min(number, 9)]
+    def readable_part(self, characters: str, number: int, is_continuation: bool) -> str:
+        """Return the readable notation of a piece that begins or ends within a character.
+
+        characters: the characters that the piece belongs to. number: position of the piece among theirs, from 1.
+        is_continuation: whether the piece continues the word of the previous piece.
+        """
+        prefix = CONTINUATION_PREFIX if is_continuation else ""
+        return prefix + _make_visible(characters) + "₀₁₂₃₄₅₆₇₈₉"[min(number, 9)]
 
 
 class Unigrams(Spelling):
-    """Of SentencePiece: a space is `▁`. Source: Kudo 2018 (arXiv:1808.06226)."""
+    """Notation of SentencePiece vocabularies, which write a space as `▁`. Source: Kudo 2018 (arXiv:1808.06226)."""
 
     has_library_words = False
 
     def text(self, piece: str) -> str:
-        """What a piece stands for."""
+        """Return the text that a piece stands for."""
         return piece.replace("▁", " ")
 
     def piece(self, text: str) -> str:
-        """How the vocabulary writes a text."""
+        """Return a text in the notation of the vocabulary."""
         return text.replace(" ", "▁")
 
     def readable(self, piece: str) -> str:
-        """As in `Spelling`: words bare, what goes on with one behind `##`, a sign behind a space with that space."""
+        """Return a piece in the readable notation, as in `Spelling`.
+
+        A piece that begins a word has no prefix, and a continuation has `##`. A space before a piece that does not
+        begin with a letter or digit is visible.
+        """
         text = self.text(piece)
         if text.startswith(" "):
-            return _readable(text[1:] if text[1:2].isalnum() else text)
-        return (CONTINUATION_PREFIX if text[:1].isalnum() else "") + _readable(text)
+            return _make_visible(text[1:] if text[1:2].isalnum() else text)
+        return (CONTINUATION_PREFIX if text[:1].isalnum() else "") + _make_visible(text)
 
-    def readable_in_text(self, piece: str, goes_on: bool) -> str:
-        """As in `Spelling`."""
+    def readable_in_text(self, piece: str, is_continuation: bool) -> str:
+        """Return a piece within a text in the readable notation, as in `Spelling`."""
         text = self.text(piece)
-        return (CONTINUATION_PREFIX if goes_on else "") + _readable(
-            text[1:] if text.startswith(" ") and len(text) > 1 else text
-        )
+        prefix = CONTINUATION_PREFIX if is_continuation else ""
+        return prefix + _make_visible(text[1:] if text.startswith(" ") and len(text) > 1 else text)
 
-    def candidate_pieces(self, shown: str) -> tuple[str, ...]:
-        """As in `Spelling`."""
-        if shown.startswith(CONTINUATION_PREFIX) and len(shown) > len(CONTINUATION_PREFIX):
-            return (self.piece(shown.removeprefix(CONTINUATION_PREFIX)), self.piece(shown))
-        text = shown.replace(VISIBLE_SPACE, " ")
-        behind, bare = self.piece(" " + text), self.piece(text)
-        return (behind, bare) if text[:1].isalnum() else (bare, behind)
+    def candidate_pieces(self, token: str) -> tuple[str, ...]:
+        """Return the pieces that a readable token can stand for, as in `Spelling`."""
+        if token.startswith(CONTINUATION_PREFIX) and len(token) > len(CONTINUATION_PREFIX):
+            return (self.piece(token.removeprefix(CONTINUATION_PREFIX)), self.piece(token))
+        text = token.replace(VISIBLE_SPACE, " ")
+        with_space, bare = self.piece(" " + text), self.piece(text)
+        return (with_space, bare) if text[:1].isalnum() else (bare, with_space)
 
-    def is_separate_word(self, sign: str) -> bool:
-        """As in `Spelling`: signs, and letters of scripts that put no space between words."""
-        if sign.isspace() or unicodedata.category(sign)[0] in "PS":
+    def is_separate_word(self, character: str) -> bool:
+        """Return whether a character is a word of its own, as in `Spelling`.
+
+        This holds for spaces, punctuation, symbols, and characters of scripts without spaces between words.
+        """
+        if character.isspace() or unicodedata.category(character)[0] in "PS":
             return True
-        wide = unicodedata.east_asian_width(sign) == "W" and not unicodedata.name(sign, "").startswith("HANGUL")
-        return wide or any(first <= sign <= last for first, last in (("\u0e00", "\u0eff"), ("\u1000", "\u109f")))
+        is_hangul = unicodedata.name(character, "").startswith("HANGUL")
+        is_wide = unicodedata.east_asian_width(character) == "W" and not is_hangul
+        blocks = (("\u0e00", "\u0eff"), ("\u1000", "\u109f"))  # Thai and Lao, Burmese
+        return is_wide or any(first <= character <= last for first, last in blocks)
 
 
 class Bytes(Unigrams):
-    """Of byte-level pieces: every byte has a sign of its own. Source: Radford 2019, section 2.2."""
+    """Notation of byte-level vocabularies, with one character for each byte. Source: Radford 2019, section 2.2."""
 
     def text(self, piece: str) -> str:
-        """As in `Unigrams`; bytes that are no whole character stand as their numbers behind a backslash."""
-        numbers = [_BYTE_OF.get(sign) for sign in piece]
-        if None in numbers:  # a piece that was added as it is
+        r"""Return the text that a piece stands for; a byte outside of a complete character becomes `\xNN`."""
+        numbers = [_BYTE_OF_CHARACTER.get(character) for character in piece]
+        if None in numbers:  # an added token, which the vocabulary has as plain text
             return piece
         return bytes(number for number in numbers if number is not None).decode("utf-8", "backslashreplace")
 
     def piece(self, text: str) -> str:
-        """As in `Unigrams`."""
-        return "".join(_SIGN_OF[number] for number in text.encode("utf-8", "replace"))
+        """Return a text in the notation of the vocabulary."""
+        return "".join(_CHARACTER_OF_BYTE[number] for number in text.encode("utf-8", "replace"))
 
     def is_partial_character(self, piece: str) -> bool:
-        """As in `Spelling`."""
-        numbers = [_BYTE_OF[sign] for sign in piece if sign in _BYTE_OF]
+        """Return whether a piece begins or ends within a character."""
+        numbers = [_BYTE_OF_CHARACTER[character] for character in piece if character in _BYTE_OF_CHARACTER]
         try:
             bytes(numbers).decode()
         except UnicodeDecodeError:
             return True
         return False
 
-    def candidate_pieces(self, shown: str) -> tuple[str, ...]:
-        """As in `Unigrams`; then with the numbers behind backslashes as bytes."""
-        found = super().candidate_pieces(shown)
-        if "\\x" not in shown:
-            return found
-        text = shown.removeprefix(CONTINUATION_PREFIX).replace(VISIBLE_SPACE, " ").encode("utf-8", "replace")
-        numbers = re.sub(rb"\\x([0-9a-f]{2})", lambda number: bytes([int(number[1], 16)]), text)
-        as_bytes = "".join(_SIGN_OF[number] for number in numbers)
-        return (*found, as_bytes, _SIGN_OF[ord(" ")] + as_bytes)
+    def candidate_pieces(self, token: str) -> tuple[str, ...]:
+        r"""Return the candidates of `Unigrams`, and then those with each `\xNN` of the token as a byte."""
+        candidates = super().candidate_pieces(token)
+        if "\\x" not in token:
+            return candidates
+        text = token.removeprefix(CONTINUATION_PREFIX).replace(VISIBLE_SPACE, " ").encode("utf-8", "replace")
+        numbers = re.sub(rb"\\x([0-9a-f]{2})", lambda match: bytes([int(match[1], 16)]), text)
+        byte_piece = "".join(_CHARACTER_OF_BYTE[number] for number in numbers)
+        return (*candidates, byte_piece, _CHARACTER_OF_BYTE[ord(" ")] + byte_piece)
 
 
 class Tweets(Unigrams):
-    """Of a BERTweet's words: the last piece ends in `</w>`, and alone every other is shown as there, with `@@`."""
+    """Notation of BERTweet's vocabulary: the last piece of a word ends in `</w>`.
+
+    The readable notation of a single piece with a continuation ends in `@@`, as in BERTweet's own file.
+    """
 
     def text(self, piece: str) -> str:
-        """As in `Unigrams`."""
+        """Return the text that a piece stands for."""
         return piece.removesuffix("</w>")
 
     def readable(self, piece: str) -> str:
-        """As in `Spelling`."""
+        """Return a piece in the readable notation."""
         return self.text(piece) if piece.endswith("</w>") else piece + CONTINUATION_SUFFIX
 
-    def candidate_pieces(self, shown: str) -> tuple[str, ...]:
-        """As in `Spelling`."""
-        bare = shown.removeprefix(CONTINUATION_PREFIX) if len(shown) > len(CONTINUATION_PREFIX) else shown
-        inside = (
-            (bare.removesuffix(CONTINUATION_SUFFIX),)
-            if bare.endswith(CONTINUATION_SUFFIX) and bare != CONTINUATION_SUFFIX
-            else ()
-        )
-        return (*inside, bare + "</w>", bare)
+    def candidate_pieces(self, token: str) -> tuple[str, ...]:
+        """Return the pieces that a readable token can stand for, as in `Spelling`."""
+        bare = token.removeprefix(CONTINUATION_PREFIX) if len(token) > len(CONTINUATION_PREFIX) else token
+        has_suffix = bare.endswith(CONTINUATION_SUFFIX) and bare != CONTINUATION_SUFFIX
+        without_suffix = (bare.removesuffix(CONTINUATION_SUFFIX),) if has_suffix else ()
+        return (*without_suffix, bare + "</w>", bare)
 
 
 class WordEnds(Tweets):
-    """Of pairs of characters whose words are found first, and whose last piece ends in `</w>`."""
+    """Notation of character-pair vocabularies with `</w>`, for text that is split into words first."""
 
     has_library_words = True
 
 
-def _readable(text: str) -> str:
-    """A text whose spaces and signs without a look can be seen."""
+def _make_visible(text: str) -> str:
+    """Replace spaces and unprintable characters by visible ones."""
     return "".join(
-        VISIBLE_SPACE if sign == " " else sign if sign.isprintable() else "".join(f"\\x{n:02x}" for n in sign.encode())
-        for sign in text
+        VISIBLE_SPACE
+        if character == " "
+        else character
+        if character.isprintable()
+        else "".join(f"\\x{n:02x}" for n in character.encode())
+        for character in text
     )
 
 
-def _signs() -> dict[int, str]:
-    """The sign of each byte: itself where it has a look, else one from 256 on."""
-    seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = count(256)
-    return {number: chr(number if number in seen else next(others)) for number in range(256)}
+def _byte_characters() -> dict[int, str]:
+    """Return the character for each byte: its Latin-1 character if that is printable, otherwise one from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    replacements = count(256)
+    return {number: chr(number if number in printable else next(replacements)) for number in range(256)}
 
 
-_SIGN_OF = _signs()
-_BYTE_OF = {sign: number for number, sign in _SIGN_OF.items()}
+_CHARACTER_OF_BYTE = _byte_characters()
+_BYTE_OF_CHARACTER = {character: number for number, character in _CHARACTER_OF_BYTE.items()}

@@ -1,6 +1,7 @@
-"""What can be asked of a task head, in words: the kinds of targets, and the questions that studies ask of every text.
+"""Kinds of targets and questions about files: the texts and settings of task heads that need no model.
 
-A row of either table names its task head, which `bert_core.task_heads` declares. `register_head` adds rows.
+Each row of `TARGET_KINDS` and `FILE_QUESTIONS` names its task head, which `bert_core.task_heads` declares.
+`register_head` adds rows. The command line reads these tables without importing torch.
 """
 
 from __future__ import annotations
@@ -15,82 +16,93 @@ from bert_core.registry import Table
 
 # ---------------------------------------------------------------------------- targets
 
-# Values that a target may need -> what an error calls them.
+# Fields of a target that a kind may need -> their names in error messages.
 TARGET_VALUES: Mapping[str, str] = {
-    "position": "a position", "token_id": "a token_id", "against": "the one it stands against", "label": "a label",
-    "pieces": "the pieces that it asks for", "last": "a last place",
-    "other": "another text", "pooled": "the positions that are pooled",
+    "position": "a position", "token_id": "a token_id", "against": "a second token_id (against)", "label": "a label",
+    "pieces": "the masked pieces and their tokens", "last": "a last position",
+    "other": "a second text", "pooled": "the pooled positions",
 }  # fmt: skip
-# Values that a target written as text can have -> what its form calls them.
+# Fields of a target that its text form can have -> their placeholders in that form.
 TEXT_VALUES: Mapping[str, str] = {"position": "POSITION", "last": "LAST", "label": "LABEL"}
-RESERVED_NAMES = ("like", "alike")  # beginnings of targets that no kind may have as its name
-# Names that the sentences of a kind may be formatted with.
-_NAMES = ("word", "other", "label", "text", "first", "last", "count")
-_SENTENCES: Mapping[str, tuple[str, ...]] = {
-    "offer": _NAMES, "question": (*_NAMES, "verdict"), "supports": _NAMES, "value_text": ("value", "probability", "loss"),
-}  # fmt: skip
+RESERVED_NAMES = ("like", "alike")  # first words of other text forms of targets
+_TEMPLATE_NAMES = ("word", "other", "label", "text", "first", "last", "count")
+# Template of a target kind -> the names that it may contain.
+_ALLOWED_NAMES: Mapping[str, tuple[str, ...]] = {
+    "title": _TEMPLATE_NAMES,
+    "question": (*_TEMPLATE_NAMES, "verdict"),
+    "supports": _TEMPLATE_NAMES,
+    "value_text": ("value", "probability", "loss"),
+}
 
 
 @dataclass(frozen=True)
 class TargetKind:
-    """One kind of target: the head that computes it, the values that it needs, and the sentences about it.
+    """One kind of target: the head that computes it, the fields that it needs, and the texts about it.
 
-    needs: names of the fields that a `Target` of this kind must have. head: name of the task head that computes it.
-    unit: of its value. link: "exp" or "sigmoid", the function that makes a probability of the value; None if the value
-    alone does not determine one. mean: whether the value is the mean over the pieces of the target, not their sum.
-    offer: its name in a list of targets. question: what is asked. supports: what a positive contribution supports.
-    value_text: how confident the model is. `offer`, `question` and `supports` are formatted with the names that
-    `TaskHead.template_values` returns (word, other, label, text, first, last, count), `question` also with verdict, and `value_text`
-    with value, probability and loss.
-    Raises Refused for a value, a function or a name in a sentence that does not exist.
+    needs: names of the fields that a `Target` of this kind must have, keys of `TARGET_VALUES`.
+    head: name of the task head that computes it.
+    unit: unit of its value.
+    link: "exp" or "sigmoid", the function from the value to a probability; None if the value alone has no probability.
+    title: its title in a list of targets.
+    question: the question that an explanation answers.
+    supports: what a positive contribution supports.
+    value_text: sentence about the value.
+    mean: whether the value is the mean over the pieces of the target instead of their sum.
+
+    `title`, `question`, `supports` and `value_text` are templates of `str.format`. The first three may contain the
+    names that `TaskHead.template_values` returns (word, other, label, text, first, last, count). `question` may also
+    contain verdict. `value_text` may contain value, probability and loss.
+    Raises Refused for an unknown field, link function or name in a template.
     """
 
     needs: tuple[str, ...]
     head: str
     unit: str
     link: str | None
-    offer: str
+    title: str
     question: str
     supports: str
     value_text: str
     mean: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "needs", require_sequence("needs", self.needs, "names of values"))
+        object.__setattr__(self, "needs", require_sequence("needs", self.needs, "names of fields"))
         for need in self.needs:
             if not isinstance(need, str) or need not in TARGET_VALUES:
-                raise Refused(f"a target cannot need {short_repr(need)}: its values are {', '.join(TARGET_VALUES)}")
+                raise Refused(f"needs contains {short_repr(need)}: a target has the fields {', '.join(TARGET_VALUES)}")
         if self.link is not None and (not isinstance(self.link, str) or self.link not in ("exp", "sigmoid")):
-            raise Refused(f"the link is {short_repr(self.link)}: it must be 'exp', 'sigmoid' or None")
-        for sentence, allowed in _SENTENCES.items():
-            if unknown := set(_names_in(sentence, getattr(self, sentence))) - set(allowed):
-                raise Refused(f"{sentence} names {short_repr(sorted(unknown)[0])}: it may name {', '.join(allowed)}")
+            raise Refused(f"link is {short_repr(self.link)}: it must be 'exp', 'sigmoid' or None")
+        for field_name, allowed in _ALLOWED_NAMES.items():
+            if unknown := set(_template_names(field_name, getattr(self, field_name))) - set(allowed):
+                raise Refused(
+                    f"{field_name} contains {{{sorted(unknown)[0]}}}: it may contain {', '.join(allowed)}, in braces"
+                )
 
     @property
     def has_text_form(self) -> bool:
-        """Whether a target of this kind is written as the name of the kind and the values that it needs."""
+        """Whether targets of this kind have a text form: the name of the kind, followed by the fields that it needs."""
         return all(need in TEXT_VALUES for need in self.needs)
 
     def probability(self, value: float) -> float | None:
-        """The probability that belongs to a value (nats); None if the value alone does not determine one."""
+        """Return the probability for a value in nats, or None if the value alone does not determine one."""
         if self.link is None:
             return None
         return exp(value) if self.link == "exp" else (1 + tanh(value / 2)) / 2
 
-    def format_value(self, value: float, written: Callable[[float], str]) -> str:
-        """The sentence `value_text` for a value. written: formats a number."""
+    def format_value(self, value: float, format_number: Callable[[float], str]) -> str:
+        """Return `value_text` filled in for a value. format_number: function that formats a number."""
         probability = self.probability(value)
         numbers = {"value": value, "loss": -value, "probability": nan if probability is None else probability}
-        return self.value_text.format(**{name: written(number) for name, number in numbers.items()})
+        return self.value_text.format(**{name: format_number(number) for name, number in numbers.items()})
 
 
-def _names_in(sentence: str, template: str) -> list[str]:
-    """The names that a template is formatted with. Raises Refused for one that is no template."""
+def _template_names(field_name: str, template: str) -> list[str]:
+    """Return the names in a template. Raises Refused for an invalid template, with the name of its field."""
     try:
         return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
     except (TypeError, ValueError) as error:
         raise Refused(
-            f"{sentence} is {short_repr(template)}: it must be a text with names in braces ({error})"
+            f"{field_name} is {short_repr(template)}: it must be a text with names in braces ({error})"
         ) from error
 
 
@@ -115,7 +127,7 @@ _KINDS: dict[str, TargetKind] = {
         "all hidden words together", "Which words help to guess all {count} hidden pieces?", "the hidden words",
         "loss {loss} nats per piece", mean=True,
     ),
-    # A difference of logits is one of log-odds, so in nats too.
+    # The difference of the two logits is the log-odds, in nats.
     "nsp": TargetKind(
         (), "next", "nats of log-odds", "sigmoid",
         "“B follows A”", "Why does it {verdict} B?", "“B follows A”", "probability that B follows A: {probability}",
@@ -128,17 +140,17 @@ _KINDS: dict[str, TargetKind] = {
         ("position", "label"), "tagger", _LOGIT, None,
         "“{word}” as {label}", "Why “{label}” for “{word}”?", "the tag “{label}” of “{word}”", "logit {value}",
     ),
-    # What answers are ranked by: Devlin 2019, section 4.2 (arXiv:1810.04805).
+    # The sum of the two logits is the score of an answer: Devlin 2019, section 4.2 (arXiv:1810.04805).
     "span": TargetKind(
         ("position", "last"), "reader", "units of its two logits", None,
         "answer “{word}”", "Why the answer “{word}”?", "the answer “{word}”", "sum of its two logits {value}",
     ),
-    # The logit of one choice alone determines no probability.
+    # The probability depends on the logits of all answer options, so one logit alone has none.
     "choice": TargetKind(
         (), "chooser", _LOGIT, None,
         "choice “{text}”", "Why the choice “{text}”?", "the choice “{text}”", "logit {value}",
     ),
-    # A cosine is no probability: the cosine itself is followed.
+    # A cosine has no probability, so methods report the cosine itself.
     "similarity": TargetKind(
         ("other", "pooled"), "pooling", "units of the cosine", None,
         "like “{text}”", "What makes it like “{text}”?", "being like “{text}”", "cosine {value}",
@@ -153,7 +165,7 @@ TARGET_KINDS = Table(_KINDS)
 
 
 def text_form(name: str, kind: TargetKind) -> str | None:
-    """How targets of a kind are written, as in "tag:POSITION:LABEL"; None where a value cannot be written."""
+    """Return the text form of a kind, for example "tag:POSITION:LABEL", or None if it has none."""
     return ":".join([name, *map(TEXT_VALUES.__getitem__, kind.needs)]) if kind.has_text_form else None
 
 
@@ -162,71 +174,82 @@ def text_form(name: str, kind: TargetKind) -> str | None:
 
 @dataclass(frozen=True)
 class FileQuestion:
-    """A question that studies ask of every text of a file: of its heads, of its explanation, of a method.
+    """A question that studies of files evaluate for every text: its loss, its explanation and a check of methods.
 
-    head: name of the task head that answers. loss: unit of the mean loss, after its number, as in "nats a class to
-    tell". judged: kinds of a study of methods -> their titles. of_target: whether the loss is minus the mean value of
-    the targets of the text; else it is a cross-entropy. explained: whether `explain_file` asks it. pairs: whether it is
-    about two texts. apart: whether these two are read one by one. takes_word: whether one word for all texts restricts
-    it. takes_answer: whether a column of the table may hold the answers.
-    Raises Refused for a `judged` that is no mapping.
+    head: name of the task head that answers it.
+    loss: unit of the mean loss, printed after its number, for example "nats per text".
+    faithfulness_kinds: kinds of rows in a study of the faithfulness of methods -> their titles.
+    loss_from_targets: whether the loss is minus the mean value of the targets of the text. Otherwise it is a
+        cross-entropy.
+    explained: whether `explain_file` supports the question.
+    pairs: whether the question is about two texts.
+    separate_texts: whether the two texts are encoded separately.
+    takes_word: whether one word for all texts can restrict the targets.
+    takes_answer: whether a column of the table can hold the answers.
+    Raises Refused if `faithfulness_kinds` is not a mapping.
     """
 
     head: str
     loss: str
-    judged: Mapping[str, str] = field(default_factory=dict)
-    of_target: bool = True
+    faithfulness_kinds: Mapping[str, str] = field(default_factory=dict)
+    loss_from_targets: bool = True
     explained: bool = True
     pairs: bool = False
-    apart: bool = False
+    separate_texts: bool = False
     takes_word: bool = False
     takes_answer: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.judged, Mapping):
-            raise Refused(f"judged is {short_repr(self.judged)}: it must be a mapping of kinds to titles")
+        if not isinstance(self.faithfulness_kinds, Mapping):
+            raise Refused(
+                f"faithfulness_kinds is {short_repr(self.faithfulness_kinds)}: it must be a mapping of kinds to titles"
+            )
 
 
 _QUESTIONS: dict[str, FileQuestion] = {
     "words": FileQuestion(
-        "words", "nats a hidden piece", {"content": "A masked content word", "function": "A masked function word"},
-        of_target=False, explained=False,
+        "words", "nats per masked piece", {"content": "A masked content word", "function": "A masked function word"},
+        loss_from_targets=False, explained=False,
     ),
-    "next": FileQuestion("next", "nats a pair to tell", {"nsp": "B follows A"}, of_target=False, pairs=True),
+    "next": FileQuestion("next", "nats per pair", {"nsp": "B follows A"}, loss_from_targets=False, pairs=True),
     "word": FileQuestion(
-        "words", "nats a piece of the word", {"word": "A word at a mask"},
-        of_target=False, takes_word=True, takes_answer=True,
+        "words", "nats per piece of the word", {"word": "A word at a mask"},
+        loss_from_targets=False, takes_word=True, takes_answer=True,
     ),
     "class": FileQuestion(
-        "classifier", "nats a class to tell", {"class": "The class of a text"}, of_target=False, takes_answer=True
+        "classifier", "nats per text", {"class": "The class of a text"},
+        loss_from_targets=False, takes_answer=True,
     ),
-    "tag": FileQuestion("tagger", "of a logit a tag", {"tag": "The tag of a word"}, takes_word=True),
-    "span": FileQuestion("reader", "of two logits an answer", {"span": "The answer to a question"}, pairs=True),
+    "tag": FileQuestion("tagger", "units of the logit per tag", {"tag": "The tag of a word"}, takes_word=True),
+    "span": FileQuestion(
+        "reader", "units of the two logits per answer", {"span": "The answer to a question"}, pairs=True
+    ),
     "replaced": FileQuestion(
-        "detector", "nats of log-odds a token", {"replaced": "A token that looks replaced"}, takes_word=True
+        "detector", "nats of log-odds per token", {"replaced": "A replaced token"}, takes_word=True
     ),
     "similarity": FileQuestion(
-        "pooling", "of the cosine a pair", {"similarity": "How alike two sentences are"}, pairs=True, apart=True
+        "pooling", "units of the cosine per pair", {"similarity": "The similarity of two sentences"},
+        pairs=True, separate_texts=True,
     ),
 }  # fmt: skip
 FILE_QUESTIONS = Table(_QUESTIONS)
 
 
-def questions_of_targets() -> tuple[str, ...]:
-    """Names of the file questions whose loss is minus the value of targets."""
-    return tuple(name for name, question in FILE_QUESTIONS.items() if question.of_target)
+def target_questions() -> tuple[str, ...]:
+    """Return the names of the questions whose loss is minus the mean value of their targets."""
+    return tuple(name for name, question in FILE_QUESTIONS.items() if question.loss_from_targets)
 
 
-def judged_kinds() -> dict[str, str]:
-    """Kinds of a study of methods -> their titles, in the order of the questions."""
-    return {kind: title for question in FILE_QUESTIONS.values() for kind, title in question.judged.items()}
+def faithfulness_kinds() -> dict[str, str]:
+    """Return the kinds of rows of a study of the faithfulness of methods -> their titles, in the order of questions."""
+    return {kind: title for question in FILE_QUESTIONS.values() for kind, title in question.faithfulness_kinds.items()}
 
 
 # ---------------------------------------------------------------------------- registration
 
 
 def add_rows(kinds: Mapping[str, TargetKind], questions: Mapping[str, FileQuestion]) -> None:
-    """Add the kinds and questions of a task head; `task_heads.register_head` calls it after its checks."""
+    """Add the kinds and questions of a task head, after the checks of `task_heads.register_head`."""
     _KINDS.update(kinds)
     _QUESTIONS.update(questions)
 

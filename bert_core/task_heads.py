@@ -1,9 +1,9 @@
-"""Task heads: one declaration for each thing that a model can be trained to predict.
+"""Task heads: one declaration of each kind of prediction that a model can be trained to make.
 
-Everything that depends on the kind of a head asks its declaration: loading, capture, targets, losses, studies of files,
-the command line and the pages iterate over `TASK_HEADS`. A new built-in head has its module in `modeling/models.py`,
-its declaration here, and its texts in `target_kinds.py`; a program adds its own with `register_head`, and an installed
-package with an entry point (`registry`).
+`TASK_HEADS` holds the declarations. Loading, capture, targets, losses, studies of files, the command line and the pages
+iterate over it, so that only the declaration knows what is specific to a head. A built-in head consists of its module
+in `modeling/models.py`, its declaration here and its texts in `target_kinds.py`. A program adds its own head with
+`register_head`, and an installed package with an entry point (see `registry`).
 """
 
 from __future__ import annotations
@@ -63,34 +63,36 @@ from bert_core.target_kinds import (
 )
 from bert_core.tokenizer import Encoding, join_pieces
 
-if TYPE_CHECKING:  # loading builds the heads that are declared here
+if TYPE_CHECKING:  # at run time, loading imports this module
     from bert_core.loading import LoadedModel
 
-LONGEST_QUOTED = 60  # characters of a text in a sentence
-# How many targets of one head a list offers.
-OFFERED_MASKS, OFFERED_CLASSES, OFFERED_TOKENS, OFFERED_ANSWERS, OFFERED_WORDS, OFFERED_TAGS = 20, 20, 5, 5, 20, 6
-# What a study calls the answer that it explains, where the file or the model has no name for it.
-FOLLOWS, ALIKE, REPLACED, NO_ANSWER = "follows", "alike", "replaced", "no answer"
+MAX_QUOTED_CHARACTERS = 60  # of a text that is quoted in a sentence
+# Maximum number of targets that one head suggests, by what the targets are about.
+MAX_MASK_TARGETS, MAX_CLASS_TARGETS, MAX_TOKEN_TARGETS = 20, 20, 5
+MAX_SPAN_TARGETS, MAX_TAGGED_WORDS, MAX_TAGS_OF_TOKEN = 5, 20, 6
+# Names of answers in the tables of studies, where neither the file nor the model has a label for the answer.
+IS_NEXT, SIMILAR, REPLACED, NO_ANSWER = "follows", "alike", "replaced", "no answer"
 
 
 class NamedTarget(NamedTuple):
-    """A target of one text of a file, and the name of the answer that it is about."""
+    """A target of one text of a file, with the name of the answer that it explains."""
 
     target: Target
     name: str
 
 
 class Readout(NamedTuple):
-    """What a head predicts, as a title and rows of (name, number), the largest first where they are alternatives."""
+    """A prediction of a head as a title and rows (name, number), sorted from the largest if they are alternatives."""
 
     title: str
     rows: tuple[tuple[str, float], ...]
 
 
 class LinearPath(NamedTuple):
-    """The modules between a state of the last layer and a logit: DecompX follows them.
+    """The modules between a hidden state of the last layer and one logit, which DecompX decomposes.
 
-    stages: (dense layer, activation, layer norm or None), in turn. weight: (hidden,), and bias: (), of the logit.
+    stages: (dense layer, activation, layer norm or None) of each hidden layer of the head, in the order of computation.
+    weight: (hidden,), the row of the output layer for this logit. bias: ().
     """
 
     stages: tuple[tuple[nn.Linear, Callable[[Tensor], Tensor], nn.Module | None], ...]
@@ -100,11 +102,15 @@ class LinearPath(NamedTuple):
 
 @dataclass(frozen=True)
 class FileText:
-    """A text of a file, and what the file and a study say about it.
+    """One text of a file, with its labels in the file and the settings of the study.
 
-    text, pair: as they stand in the file. answer: what a column names, or empty. marks: (start, end, name) of the words
-    of the first text that have a tag, or of the answer in the second; None where the file says nothing of the kind.
-    question: of `FILE_QUESTIONS`. word: the targets are restricted to this word; empty: all. run: captures the text.
+    text, pair: the first text and the second one (or None), as in the file.
+    answer: value of the column of answers; empty without one.
+    marks: (start, end, name) of each tagged word of the first text, or of the answer in the second text, in characters;
+        None if the file has no such labels.
+    question: name of the question, a key of `FILE_QUESTIONS`.
+    word: only targets about this word are used; empty for all words.
+    run: function that captures the text.
     """
 
     encoding: Encoding
@@ -121,19 +127,21 @@ class FileText:
 
 
 class TaskHead:
-    """Declaration of a task head; a subclass describes one kind of head, and its methods have no state.
+    """Declaration of a task head. Each subclass describes one kind of head, and its instances have no state.
 
-    name: unique; rows of `TARGET_KINDS` and `FILE_QUESTIONS` refer to it, and `LoadedModel.tuned` has the module
-        under it. description: what a model without it lacks, as in "has no trained classifier".
-    module: class that stands beside the encoder, built as `module(config, encoder)`; None for a part of
-        `BertForPreTraining`. parts: beginnings of the names of its weights; all must be in the file for it to count as
-        trained. architectures: names of architectures in config.json that have this head, from behind "For".
-    result: field of `ModelRun` that holds its prediction; empty: `ModelRun.others` holds it under `name`.
-    every_token: whether its prediction needs the last layer at every token, not only at the first.
-    gives_predictions: whether it predicts something of a text by itself, without a target.
-    needs_pair: one sentence for a text without a second one, where the head judges two texts; else empty.
-    pair_advice: what a visitor can do where a second text is needed.
-    title, subtitle: the question that its section on a page answers, and one line about the answer.
+    name: unique name. Rows of `TARGET_KINDS` and `FILE_QUESTIONS` refer to it, and `LoadedModel.task_models` holds the
+        module under it.
+    description: predicate of the sentence about a model without the head, for example "has no trained classifier".
+    module: class of the model on top of the encoder, created as `module(config, encoder)`; None if the head is a part
+        of `BertForPreTraining`.
+    parts: prefixes of the names of its weights. The head counts as trained if the file has all weights with them.
+    architectures: suffixes, after "For", of the architectures in config.json that have this head.
+    result: field of `ModelRun` with the prediction; if empty, `ModelRun.others[name]` holds it.
+    every_token: whether the prediction needs the last layer at every token instead of the first token alone.
+    gives_predictions: whether the head predicts something for a text without a target.
+    needs_pair: error message for a text without a second one, if the head needs two texts; otherwise empty.
+    pair_advice: what a user of the app can do if a second text is needed.
+    title, subtitle: heading of its section on a page, and one sentence about the prediction.
     """
 
     name: ClassVar[str]
@@ -149,73 +157,73 @@ class TaskHead:
     title: ClassVar[str] = ""
     subtitle: ClassVar[str] = ""
 
-    # ------------------------------------------------------------------ whether a model has it
+    # ------------------------------------------------------------------ availability
 
     def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-        """Whether a checkpoint holds this head. Raises Refused for a variant of it that is not supported."""
+        """Return whether a checkpoint has this head. Raises Refused for an unsupported variant of the head."""
         return bool(self.parts) and any(name.startswith(self.parts[0]) for name in weights)
 
     def is_trained(self, loaded: LoadedModel) -> bool:
-        """Whether a model has this head with weights from its file; untrained weights predict nothing."""
+        """Return whether a model has this head with weights from its file. Random weights do not count."""
         return (self.module is None or self.name in loaded.task_models) and not any(
             map(loaded.report.lacks, self.parts)
         )
 
     def applies(self, loaded: LoadedModel, encoding: Encoding) -> bool:
-        """Whether a model has this head trained, and the text is one that it judges."""
+        """Return whether a model has this head trained, and the text has a second part if the head needs one."""
         return self.is_trained(loaded) and (not self.needs_pair or encoding.pair is not None)
 
     def missing_reason(self, loaded: LoadedModel) -> str:
-        """What a model without this head lacks, as the predicate of a sentence."""
+        """Return why a model does not have this head, as the predicate of a sentence."""
         return self.description
 
     def require(self, loaded: LoadedModel, consequence: str) -> None:
-        """Raise Refused if a model does not have this head trained. consequence: the end of the sentence."""
+        """Raise Refused if a model does not have this head trained. consequence: second half of the message."""
         if not self.is_trained(loaded):
             raise Refused(f"{loaded.name} {self.missing_reason(loaded)}: {consequence}")
 
     def heading(self, loaded: LoadedModel) -> tuple[str, str]:
-        """`title` and `subtitle` for a model."""
+        """Return `title` and `subtitle`, which may depend on the model."""
         return self.title, self.subtitle
 
     def labels(self, loaded: LoadedModel) -> tuple[str, ...]:
-        """Names of what targets with a label choose from."""
+        """Return the names of the labels that a target can have, by label number; empty if targets have no label."""
         return ()
 
     def head_module(self, loaded: LoadedModel) -> Any:
-        """The module with the weights of this head, of a model that has it."""
+        """Return the module with the weights of this head, for a model that has the head."""
         return loaded.task_models[self.name]
 
-    # ------------------------------------------------------------------ what it predicts
+    # ------------------------------------------------------------------ predictions
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
-        """What the head computes from states of the last layer.
+        """Compute the logits of the head from hidden states of the last layer.
 
-        states: (..., hidden), of a token, or of the first token where the head judges the text as a whole.
-        Returns (..., output), or (...) for a head with one output, at least float32.
+        states: (..., hidden), at any token, or at the first token if the head classifies the text as a whole.
+        Returns (..., output), or (...) if the head has a single output, in float32 or wider.
         """
         raise NotImplementedError
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
-        """Tensors from which `prediction` makes a record, by name, each with the text as its first axis.
+        """Compute the tensors that `prediction` needs, by name. The first axis of each is the text.
 
-        states: (text, token, hidden), the last layer; the tokens of shorter texts are padded. A head with `every_token`
-        gives each tensor the token as its second axis.
+        states: (text, token, hidden), hidden states of the last layer, with padding after shorter texts.
+        If `every_token` is true, the second axis of each tensor is the token.
         """
         return {"logits": self.logits(loaded, states if self.every_token else states[:, 0])}
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> Any:
-        """The prediction for one text. outputs: its part of each tensor of `outputs`, on the CPU, without padding."""
+        """Return the prediction for one text. outputs: slices of `outputs` for it, on the CPU and without padding."""
         return copy_to_array(outputs["logits"])
 
     def prediction_of(self, run: Any) -> Any:
-        """The prediction of this head in a `ModelRun` or `Answer`; None if it has none."""
+        """Return the prediction of this head in a `ModelRun` or `Answer`, or None if there is none."""
         return getattr(run, self.result) if self.result else run.others.get(self.name)
 
-    def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
-        """The prediction in a run as rows, for commands and pages without a presentation of their own for this head.
+    def readouts(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[Readout]:
+        """Return the prediction in a run as rows of text and numbers, for commands and pages.
 
-        most: rows of each readout at most.
+        max_rows: maximum number of rows of each readout.
         """
         numbers = self.prediction_of(run)
         if numbers is None:
@@ -223,14 +231,14 @@ class TaskHead:
         names = self.labels(loaded) or [self.title.removesuffix("?") or self.name]
         values = np.ravel(numbers)
         if len(values) != len(names):
-            names = [f"{self.name} {place}" for place in range(len(values))]
+            names = [f"{self.name} {output}" for output in range(len(values))]
         rows = sorted(zip(names, values.tolist(), strict=True), key=lambda row: -row[1])
-        return [Readout(self.name, tuple(rows[:most]))]
+        return [Readout(self.name, tuple(rows[:max_rows]))]
 
-    # ------------------------------------------------------------------ its targets
+    # ------------------------------------------------------------------ targets
 
     def check(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> None:
-        """Raise Refused unless a model can compute a target of this head on a text."""
+        """Raise Refused if a model cannot compute a target of this head on a text."""
         self.require(loaded, "choose another target")
         if self.needs_pair and encoding.pair is None:
             raise Refused(self.needs_pair)
@@ -238,72 +246,76 @@ class TaskHead:
         if target.label is not None and not 0 <= target.label < len(names):
             raise Refused(f"{target.kind} {target.label} does not exist: this model has 0 to {len(names) - 1}")
 
-    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
-        """The value of a target for copies of a text, (copies,), with a graph if the rows have one.
+    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
+        """Compute the value of a target for several copies of a text, differentiable with respect to `rows`.
 
-        rows: (copies, row, hidden), the last layer at `target.rows`. other: (1, hidden), the vector of `target.other`.
+        rows: (copy, row, hidden), hidden states of the last layer at the positions `target.rows`.
+        reference: (1, hidden), sentence vector of `target.other`; None if the target has no second text.
+        Returns (copy,), in the unit of the target kind.
         """
         logits = self.logits(loaded, rows[:, 0])
         return logits if target.label is None else logits[:, target.label]
 
     def rows_of_probability(self, encoding: Encoding, target: Target) -> tuple[int, ...]:
-        """Positions of the last layer that `probability` reads."""
+        """Return the positions whose hidden states `probability` needs."""
         return target.rows
 
-    def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
-        """The probability of a target for copies of a text, (copies,); the value itself if there is no probability.
+    def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
+        """Compute the probability of a target for several copies of a text.
 
-        rows: (copies, row, hidden), at `rows_of_probability`. other: as for `value`.
+        rows: (copy, row, hidden), hidden states of the last layer at `rows_of_probability`.
+        reference: as for `value`.
+        Returns (copy,), probabilities, or values of the target if it has no probability.
         """
-        values = self.value(loaded, target, rows, other)
+        values = self.value(loaded, target, rows, reference)
         link = target.target_kind.link
         return values if link is None else values.exp() if link == "exp" else values.sigmoid()
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        """How the state at one of the target's rows reaches its logit; None if no such path exists.
+        """Return the path from the hidden state at one row of a target to its logit, or None if there is none.
 
-        row: number of the row in `target.rows`; the logit is the sum over the rows.
+        row: index into `target.rows`. The value of the target is the sum of the logits of all its rows.
         """
         return None
 
     def suggested_targets(
-        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
     ) -> list[Target]:
-        """Targets that a list offers for a text, the likeliest first.
+        """Return targets for a text for a user to choose from, the most probable first.
 
-        run: the text without gradients, to which this head applies. original: the text before words were hidden.
-        linked: the target that was chosen before, of any head; None without one.
+        run: run of the text without gradients, for which this head `applies`.
+        original: encoding of the text before words were masked.
+        selected: target of any head that is selected at present, which should stay in the list; None if there is none.
         """
         kinds = [name for name, kind in TARGET_KINDS.items() if kind.head == self.name and not kind.needs]
         return [Target(name) for name in kinds]
 
     def target_title(self, target: Target) -> str:
-        """The name of a target in a list, to be formatted with its `names`."""
-        return target.target_kind.offer
+        """Return the title of a target in a list, a template for `template_values`."""
+        return target.target_kind.title
 
     def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
-        """The names with which the sentences of a target's kind are formatted; see `TargetKind`."""
-        names: dict[str, str | int] = {
-            "first": target.rows[0], "last": target.rows[-1], "count": len(target.pieces),
-        }  # fmt: skip
+        """Return the values that fill the templates of a target's kind, by name (see `TargetKind`)."""
+        values: dict[str, str | int] = {"first": target.rows[0], "last": target.rows[-1], "count": len(target.pieces)}
         if target.target_pieces:
-            names["word"] = join_pieces(loaded.tokenizer.token_of(token) for _, token in target.target_pieces)
+            values["word"] = join_pieces(loaded.tokenizer.token_of(token) for _, token in target.target_pieces)
         elif target.position is not None:
-            names["word"] = encoding.labels[target.position]
+            values["word"] = encoding.labels[target.position]
         if target.against is not None:
-            names["other"] = loaded.tokenizer.token_of(target.against)
+            values["other"] = loaded.tokenizer.token_of(target.against)
         elif target.last is not None:
-            names["other"] = encoding.labels[target.last]
+            values["other"] = encoding.labels[target.last]
         if target.label is not None:
-            names["label"] = self.labels(loaded)[target.label]
+            values["label"] = self.labels(loaded)[target.label]
         if target.other is not None:
-            names["text"] = quote(target.other.text)
-        return names
+            values["text"] = quote(target.other.text)
+        return values
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
-        """The targets of a text of a file; empty if it has none. Raises Refused if the question cannot be asked of it.
+        """Return the targets of one text of a file, or an empty list if it has none.
 
-        An answer in the file is the target; without one the model's own answer is.
+        The target is the answer in the file if there is one, and otherwise the prediction of the model.
+        Raises Refused if the text is not suitable for the question of the study.
         """
         if not self.applies(loaded, text.encoding):
             return []
@@ -311,31 +323,33 @@ class TaskHead:
         return [NamedTarget(target, self.name) for target in targets]
 
 
-class _PooledHead(TaskHead):
-    """A head on top of the pooler, which judges a text as a whole."""
+class _PoolerHead(TaskHead):
+    """A head on top of the pooler, which classifies a text as a whole."""
 
-    def last(self, loaded: LoadedModel) -> nn.Linear:
-        """The linear layer behind the pooler."""
+    def output_layer(self, loaded: LoadedModel) -> nn.Linear:
+        """Return the linear layer after the pooler."""
         classifier: nn.Linear = self.head_module(loaded).classifier
         return classifier
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
         pooler = loaded.model.bert.pooler
-        assert pooler is not None  # a pre-training model has one
+        assert pooler is not None  # a pre-training model has a pooler
         pooled = pooler(states.reshape(-1, 1, states.shape[-1])).view(states.shape)
-        return as_wide_floats(self.last(loaded)(pooled))
+        return as_wide_floats(self.output_layer(loaded)(pooled))
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         pooler = loaded.model.bert.pooler
-        assert pooler is not None  # a pre-training model has one
-        return LinearPath(((pooler.dense, pooler.activation, None),), *_output(self.last(loaded), target.label or 0))
+        assert pooler is not None  # a pre-training model has a pooler
+        return LinearPath(
+            ((pooler.dense, pooler.activation, None),), *_output_unit(self.output_layer(loaded), target.label or 0)
+        )
 
 
 # ---------------------------------------------------------------------------- the heads
 
 
-class Words(TaskHead):
-    """The masked-word head: which piece of the vocabulary stands at a position."""
+class MaskedWordHead(TaskHead):
+    """The masked-language-modelling head: which word piece of the vocabulary is at a position."""
 
     name = "words"
     description = "has no trained masked-word head"
@@ -352,7 +366,7 @@ class Words(TaskHead):
         return as_wide_floats(self.head_module(loaded)(states))
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
-        """states: (position, hidden): this head is computed at the positions that are asked for, not at every text."""
+        """Compute probabilities (position, vocab) at the positions of `states`, (position, hidden)."""
         return {"probabilities": self.logits(loaded, states).softmax(-1)}
 
     def prediction_of(self, run: Any) -> Any:
@@ -361,7 +375,7 @@ class Words(TaskHead):
     def predictions(
         self, positions: Sequence[int], outputs: Mapping[str, Tensor], top_k: int
     ) -> tuple[MaskPrediction, ...]:
-        """One record for each position. outputs: of `outputs`, (position, vocab), on the CPU."""
+        """Return one record for each position. outputs: result of `outputs` for these positions, on the CPU."""
         probabilities = outputs["probabilities"]
         top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
         return tuple(
@@ -373,65 +387,67 @@ class Words(TaskHead):
             for row, position in enumerate(positions)
         )
 
-    def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
+    def readouts(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[Readout]:
         mask, token_of = run.encoding.special_tokens.mask, loaded.tokenizer.token_of
         return [
-            Readout(f"{mask} at {guess.position}", tuple((token_of(token), share) for token, share in guess.top[:most]))
-            for guess in run.predictions
+            Readout(
+                f"{mask} at {prediction.position}",
+                tuple((token_of(token), probability) for token, probability in prediction.top[:max_rows]),
+            )
+            for prediction in run.predictions
         ]
 
-    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
+    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         head = self.head_module(loaded)
-        if target.against is not None:  # the difference of two words needs no others
+        if target.against is not None:  # the softmax cancels in the difference of two logits
             words, decoder = [target.token_id, target.against], head.decoder
             logits = as_wide_floats(F.linear(head.transform(rows[:, 0]), decoder.weight[words], decoder.bias[words]))
             return torch.sub(logits[:, 0], logits[:, 1])
-        wanted = torch.tensor([token for _, token in target.target_pieces], device=rows.device)
-        of_pieces = (
-            as_wide_floats(head(rows)).log_softmax(-1).gather(-1, wanted.expand(len(rows), -1)[..., None])[..., 0]
-        )
-        return of_pieces.mean(-1) if target.target_kind.mean else of_pieces.sum(-1)
+        tokens = torch.tensor([token for _, token in target.target_pieces], device=rows.device)
+        log_probabilities = as_wide_floats(head(rows)).log_softmax(-1)  # (copy, row, vocab)
+        scores = log_probabilities.gather(-1, tokens.expand(len(rows), -1)[..., None])[..., 0]
+        return scores.mean(-1) if target.target_kind.mean else scores.sum(-1)
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         head = self.head_module(loaded)
         token = target.target_pieces[row][1]
-        weight, bias = _output(head.decoder, token)
+        weight, bias = _output_unit(head.decoder, token)
         if target.against is not None:
-            other_weight, other_bias = _output(head.decoder, target.against)
+            other_weight, other_bias = _output_unit(head.decoder, target.against)
             weight, bias = weight - other_weight, bias - other_bias
         transform = head.transform
         return LinearPath(((transform.dense, transform.transform_act_fn, transform.LayerNorm),), weight, bias)
 
     def suggested_targets(
-        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
     ) -> list[Target]:
-        encoding, hidden = run.encoding, hidden_pieces(run.encoding, original)
-        truth, targets = dict(hidden), []
-        for position in encoding.mask_positions[:OFFERED_MASKS]:
+        encoding, masked = run.encoding, hidden_pieces(run.encoding, original)
+        original_tokens, targets = dict(masked), []
+        for position in encoding.mask_positions[:MAX_MASK_TARGETS]:
             prediction = run.prediction_at(position)
-            likely = [] if prediction is None else [token for token, _ in prediction.top[:3]]
-            known = [truth[position]] if position in truth else []
-            targets += [Target("mlm", position, n) for n in dict.fromkeys([*likely[:1], *known, *likely[1:]])]
-        for word in dict.fromkeys(encoding.words[position] for position, _ in hidden):
-            pieces = tuple((position, piece) for position, piece in hidden if encoding.words[position] == word)
+            top = [] if prediction is None else [token for token, _ in prediction.top[:3]]
+            truth = [original_tokens[position]] if position in original_tokens else []
+            targets += [Target("mlm", position, token) for token in dict.fromkeys([*top[:1], *truth, *top[1:]])]
+        for word in dict.fromkeys(encoding.words[position] for position, _ in masked):
+            pieces = tuple((position, piece) for position, piece in masked if encoding.words[position] == word)
             if len(pieces) > 1:
                 targets.append(Target("joint", pieces=pieces))
-        if len(hidden) > 1:
-            targets.append(Target("loss", pieces=hidden))
+        if len(masked) > 1:
+            targets.append(Target("loss", pieces=masked))
         return targets
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
-        if wanted := text.word or text.answer:
-            return [NamedTarget(word_target(loaded.tokenizer, text.encoding, wanted), wanted)]
+        if word := text.word or text.answer:
+            return [NamedTarget(word_target(loaded.tokenizer, text.encoding, word), word)]
         if not text.encoding.mask_positions:
-            raise Refused("there is no [MASK]")
-        guess = text.run().predictions[0]
-        token = guess.top[0][0]
-        return [NamedTarget(Target("mlm", guess.position, token), loaded.tokenizer.token_of(token))]
+            raise Refused("the text has no [MASK]")
+        prediction = text.run().predictions[0]
+        token = prediction.top[0][0]
+        return [NamedTarget(Target("mlm", prediction.position, token), loaded.tokenizer.token_of(token))]
 
 
-class Classes(_PooledHead):
-    """A classifier of texts, or of pairs; its output may also be a number."""
+class ClassificationHead(_PoolerHead):
+    """A classifier of single texts or text pairs, or a regression with one number."""
 
     name = "classifier"
     description = "has no trained classifier"
@@ -465,24 +481,24 @@ class Classes(_PooledHead):
         probabilities = None if is_number(config) else copy_to_array(outputs["probabilities"])
         return ClassPrediction(config.labels, copy_to_array(outputs["logits"]), probabilities, is_exclusive(config))
 
-    def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
+    def readouts(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[Readout]:
         classes = run.classes
         if classes is None:
             return []
         numbers = classes.logits if classes.probabilities is None else classes.probabilities
-        rows = tuple((classes.labels[label], float(numbers[label])) for label in classes.order[:most])
+        rows = tuple((classes.labels[label], float(numbers[label])) for label in classes.order[:max_rows])
         return [Readout("number" if classes.probabilities is None else "class", rows)]
 
-    def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
+    def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         logits = self.logits(loaded, rows[:, 0])
         return (logits if is_number(loaded.config) else self._probabilities(loaded, logits))[:, target.label]
 
     def suggested_targets(
-        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
     ) -> list[Target]:
-        likely = [] if run.classes is None else run.classes.order[:OFFERED_CLASSES]
-        chosen = [linked.label] if linked is not None and linked.kind == "class" else []
-        return [Target("class", label=number) for number in dict.fromkeys((*likely, *chosen))]
+        labels = [] if run.classes is None else run.classes.order[:MAX_CLASS_TARGETS]
+        current = [selected.label] if selected is not None and selected.kind == "class" else []
+        return [Target("class", label=label) for label in dict.fromkeys((*labels, *current))]
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         if text.answer:
@@ -494,11 +510,11 @@ class Classes(_PooledHead):
         return [NamedTarget(Target("class", label=label), loaded.labels[label])]
 
 
-class Replaced(TaskHead):
-    """The discriminator of an ELECTRA: whether each token was put in the place of another."""
+class ReplacedTokenHead(TaskHead):
+    """The discriminator of ELECTRA: whether each token replaces the original one."""
 
     name = "detector"
-    description = "has no trained detector of replaced tokens"
+    description = "has no trained replaced-token detection head"
     module = BertForReplacedTokenDetection
     parts = ("discriminator_predictions.",)
     architectures = ("PreTraining of ELECTRA",)
@@ -519,23 +535,23 @@ class Replaced(TaskHead):
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> np.ndarray:
         return copy_to_array(outputs["probabilities"])
 
-    def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
+    def readouts(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[Readout]:
         if run.replaced is None:
             return []
-        likely = rank_typed_tokens(run.replaced, run.encoding)[:most]
-        names = [f"{run.encoding.labels[at]} ({at})" for at in likely]
-        return [Readout("replaced", tuple(zip(names, run.replaced[likely].tolist(), strict=True)))]
+        positions = rank_typed_tokens(run.replaced, run.encoding)[:max_rows]
+        names = [f"{run.encoding.labels[position]} ({position})" for position in positions]
+        return [Readout("replaced", tuple(zip(names, run.replaced[positions].tolist(), strict=True)))]
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         head = self.head_module(loaded).discriminator_predictions
-        return LinearPath(((head.dense, head.activation, None),), *_output(head.dense_prediction, 0))
+        return LinearPath(((head.dense, head.activation, None),), *_output_unit(head.dense_prediction, 0))
 
     def suggested_targets(
-        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
     ) -> list[Target]:
-        likely = [] if run.replaced is None else rank_typed_tokens(run.replaced, run.encoding)[:OFFERED_TOKENS]
-        chosen = [linked.rows[0]] if linked is not None and linked.kind == "replaced" else []
-        return [Target("replaced", position) for position in dict.fromkeys((*likely, *chosen))]
+        ranked = [] if run.replaced is None else rank_typed_tokens(run.replaced, run.encoding)[:MAX_TOKEN_TARGETS]
+        current = [selected.rows[0]] if selected is not None and selected.kind == "replaced" else []
+        return [Target("replaced", position) for position in dict.fromkeys((*ranked, *current))]
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         return [
@@ -545,17 +561,17 @@ class Replaced(TaskHead):
         ]
 
 
-class Spans(TaskHead):
-    """A reader: where the second text answers the question in the first."""
+class AnswerSpanHead(TaskHead):
+    """Extractive question answering: the span of the second text that answers the question in the first."""
 
     name = "reader"
-    description = "was not trained to find answers in a text"
+    description = "has no trained question-answering head"
     module = BertForQuestionAnswering
     parts = ("qa_outputs.",)
     architectures = ("QuestionAnswering",)
     result = "spans"
     every_token = True
-    needs_pair = "an answer is looked for in a second text: give the context of the question"
+    needs_pair = "question answering needs two texts: give the context of the question as the second text"
     pair_advice = "add the context as the second text"
     title = "What is the answer?"
     subtitle = "The part of B that answers the question in A, as this model was trained to find it."
@@ -564,29 +580,29 @@ class Spans(TaskHead):
         return "qa_outputs.weight" in weights
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
-        """Returns (..., 2): as the first token of an answer, and as its last."""
+        """Compute (..., 2): the logits of a token as the first and as the last token of an answer."""
         return as_wide_floats(self.head_module(loaded).qa_outputs(states))
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> SpanPrediction:
         logits = copy_to_array(outputs["logits"].T)
         return SpanPrediction(*logits, *span_probabilities(logits, encoding))
 
-    def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
+    def readouts(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[Readout]:
         if run.spans is None:
             return []
         rows = (
             (" ".join(span.text.split()) if span.last else f"({NO_ANSWER})", span.probability)
-            for span in ranked_spans(run.encoding, run.spans, most)
+            for span in ranked_spans(run.encoding, run.spans, max_rows)
         )
         return [Readout("answer", tuple(rows))]
 
     def check(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> None:
         super().check(loaded, encoding, target)
-        (first, last), places = target.rows, context_positions(encoding)
-        if (first, last) != (0, 0) and not (first in places and last in places and first <= last):
+        (first, last), context = target.rows, context_positions(encoding)
+        if (first, last) != (0, 0) and not (first in context and last in context and first <= last):
             raise Refused(
-                f"no answer can stand at positions {short_repr(first)} to {short_repr(last)}: the context has {places[0]} to "
-                f"{places[-1]}, and 0 to 0 means that there is none"
+                f"an answer cannot be at positions {short_repr(first)} to {short_repr(last)}: the context has "
+                f"positions {context[0]} to {context[-1]}, and 0 to 0 means no answer"
             )
 
     def target_title(self, target: Target) -> str:
@@ -597,27 +613,27 @@ class Spans(TaskHead):
         word = answer_text(encoding, first, last) if last else NO_ANSWER
         return super().template_values(loaded, encoding, target) | {"word": word}
 
-    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
+    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         return self.logits(loaded, rows).diagonal(dim1=1, dim2=2).sum(-1)
 
     def rows_of_probability(self, encoding: Encoding, target: Target) -> tuple[int, ...]:
-        """The answer's own two positions, and behind them all that it is compared with."""
+        """Return the two positions of the answer, then all positions in the softmax that normalises its logits."""
         return (*target.rows, 0, *context_positions(encoding))
 
-    def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
+    def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         logits = self.logits(loaded, rows)
-        own, among = logits[:, :2].diagonal(dim1=1, dim2=2), logits[:, 2:].logsumexp(1)
-        return (own - among).sum(-1).exp()
+        answer, normaliser = logits[:, :2].diagonal(dim1=1, dim2=2), logits[:, 2:].logsumexp(1)  # (copy, 2) each
+        return (answer - normaliser).sum(-1).exp()
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        return LinearPath((), *_output(self.head_module(loaded).qa_outputs, row))
+        return LinearPath((), *_output_unit(self.head_module(loaded).qa_outputs, row))
 
     def suggested_targets(
-        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
     ) -> list[Target]:
-        spans = [] if run.spans is None else ranked_spans(run.encoding, run.spans, OFFERED_ANSWERS)
-        chosen = [linked.rows] if linked is not None and linked.kind == "span" else []
-        ends = dict.fromkeys((*((span.first, span.last) for span in spans), *chosen))
+        spans = [] if run.spans is None else ranked_spans(run.encoding, run.spans, MAX_SPAN_TARGETS)
+        current = [selected.rows] if selected is not None and selected.kind == "span" else []
+        ends = dict.fromkeys((*((span.first, span.last) for span in spans), *current))
         return [Target("span", first, last=last) for first, last in ends]
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
@@ -626,23 +642,23 @@ class Spans(TaskHead):
             return []
         if text.marks is None:
             spans = text.run().spans
-            assert spans is not None  # the model has a reader, and the text a second part
+            assert spans is not None  # the model has this head, and the text a second part
             best = best_spans(encoding, spans, 1)
             return [NamedTarget(Target("span", span.first, last=span.last), span.text) for span in best]
         if not text.marks:
             return [NamedTarget(Target("span", 0, last=0), NO_ANSWER)]
         ((start, end, answer),) = text.marks
         first, last = answer_positions(encoding, start, end)
-        # An answer that was cut off, in part or as a whole, is not asked for.
+        # An answer that truncation removed, in part or as a whole, is not a target.
         complete = last and encoding.offsets[last][1] >= start + len(answer.rstrip())
         return [NamedTarget(Target("span", first, last=last), answer)] if complete else []
 
 
-class Tags(TaskHead):
-    """A classifier of tokens, as for names or parts of speech."""
+class TokenTagHead(TaskHead):
+    """A token classifier, for example of named entities or parts of speech."""
 
     name = "tagger"
-    description = "has no trained tagger of tokens"
+    description = "has no trained token classifier"
     module = BertForTokenClassification
     parts = ("classifier.",)
     architectures = ("TokenClassification",)
@@ -667,38 +683,39 @@ class Tags(TaskHead):
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> TagPrediction:
         return TagPrediction(loaded.tags, copy_to_array(outputs["logits"]), copy_to_array(outputs["probabilities"]))
 
-    def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
+    def readouts(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[Readout]:
         words = [] if run.tags is None else tagged_words(run)
         return [Readout(word.text, ((word.label, word.probability),)) for word in words]
 
     def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
-        """The whole word where the target is at its first piece, as tags are; else the piece."""
-        (position,), names = target.rows, super().template_values(loaded, encoding, target)
-        number = encoding.words[position]
-        if number is not None and encoding.pieces_of(number)[0] == position:
-            names["word"] = encoding.word_text(number)
-        return names
+        """Return the values of the base class, with the whole word if the target is at its first piece, as tags are."""
+        (position,), values = target.rows, super().template_values(loaded, encoding, target)
+        word = encoding.words[position]
+        if word is not None and encoding.pieces_of(word)[0] == position:
+            values["word"] = encoding.word_text(word)
+        return values
 
-    def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
+    def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         return self.logits(loaded, rows[:, 0]).softmax(-1)[:, target.label]
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        return LinearPath((), *_output(self.head_module(loaded).classifier, target.label or 0))
+        return LinearPath((), *_output_unit(self.head_module(loaded).classifier, target.label or 0))
 
     def suggested_targets(
-        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
     ) -> list[Target]:
-        """Tags of the words that have one, and more tags of the token that the linked target is about."""
+        """Return the predicted tags of words, without O if possible, and other tags of the selected token."""
         tags = run.tags
         if tags is None:
             return []
         words = tagged_words(run)
         tagged = [word for word in words if word.label != OUTSIDE] or list(words)
-        pairs = [(word.position, tags.labels.index(word.label)) for word in tagged[:OFFERED_WORDS]]
-        if linked is not None and linked.kind == "tag":
-            (position,) = linked.rows
-            pairs += [(position, n) for n in (linked.label or 0, *tags.order_at(position)[:OFFERED_TAGS])]
-        return [Target("tag", position, label=number) for position, number in dict.fromkeys(pairs)]
+        pairs = [(word.position, tags.labels.index(word.label)) for word in tagged[:MAX_TAGGED_WORDS]]
+        if selected is not None and selected.kind == "tag":
+            (position,) = selected.rows
+            labels = (selected.label or 0, *tags.order_at(position)[:MAX_TAGS_OF_TOKEN])
+            pairs += [(position, label) for label in labels]
+        return [Target("tag", position, label=label) for position, label in dict.fromkeys(pairs)]
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         if text.marks is None:
@@ -706,7 +723,9 @@ class Tags(TaskHead):
         else:
             pieces = pieces_of_words(text.encoding, [(start, end) for start, end, _ in text.marks])
             marks = zip(pieces, text.marks, strict=True)
-            tagged = [(at[0], label, text.text[start:end]) for at, (start, end, label) in marks if at]
+            tagged = [
+                (positions[0], label, text.text[start:end]) for positions, (start, end, label) in marks if positions
+            ]
         return [
             NamedTarget(Target("tag", position, label=loaded.tags.index(label)), label)
             for position, label, word in tagged
@@ -714,16 +733,16 @@ class Tags(TaskHead):
         ]
 
 
-class Choices(_PooledHead):
-    """The score of one answer, beside its question, among several to choose from."""
+class MultipleChoiceHead(_PoolerHead):
+    """Multiple choice: the score of one answer option, given with its question."""
 
     name = "chooser"
-    description = "was not trained to choose among answers"
+    description = "has no trained multiple-choice head"
     module = BertForMultipleChoice
     parts = ("classifier.", "bert.pooler.")
     architectures = ("MultipleChoice",)
     result = "choice"
-    needs_pair = "a choice is judged beside its question: give it as the second text"
+    needs_pair = "multiple choice needs two texts: give the answer option as the second text"
     pair_advice = "add one of its choices as the second text"
     title = "Which answer does it choose?"
     subtitle = "Each of your choices is read with A, and the likeliest among them counts."
@@ -733,8 +752,8 @@ class Choices(_PooledHead):
             return False
         for name, value in config.family.choice_head_values.items():
             if config.extra.get(name, value) != value:
-                given = short_repr(config.extra[name])
-                raise Refused(f"{name} is {given}: before scores of choices only {value!r} is built")
+                setting = short_repr(config.extra[name])
+                raise Refused(f"{name} is {setting}: a multiple-choice head with {value!r} alone is supported")
         return True
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
@@ -746,20 +765,20 @@ class Choices(_PooledHead):
     def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
         return super().template_values(loaded, encoding, target) | {"text": quote(encoding.pair or "")}
 
-    def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
+    def readouts(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[Readout]:
         choice = " ".join((run.encoding.pair or "").split())
         return [] if run.choice is None else [Readout("logit of the choice", ((choice, run.choice),))]
 
 
-class NextSentence(_PooledHead):
-    """Whether the second text follows the first, or, of an ALBERT, whether both are in order."""
+class NextSentenceHead(_PoolerHead):
+    """Next-sentence prediction, or sentence-order prediction in ALBERT."""
 
     name = "next"
     description = "has no trained next-sentence head"
     parts = ("cls.seq_relationship.", "bert.pooler.")
     architectures = ("PreTraining", "NextSentencePrediction")
     result = "nsp"
-    needs_pair = "whether B follows A is asked of two texts: this target needs a second sentence"
+    needs_pair = "next-sentence prediction needs two texts: add a second sentence"
     title = "Does B follow A?"
     subtitle = "Whether the second sentence could come after the first."
 
@@ -774,7 +793,7 @@ class NextSentence(_PooledHead):
             return "Are A and B in order?", "Whether the sentences stand as they were written, or were swapped."
         return super().heading(loaded)
 
-    def last(self, loaded: LoadedModel) -> nn.Linear:
+    def output_layer(self, loaded: LoadedModel) -> nn.Linear:
         return loaded.model.cls.seq_relationship
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
@@ -783,98 +802,100 @@ class NextSentence(_PooledHead):
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> float:
         return outputs["probability"].item()
 
-    def readouts(self, loaded: LoadedModel, run: ModelRun, most: int = 10) -> list[Readout]:
+    def readouts(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[Readout]:
         return [] if run.nsp is None else [Readout("B follows A", (("yes", run.nsp), ("no", 1 - run.nsp)))]
 
-    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
+    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         logits = self.logits(loaded, rows[:, 0])
         return torch.sub(logits[:, 0], logits[:, 1])
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         path = super().linear_path(loaded, target, row)
-        assert path is not None  # behind a pooler there is one
-        weight, bias = _output(self.last(loaded), 1)
+        assert path is not None  # a pooler has a path
+        weight, bias = _output_unit(self.output_layer(loaded), 1)
         return path._replace(weight=path.weight - weight, bias=path.bias - bias)
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         if text.encoding.pair is None:
-            raise Refused("there is no second text")
-        return [NamedTarget(Target("nsp"), FOLLOWS)]
+            raise Refused("the text has no second text")
+        return [NamedTarget(Target("nsp"), IS_NEXT)]
 
 
-class Similarity(TaskHead):
-    """How alike two texts are, each read by itself: the cosine of their vectors, of any encoder."""
+class SimilarityHead(TaskHead):
+    """Cosine similarity of the sentence vectors of two texts, each encoded separately, with any encoder."""
 
     name = "pooling"
-    description = "does not say in its files how it makes a vector of a text"
+    description = "has no pooling settings in its files"
     gives_predictions = False
 
     def is_trained(self, loaded: LoadedModel) -> bool:
         return loaded.pooling is not None
 
     def check(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> None:
-        """An encoder without a pooling of its own is asked, too: by the mean of its states."""
+        """Raise Refused if a target pools other positions than the model, which may use the default, the mean."""
         rows = loaded.effective_pooling.pooled_positions(len(encoding))
         if target.pooled != rows:
             raise Refused(
-                f"the target pools {len(target.pooled)} positions of a text, and of this one {loaded.name} pools "
-                f"{len(rows)}, by {loaded.effective_pooling.mode!r}: make it with similarity_target"
+                f"the target pools {len(target.pooled)} positions, but {loaded.name} pools {len(rows)} positions of "
+                f"this text (mode {loaded.effective_pooling.mode!r}): create the target with similarity_target"
             )
 
-    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, other: Tensor | None) -> Tensor:
-        assert other is not None  # Target checks that it has another text
-        return F.cosine_similarity(as_wide_floats(loaded.effective_pooling.pool(rows)), other, dim=-1)
+    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
+        assert reference is not None  # Target requires its second text
+        return F.cosine_similarity(as_wide_floats(loaded.effective_pooling.pool(rows)), reference, dim=-1)
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         if not text.pair or not text.pair.strip():
             return []
-        other = loaded.tokenizer.encode(text.pair, max_length=loaded.max_sentence_tokens)
+        second = loaded.tokenizer.encode(text.pair, max_length=loaded.max_sentence_tokens)
         rows = loaded.effective_pooling.pooled_positions(len(text.encoding))
-        return [NamedTarget(Target("similarity", other=other, pooled=rows), ALIKE)]
+        return [NamedTarget(Target("similarity", other=second, pooled=rows), SIMILAR)]
 
 
-# ---------------------------------------------------------------------------- what several heads share
+# ---------------------------------------------------------------------------- shared functions
 
 
 def as_wide_floats(logits: Tensor) -> Tensor:
-    """Logits as float32 where they are narrower; a model in float64 keeps its precision."""
+    """Return logits as float32 if they are narrower. Logits in float64 stay unchanged."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def copy_to_array(tensor: Tensor) -> np.ndarray:
-    """An array with memory of its own, in the number type of the tensor, which is on the CPU."""
+    """Return a copy of a CPU tensor as an array of the same dtype."""
     return tensor.numpy().copy()
 
 
 def is_exclusive(config: BertConfig) -> bool:
-    """Whether a text has one class; published files say so by `problem_type`, or name a sigmoid."""
+    """Return whether a text has exactly one class, according to `problem_type` or a sigmoid in the configuration."""
     return config.problem_type != "multi_label_classification" and config.activation != "Sigmoid"
 
 
 def is_number(config: BertConfig) -> bool:
-    """Whether the classifier gives a number; one output alone is one, unless a sigmoid belongs to it."""
+    """Return whether the classifier is a regression: `problem_type` says so, or it has one output without a sigmoid."""
     if config.activation == "Sigmoid" and config.problem_type != "regression":
         return False
     return config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
 
 
 def quote(text: str) -> str:
-    """A text as a sentence quotes it: on one line, and not too long."""
+    """Return a text on one line of at most `MAX_QUOTED_CHARACTERS` characters, for a sentence that quotes it."""
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_QUOTED else f"{line[:LONGEST_QUOTED]}…"
+    return line if len(line) <= MAX_QUOTED_CHARACTERS else f"{line[:MAX_QUOTED_CHARACTERS]}…"
 
 
 def rank_typed_tokens(scores: np.ndarray, encoding: Encoding) -> list[int]:
-    """Positions of the tokens that were typed, the largest score first. scores: (seq,)."""
-    return [int(at) for at in np.argsort(-scores, kind="stable") if not encoding.special[at]]
+    """Return the positions of all tokens but special ones, the largest score first. scores: (seq,)."""
+    return [int(position) for position in np.argsort(-scores, kind="stable") if not encoding.special[position]]
 
 
-def ranked_spans(encoding: Encoding, spans: SpanPrediction, most: int) -> list[Span]:
-    """The best answers, and that there is none, in the order of their scores."""
-    return sorted((*best_spans(encoding, spans, most), span_at(encoding, spans, 0, 0)), key=lambda span: -span.score)
+def ranked_spans(encoding: Encoding, spans: SpanPrediction, max_spans: int) -> list[Span]:
+    """Return the best answers and "no answer", sorted by score."""
+    return sorted(
+        (*best_spans(encoding, spans, max_spans), span_at(encoding, spans, 0, 0)), key=lambda span: -span.score
+    )
 
 
-# What the name of an architecture says about a tensor called `classifier.weight`; published files also use others'.
+# Patterns of architecture names -> input of the tensor `classifier.weight`. Published files use many names.
 _ARCHITECTURES = {
     "choices": r"ForMultipleChoice",
     "tokens": r"(?i)ForToken|ForNER|ForPos|Tagg|ForSlot|ForWord|TokenClass|Crf$",
@@ -883,10 +904,10 @@ _ARCHITECTURES = {
 
 
 def classifier_input(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None:
-    """What `classifier.weight` classifies: "texts", "tokens" or "choices"; None without such a tensor.
+    """Return what `classifier.weight` classifies: "texts", "tokens" or "choices", or None if it cannot be determined.
 
-    The name of the architecture in the configuration decides, if only in part. Without one, tags that begin and go on
-    are of tokens, and so is a classifier without the layer that precedes one of texts.
+    The architecture in the configuration decides if its name matches a known pattern. Otherwise the classifier is one
+    of tokens if its labels have the prefixes B- and I-, or if the checkpoint has no pooler, and one of texts if not.
     """
     table = weights.get("classifier.weight")
     if table is None:
@@ -903,49 +924,59 @@ def classifier_input(config: BertConfig, weights: Mapping[str, Tensor]) -> str |
     return "texts" if "bert.pooler.dense.weight" in weights else "tokens"
 
 
-def _output(last: nn.Linear, number: int) -> tuple[Tensor, Tensor]:
-    """Weight (hidden,) and bias () of one output of a linear layer."""
-    return last.weight[number], last.bias[number]
+def _output_unit(layer: nn.Linear, number: int) -> tuple[Tensor, Tensor]:
+    """Return the weight (hidden,) and bias () of one output of a linear layer."""
+    return layer.weight[number], layer.bias[number]
 
 
 def _word_at(encoding: Encoding, position: int) -> str:
-    number = encoding.words[position]
-    return "" if number is None else encoding.word_text(number)
+    """Return the word that a position belongs to, or an empty text for a special token."""
+    word = encoding.words[position]
+    return "" if word is None else encoding.word_text(word)
 
 
 # ---------------------------------------------------------------------------- the registry
 
-# In the order in which pages and commands list their targets and predictions.
+# Pages and commands list targets and predictions in this order.
 _HEADS: dict[str, TaskHead] = {
     head.name: head
-    for head in (Words(), Classes(), Replaced(), Spans(), Tags(), Choices(), NextSentence(), Similarity())
+    for head in (
+        MaskedWordHead(),
+        ClassificationHead(),
+        ReplacedTokenHead(),
+        AnswerSpanHead(),
+        TokenTagHead(),
+        MultipleChoiceHead(),
+        NextSentenceHead(),
+        SimilarityHead(),
+    )
 }
 TASK_HEADS = Table(_HEADS)
 _BUILT_IN = frozenset(_HEADS)
 
 
 def head_of(target: Target) -> TaskHead:
-    """The declaration of the head that computes a target."""
+    """Return the declaration of the head that computes a target."""
     return TASK_HEADS[target.target_kind.head]
 
 
 def trained_heads(loaded: LoadedModel) -> list[TaskHead]:
-    """The heads that came trained with a model, in the order of `TASK_HEADS`."""
+    """Return the trained heads of a model, in the order of `TASK_HEADS`."""
     return [head for head in TASK_HEADS.values() if head.is_trained(loaded)]
 
 
 def optional_parts() -> tuple[str, ...]:
-    """Beginnings of the names of all tensors that belong to a head, and that an encoder can do without."""
+    """Return the name prefixes of all weights that belong to a task head, which an encoder does not need."""
     return tuple(dict.fromkeys(part for head in TASK_HEADS.values() for part in head.parts))
 
 
 def parts_of_architectures(config: BertConfig) -> set[str]:
-    """Beginnings of the names of the tensors that the architecture in a configuration has."""
+    """Return the name prefixes of the task head weights that the architectures in a configuration have."""
     parts: set[str] = set()
     for name in config.architectures:
         kind = name.partition("For")[2] or name
         if kind == "PreTraining" and config.family.name == "electra":
-            kind = "PreTraining of ELECTRA"  # of the discriminator, which has no head for words
+            kind = "PreTraining of ELECTRA"  # the discriminator, which has no masked-language-modelling head
         for head in TASK_HEADS.values():
             if kind in head.architectures:
                 parts.update(head.parts)
@@ -958,51 +989,66 @@ def parts_of_architectures(config: BertConfig) -> set[str]:
 def register_head(
     head: TaskHead, kinds: Mapping[str, TargetKind], questions: Mapping[str, FileQuestion] | None = None
 ) -> None:
-    """Add a task head: models that are loaded from now on have it if their files hold its weights.
+    """Register a task head. Models that are loaded afterwards have it if their files hold its weights.
 
-    kinds: its targets, by name; they need values that can be written: `position`, `last` and `label`.
-    questions: what studies of files ask of it, by name; their loss is minus the mean value of its targets.
-    Raises Refused, and adds nothing, for a name that is taken or cannot be written, a head that is no `TaskHead` or
-    lacks what a declaration states, or a row that is no row of its table or belongs to another head.
+    head: an instance of a subclass of `TaskHead`.
+    kinds: the kinds of its targets, by name. They may need only values with a text form: `position`, `last`, `label`.
+    questions: the questions that studies of files can ask of it, by name. The loss of each must be computed from its
+        targets (`loss_from_targets`). None adds no question.
+    Raises Refused, and registers nothing, if a name is already used or not valid, the head is not a complete
+    declaration, or a row has the wrong type or belongs to another head.
     """
-    given = {} if questions is None else questions
-    for what, rows, row_type in (("kinds", kinds, TargetKind), ("questions", given, FileQuestion)):
+    file_questions = {} if questions is None else questions
+    for parameter, rows, row_type in (("kinds", kinds, TargetKind), ("questions", file_questions, FileQuestion)):
         if not isinstance(rows, Mapping):
-            raise Refused(f"{what} is {short_repr(rows)}: it must be a mapping of names to {row_type.__name__}")
-        require_instances(what, rows.values(), row_type)
+            raise Refused(f"{parameter} is {short_repr(rows)}: it must be a mapping of names to {row_type.__name__}")
+        require_instances(parameter, rows.values(), row_type)
     _check_declaration(head)
-    taken = {head.name} & set(TASK_HEADS) | set(kinds) & set(TARGET_KINDS) | set(given) & set(FILE_QUESTIONS)
-    if taken:
-        raise Refused(f"{', '.join(sorted(taken))} is taken: choose another name, or remove it with unregister_head")
-    added: dict[str, TargetKind | FileQuestion] = {**kinds, **given}
-    for name, row in added.items():
+    taken_names = (
+        {head.name} & set(TASK_HEADS) | set(kinds) & set(TARGET_KINDS) | set(file_questions) & set(FILE_QUESTIONS)
+    )
+    if taken_names:
+        raise Refused(
+            f"{', '.join(sorted(taken_names))} is already registered: choose another name, or remove it with "
+            "unregister_head"
+        )
+    new_rows: dict[str, TargetKind | FileQuestion] = {**kinds, **file_questions}
+    for name, row in new_rows.items():
         if not isinstance(name, str) or not name.isidentifier() or name in RESERVED_NAMES:
-            raise Refused(f"{short_repr(name)} cannot name a target or a question: letters, digits and _ can")
+            raise Refused(
+                f"{short_repr(name)} is not a valid name of a target or a question: use letters, digits and underscores"
+            )
         if row.head != head.name:
-            raise Refused(f"{name} belongs to the head {row.head!r}: it must be {head.name!r}")
+            raise Refused(f"{name} belongs to the head {row.head!r}: it must belong to {head.name!r}")
     for name, kind in kinds.items():
         if not kind.has_text_form:
             raise Refused(f"{name} needs {', '.join(kind.needs)}: it may need {', '.join(TEXT_VALUES)}")
-    for name, question in given.items():
-        if not question.of_target:
-            raise Refused(f"the question {name} has a loss of its own: it must be that of its targets (of_target)")
-        if set(question.judged) - {name}:
-            raise Refused(f"the question {name} is judged as {', '.join(question.judged)}: it must be {name}")
+    for name, question in file_questions.items():
+        if not question.loss_from_targets:
+            raise Refused(f"loss_from_targets of the question {name} is False: it must be True for a registered head")
+        if set(question.faithfulness_kinds) - {name}:
+            raise Refused(
+                f"faithfulness_kinds of the question {name} are {', '.join(question.faithfulness_kinds)}: the only "
+                f"allowed kind is {name}"
+            )
     _HEADS[head.name] = head
-    add_rows(kinds, given)
+    add_rows(kinds, file_questions)
 
 
 def _check_declaration(head: TaskHead) -> None:
-    """Raise Refused for a head of a program whose class variables do not describe one."""
+    """Raise Refused if the class variables of a registered head are incomplete or invalid."""
     for name in ("name", "description"):
         value = getattr(head, name, None)
         if not isinstance(value, str) or not value.strip():
             raise Refused(f"{name} of the head {type(head).__name__} is {short_repr(value)}: it must be a text")
-    parts = require_sequence(f"parts of the head {head.name!r}", head.parts, "beginnings of names")
+    parts = require_sequence(f"parts of the head {head.name!r}", head.parts, "name prefixes")
     if not all(isinstance(part, str) and part for part in parts):
         raise Refused(f"parts of the head {head.name!r} is {short_repr(head.parts)}: it must be a list of texts")
     if head.result:
-        raise Refused(f"result of the head {head.name!r} is {head.result!r}: ModelRun.others has its prediction, so ''")
+        raise Refused(
+            f"result of the head {head.name!r} is {head.result!r}: it must be empty, because ModelRun.others holds the "
+            "predictions of registered heads"
+        )
     if head.module is None:
         return
     if not isinstance(head.module, type) or not issubclass(head.module, BertPreTrainedModel):
@@ -1010,14 +1056,16 @@ def _check_declaration(head: TaskHead) -> None:
             f"module of the head {head.name!r} is {short_repr(head.module)}: it must extend BertPreTrainedModel"
         )
     if not parts:
-        raise Refused(f"the head {head.name!r} has a module: say in parts how the names of its weights begin")
-    for other in TASK_HEADS.values():
-        for part, of_other in itertools.product(parts, other.parts):
-            # The encoder's own, such as the pooler, are shared; other tensors are written and read for one head.
-            if not part.startswith("bert.") and (part.startswith(of_other) or of_other.startswith(part)):
+        raise Refused(
+            f"parts of the head {head.name!r} is empty: a head with a module needs the prefixes of its weights"
+        )
+    for second in TASK_HEADS.values():
+        for part, second_part in itertools.product(parts, second.parts):
+            # Heads may share weights of the encoder, such as the pooler. All other tensors belong to one head.
+            if not part.startswith("bert.") and (part.startswith(second_part) or second_part.startswith(part)):
                 raise Refused(
-                    f"weights of the head {head.name!r} are called {part!r} and those of {other.name!r} {of_other!r}: "
-                    "choose another name"
+                    f"the weight prefix {part!r} of the head {head.name!r} overlaps with {second_part!r} of the head "
+                    f"{second.name!r}: choose another name"
                 )
 
 

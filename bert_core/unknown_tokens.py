@@ -1,4 +1,4 @@
-"""How much of what is read a vocabulary does not know: counted while something is computed from it."""
+"""Counts of unknown tokens in the texts that a computation encodes."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-MAX_TEXTS = 5  # of the texts that are named
-MAX_TEXT_CHARACTERS = 40  # characters of each
+MAX_TEXTS = 5  # with mostly unknown tokens, listed by their beginnings
+MAX_TEXT_CHARACTERS = 40  # in each of these beginnings
 
 
 @dataclass
 class UnknownTokens:
-    """Tokens that were read, and those of them that the vocabulary does not know.
+    """Numbers of tokens in the encoded texts, and of those that are unknown to the vocabulary.
 
-    typed, unknown: how many there were, added special tokens apart.
-    texts: the beginnings of single texts that are mostly unknown, or the names of files, each once.
-    said: whether somebody was told already.
+    token_count, unknown_count: number of tokens and of unknown tokens, without the added special tokens.
+    texts: beginnings of single texts with mostly unknown tokens, or names of such files, each once.
+    reported: whether a warning about them was shown.
     """
 
-    typed: int = 0
-    unknown: int = 0
+    token_count: int = 0
+    unknown_count: int = 0
     texts: dict[str, None] = field(default_factory=dict)
-    said: bool = False
+    reported: bool = False
 
-    def add(self, typed: int, unknown: int, text: str = "") -> None:
-        """Count a text. text: what it is called where it is mostly unknown; empty for one of many."""
-        self.typed, self.unknown = self.typed + typed, self.unknown + unknown
-        if text.strip() and unknown * 2 > typed and len(self.texts) < MAX_TEXTS:
+    def add(self, token_count: int, unknown_count: int, text: str = "") -> None:
+        """Count a text. text: what to list if most of its tokens are unknown; empty for one of many texts."""
+        self.token_count, self.unknown_count = self.token_count + token_count, self.unknown_count + unknown_count
+        if text.strip() and unknown_count * 2 > token_count and len(self.texts) < MAX_TEXTS:
             self.texts[text.strip()[:MAX_TEXT_CHARACTERS]] = None
 
     @property
     def mostly_unknown(self) -> bool:
-        """Whether the vocabulary knows fewer than half of the tokens: a figure computed of them then says little."""
-        return self.unknown * 2 > self.typed
+        """Whether more than half of the tokens are unknown, so that results computed from them mean little."""
+        return self.unknown_count * 2 > self.token_count
 
 
-_COUNTED: ContextVar[UnknownTokens | None] = ContextVar("unknown", default=None)
+_CURRENT_COUNTS: ContextVar[UnknownTokens | None] = ContextVar("unknown", default=None)
 
 
 def current_counts() -> UnknownTokens | None:
-    """What `counting` counts here; None where nobody counts."""
-    return _COUNTED.get()
+    """Return the counts of the innermost active `count_unknown_tokens`, or None if there is none."""
+    return _CURRENT_COUNTS.get()
 
 
 @contextmanager
 def count_unknown_tokens() -> Iterator[UnknownTokens]:
-    """Count what every tokenizer reads inside, in this thread."""
-    read = UnknownTokens()
-    before = _COUNTED.set(read)
+    """Count the tokens that every tokenizer returns within the `with` block, in this thread."""
+    counts = UnknownTokens()
+    token = _CURRENT_COUNTS.set(counts)
     try:
-        yield read
+        yield counts
     finally:
-        _COUNTED.reset(before)
+        _CURRENT_COUNTS.reset(token)

@@ -308,9 +308,8 @@ def values_without(side: Side) -> object:
 
 @path
 def head_values(side: Side) -> object:
-    return bert_core.head_values(side.tiny, side.text, projected=True), bert_core.head_vectors(
-        side.tiny, side.text, 1, 2
-    )
+    values = bert_core.head_values(side.tiny, side.text, projected=True)
+    return values, bert_core.head_vectors(side.tiny, side.text, 1, 2), bert_core.all_head_vectors(side.tiny, side.text)
 
 
 @path

@@ -141,9 +141,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.edits", "bert_core.records", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
         "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison",
     },
-    "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "bert_core.refused", "viz_app.maps"},
+    "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "bert_core.refused", "bert_core.records", "viz_app.maps"},
     "viz_app.notebook": {
         "bert_core.refused", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export",
+        "viz_app.export.bertviz",
     },
     "viz_app.moved": set(),
     "viz_app.lessons": {"numpy", "bert_core.refused", "bert_core.records", "bert_core.analysis", "viz_app.moved"},

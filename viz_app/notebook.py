@@ -9,6 +9,7 @@ from typing import Any
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.refused import Refused
 from viz_app.comparison import Comparison
+from viz_app.export.bertviz import View, bertviz_page
 from viz_app.export.page import Theme, attention_page, caption_page, change_page, maps_page, neuron_page
 from viz_app.maps import Maps, MapView, maps_across
 
@@ -64,6 +65,23 @@ def view(
     else:
         page = attention_page(run, asked, theme=theme)
     return AttentionDisplay(page, height)
+
+
+def view_bertviz(
+    run: ModelRun,
+    kind: View = "model",
+    *,
+    vectors: Sequence[HeadVectors] = (),
+    layers: Sequence[int] | None = None,
+    height: int = 700,
+) -> AttentionDisplay:
+    """Show BertViz's head, model or neuron view of a run; it loads three scripts from a network when it is shown.
+
+    vectors: for the neuron view, those of all heads (`bert_core.all_head_vectors`). layers: of the head or model view;
+    None for all. height: in pixels.
+    Raises Refused for a page that a browser cannot open, and for vectors that are missing; see `bertviz_page`.
+    """
+    return AttentionDisplay(bertviz_page(MapView().of(run), kind, layers, vectors), height)
 
 
 def view_caption(

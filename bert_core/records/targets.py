@@ -156,7 +156,7 @@ def hidden_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, in
 def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
     """The pieces of a word, or the piece itself if it is one. Raises Refused for signs that no piece has."""
     written = word.strip()
-    if tokenizer.has(written):
+    if tokenizer.has_token(written):
         return (written,)
     read = tokenizer.encode(f" {written}")  # as within a text: some vocabularies count the space to the word
     if read.unknown_count:

@@ -14,7 +14,7 @@ from bert_core.loading import LoadedModel
 from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
 from bert_core.records.base import compared_by_value
 from bert_core.run.arrays import to_cpu
-from bert_core.task_heads import TASK_HEADS, Words
+from bert_core.task_heads import TASK_HEADS, MaskedWordHead
 from bert_core.tokenizer import Encoding
 
 
@@ -50,7 +50,7 @@ def predict_answers(
     top_k: number of most likely tokens in each prediction of the MLM head.
     """
     words = TASK_HEADS["words"]
-    assert isinstance(words, Words)
+    assert isinstance(words, MaskedWordHead)
     outputs: dict[str, Mapping[str, Tensor]] = {}
     if texts := [text for text, text_rows in enumerate(rows) for _ in text_rows]:
         outputs["words"] = words.outputs(loaded, states[texts, [row for text_rows in rows for row in text_rows]])

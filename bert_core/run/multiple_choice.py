@@ -71,7 +71,7 @@ def encode_choices(loaded: LoadedModel, question: str, choices: Sequence[str]) -
     max_tokens, pairs = loaded.config.max_position_embeddings, []
     for number, text in enumerate(options, 1):
         pair = loaded.tokenizer.encode(question, text, max_length=max_tokens)
-        if pair.cut:
+        if pair.truncated_count:
             raise Refused(
                 f"choice {number} with its question has {pair.full_length:,} tokens: {loaded.name} takes at most "
                 f"{max_tokens:,}"

@@ -80,7 +80,7 @@ def parse_target(
     if name in TARGET_KINDS and TARGET_KINDS[name].has_text_form:
         head = TASK_HEADS[TARGET_KINDS[name].head]
         # The name of a kind may also be a word for the mask.
-        is_word = not colon and encoding.mask_positions and loaded.tokenizer.has(name) and loaded.has_head("words")
+        is_word = not colon and encoding.mask_positions and loaded.tokenizer.has_token(name) and loaded.has_head("words")
         if head.is_trained(loaded) or not is_word:
             return TextTarget(_kind_target(loaded, name, values, text, label), encoding)
     return TextTarget(_word_target(loaded, encoding, text, label), encoding)
@@ -118,14 +118,14 @@ def _word_target(loaded: LoadedModel, encoding: Encoding, text: str, label: str)
         word, separator, place = word_text.rpartition(" at ")
         if not (separator and _is_number(place.strip())):
             word, place = word_text, ""
-    if not word.strip() or (colon and not place and not tokenizer.has(word.strip())):
+    if not word.strip() or (colon and not place and not tokenizer.has_token(word.strip())):
         raise Refused(f"{label} is {short_repr(text)}: write {', '.join(target_forms(loaded))}")
     position = int(place) if place else None
     if position is None and not encoding.mask_positions:
         forms = ", ".join(target_forms(loaded))
         raise Refused(f"{label} is {short_repr(text)}: no word is masked, so mask one, or write {forms}")
     if position is not None and position not in encoding.mask_positions and not contrast_word:
-        if not tokenizer.has(word):
+        if not tokenizer.has_token(word):
             raise Refused(
                 f"{label} is {short_repr(text)}: the vocabulary of {loaded.name} has no token {word!r:.60}, and no "
                 f"word is masked at position {position}"

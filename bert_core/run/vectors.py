@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bert_core.attention import BertSelfAttention
 from bert_core.config import check_head_exists
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
@@ -30,9 +32,65 @@ def head_vectors(
     Raises Refused for a head that does not exist or was pruned, and for a head with blocked attention edges or a
     patched pattern, whose attention does not follow from its queries and keys.
     """
-    config, bert = loaded.config, loaded.model.bert
-    check_head_exists(config, layer, head)
-    attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
+    check_head_exists(loaded.config, layer, head)
+    (vectors,) = _vectors(loaded, encoding, [(layer, head)], head_mask)
+    return vectors
+
+
+@validate_arguments
+@torch.no_grad()
+def all_head_vectors(
+    loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None
+) -> tuple[HeadVectors, ...]:
+    """Return the query and key vectors of every head of a model on a text, from one pass.
+
+    head_mask: as for `capture`. Pruned heads have no vectors.
+    Raises Refused if an edit changes the attention of a head, as `head_vectors` does.
+    """
+    config = loaded.config
+    heads = [(layer, head) for layer in range(config.num_hidden_layers) for head in config.heads_of(layer)]
+    return tuple(_vectors(loaded, encoding, heads, head_mask))
+
+
+def _vectors(
+    loaded: LoadedModel, encoding: Encoding, heads: Sequence[tuple[int, int]], head_mask: np.ndarray | None
+) -> list[HeadVectors]:
+    """The vectors of existing heads, given as (layer, head)."""
+    bert = loaded.model.bert
+    for layer, head in heads:
+        _check_unedited(cast("BertLayer", bert.encoder.layer[layer]).attention.self, layer, head)
+    outputs = bert(
+        id_tensor(loaded, encoding),
+        token_type_ids=segment_tensor(loaded, encoding),
+        head_mask=gate_tensor(loaded, head_mask),
+        output_hidden_states=True,
+    )
+    vectors = []
+    for layer in sorted({layer for layer, _ in heads}):
+        attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
+        states = outputs.hidden_states[layer]
+        queries, keys = (attention.transpose_for_scores(linear(states)) for linear in (attention.query, attention.key))
+        distances = None
+        if attention.distances is not None:
+            distances = attention.position_scores(queries, keys, len(encoding), None, attention.heads)[0]
+        for head in (head for head_layer, head in heads if head_layer == layer):
+            index = attention.heads.index(head)
+            vectors.append(
+                HeadVectors(
+                    encoding,
+                    layer,
+                    head,
+                    _copied(queries[0, index]),
+                    _copied(keys[0, index]),
+                    None if distances is None else _copied(distances[index]),
+                    loaded.config.is_decoder,
+                )
+            )
+    return vectors
+
+
+def _check_unedited(attention: BertSelfAttention, layer: int, head: int) -> None:
+    """Raise Refused if an edit changes how a head computes its attention."""
     if any(pattern_patch.head == head for pattern_patch in attention.pattern_patches):
         raise Refused(
             f"the attention pattern of L{layer} H{head} is patched from another text, so it does not follow from its "
@@ -43,23 +101,6 @@ def head_vectors(
             f"L{layer} H{head} has blocked attention edges, so its attention does not follow from its queries and keys "
             "alone: remove the attention knockout, or choose another head"
         )
-    outputs = bert(
-        id_tensor(loaded, encoding),
-        token_type_ids=segment_tensor(loaded, encoding),
-        head_mask=gate_tensor(loaded, head_mask),
-        output_hidden_states=True,
-    )
-    layer_input = outputs.hidden_states[layer]
-    queries, keys = (
-        attention.transpose_for_scores(projection(layer_input)) for projection in (attention.query, attention.key)
-    )
-    index = attention.heads.index(head)
-    distances = None
-    if attention.distances is not None:
-        distances = _copied(attention.position_scores(queries, keys, len(encoding), None, attention.heads)[0, index])
-    return HeadVectors(
-        encoding, layer, head, _copied(queries[0, index]), _copied(keys[0, index]), distances, config.is_decoder
-    )
 
 
 def _copied(value: Tensor) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_core.records.base import compared_by_value
 from bert_core.studies.index_reader import Index, IndexedShard
-from bert_core.studies.profiles import TENTHS, Bar, Joined, Seen
+from bert_core.studies.profiles import TENTHS, GroupShare, TokenExample, WordCount
 
 MAX_OFFSET = 8  # tokens: what is farther off is one bar to each side
 PAIRS_AT_ONCE = 2**21  # pairs of tokens that are counted at once
@@ -145,12 +145,12 @@ class Corpus:
             for name, (answer, names) in self.token_properties.items()
         }
 
-    def property_bars(self, tokens: np.ndarray) -> dict[str, tuple[Bar, ...]]:
+    def property_bars(self, tokens: np.ndarray) -> dict[str, tuple[GroupShare, ...]]:
         """What these tokens are, beside what all typed ones are."""
         own = self.property_shares(tokens)
         return {
             name: tuple(
-                Bar(answer or UNLABELLED, share, chance)
+                GroupShare(answer or UNLABELLED, share, chance)
                 for answer, share, chance in zip(
                     names, own[name].tolist(), self.typed_shares[name].tolist(), strict=True
                 )
@@ -171,18 +171,18 @@ class Corpus:
 
     def overrepresented_words(
         self, tokens: np.ndarray, of_all: np.ndarray, count: int, step: int = 0
-    ) -> tuple[Joined, ...]:  # fmt: skip
+    ) -> tuple[WordCount, ...]:  # fmt: skip
         """The words of `word_counts` that are most telling beside those of all typed tokens, `of_all`."""
         times = self.word_counts(tokens, step)
         expected = of_all * (times.sum() / max(of_all.sum(), 1))
         best = most_overrepresented(times, expected, count)
-        return tuple(Joined(self.words[word], int(times[word]), float(expected[word])) for word in best)
+        return tuple(WordCount(self.words[word], int(times[word]), float(expected[word])) for word in best)
 
-    def examples(self, tokens: np.ndarray, values: np.ndarray, places: Iterable[int]) -> tuple[Seen, ...]:
+    def examples(self, tokens: np.ndarray, values: np.ndarray, places: Iterable[int]) -> tuple[TokenExample, ...]:
         """Some of these rows in their sentences, each with its value."""
         rows = ((self.row(int(tokens[place])), float(values[place])) for place in places)
         return tuple(
-            Seen(own["document"], own["line"], own["sentence_text"], (own["start"], own["end"]), value)
+            TokenExample(own["document"], own["line"], own["sentence_text"], (own["start"], own["end"]), value)
             for own, value in rows
         )
 

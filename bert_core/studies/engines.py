@@ -95,5 +95,5 @@ def _with_unknown(measure: Callable[..., Found], *given: Any) -> tuple[Found, Un
 
 def _counted_here(found: Found, read: UnknownTokens) -> Found:
     if (here := current_counts()) is not None:
-        here.add(read.typed, read.unknown)
+        here.add(read.token_count, read.unknown_count)
     return found

@@ -127,7 +127,7 @@ def explain_shard(
         counts["texts"] += 1
         counts["tokens"] += len(encoding)
         counts["questions"] += len(questions)
-        counts["shortened"] += bool(encoding.cut)
+        counts["shortened"] += bool(encoding.truncated_count)
         for target, asked in questions:
             scores = token_scores(loaded, encoding, target, settings.methods)
             words = _words(encoding, target)

@@ -1,4 +1,4 @@
-"""Attributions that somebody else computed, judged beside ours and random rankings on the same texts."""
+"""Evaluation of attribution scores computed elsewhere, compared with Headlight's methods and random rankings."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ from bert_core.records import Target, word_target
 from bert_core.refused import Refused, require_int, require_sequence, validate_arguments
 from bert_core.studies.explain import BASE_COLUMNS
 from bert_core.studies.explanation_tables import explained_rows
-from bert_core.studies.faithfulness import Judgement, StudyQuestion, check_existing_table, evaluate_scores, fill_table
+from bert_core.studies.faithfulness import (
+    Judgement,
+    StudyQuestion,
+    check_existing_table,
+    evaluate_scores,
+    fill_table,
+)
 from bert_core.studies.lines import Line
 from bert_core.studies.rows import Columns
 from bert_core.studies.runner import STATE_VERSION, SourceFile, as_json_values
 from bert_core.studies.texts import check_texts, text_shards
-from bert_core.task_heads import FOLLOWS
+from bert_core.task_heads import IS_NEXT
 from bert_core.tokenizer import Encoding
 
 REQUIRED_COLUMNS = ("text", "start", "end", "asked")
@@ -48,31 +54,48 @@ def judge_scores(
     seed: int = 0,
     report: Progress = ignore_progress,
 ) -> list[Judgement]:
-    """How far to trust scores of a file's texts, whoever made them: a table as that of `judge_file`, which goes on.
+    """Measure the faithfulness of attribution scores from any source, and write them to a table like `judge_file`.
 
-    path: the texts, one a line or a row (`columns`). scores: .csv or .parquet, a row for a stretch of a text:
-    `text`, the number of its line from zero, or of its row, the header being 1; `start` and `end`, its characters;
-    `side`, "A" or "B" of a pair; `asked`, what was explained: a class, the word at the [MASK], or "follows"; every
-    other column of numbers is a method. The table of `explain_file` is one. A stretch is shared out evenly among the
-    tokens that it touches, and what touches none is left out.
-    methods: ours, beside them. texts: at most, the first of the scores. The rest as in `StudySettings`.
-    Raises Refused for a file of scores that is none, or of texts that are not there, answers that the model has not,
-    methods of one name, and settings that are not those of the table.
+    The table of scores has one row per span of a text, and is sorted by text. Its columns are:
+    `text`, the zero-based number of the line, or for a table the number of the row, where the header is row 1;
+    `start` and `end`, the span in characters;
+    `side`, "A" or "B" for a pair of texts (optional);
+    `asked`, the explained answer, which is a class, the word at [MASK], or "follows" for next sentence prediction.
+    Each other numeric column contains the scores of a method. The table that `explain_file` writes has this form.
+    A score is divided equally among the tokens that overlap its span. A span without tokens is ignored.
+    loaded: the unedited model.
+    path: the texts, one per line, or a table with `columns`.
+    scores: the table of scores, .csv or .parquet.
+    table: the .csv to write. If it exists, the study is resumed.
+    columns: names of the columns if `path` is a table.
+    methods: Headlight's methods to compare with.
+    texts: number of texts to use, the first ones in the table of scores.
+    words, random_rankings, max_length, seed: as in `StudySettings`.
+    report: called with the progress, see `Progress`.
+
+    Returns a judgement per text and method.
+    Raises Refused for an invalid table of scores, for scores of texts that `path` does not have, for answers that the
+    model cannot predict, and if a column has the name of one of `methods`. Raises Refused also if `table` was made with
+    other settings.
     """
     check_unedited(loaded.edits, "a study")
     check_texts(path, columns)
-    ours = tuple(require_sequence("methods", methods, "names"))
+    own_methods = tuple(require_sequence("methods", methods, "names"))
     texts = require_int("texts", texts, 1, MAX_TEXTS)
-    given = _given(scores, texts)
-    theirs = tuple(name for name in next(iter(given.values()))[0] if name not in (*BASE_COLUMNS, *REQUIRED_COLUMNS))
-    if both := set(theirs) & set(ours):
-        raise Refused(f"the method {min(both)!r} is both among the scores and among ours: name others, or rename it")
-    names = (*theirs, *ours)
-    asked = _questions(loaded, path, columns, given, max_length)
-    by_key = {(one.kind, one.number): (one, rows) for one, rows in asked}
-    source, given_scores = SourceFile(path), SourceFile(scores)
+    rows_by_text = _read_scores(scores, texts)
+    score_columns = next(iter(rows_by_text.values()))[0]
+    external_methods = tuple(name for name in score_columns if name not in (*BASE_COLUMNS, *REQUIRED_COLUMNS))
+    if duplicates := set(external_methods) & set(own_methods):
+        raise Refused(
+            f"{min(duplicates)!r} is both a column of {scores.name} and one of the methods to compare with: rename the "
+            "column, or choose other methods"
+        )
+    names = (*external_methods, *own_methods)
+    questions = _read_questions(loaded, path, columns, rows_by_text, max_length)
+    by_key = {(question.kind, question.number): (question, rows) for question, rows in questions}
+    source, scores_source = SourceFile(path), SourceFile(scores)
     identity = as_json_values({
-        "version": STATE_VERSION, "text": source.digest, "scores": given_scores.digest, "weights": fingerprint(loaded),
+        "version": STATE_VERSION, "text": source.digest, "scores": scores_source.digest, "weights": fingerprint(loaded),
         "methods": names, "words": words, "max_length": max_length, "seed": seed, "random_rankings": random_rankings,
     })  # fmt: skip
     check_existing_table(table, identity)
@@ -80,70 +103,86 @@ def judge_scores(
     def judge(key: tuple[str, int]) -> list[Judgement]:
         source.check_unchanged()
         question, rows = by_key[key]
-        own = (
-            token_scores(loaded, question.encoding, question.target, ours)
-            if ours
+        own_scores = (
+            token_scores(loaded, question.encoding, question.target, own_methods)
+            if own_methods
             else np.empty((0, len(question.encoding)))
         )
-        both = np.concatenate([scores_per_token(question.encoding, rows, theirs), own])
-        return evaluate_scores(loaded, question, names, both, words=words, random_rankings=random_rankings, seed=seed)
+        all_scores = np.concatenate([scores_per_token(question.encoding, rows, external_methods), own_scores])
+        return evaluate_scores(
+            loaded, question, names, all_scores, words=words, random_rankings=random_rankings, seed=seed
+        )
 
     return fill_table(table, identity, names, list(by_key), judge, report=report)
 
 
 def scores_per_token(encoding: Encoding, rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> np.ndarray:
-    """Scores of stretches of a text as scores of its tokens (method, token): each shared out among those it touches."""
-    found = np.zeros((len(methods), len(encoding)))
+    """Return the scores of text spans as scores of tokens, (method, token).
+
+    Each score is divided equally among the tokens that overlap its span.
+    encoding: the text.
+    rows: the spans, each with "start", "end", optionally "side", and a score for each method.
+    methods: the names of the scores.
+    """
+    token_values = np.zeros((len(methods), len(encoding)))
     for row in rows:
         side = row.get("side") or "A"
-        touched = [
+        positions = [
             position
             for position, (start, end) in enumerate(encoding.offsets)
             if encoding.sides[position] == side and start < row["end"] and row["start"] < end
         ]
-        for position in touched:
-            found[:, position] += [row[name] / len(touched) for name in methods]
-    return found
+        for position in positions:
+            token_values[:, position] += [row[name] / len(positions) for name in methods]
+    return token_values
 
 
-def _given(scores: Path, texts: int) -> dict[int, Rows]:
-    """The rows of the first texts of a file of scores, text by text."""
-    found: dict[int, Rows] = {}
+def _read_scores(scores: Path, texts: int) -> dict[int, Rows]:
+    """Return the rows of the first texts in a table of scores, by text.
 
-    def rows() -> Iterator[dict[str, Any]]:
+    Raises Refused if the table is empty, is not sorted by text, or has several answers for a text.
+    """
+    rows_by_text: dict[int, Rows] = {}
+
+    def iterate_rows() -> Iterator[dict[str, Any]]:
         for batch in explained_rows(scores, required_columns=REQUIRED_COLUMNS):
             yield from (dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True))
 
-    for number, some in itertools.groupby(rows(), key=lambda row: row["text"]):
-        if number in found:
-            raise Refused(f"the rows of text {number} of {scores.name} do not stand together: sort it by text")
-        if len(found) == texts:
+    for number, group in itertools.groupby(iterate_rows(), key=lambda row: row["text"]):
+        if number in rows_by_text:
+            raise Refused(f"the rows of text {number} of {scores.name} are not consecutive: sort the table by text")
+        if len(rows_by_text) == texts:
             break
-        found[number] = list(some)
-        asked = {row["asked"] for row in found[number]}
-        if len(asked) > 1:
-            raise Refused(f"text {number} of {scores.name} asks for {len(asked)} answers: one for a text")
-    if not found:
-        raise Refused(f"{scores.name} has no rows: there is nothing to judge")
-    return found
+        rows_by_text[number] = list(group)
+        answers = {row["asked"] for row in rows_by_text[number]}
+        if len(answers) > 1:
+            raise Refused(
+                f"text {number} of {scores.name} has scores for {len(answers)} answers: a text must have one answer"
+            )
+    if not rows_by_text:
+        raise Refused(f"{scores.name} has no rows: there are no scores to evaluate")
+    return rows_by_text
 
 
-def _questions(
-    loaded: LoadedModel, path: Path, columns: Columns | None, given: dict[int, Rows], max_length: int
+def _read_questions(
+    loaded: LoadedModel, path: Path, columns: Columns | None, rows_by_text: dict[int, Rows], max_length: int
 ) -> list[tuple[StudyQuestion, Rows]]:
-    found = []
+    """Return the question of each text that has scores, with its rows. Raises Refused for a text that is missing."""
+    questions = []
     for line in (line for shard in text_shards(path, columns) for line in shard.lines):
-        if line.number in given:
-            found.append((_question(loaded, line, given[line.number][0]["asked"], max_length), given[line.number]))
-        if len(found) == len(given):
-            return found
-    missing = min(set(given) - {one.number for one, _ in found})
+        if line.number in rows_by_text:
+            rows = rows_by_text[line.number]
+            questions.append((_make_question(loaded, line, rows[0]["asked"], max_length), rows))
+        if len(questions) == len(rows_by_text):
+            return questions
+    missing = min(set(rows_by_text) - {question.number for question, _ in questions})
     raise Refused(f"there are scores of text {missing}, which {path.name} does not have")
 
 
-def _question(loaded: LoadedModel, line: Line, answer: str, max_length: int) -> StudyQuestion:
+def _make_question(loaded: LoadedModel, line: Line, answer: str, max_length: int) -> StudyQuestion:
+    """Return the question whose answer is explained. Raises Refused if the model cannot predict the answer."""
     encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=max_length)
-    if answer == FOLLOWS and encoding.pair is not None:
+    if answer == IS_NEXT and encoding.pair is not None:
         return StudyQuestion(line.number, "nsp", encoding, Target("nsp"), answer)
     if answer in loaded.labels:
         target = Target("class", label=loaded.labels.index(answer))
@@ -151,7 +190,7 @@ def _question(loaded: LoadedModel, line: Line, answer: str, max_length: int) -> 
     if not encoding.mask_positions:
         classes = ", ".join(loaded.labels) or "none"
         raise Refused(
-            f"text {line.number} is asked for {answer!r:.60}, and has no [MASK] at which it could stand; the classes "
-            f"of this model: {classes}"
+            f"the answer of text {line.number} is {answer!r:.60}, and the text has no [MASK] for a word: the answer "
+            f"must be a class of the model ({classes})"
         )
     return StudyQuestion(line.number, "word", encoding, word_target(loaded.tokenizer, encoding, answer), answer)

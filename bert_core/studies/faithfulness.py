@@ -37,7 +37,7 @@ from bert_core.studies.runner import (
     write_settings,
 )
 from bert_core.studies.tables import GrowingTable
-from bert_core.target_kinds import FILE_QUESTIONS, judged_kinds, questions_of_targets
+from bert_core.target_kinds import FILE_QUESTIONS, faithfulness_kinds, target_questions
 from bert_core.tokenizer import Encoding
 
 DEFAULT_KINDS = ("content", "function", "nsp")
@@ -45,7 +45,7 @@ DEFAULT_KINDS = ("content", "function", "nsp")
 
 def question_kinds() -> tuple[str, ...]:
     """The kinds of questions that a study draws from a file."""
-    return (*DEFAULT_KINDS, *(name for name in questions_of_targets() if FILE_QUESTIONS[name].judged))
+    return (*DEFAULT_KINDS, *(name for name in target_questions() if FILE_QUESTIONS[name].faithfulness_kinds))
 
 
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
@@ -145,8 +145,8 @@ class Judgement:
     high: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in judged_kinds():
-            raise Refused(f"kind {short_repr(self.kind)} is unknown: one of {', '.join(judged_kinds())}")
+        if not isinstance(self.kind, str) or self.kind not in faithfulness_kinds():
+            raise Refused(f"kind {short_repr(self.kind)} is unknown: one of {', '.join(faithfulness_kinds())}")
         for name in ("scores", "low", "high"):
             if len(require_array(name, getattr(self, name), "measure")) != len(MEASURES):
                 raise Refused(
@@ -273,7 +273,7 @@ def _of_heads(
     loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings, marked: Sequence[Line] | None
 ) -> Iterator[StudyQuestion]:
     """Of each text that is drawn one thing that its tagger, reader, detector or pooling is asked."""
-    for kind in (kind for kind in settings.kinds if kind in questions_of_targets()):
+    for kind in (kind for kind in settings.kinds if kind in target_questions()):
         if marked is not None:
             lines = list(marked)
         elif FILE_QUESTIONS[kind].pairs:  # sentences that follow each other, none in two pairs
@@ -288,7 +288,9 @@ def _of_heads(
             line, draw = lines[drawn], np.random.default_rng([settings.seed, drawn])
             try:
                 encoding = encode_line(loaded, line, kind, longest)
-                if encoding.cut or not (kind == "span" or settings.lengths[0] <= len(encoding) <= settings.lengths[1]):
+                if encoding.truncated_count or not (
+                    kind == "span" or settings.lengths[0] <= len(encoding) <= settings.lengths[1]
+                ):
                     continue
                 asked = targets_of(loaded, encoding, line, kind)
             except Refused:  # no sign that can be read
@@ -310,7 +312,7 @@ def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Enco
         encoding = loaded.tokenizer.encode(*texts, max_length=loaded.config.max_position_embeddings)
     except Refused:  # no sign that can be read
         return None
-    return encoding if shortest <= len(encoding) <= longest and not encoding.cut else None
+    return encoding if shortest <= len(encoding) <= longest and not encoding.truncated_count else None
 
 
 def answer_probability(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:
@@ -539,14 +541,14 @@ def summarise_methods(judgements: Iterable[Judgement]) -> list[MethodSummary]:
             verdicts.append((better, chance, worse))
         table.append(MethodSummary(kind, method, len(rows), medians, tuple(verdicts)))
     aopc = MEASURES.index("aopc")
-    kinds = list(judged_kinds())
+    kinds = list(faithfulness_kinds())
     return sorted(table, key=lambda standing: (kinds.index(standing.kind), -standing.medians[aopc]))
 
 
 def summary_markdown(standings: Sequence[MethodSummary]) -> str:
     """The standings as tables, one for each kind of question: medians, and the verdicts by AOPC."""
     aopc, lines = MEASURES.index("aopc"), []
-    for kind, title in judged_kinds().items():
+    for kind, title in faithfulness_kinds().items():
         rows = [standing for standing in standings if standing.kind == kind]
         if not rows:
             continue

@@ -34,7 +34,7 @@ def check_question(name: str, columns: Columns | None, tags: str, word: str = ""
         raise Refused(f"{label} {name!r} does not need the word {word!r:.40}: it goes with {takers}, without a column")
     if tags and (name != "tag" or columns is not None):
         raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
-    if question.apart and (columns is None or columns.pair is None):
+    if question.separate_texts and (columns is None or columns.pair is None):
         raise Refused("how alike two texts are needs a column of second texts")
     if answer is not None and not question.takes_answer:
         raise Refused(f"{label} {name!r} does not need the column {answer!r}")
@@ -67,7 +67,7 @@ def shard_reader(
         check_rows(path, columns, classes, pairs=question.pairs)
     marked = read_annotated(path, asked, tags, loaded.tags, columns)
     check_pairs(asked, marked, columns)
-    if question.pairs and question.of_target and marked is None and (columns is None or columns.pair is None):
+    if question.pairs and question.loss_from_targets and marked is None and (columns is None or columns.pair is None):
         raise Refused(f"{asked} is asked of two texts: give a table, and name the columns of both")
     if marked is not None:
         return partial(annotated_shards, path, marked)
@@ -134,7 +134,9 @@ def annotated_shards(
 
 def encode_line(loaded: LoadedModel, line: Line, asked: str, max_length: int) -> Encoding:
     """A text as it is read: with its second one, unless the question reads the two apart."""
-    return loaded.tokenizer.encode(line.text, None if FILE_QUESTIONS[asked].apart else line.pair, max_length=max_length)
+    return loaded.tokenizer.encode(
+        line.text, None if FILE_QUESTIONS[asked].separate_texts else line.pair, max_length=max_length
+    )
 
 
 def targets_of(loaded: LoadedModel, encoding: Encoding, line: Line, asked: str, word: str = "") -> list[NamedTarget]:

@@ -58,7 +58,7 @@ from bert_core.studies.runner import (
 )
 from bert_core.studies.tables import check_table_suffix
 from bert_core.target_kinds import FILE_QUESTIONS
-from bert_core.task_heads import FOLLOWS
+from bert_core.task_heads import IS_NEXT
 from bert_core.tokenizer import Encoding
 
 NOT_NEXT = "from elsewhere"  # the answer of a line whose second text does not follow its first
@@ -181,7 +181,7 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
     have.
     """
     counts = Counter(shard.counts)
-    if FILE_QUESTIONS[settings.loss].of_target:
+    if FILE_QUESTIONS[settings.loss].loss_from_targets:
         return _of_targets(loaded, shard, settings, counts)
     encodings, texts = _questions(loaded, shard, settings, counts)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
@@ -216,7 +216,7 @@ def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, cou
         if not found:
             counts["without an answer"] += 1
             continue
-        counts["shortened"] += bool(encoding.cut)
+        counts["shortened"] += bool(encoding.truncated_count)
         encodings.append(encoding)
         targets.append(found)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
@@ -273,7 +273,7 @@ def _questions(
                 continue
             counts["hidden"] += len(text.positions)
             texts.append(text)
-        counts["shortened"] += bool(encoding.cut)
+        counts["shortened"] += bool(encoding.truncated_count)
         encodings.append(encoding)
     return encodings, texts
 
@@ -297,7 +297,7 @@ def draw_pairs(lines: Sequence[Line], seed: int) -> list[Line]:
     """Second texts that follow and such that do not: half of the pairs, by a coin, get one from elsewhere in the shard.
 
     lines: of a text, each paired with the next if no empty line is between; or rows of a table with their own pairs.
-    Returns lines with a pair, whose answer is `FOLLOWS` or `STRANGER`.
+    Returns lines with a pair, whose answer is `IS_NEXT` or `NOT_NEXT`.
     """
     if any(line.pair is not None for line in lines):
         pairs = [(line.number, line.text, line.pair or "") for line in lines]
@@ -313,7 +313,7 @@ def draw_pairs(lines: Sequence[Line], seed: int) -> list[Line]:
         if others and rng.random() < 0.5:
             found.append(Line(number, first, others[int(rng.integers(len(others)))], NOT_NEXT))
         else:
-            found.append(Line(number, first, second, FOLLOWS))
+            found.append(Line(number, first, second, IS_NEXT))
     return found
 
 
@@ -330,7 +330,7 @@ def _check(loaded: LoadedModel, settings: CorpusSettings) -> None:
     check_has_parts(loaded)
     check_length(loaded, settings.max_length)
     if settings.needs_loss:
-        if FILE_QUESTIONS[settings.loss].of_target:
+        if FILE_QUESTIONS[settings.loss].loss_from_targets:
             check_model(loaded, settings.loss)
         else:
             check_loss_heads(loaded, {FILE_QUESTIONS[settings.loss].head})

@@ -113,7 +113,7 @@ def index_shard(loaded: LoadedModel, shard: CorpusShard, settings: IndexSettings
     encodings = [encoding for _, _, _, encoding in read if encoding is not None]
     counts["unreadable"] += len(read) - len(encodings)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
-    counts["shortened"] += sum(bool(encoding.cut) for encoding in encodings)
+    counts["shortened"] += sum(bool(encoding.truncated_count) for encoding in encodings)
     there = [(line, sentence, tree, encoding) for line, sentence, tree, encoding in read if encoding is not None]
     firsts = [0, *accumulate(map(len, encodings))]
     texts: dict[str, list[Any]] = {

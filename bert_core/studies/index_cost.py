@@ -72,7 +72,7 @@ def index_cost(
         for *_, encoding in iter_sentences(loaded, shard, settings):
             tokens += 0 if encoding is None else len(encoding)
             counts["unreadable"] += encoding is None
-            counts["shortened"] += encoding is not None and bool(encoding.cut)
+            counts["shortened"] += encoding is not None and bool(encoding.truncated_count)
         counts["overlong"] += shard.counts["overlong"]
         if tokens > max_tokens:
             raise Refused(f"{path.name} has more than {max_tokens:,} tokens: {LONG_CORPUS_ADVICE}")

@@ -1,4 +1,4 @@
-"""A text file line by line, in shards of bounded size, whatever the file holds."""
+"""Lines of a text file, read in shards of bounded size."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from bert_core.refused import Refused
 from bert_core.studies.files import Format, identify
 
 SHARD_LINES = 32
-MAX_LINE_BYTES = 1 << 16  # bytes of a line that are read: far more than a model reads
+MAX_LINE_BYTES = 1 << 16  # far more than a model reads of one text
 
 
 class Line(NamedTuple):
-    """A line that is not empty, and its number in the file, from zero; of a table a row, the header being row 1.
+    """A non-empty text of a file.
 
-    pair, answer: what a table says besides. marks: (start, end, name) of the words of its first text that have a tag,
-    or of the answer in its second one; None where the file says nothing of the kind. comments: lines of comments before
-    it in a file of words.
+    number: zero-based number of the line. For a table, the number of the row, where the header is row 1.
+    text: the text.
+    pair: the second text of a row, or None.
+    answer: the answer of a row, or an empty string.
+    marks: labelled spans as (start, end, name), in characters. They are the tagged words of `text`, or the answer in
+        `pair`. None if the file has no such labels.
+    comments: number of comment lines before this sentence, for a file with one word per line.
     """
 
     number: int
@@ -34,12 +38,15 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """Some lines that follow each other.
+    """Consecutive lines of a file.
 
-    number: of the shard, from zero. end: the byte of the text where the next one begins.
-    next_line: the number of the line that begins there. read: bytes of the file that were read, packed as they may be.
-    counts: of "lines" read and, among them, "empty" ones; "overlong" ones, of which the beginning was read; and those
-        "not UTF-8", in which the broken bytes were replaced; and of "comments" between sentences of words.
+    number: zero-based number of the shard.
+    lines: the non-empty lines.
+    end: offset in the decompressed text, in bytes, at which the next shard starts.
+    next_line: zero-based number of the first line of the next shard.
+    counts: number of "lines" read, and of these the "empty" lines, the "overlong" lines (truncated), the lines that are
+        "not UTF-8" (invalid bytes are replaced) and the "comments" between sentences.
+    read: number of bytes read so far from the file on disk, which may be compressed.
     """
 
     number: int
@@ -53,10 +60,14 @@ class Shard:
 def line_shards(
     path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES
 ) -> Iterator[Shard]:
-    """The shards of plain text from one on, one text per line; the memory is that of one shard.
+    """Yield the shards of a plain text file with one text per line. Only one shard is held in memory.
 
-    number, start, line: of the first shard, its first byte and its first line, as an earlier one told them.
-    Raises Refused for a file that is not plain text, or broken, as `identify`.
+    path: the file.
+    number: number of the first shard.
+    start, line: byte offset and line number at which to begin. An earlier shard gives them as `end` and `next_line`.
+    size: lines per shard.
+
+    Raises Refused if the file is not plain text or is broken, see `identify`.
     """
     source = identify(path)
     if source.format is not Format.TEXT:
@@ -67,7 +78,7 @@ def line_shards(
             counts: Counter[str] = Counter()
             lines: list[Line] = []
             while counts["lines"] < size and (raw := _read_line(file, counts)) is not None:
-                if text := _decoded(raw, counts).strip():
+                if text := _decode(raw, counts).strip():
                     lines.append(Line(line + counts["lines"] - 1, text))
                 else:
                     counts["empty"] += 1
@@ -79,31 +90,32 @@ def line_shards(
 
 
 def _read_line(file: IO[bytes], counts: Counter[str]) -> bytes | None:
-    """The next line, of an overlong one the beginning; None at the end of the file."""
+    """Return the next line, truncated to `MAX_LINE_BYTES`, or None at the end of the file."""
     raw = file.readline(MAX_LINE_BYTES)
     if not raw:
         return None
     counts["lines"] += 1
     if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-        rest = file.readline(MAX_LINE_BYTES)
-        counts["overlong"] += bool(rest.strip())
-        while rest and not rest.endswith(b"\n"):
-            rest = file.readline(MAX_LINE_BYTES)
-        return _whole_characters(raw)
+        remainder = file.readline(MAX_LINE_BYTES)
+        counts["overlong"] += bool(remainder.strip())
+        while remainder and not remainder.endswith(b"\n"):
+            remainder = file.readline(MAX_LINE_BYTES)
+        return _strip_partial_character(raw)
     return raw
 
 
-def _whole_characters(raw: bytes) -> bytes:
-    """The bytes without a UTF-8 character that is cut off at their end."""
-    for cut in range(1, 4):
-        if raw[-cut] & 0xC0 == 0xC0:  # this byte begins a character of more bytes than one
-            return raw[:-cut]
-        if raw[-cut] < 0x80:
+def _strip_partial_character(raw: bytes) -> bytes:
+    """Remove an incomplete UTF-8 character from the end of the bytes."""
+    for length in range(1, 4):
+        if raw[-length] & 0xC0 == 0xC0:  # the first byte of a character of several bytes
+            return raw[:-length]
+        if raw[-length] < 0x80:
             break
     return raw
 
 
-def _decoded(raw: bytes, counts: Counter[str]) -> str:
+def _decode(raw: bytes, counts: Counter[str]) -> str:
+    """Decode UTF-8, replace invalid bytes, and count the lines that have any."""
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         return raw.decode()

@@ -1,8 +1,8 @@
-"""Which texts of a file make neurons fire: their activations over all tokens, and examples from every tenth of them.
+"""Statistics of neuron activations over a file, and the tokens at which each neuron is active.
 
-One pass over the file. Of each neuron some sums are kept, its strongest tokens, and what it passes on at some tokens
-that are drawn from the whole file, the same for all neurons; the memory does not grow with the file. The words around
-a token are read again at the end, from the file.
+The file is read once. For each neuron the study stores sums, its strongest tokens, and its activations at a random
+sample of tokens, which is the same for all neurons. Memory does not grow with the file. The words around the examples
+are read from the file in a second pass.
 """
 
 from __future__ import annotations
@@ -36,26 +36,30 @@ from bert_core.studies.texts import check_texts, text_shards
 from bert_core.tokenizer import Encoding
 
 TENTHS = 10
-MAX_STRONGEST = 100  # tokens of each neuron that are kept, and whose pieces are counted
-MAX_SAMPLED_ACTIVATIONS = 2**26  # activations at drawn tokens, of all neurons together
-MAX_SAMPLED_TOKENS = 2**16  # tokens
-TOP_PIECES = 5  # that are named
-NEURONS_AT_ONCE = 256  # neurons
-_FAR = 2**40  # more words than a text has
-SMALL_STATE_BYTES = 2**22  # bytes: what is kept to go on later is written after every shard if it has no more
-MAX_SAVING_SHARE = 0.1  # of the time, at most, goes into writing what has more
-_OF_LINES = 16  # bits of a token's number that are its position
+MAX_STRONGEST = 100  # strongest tokens of each neuron that are stored, and whose word pieces are counted
+MAX_SAMPLED_ACTIVATIONS = 2**26  # activations at sampled tokens, of all neurons together
+MAX_SAMPLED_TOKENS = 2**16
+TOP_PIECES = 5  # most frequent word pieces that are listed for each neuron
+NEURONS_AT_ONCE = 256
+_OUTSIDE_WINDOW = 2**40  # more words than a text has
+SMALL_STATE_BYTES = 2**22  # a state up to this size is saved after every shard
+MAX_SAVING_SHARE = 0.1  # of the running time may be spent on saving a larger state
+_POSITION_BITS = 16  # low bits of the number of a token in the file; the high bits are its line
 
 
 @dataclass(frozen=True)
 class NeuronSettings:
-    """What is asked of every text, and what is shown of it.
+    """Settings of a study of neurons.
 
-    neurons: (layer, neuron) each, (layer, None) for all of a layer; None: all. max_length: tokens of a text that are
-    read. examples: from every tenth of the activations, and twice as many of the strongest and of random tokens.
-    window: words on either side of a token. seed: of the tokens that are drawn. columns: of a table, its `answer`
-    None; None means one text a line, or a treebank.
-    Raises Refused for settings that cannot be.
+    neurons: (layer, neuron) pairs, where (layer, None) means all neurons of a layer. None for all neurons.
+    max_length: maximum number of tokens of a text.
+    examples: number of example tokens from each tenth of the activations. There are twice as many of the strongest and
+        of random tokens.
+    window: number of words shown on either side of an example.
+    seed: random seed of the sampled tokens.
+    columns: columns of a table, without an answer. None for one text per line, or for a treebank.
+
+    Raises Refused for invalid settings.
     """
 
     neurons: tuple[tuple[int, int | None], ...] | None = None
@@ -67,34 +71,41 @@ class NeuronSettings:
 
     def __post_init__(self) -> None:
         if self.neurons is not None:
-            pairs = [require_sequence("a neuron", one, "two numbers, (layer, neuron)") for one in
-                     require_sequence("neurons", self.neurons, "pairs (layer, neuron)")]  # fmt: skip
+            pairs = [
+                require_sequence("a neuron", pair, "two numbers, (layer, neuron)")
+                for pair in require_sequence("neurons", self.neurons, "pairs (layer, neuron)")
+            ]
             if not pairs or any(len(pair) != 2 for pair in pairs):
                 raise Refused(f"neurons are {pairs}: at least one pair (layer, neuron), or None for all")
-            named = {
+            neurons = {
                 (
                     require_int("the layer of a neuron", layer),
                     None if neuron is None else require_int("a neuron", neuron),
                 )
                 for layer, neuron in pairs
             }
-            in_order = sorted(named, key=lambda one: (one[0], -1 if one[1] is None else one[1]))
+            in_order = sorted(neurons, key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]))
             object.__setattr__(self, "neurons", tuple(in_order))
-        require_int("max_length", self.max_length, 3, 2**_OF_LINES)
+        require_int("max_length", self.max_length, 3, 2**_POSITION_BITS)
         require_int("examples", self.examples, 1, MAX_STRONGEST // 2)
         require_int("window", self.window, 0, 1000)
         require_int("seed", self.seed, 0, MAX_SEED)
         if self.columns is not None and not isinstance(self.columns, Columns):
             raise Refused(f"columns are {short_repr(self.columns)}: they must be of type Columns, or None")
         if self.columns is not None and self.columns.answer is not None:
-            raise Refused(f"the column {self.columns.answer!r} is not needed: what is asked of a neuron has no answer")
+            raise Refused(
+                f"columns has the answer {self.columns.answer!r}: a study of neurons needs no column of answers"
+            )
 
 
 @dataclass(frozen=True)
 class TokenContext:
-    """A token in its text: the line of the file that it stands on, from 1, of a table the row, the header being 1.
+    """A token with the words around it.
 
-    position: among the tokens of the text. token: the piece. before, written, after: some words of the text.
+    line: number of the line in the file, counted from 1. For a table the number of the row, where the header is row 1.
+    position: position of the token in its text.
+    token: the word piece.
+    before, written, after: the text before the token, of the token, and after it.
     """
 
     line: int
@@ -108,18 +119,29 @@ class TokenContext:
 @compared_by_value
 @dataclass(frozen=True)
 class NeuronStats:
-    """How strongly some neurons fire over a file, each an entry in every array's first axis.
+    """Activations of some neurons over a file. The first axis of each array is the neuron, unless stated otherwise.
 
-    model: its name. neurons: (neuron, 2), layer and number. counts: of texts, lines, "tokens" that were typed, and the
-        [CLS] and [SEP] that were "added"; these have figures of their own, and are part of nothing else.
-    drawn: how many tokens the deciles were read off; where these are all tokens, they are exact.
-    figures: by name (neuron,): "mean", "spread", "active", the share of tokens above 0, and the same of added tokens.
-    deciles: (neuron, 11), the activation that 0, 10, ... 100 % of the tokens do not pass; the first and last are exact.
-    places: every token that is an example of some neuron. strongest: (neuron, some), which of these, and their
-        activations; tenths: (neuron, 10, some), from the weakest tenth on, -1 and NaN where there is none; at_random:
-        (some,), the same tokens for every neuron, and (neuron, some).
-    pieces: of each neuron the pieces that are most often among its `top` strongest tokens, with their share of these
-        and of all tokens; random_pieces: the same of as many random tokens.
+    Statistics are over typed tokens, without [CLS] and [SEP]. Indices refer to `places`.
+    model: name of the model.
+    neurons: (neuron, 2), layer and number of each neuron.
+    counts: number of "texts", typed "tokens", "added" tokens ([CLS] and [SEP]), "shortened" and "unreadable" texts, and
+        the counts of `Shard`.
+    drawn: number of sampled tokens from which the deciles are computed. They are exact if it is the number of tokens.
+    top: number of strongest tokens whose word pieces are counted.
+    figures: by name, (neuron,): "mean", "spread" (standard deviation) and "active" (share of tokens with an activation
+        above 0), and the same with the prefix "added_" for [CLS] and [SEP].
+    deciles: (neuron, 11), quantiles of the activation at 0, 10, ... 100 %. The minimum and maximum are exact.
+    places: the tokens that are an example of some neuron.
+    strongest: (neuron, example), indices of the tokens with the highest activations.
+    strongest_values: (neuron, example), their activations.
+    tenths: (neuron, 10, example), indices of examples of each tenth of the activations, lowest tenth first. -1 where a
+        tenth has fewer examples.
+    tenths_values: (neuron, 10, example), their activations, or NaN.
+    at_random: (example,), indices of random tokens, the same for all neurons.
+    at_random_values: (neuron, example), their activations.
+    pieces: for each neuron, the most frequent word pieces among its `top` strongest tokens, as (piece, share of these
+        tokens, share of all tokens).
+    random_pieces: the same for as many random tokens.
     """
 
     model: str
@@ -144,21 +166,29 @@ class NeuronStats:
 
     @property
     def rank_error(self) -> float:
-        """The standard error of the median's rank, as a share of the tokens: 0.01 is one percentage point."""
+        """Standard error of the rank of the median, as a share of the tokens: 0.01 is one percentage point."""
         return 0.0 if self.drawn == self.counts["tokens"] else 0.5 / self.drawn**0.5
 
 
-# ---------------------------------------------------------------------------- what is kept while the file is read
+# ---------------------------------------------------------------------------- running statistics
 
 
 @dataclass
-class _Kept:
-    """All that is known of the neurons after some texts; every array has the neurons in its first axis, but as said.
+class _RunningStats:
+    """Statistics of neurons over the texts read so far. Names of arrays are also the names in a file of state.
 
-    sums, squares, above, of the typed tokens; added_*: of [CLS] and [SEP], which were added. least, most: activations.
-    top: the strongest ones, falling, -inf where there are fewer; top_lines, top_positions, top_pieces: where.
-    pieces: (vocab,), how often each was read. lots: (drawn,), of the tokens that are drawn, those with the lowest lots;
-    drawn_*: (drawn,), and drawn: (drawn, neuron), the activations. Only the first `filled` of these are there.
+    The first axis is the neuron unless stated otherwise.
+    sums, squares, above: sum, sum of squares, and number above 0 of the activations at typed tokens.
+    added_sums, added_squares, added_above: the same at [CLS] and [SEP].
+    least, most: minimum and maximum activation at typed tokens.
+    top: (neuron, 100), the highest activations, falling, or -inf if there are fewer.
+    top_lines, top_positions, top_pieces: (neuron, 100), line, position and word piece of these tokens, or -1.
+    pieces: (vocab,), frequency of each word piece.
+    lots: (sample,), random numbers of the sampled tokens, which are those with the lowest numbers in the file.
+    drawn_lines, drawn_positions, drawn_pieces: (sample,), line, position and word piece of the sampled tokens.
+    drawn: (sample, neuron), their activations.
+    filled: number of sampled tokens. The rest of the sample is unused.
+    counts: as in `NeuronStats`.
     """
 
     sums: np.ndarray
@@ -184,16 +214,17 @@ class _Kept:
     counts: Counter[str]
 
     @classmethod
-    def empty(cls, neurons: int, vocabulary: int) -> _Kept:
+    def empty(cls, neurons: int, vocabulary: int) -> _RunningStats:
+        """Return the statistics of no texts."""
         slots = min(MAX_SAMPLED_TOKENS, max(1, MAX_SAMPLED_ACTIVATIONS // neurons))
-        of_all = {name: np.zeros(neurons) for name in ("sums", "squares", "added_sums", "added_squares")}
-        of_all |= {name: np.zeros(neurons, np.int64) for name in ("above", "added_above")}
-        of_top = {name: np.full((neurons, MAX_STRONGEST), -1, np.int32) for name in ("top_positions", "top_pieces")}
-        of_drawn = {name: np.zeros(slots, np.int32) for name in ("drawn_positions", "drawn_pieces")}
+        sums = {name: np.zeros(neurons) for name in ("sums", "squares", "added_sums", "added_squares")}
+        sums |= {name: np.zeros(neurons, np.int64) for name in ("above", "added_above")}
+        tops = {name: np.full((neurons, MAX_STRONGEST), -1, np.int32) for name in ("top_positions", "top_pieces")}
+        samples = {name: np.zeros(slots, np.int32) for name in ("drawn_positions", "drawn_pieces")}
         return cls(
-            **of_all,
-            **of_top,
-            **of_drawn,
+            **sums,
+            **tops,
+            **samples,
             least=np.full(neurons, np.inf, np.float32),
             most=np.full(neurons, -np.inf, np.float32),
             top=np.full((neurons, MAX_STRONGEST), -np.inf, np.float32),
@@ -207,31 +238,33 @@ class _Kept:
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything that has numbers, by name, as far as it is filled."""
-        named = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("filled", "counts")}
-        return {name: value[: self.filled] if name in _DRAWN else value for name, value in named.items()}
+        """Return all arrays by name, without the unused part of the sample."""
+        by_name = {
+            part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("filled", "counts")
+        }
+        return {name: value[: self.filled] if name in _SAMPLE_ARRAYS else value for name, value in by_name.items()}
 
-    def fill(self, arrays: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> None:
-        """Go on from what `arrays` gave. Raises ValueError or KeyError for something else."""
+    def restore(self, arrays: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> None:
+        """Restore what `arrays` returned. Raises ValueError or KeyError for anything else."""
         self.filled, self.counts = len(arrays["lots"]), Counter(counts)
-        for name, own in self.arrays().items():
-            if arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
+        for name, array in self.arrays().items():
+            if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
                 raise ValueError(name)
-            own[...] = arrays[name]
+            array[...] = arrays[name]
 
 
-_DRAWN = ("lots", "drawn_lines", "drawn_positions", "drawn_pieces", "drawn")
+_SAMPLE_ARRAYS = ("lots", "drawn_lines", "drawn_positions", "drawn_pieces", "drawn")
 
 
 class _Reader:
-    """Reads shards of a file into what is kept of the neurons asked for."""
+    """Adds shards of a file to the running statistics of the chosen neurons."""
 
     def __init__(self, loaded: LoadedModel, settings: NeuronSettings) -> None:
         self.loaded, self.settings = loaded, settings
-        self.neurons = _neurons(loaded, settings)
-        self.kept = _Kept.empty(len(self.neurons), loaded.config.vocab_size)
+        self.neurons = _chosen_neurons(loaded, settings)
+        self.stats = _RunningStats.empty(len(self.neurons), loaded.config.vocab_size)
         firsts = np.searchsorted(self.neurons[:, 0], np.arange(loaded.config.num_hidden_layers + 1))
-        # Of each layer that is asked: which neurons are its own, and their places among those that it has.
+        # By layer: the rows of its neurons in the statistics, and their columns among the activations of the layer.
         self.columns = {
             layer: (slice(first, last), np.searchsorted(loaded.config.neurons_of(layer), self.neurons[first:last, 1]))
             for layer, (first, last) in enumerate(pairwise(firsts))
@@ -240,141 +273,156 @@ class _Reader:
 
     def read(self, shard: Shard) -> None:
         """Add the texts of a shard."""
-        kept, given = self.kept, list(_encoded(self.loaded, shard.lines, self.settings))
-        kept.counts += shard.counts
-        kept.counts["unreadable"] += len(shard.lines) - len(given)
-        kept.counts["texts"] += len(given)
-        kept.counts["shortened"] += sum(bool(encoding.cut) for _, encoding in given)
-        fired = iter_activations(self.loaded, [encoding for _, encoding in given], list(self.columns)) if given else ()
-        for some, layers in groupby(fired, lambda one: one[0]):
-            tokens = _Tokens.of([given[number] for number in some], self.settings.seed)
-            kept.counts["tokens"] += len(tokens.lines)
-            kept.counts["added"] += int((~tokens.typed).sum())
-            kept.pieces += np.bincount(tokens.pieces, minlength=len(kept.pieces))
-            rows, slots = self._drawn(tokens)
-            for _, layer, of_layer in layers:
-                own, columns = self.columns[layer]
-                values = of_layer if len(columns) == of_layer.shape[1] else of_layer[:, columns]
-                typed, added = values[tokens.typed], values[~tokens.typed]
-                self._add(own, typed, added)
-                kept.drawn[slots, own] = typed[rows]
-                self._strengthen(own, typed, tokens)
+        stats, encodings = self.stats, list(_encode_lines(self.loaded, shard.lines, self.settings))
+        stats.counts += shard.counts
+        stats.counts["unreadable"] += len(shard.lines) - len(encodings)
+        stats.counts["texts"] += len(encodings)
+        stats.counts["shortened"] += sum(bool(encoding.truncated_count) for _, encoding in encodings)
+        batches = (
+            iter_activations(self.loaded, [encoding for _, encoding in encodings], list(self.columns))
+            if encodings
+            else ()
+        )
+        for numbers, layers in groupby(batches, lambda batch: batch[0]):
+            tokens = _Tokens.from_texts([encodings[number] for number in numbers], self.settings.seed)
+            stats.counts["tokens"] += len(tokens.lines)
+            stats.counts["added"] += int((~tokens.is_typed).sum())
+            stats.pieces += np.bincount(tokens.pieces, minlength=len(stats.pieces))
+            sampled, slots = self._update_sample(tokens)
+            for _, layer, layer_values in layers:
+                rows, columns = self.columns[layer]
+                values = layer_values if len(columns) == layer_values.shape[1] else layer_values[:, columns]
+                typed_values, added_values = values[tokens.is_typed], values[~tokens.is_typed]
+                self._add_sums(rows, typed_values, added_values)
+                stats.drawn[slots, rows] = typed_values[sampled]
+                self._update_strongest(rows, typed_values, tokens)
 
-    def _add(self, own: slice, typed: np.ndarray, added: np.ndarray) -> None:
-        """typed, added: (token, neuron)."""
-        kept = self.kept
-        for name, values in (("", typed), ("added_", added)):
-            getattr(kept, f"{name}sums")[own] += values.sum(0, dtype=np.float64)
-            getattr(kept, f"{name}squares")[own] += (values * values).sum(0, dtype=np.float64)
-            getattr(kept, f"{name}above")[own] += (values > 0).sum(0)
-        if len(typed):
-            np.minimum(kept.least[own], typed.min(0), out=kept.least[own])
-            np.maximum(kept.most[own], typed.max(0), out=kept.most[own])
+    def _add_sums(self, rows: slice, typed_values: np.ndarray, added_values: np.ndarray) -> None:
+        """Add activations (token, neuron) at typed tokens, and at [CLS] and [SEP], to the sums and extremes."""
+        stats = self.stats
+        for name, values in (("", typed_values), ("added_", added_values)):
+            getattr(stats, f"{name}sums")[rows] += values.sum(0, dtype=np.float64)
+            getattr(stats, f"{name}squares")[rows] += (values * values).sum(0, dtype=np.float64)
+            getattr(stats, f"{name}above")[rows] += (values > 0).sum(0)
+        if len(typed_values):
+            np.minimum(stats.least[rows], typed_values.min(0), out=stats.least[rows])
+            np.maximum(stats.most[rows], typed_values.max(0), out=stats.most[rows])
 
-    def _drawn(self, tokens: _Tokens) -> tuple[np.ndarray, np.ndarray]:
-        """Which of some tokens are drawn, and the slots that they get: those with the lowest lots of all so far."""
-        kept, most = self.kept, len(self.kept.lots)
-        lots = np.concatenate([kept.lots[: kept.filled], tokens.lots])
-        stays = np.ones(len(lots), bool)
-        if len(lots) > most:
-            stays[np.argpartition(lots, most - 1)[most:]] = False
-        rows = np.flatnonzero(stays[kept.filled :])
-        free = np.concatenate([np.flatnonzero(~stays[: kept.filled]), np.arange(kept.filled, most)])
-        slots = free[: len(rows)]
-        kept.filled = min(most, len(lots))
+    def _update_sample(self, tokens: _Tokens) -> tuple[np.ndarray, np.ndarray]:
+        """Add to the sample the tokens with the lowest random numbers. Returns their indices and their slots."""
+        stats, size = self.stats, len(self.stats.lots)
+        lots = np.concatenate([stats.lots[: stats.filled], tokens.lots])
+        is_sampled = np.ones(len(lots), bool)
+        if len(lots) > size:
+            is_sampled[np.argpartition(lots, size - 1)[size:]] = False
+        sampled = np.flatnonzero(is_sampled[stats.filled :])
+        free = np.concatenate([np.flatnonzero(~is_sampled[: stats.filled]), np.arange(stats.filled, size)])
+        slots = free[: len(sampled)]
+        stats.filled = min(size, len(lots))
         for name in ("lots", "lines", "positions", "pieces"):
-            getattr(kept, name if name == "lots" else f"drawn_{name}")[slots] = getattr(tokens, name)[rows]
-        return rows, slots
+            getattr(stats, name if name == "lots" else f"drawn_{name}")[slots] = getattr(tokens, name)[sampled]
+        return sampled, slots
 
-    def _strengthen(self, own: slice, values: np.ndarray, tokens: _Tokens) -> None:
-        """Take what is among the strongest so far; of equal ones, what stands first in the file."""
-        kept, count = self.kept, min(MAX_STRONGEST, len(values))
-        bar = kept.top[own, -1]
-        if count and np.isneginf(bar).any():  # not yet as many as are kept: what is not among the strongest here is out
-            bar = np.maximum(bar, np.partition(values, len(values) - count, axis=0)[len(values) - count])
-        at, neuron = np.nonzero(values >= bar)
-        if not len(at):
+    def _update_strongest(self, rows: slice, values: np.ndarray, tokens: _Tokens) -> None:
+        """Update the strongest tokens of some neurons. Of equal activations the first in the file is stored.
+
+        values: (token, neuron), activations at the typed tokens.
+        """
+        stats, count = self.stats, min(MAX_STRONGEST, len(values))
+        threshold = stats.top[rows, -1]
+        if count and np.isneginf(threshold).any():  # not yet 100 tokens: only the strongest of this batch matter
+            lowest = np.partition(values, len(values) - count, axis=0)[len(values) - count]
+            threshold = np.maximum(threshold, lowest)
+        token, neuron = np.nonzero(values >= threshold)
+        if not len(token):
             return
-        changed, place = np.unique(neuron, return_inverse=True)
-        rows = changed + own.start
-        which = np.concatenate([place, np.repeat(np.arange(len(rows)), MAX_STRONGEST)])
+        changed, changed_index = np.unique(neuron, return_inverse=True)
+        changed_rows = changed + rows.start
+        owner = np.concatenate([changed_index, np.repeat(np.arange(len(changed_rows)), MAX_STRONGEST)])
         parts = [
-            np.concatenate([new, getattr(kept, name)[rows].ravel()])
-            for name, new in (("top", values[at, neuron]), ("top_lines", tokens.lines[at]),
-                              ("top_positions", tokens.positions[at]), ("top_pieces", tokens.pieces[at]))
+            np.concatenate([new, getattr(stats, name)[changed_rows].ravel()])
+            for name, new in (("top", values[token, neuron]), ("top_lines", tokens.lines[token]),
+                              ("top_positions", tokens.positions[token]), ("top_pieces", tokens.pieces[token]))
         ]  # fmt: skip
-        order = np.lexsort((parts[2], parts[1], -parts[0], which))
-        first = np.searchsorted(which[order], np.arange(len(rows)))
+        order = np.lexsort((parts[2], parts[1], -parts[0], owner))
+        first = np.searchsorted(owner[order], np.arange(len(changed_rows)))
         best = order[(first[:, None] + np.arange(MAX_STRONGEST)).ravel()]
         for name, part in zip(("top", "top_lines", "top_positions", "top_pieces"), parts, strict=True):
-            getattr(kept, name)[rows] = part[best].reshape(len(rows), MAX_STRONGEST)
+            getattr(stats, name)[changed_rows] = part[best].reshape(len(changed_rows), MAX_STRONGEST)
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class _Tokens:
-    """The tokens of some texts, one text after the other; the typed ones, but for `typed` itself, which has all.
+    """The tokens of several texts in order.
 
-    lines: of the file, from zero. lots: numbers that are drawn for each place of a file by the seed.
+    is_typed: (token,), whether each token is typed and not [CLS] or [SEP]. The other arrays have only typed tokens.
+    lines: zero-based line in the file. positions: position in the text. pieces: number of the word piece.
+    lots: random number of the token, see `_random_numbers`.
     """
 
-    typed: np.ndarray
+    is_typed: np.ndarray
     lines: np.ndarray
     positions: np.ndarray
     pieces: np.ndarray
     lots: np.ndarray
 
     @classmethod
-    def of(cls, texts: Sequence[tuple[int, Encoding]], seed: int) -> _Tokens:
-        typed = ~np.concatenate([encoding.special for _, encoding in texts])
-        lines = np.repeat([number for number, _ in texts], [len(encoding) for _, encoding in texts])[typed]
-        positions = np.concatenate([np.arange(len(encoding)) for _, encoding in texts])[typed]
-        pieces = np.concatenate([encoding.input_ids for _, encoding in texts])[typed]
-        return cls(typed, lines, positions.astype(np.int32), pieces.astype(np.int32), _lots(lines, positions, seed))
+    def from_texts(cls, texts: Sequence[tuple[int, Encoding]], seed: int) -> _Tokens:
+        """Return the tokens of (line number, encoding) pairs."""
+        is_typed = ~np.concatenate([encoding.special for _, encoding in texts])
+        lines = np.repeat([number for number, _ in texts], [len(encoding) for _, encoding in texts])[is_typed]
+        positions = np.concatenate([np.arange(len(encoding)) for _, encoding in texts])[is_typed]
+        pieces = np.concatenate([encoding.input_ids for _, encoding in texts])[is_typed]
+        lots = _random_numbers(lines, positions, seed)
+        return cls(is_typed, lines, positions.astype(np.int32), pieces.astype(np.int32), lots)
 
 
-def _lots(lines: np.ndarray, positions: np.ndarray, seed: int) -> np.ndarray:
-    """A number for each place of a file, as good as random, that does not depend on what was read before: uint64.
+def _random_numbers(lines: np.ndarray, positions: np.ndarray, seed: int) -> np.ndarray:
+    """Return a pseudorandom uint64 for each place in a file, which depends only on the place and the seed.
 
-    Source: Steele 2014, SplitMix64 (doi:10.1145/2660193.2660195); no two places have the same.
+    Different places have different numbers.
+    Source: SplitMix64, Steele 2014 (doi:10.1145/2660193.2660195).
     """
 
-    def mixed(state: np.ndarray) -> np.ndarray:
+    def mix(state: np.ndarray) -> np.ndarray:
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        last: np.ndarray = state ^ (state >> np.uint64(31))
-        return last
+        mixed: np.ndarray = state ^ (state >> np.uint64(31))
+        return mixed
 
     with np.errstate(over="ignore"):
         step = np.uint64(0x9E3779B97F4A7C15)
-        number = (lines.astype(np.uint64) << np.uint64(_OF_LINES)) | positions.astype(np.uint64)
-        return mixed(number * step + mixed(np.array([seed + 1], np.uint64) * step))
+        number = (lines.astype(np.uint64) << np.uint64(_POSITION_BITS)) | positions.astype(np.uint64)
+        return mix(number * step + mix(np.array([seed + 1], np.uint64) * step))
 
 
-def _encoded(loaded: LoadedModel, lines: Sequence[Line], settings: NeuronSettings) -> Iterator[tuple[int, Encoding]]:
-    """The lines that can be read, each with its number."""
+def _encode_lines(
+    loaded: LoadedModel, lines: Sequence[Line], settings: NeuronSettings
+) -> Iterator[tuple[int, Encoding]]:
+    """Yield the number and encoding of each line that has a readable character."""
     for line in lines:
         try:
             yield line.number, loaded.tokenizer.encode(line.text, line.pair, max_length=settings.max_length)
-        except Refused:  # nothing in it that can be read
+        except Refused:  # no readable character
             continue
 
 
-def _neurons(loaded: LoadedModel, settings: NeuronSettings) -> np.ndarray:
-    """(neuron, 2), layer and number, from below. Raises Refused for one that does not exist."""
+def _chosen_neurons(loaded: LoadedModel, settings: NeuronSettings) -> np.ndarray:
+    """Return (neuron, 2), layer and number, lowest layer first. Raises Refused for a neuron that does not exist."""
     config = loaded.config
     layers = config.num_hidden_layers
-    given = [(layer, None) for layer in range(layers)] if settings.neurons is None else settings.neurons
-    found: set[tuple[int, int]] = set()
-    for layer, neuron in given:
+    pairs = [(layer, None) for layer in range(layers)] if settings.neurons is None else settings.neurons
+    neurons: set[tuple[int, int]] = set()
+    for layer, neuron in pairs:
         check_part_number("neuron", layer, neuron or 0, layers, config.intermediate_size)
-        there = config.neurons_of(layer)
-        if neuron is not None and neuron not in there:
+        existing = config.neurons_of(layer)
+        if neuron is not None and neuron not in existing:
             raise Refused(f"neuron {neuron} of layer {layer} was pruned: {loaded.name} does not have it any more")
-        found |= {(layer, one) for one in (there if neuron is None else [neuron])}
-    if not found:
-        raise Refused(f"{loaded.name} has no neurons there: they were pruned")
-    return np.array(sorted(found))
+        neurons |= {(layer, number) for number in (existing if neuron is None else [neuron])}
+    if not neurons:
+        raise Refused(f"all neurons of these layers of {loaded.name} were pruned: choose other layers")
+    return np.array(sorted(neurons))
 
 
 # ---------------------------------------------------------------------------- the study
@@ -390,160 +438,178 @@ def measure_neurons(
     device: str | None = None,
     report: Progress = ignore_progress,
 ) -> NeuronStats:
-    """How strongly neurons fire over a file, and at which of its tokens: the strongest, and some of every tenth.
+    """Measure how strongly neurons are activated over a file, with examples of the strongest and of every tenth.
 
-    path: plain text, one text per line; a table, with `columns` in the settings; or a treebank, `.conllu`.
-    model: as for `load`. state: a file that keeps what was measured, and from which the same call goes on; it may be
-    stopped at any moment. It is left there. device: as for `load`. report: told the share of the file that is read.
-    The deciles are those of tokens drawn from the whole file, up to 65,536, and fewer where more than a thousand
-    neurons are asked for: exact for a file that has no more.
-    Raises Refused for a state of other settings, another text or another model, a neuron that does not exist, a file
-    that is broken or has no text, and activations that are no numbers.
+    The deciles are those of a random sample of up to 65,536 tokens, and of fewer tokens for more than 1,024 neurons.
+    They are exact for a file with no more tokens than that.
+    path: plain text with one text per line, a table with `columns` in the settings, or a treebank (`.conllu`).
+    model: name or folder as for `load`.
+    settings: None for the defaults.
+    state: file in which intermediate results are saved, so that the same call can resume at any time. None for none. It
+        is not deleted at the end.
+    device: as for `load`.
+    report: called with the share of the file that is read, see `Progress`.
+
+    Returns the statistics.
+    Raises Refused if the state is that of other settings, another text or another model. Raises Refused also for a
+    neuron that does not exist, a file that is broken or has no text, and activations that are not finite.
     """
     settings = NeuronSettings() if settings is None else settings
     check_texts(path, settings.columns)
     loaded, source = load(model, device=device), SourceFile(path)
     check_length(loaded, settings.max_length)
-    kept = StateFile(state, study_identity(source, fingerprint(loaded), settings))
-    reader, place = _Reader(loaded, settings), ResumePoint()
-    if (before := kept.read()) is not None:
-        place, values, arrays = before
+    state_file = StateFile(state, study_identity(source, fingerprint(loaded), settings))
+    reader, resume_point = _Reader(loaded, settings), ResumePoint()
+    if (stored := state_file.read()) is not None:
+        resume_point, values, arrays = stored
         try:
-            reader.kept.fill(arrays, values["counts"])
+            reader.stats.restore(arrays, values["counts"])
         except (KeyError, TypeError, ValueError) as error:
-            raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error
-    began, saving = time.monotonic(), 0.0
-    for shard in text_shards(path, settings.columns, **place.shard_arguments):
+            raise Refused(f"{state} is not the state of a study: delete it to start again") from error
+    start_time, saving_time = time.monotonic(), 0.0
+    for shard in text_shards(path, settings.columns, **resume_point.shard_arguments):
         reader.read(shard)
         source.check_unchanged()
-        counts, now = reader.kept.counts, time.monotonic()
-        arrays = reader.kept.arrays()
+        counts, shard_time = reader.stats.counts, time.monotonic()
+        arrays = reader.stats.arrays()
         small = sum(array.nbytes for array in arrays.values()) <= SMALL_STATE_BYTES
-        if state is not None and (small or saving <= MAX_SAVING_SHARE * (now - began)):
-            kept.write(ResumePoint.after(shard), {"counts": counts}, arrays)
-            saving += time.monotonic() - now
+        if state is not None and (small or saving_time <= MAX_SAVING_SHARE * (shard_time - start_time)):
+            state_file.write(ResumePoint.after(shard), {"counts": counts}, arrays)
+            saving_time += time.monotonic() - shard_time
         report(min(shard.read / source.size, 1.0), f"{counts['texts']:,} texts, {counts['tokens']:,} tokens")
-    found = _found(path, loaded, reader, settings)
+    stats = _compute_stats(path, loaded, reader, settings)
     source.check_unchanged()
-    return found
+    return stats
 
 
-def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSettings) -> NeuronStats:
-    """What is known once the file is read. Raises Refused if there was no token, or what is no number."""
-    kept, tokens = reader.kept, reader.kept.counts["tokens"]
+def _compute_stats(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSettings) -> NeuronStats:
+    """Compute the statistics from the running ones. Raises Refused if there is no token, or a value is not finite."""
+    running, tokens = reader.stats, reader.stats.counts["tokens"]
     if not tokens:
-        raise Refused(f"there is no text in {kept.counts['lines']:,} lines of {path.name}: nothing was measured")
-    if not np.isfinite(kept.sums + kept.squares).all():
-        layer, neuron = reader.neurons[~np.isfinite(kept.sums + kept.squares)][0]
+        raise Refused(f"there is no text in {running.counts['lines']:,} lines of {path.name}: nothing was measured")
+    if not np.isfinite(running.sums + running.squares).all():
+        layer, neuron = reader.neurons[~np.isfinite(running.sums + running.squares)][0]
         raise Refused(f"neuron {neuron} of layer {layer} gives no finite numbers: {loaded.name} is broken")
-    order = np.argsort(kept.lots[: kept.filled])
-    lines, positions = kept.drawn_lines[order], kept.drawn_positions[order]
-    few, many, top = settings.examples, 2 * settings.examples, max(1, min(MAX_STRONGEST, tokens // TENTHS))
+    order = np.argsort(running.lots[: running.filled])
+    lines, positions = running.drawn_lines[order], running.drawn_positions[order]
+    per_tenth, double = settings.examples, 2 * settings.examples
+    top = max(1, min(MAX_STRONGEST, tokens // TENTHS))
     deciles = np.empty((len(reader.neurons), TENTHS + 1), np.float32)
-    tenths = np.empty((len(reader.neurons), TENTHS, few), np.int64)
+    tenths = np.empty((len(reader.neurons), TENTHS, per_tenth), np.int64)
     tenths_values = np.empty(tenths.shape, np.float32)
     for first in range(0, len(reader.neurons), NEURONS_AT_ONCE):
-        some = slice(first, first + NEURONS_AT_ONCE)
-        values = kept.drawn[order, some].T.copy()
-        deciles[some] = np.quantile(values, np.linspace(0, 1, TENTHS + 1), axis=1).T
-        tenths[some], tenths_values[some] = _in_tenths(values, deciles[some, 1:-1], few)
-    deciles[:, 0], deciles[:, -1] = kept.least, kept.most
-    shown = slice(0, min(many, tokens))
-    random = np.arange(min(many, len(order)))
-    wanted = [
-        *zip(kept.top_lines[:, shown].ravel().tolist(), kept.top_positions[:, shown].ravel().tolist(), strict=True),
-        *(
-            (int(lines[one]), int(positions[one]))
-            for one in {*random.tolist(), *np.unique(tenths[tenths >= 0]).tolist()}
-        ),
+        rows = slice(first, first + NEURONS_AT_ONCE)
+        values = running.drawn[order, rows].T.copy()
+        deciles[rows] = np.quantile(values, np.linspace(0, 1, TENTHS + 1), axis=1).T
+        tenths[rows], tenths_values[rows] = _examples_of_tenths(values, deciles[rows, 1:-1], per_tenth)
+    deciles[:, 0], deciles[:, -1] = running.least, running.most
+    strongest = slice(0, min(double, tokens))
+    random_rows = np.arange(min(double, len(order)))
+    top_lines, top_positions = running.top_lines[:, strongest], running.top_positions[:, strongest]
+    sampled = {*random_rows.tolist(), *np.unique(tenths[tenths >= 0]).tolist()}
+    example_tokens = [
+        *zip(top_lines.ravel().tolist(), top_positions.ravel().tolist(), strict=True),
+        *((int(lines[row]), int(positions[row])) for row in sampled),
     ]
-    places = _places(path, loaded, wanted, settings)
-    at = {where: number for number, where in enumerate(places)}
-    of_drawn = np.array([at.get(where, -1) for where in zip(lines.tolist(), positions.tolist(), strict=True)])
-    shares = kept.pieces / tokens
+    contexts = _read_contexts(path, loaded, example_tokens, settings)
+    index_of = {token: number for number, token in enumerate(contexts)}
+    sample_index = np.array([
+        index_of.get(token, -1) for token in zip(lines.tolist(), positions.tolist(), strict=True)
+    ])  # fmt: skip
+    shares = running.pieces / tokens
 
-    def named(pieces: np.ndarray) -> tuple[tuple[str, float, float], ...]:
-        often = sorted(Counter(pieces.tolist()).items(), key=lambda one: (-one[1], one[0]))[:TOP_PIECES]
+    def most_frequent(pieces: np.ndarray) -> tuple[tuple[str, float, float], ...]:
+        counts = sorted(Counter(pieces.tolist()).items(), key=lambda item: (-item[1], item[0]))[:TOP_PIECES]
         return tuple(
-            (loaded.tokenizer.token_of(piece), count / len(pieces), float(shares[piece])) for piece, count in often
+            (loaded.tokenizer.token_of(piece), count / len(pieces), float(shares[piece])) for piece, count in counts
         )
 
     figures: dict[str, np.ndarray] = {}
-    for name, count in (("", tokens), ("added_", kept.counts["added"])):
-        sums, squares, above = (getattr(kept, f"{name}{what}") / max(count, 1) for what in ("sums", "squares", "above"))
-        figures |= {f"{name}mean": sums, f"{name}active": above}
-        figures[f"{name}spread"] = np.sqrt(np.maximum(squares - sums**2, 0))
-    strongest = zip(kept.top_lines[:, shown].tolist(), kept.top_positions[:, shown].tolist(), strict=True)
+    for name, count in (("", tokens), ("added_", running.counts["added"])):
+        mean, mean_square, active = (
+            getattr(running, f"{name}{statistic}") / max(count, 1) for statistic in ("sums", "squares", "above")
+        )
+        figures |= {f"{name}mean": mean, f"{name}active": active}
+        figures[f"{name}spread"] = np.sqrt(np.maximum(mean_square - mean**2, 0))
+    strongest_tokens = zip(top_lines.tolist(), top_positions.tolist(), strict=True)
     return NeuronStats(
         model=Path(loaded.name).name,
         neurons=reader.neurons,
-        counts=dict(kept.counts),
+        counts=dict(running.counts),
         drawn=len(order),
         top=top,
         figures=figures,
         deciles=deciles,
-        places=tuple(places.values()),
-        strongest=np.array([[at[where] for where in zip(*own, strict=True)] for own in strongest]),
-        strongest_values=kept.top[:, shown].copy(),
-        tenths=np.where(tenths >= 0, of_drawn[tenths], -1),
+        places=tuple(contexts.values()),
+        strongest=np.array([[index_of[token] for token in zip(*row, strict=True)] for row in strongest_tokens]),
+        strongest_values=running.top[:, strongest].copy(),
+        tenths=np.where(tenths >= 0, sample_index[tenths], -1),
         tenths_values=tenths_values,
-        at_random=of_drawn[random],
-        at_random_values=kept.drawn[order[random]].T.copy(),
-        pieces=tuple(named(own[:top]) for own in kept.top_pieces),
-        random_pieces=named(kept.drawn_pieces[order[:top]]),
+        at_random=sample_index[random_rows],
+        at_random_values=running.drawn[order[random_rows]].T.copy(),
+        pieces=tuple(most_frequent(row[:top]) for row in running.top_pieces),
+        random_pieces=most_frequent(running.drawn_pieces[order[:top]]),
     )
 
 
-def _in_tenths(values: np.ndarray, bounds: np.ndarray, few: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first tokens in each tenth of what some neurons pass on, and how much that is; else -1 and NaN.
+def _examples_of_tenths(values: np.ndarray, bounds: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices and values of the first tokens in each tenth of the activations, both (neuron, 10, count).
 
-    values: (neuron, token). bounds: (neuron, 9), the deciles between the tenths. Returns (neuron, 10, few).
+    A tenth with fewer tokens is filled with the index -1 and the value NaN.
+    values: (neuron, token). bounds: (neuron, 9), the deciles between the tenths.
     """
-    of_tenth = np.zeros(values.shape, np.uint8)
+    tenth_numbers = np.zeros(values.shape, np.uint8)
     for bound in bounds.T:
-        of_tenth += values >= bound[:, None]
-    in_order = np.argsort(of_tenth, axis=1, kind="stable")
-    counts = np.stack([(of_tenth == tenth).sum(1) for tenth in range(TENTHS)], axis=1)[:, :, None]
-    place = np.arange(few)
-    at = np.minimum(np.cumsum(counts, axis=1) - counts + place, values.shape[1] - 1).reshape(len(values), -1)
-    found = np.take_along_axis(in_order, at, axis=1)
-    shape, there = (len(values), TENTHS, few), place < counts
-    own = np.take_along_axis(values, found, axis=1).reshape(shape)
-    return np.where(there, found.reshape(shape), -1), np.where(there, own, np.float32(np.nan))
+        tenth_numbers += values >= bound[:, None]
+    by_tenth = np.argsort(tenth_numbers, axis=1, kind="stable")
+    counts = np.stack([(tenth_numbers == tenth).sum(1) for tenth in range(TENTHS)], axis=1)[:, :, None]
+    rank = np.arange(count)
+    columns = np.minimum(np.cumsum(counts, axis=1) - counts + rank, values.shape[1] - 1).reshape(len(values), -1)
+    indices = np.take_along_axis(by_tenth, columns, axis=1)
+    shape, exists = (len(values), TENTHS, count), rank < counts
+    examples = np.take_along_axis(values, indices, axis=1).reshape(shape)
+    return np.where(exists, indices.reshape(shape), -1), np.where(exists, examples, np.float32(np.nan))
 
 
-def _places(
-    path: Path, loaded: LoadedModel, wanted: Sequence[tuple[int, int]], settings: NeuronSettings
+def _read_contexts(
+    path: Path, loaded: LoadedModel, tokens: Sequence[tuple[int, int]], settings: NeuronSettings
 ) -> dict[tuple[int, int], TokenContext]:
-    """The words around some tokens, (line from zero, position), read again from the file; in its order."""
-    of_line: dict[int, set[int]] = {}
-    for line, position in wanted:
-        of_line.setdefault(line, set()).add(position)
-    found, last = {}, max(of_line)
+    """Read the words around some tokens from the file, in its order.
+
+    tokens: (zero-based line, position) pairs, which are also the keys of the result.
+    Raises Refused if the file does not have one of them any more.
+    """
+    by_line: dict[int, set[int]] = {}
+    for line, position in tokens:
+        by_line.setdefault(line, set()).add(position)
+    contexts, last = {}, max(by_line)
     for shard in text_shards(path, settings.columns):
-        lines = [line for line in shard.lines if line.number in of_line]
-        for number, encoding in _encoded(loaded, lines, settings):
-            # Of each token its word, those of a second text far from those of the first.
-            words = np.array([-_FAR if word is None else word + _FAR * (side == "B")
+        lines = [line for line in shard.lines if line.number in by_line]
+        for number, encoding in _encode_lines(loaded, lines, settings):
+            # The word of each token; [CLS] and [SEP], and the words of a second text, are outside any window.
+            words = np.array([-_OUTSIDE_WINDOW if word is None else word + _OUTSIDE_WINDOW * (side == "B")
                               for word, side in zip(encoding.words, encoding.sides, strict=True)])  # fmt: skip
-            for position in sorted(of_line[number]):
+            for position in sorted(by_line[number]):
                 if position < len(encoding):
-                    near = np.flatnonzero(abs(words - words[position]) <= settings.window)
-                    found[number, position] = _place(encoding, position, (near[0], near[-1]), number, settings)
+                    window = np.flatnonzero(abs(words - words[position]) <= settings.window)
+                    contexts[number, position] = _context(encoding, position, (window[0], window[-1]), number, settings)
         if shard.next_line > last:
             break
-    if len(found) < sum(map(len, of_line.values())):
-        raise Refused(f"{path.name} changed while it was read: begin anew")
-    return found
+    if len(contexts) < sum(map(len, by_line.values())):
+        raise Refused(f"{path.name} changed while it was read: start again")
+    return contexts
 
 
-def _place(
-    encoding: Encoding, position: int, near: tuple[int, int], number: int, settings: NeuronSettings
+def _context(
+    encoding: Encoding, position: int, window: tuple[int, int], number: int, settings: NeuronSettings
 ) -> TokenContext:
-    """A token with the words around it; near: the first and the last token of these, on its own side of a pair."""
+    """Return a token with the words around it.
+
+    window: first and last position of the words, on the token's side of a pair. number: line or row of the text.
+    """
     text = encoding.text if encoding.sides[position] == "A" else encoding.pair or ""
-    (start, end), before, after = (encoding.offsets[at] for at in (position, *near))
-    parts = (text[before[0] : start], text[start:end], text[end : after[1]])
+    (start, end), first, last = (encoding.offsets[index] for index in (position, *window))
+    parts = (text[first[0] : start], text[start:end], text[end : last[1]])
     line = number + (settings.columns is None)
     return TokenContext(line, position, encoding.tokens[position], *(re.sub(r"\s+", " ", part) for part in parts))
 
@@ -551,27 +617,28 @@ def _place(
 # ---------------------------------------------------------------------------- files
 
 
-def _columns(found: NeuronStats) -> dict[str, list[Any]]:
-    count = len(found.neurons)
-    named = [own[0] for own in found.pieces]
+def _table_columns(stats: NeuronStats) -> dict[str, list[Any]]:
+    """Return the columns of the table of neurons."""
+    count = len(stats.neurons)
+    top_pieces = [pieces[0] for pieces in stats.pieces]
     return {
-        "model": [found.model] * count,
-        "layer": found.neurons[:, 0].tolist(),
-        "neuron": found.neurons[:, 1].tolist(),
-        **{name: [found.counts[name]] * count for name in ("texts", "tokens", "added")},
-        "drawn": [found.drawn] * count,
-        **{name: values.tolist() for name, values in found.figures.items()},
-        "least": found.deciles[:, 0].tolist(),
-        **{f"decile_{number}": found.deciles[:, number].tolist() for number in range(1, TENTHS)},
-        "most": found.deciles[:, -1].tolist(),
-        "piece": [piece for piece, _, _ in named],
-        "piece_share": [share for _, share, _ in named],
-        "piece_share_of_all": [share for _, _, share in named],
+        "model": [stats.model] * count,
+        "layer": stats.neurons[:, 0].tolist(),
+        "neuron": stats.neurons[:, 1].tolist(),
+        **{name: [stats.counts[name]] * count for name in ("texts", "tokens", "added")},
+        "drawn": [stats.drawn] * count,
+        **{name: values.tolist() for name, values in stats.figures.items()},
+        "least": stats.deciles[:, 0].tolist(),
+        **{f"decile_{number}": stats.deciles[:, number].tolist() for number in range(1, TENTHS)},
+        "most": stats.deciles[:, -1].tolist(),
+        "piece": [piece for piece, _, _ in top_pieces],
+        "piece_share": [share for _, share, _ in top_pieces],
+        "piece_share_of_all": [share for _, _, share in top_pieces],
     }
 
 
 def check_neuron_table(path: Path) -> None:
-    """Raise Refused unless a table of neurons may be written there: there is none, or an older one."""
+    """Raise Refused unless a table of neurons may be written to a path, which is new or holds an older one."""
     check_table_suffix(path)
     if not path.exists():
         return
@@ -580,43 +647,50 @@ def check_neuron_table(path: Path) -> None:
     except Refused:
         names = []
     if not {"layer", "neuron", "drawn"} <= set(names):
-        raise Refused(f"{path} is there already and holds no table of neurons: choose another name")
+        raise Refused(f"{path} exists and is no table of neurons: choose another name")
 
 
 @validate_arguments
-def write_neuron_table(found: NeuronStats, path: Path) -> None:
-    """One row a neuron, as `.csv` or `.parquet`, whole or not at all. Raises Refused for another kind of file."""
-    write_columns(_columns(found), path)
+def write_neuron_table(stats: NeuronStats, path: Path) -> None:
+    """Write the statistics to a `.csv` or `.parquet` with one row per neuron, atomically.
+
+    Raises Refused for another suffix.
+    """
+    write_columns(_table_columns(stats), path)
 
 
 @validate_arguments
-def write_examples(found: NeuronStats, path: Path) -> None:
-    """All examples as JSON, whole or not at all: the tokens in their texts once, and of each neuron which, how strong.
+def write_examples(stats: NeuronStats, path: Path) -> None:
+    """Write the examples of all neurons to a `.json`, atomically.
 
-    An example is [number of its place, activation]. Raises Refused for another kind of file.
+    "places" lists the tokens with their texts once. An example of a neuron is [index in "places", activation].
+    stats: the statistics.
+    path: a file whose name ends in .json.
+
+    Raises Refused for another suffix.
     """
     if path.suffix != ".json":
-        raise Refused(f"the file {path.name} is no .json: examples are written as one")
+        raise Refused(f"the name of the file of examples {path.name} must end in .json")
     head = {
-        "model": found.model, "counts": found.counts, "drawn": found.drawn, "top": found.top,
-        "random_pieces": found.random_pieces,
+        "model": stats.model, "counts": stats.counts, "drawn": stats.drawn, "top": stats.top,
+        "random_pieces": stats.random_pieces,
     }  # fmt: skip
 
     def lines() -> Iterator[str]:
         yield json.dumps(head, ensure_ascii=False)[:-1] + ',\n"places": [\n'
-        for number, place in enumerate(found.places):
-            own = {part.name: getattr(place, part.name) for part in fields(place)}
-            yield (",\n" if number else "") + json.dumps(own, ensure_ascii=False)
+        for number, place in enumerate(stats.places):
+            entry = {part.name: getattr(place, part.name) for part in fields(place)}
+            yield (",\n" if number else "") + json.dumps(entry, ensure_ascii=False)
         yield '\n],\n"neurons": [\n'
-        for number, (layer, neuron) in enumerate(found.neurons.tolist()):
-            own = {
-                "layer": layer, "neuron": neuron, "pieces": found.pieces[number],
-                "strongest": _paired(found.strongest[number], found.strongest_values[number]),
-                "tenths": [_paired(at, of) for at, of in
-                           zip(found.tenths[number], found.tenths_values[number], strict=True)],
-                "at_random": _paired(found.at_random, found.at_random_values[number]),
+        for number, (layer, neuron) in enumerate(stats.neurons.tolist()):
+            entry = {
+                "layer": layer, "neuron": neuron, "pieces": stats.pieces[number],
+                "strongest": _pair_up(stats.strongest[number], stats.strongest_values[number]),
+                "tenths": [_pair_up(indices, values) for indices, values in
+                           zip(stats.tenths[number], stats.tenths_values[number], strict=True)],
+                "at_random": _pair_up(stats.at_random, stats.at_random_values[number]),
             }  # fmt: skip
-            yield (",\n" if number else "") + json.dumps(own, ensure_ascii=False)
+            yield (",\n" if number else "") + json.dumps(entry, ensure_ascii=False)
         yield "\n]}\n"
 
     def write(temporary: str) -> None:
@@ -626,5 +700,6 @@ def write_examples(found: NeuronStats, path: Path) -> None:
     checkpoint.write_atomically(path, write)
 
 
-def _paired(places: np.ndarray, values: np.ndarray) -> list[list[float]]:
-    return [[place, value] for place, value in zip(places.tolist(), values.tolist(), strict=True) if place >= 0]
+def _pair_up(indices: np.ndarray, values: np.ndarray) -> list[list[float]]:
+    """Return [index, value] pairs without the missing ones, whose index is -1."""
+    return [[index, value] for index, value in zip(indices.tolist(), values.tolist(), strict=True) if index >= 0]

@@ -1,4 +1,4 @@
-"""What of a label of words a linear probe finds at every depth: a table that grows, point by point."""
+"""Linear probes for a label of words at every layer output, written to a table that grows point by point."""
 
 from __future__ import annotations
 
@@ -46,18 +46,23 @@ from bert_core.tokenizer import Encoding
 TABLE_KIND = "table of probes"
 MIN_SENTENCES = 20
 MAX_LABELS = 100
-MASKED_SENTENCES = 200  # of those held out, in which words are hidden and asked for
+MASKED_SENTENCES = 200  # held-out sentences on which the masked-token loss is measured
 _COLUMNS = tuple(entry.name for entry in dataclasses.fields(ProbePoint))
-_WHOLE = ("depth", "seed", "labels", "learned", "asked")
+_INTEGER_COLUMNS = ("depth", "seed", "labels", "learned", "asked")
 
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """How a label is probed; to go on with a table all of it must be the same, but for `seeds`.
+    """Settings of a probing study. To resume a table, all must be equal except `seeds`.
 
-    seeds: how many splits, each with its own random labels. held_out: share of the sentences that the probe is asked
-    about. words: how many at most, of sentences drawn from all. least: words of a label; rarer labels are left out.
-    penalty: as for `fit_probe`. erase: whether the label is then erased.
+    seeds: number of random splits of the sentences, each with its own control labels.
+    held_out: share of the sentences on which the probe is tested, from 0.05 to 0.5.
+    words: maximum number of words, of sentences in random order.
+    least: minimum number of words of a label. Words with a rarer label are ignored.
+    penalty: strength of the L2 regularisation, see `fit_probe`.
+    erase: whether the label is also erased, to measure what a new probe and the model predict without it.
+
+    Raises Refused for a value out of range.
     """
 
     seeds: int = 3
@@ -75,16 +80,19 @@ class ProbeSettings:
         require_float("penalty", self.penalty, 1e-6)
 
 
-# ---------------------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------------------- data
 
 
 @compared_by_value
 @dataclass(frozen=True)
-class _Asked:
-    """The words that are asked about, sentence after sentence in the order in which they were drawn.
+class _ProbeData:
+    """The labelled words of a study, sentence by sentence in random order.
 
-    encodings, pieces: of every sentence, and of each of its words. sentences, labels, types: (word,), whole numbers; a
-    type is what the model reads as the same word. names: of the labels.
+    encodings: one per sentence.
+    pieces: for each sentence, the positions of the word pieces of each of its labelled words.
+    sentences, labels, types: (word,) int, numbers of the sentence, the label and the word type. Words of one type have
+        the same word pieces.
+    names: the labels by number.
     """
 
     encodings: list[Encoding]
@@ -95,52 +103,65 @@ class _Asked:
     names: list[str]
 
 
-def _asked(loaded: LoadedModel, given: Sequence[LabelledSentence], settings: ProbeSettings) -> _Asked:
-    often = Counter(label for sentence in given for label in sentence.labels if label is not None)
-    names = sorted(label for label, count in often.items() if count >= settings.least)
+def _prepare_data(loaded: LoadedModel, sentences: Sequence[LabelledSentence], settings: ProbeSettings) -> _ProbeData:
+    """Draw and encode sentences until there are enough words. Raises Refused for too few sentences or labels."""
+    label_counts = Counter(label for sentence in sentences for label in sentence.labels if label is not None)
+    names = sorted(label for label, count in label_counts.items() if count >= settings.least)
     if len(names) < 2:
         raise Refused(
-            f"{len(names)} labels are there {settings.least:,} times or more, of {len(often)} in all: a probe tells at "
-            "least two apart"
+            f"{len(names)} of {len(label_counts)} labels occur {settings.least:,} times or more: a probe needs at "
+            "least two"
         )
     if len(names) > MAX_LABELS:
-        raise Refused(f"{len(names):,} labels are there {settings.least:,} times or more: a probe tells {MAX_LABELS} "
-                      "apart at most, so choose a label that says less, or leave out rarer ones")  # fmt: skip
-    number = {name: place for place, name in enumerate(names)}
+        raise Refused(
+            f"{len(names):,} labels occur {settings.least:,} times or more, and a probe distinguishes at most "
+            f"{MAX_LABELS}: choose a coarser label, or exclude rarer ones"
+        )
+    label_numbers = {name: number for number, name in enumerate(names)}
     encodings: list[Encoding] = []
     pieces: list[list[tuple[int, ...]]] = []
-    words: list[tuple[int, int, tuple[int, ...]]] = []
-    seen: set[tuple[int, ...]] = set()
-    for drawn in np.random.default_rng(0).permutation(len(given)).tolist():
+    words: list[tuple[int, int, tuple[int, ...]]] = []  # sentence number, label number, word pieces
+    known_ids: set[tuple[int, ...]] = set()
+    for index in np.random.default_rng(0).permutation(len(sentences)).tolist():
         if len(words) >= settings.words:
             break
-        sentence = given[drawn]
+        sentence = sentences[index]
         try:
             encoding = loaded.tokenizer.encode(sentence.text, max_length=loaded.config.max_position_embeddings)
-        except Refused:  # no sign that can be read
+        except Refused:  # the sentence has no readable character
             continue
-        of_words = pieces_of_words(encoding, sentence.spans)
-        if encoding.input_ids in seen:  # a sentence on both sides of the split would tell its own labels
+        word_positions = pieces_of_words(encoding, sentence.spans)
+        if encoding.input_ids in known_ids:  # the same sentence on both sides of the split would leak its labels
             continue
-        seen.add(encoding.input_ids)
-        own = [(at, label) for at, label in zip(of_words, sentence.labels, strict=True) if at and label in number]
-        if not own:
+        known_ids.add(encoding.input_ids)
+        labelled = [
+            (positions, label)
+            for positions, label in zip(word_positions, sentence.labels, strict=True)
+            if positions and label in label_numbers
+        ]
+        if not labelled:
             continue
         ids = encoding.input_ids
-        words += [(len(encodings), number[label], tuple(ids[n] for n in at)) for at, label in own if label is not None]
+        words += [
+            (len(encodings), label_numbers[label], tuple(ids[position] for position in positions))
+            for positions, label in labelled
+            if label is not None
+        ]
         encodings.append(encoding)
-        pieces.append([at for at, _ in own])
+        pieces.append([positions for positions, _ in labelled])
     if len(encodings) < MIN_SENTENCES:
-        raise Refused(f"{len(encodings)} sentences have words with a label: at least {MIN_SENTENCES} are needed, as "
-                      "some are held out")  # fmt: skip
-    of_type: dict[tuple[int, ...], int] = {}
-    sentences, labels, types = np.array(
-        [(at, label, of_type.setdefault(ids, len(of_type))) for at, label, ids in words]
+        raise Refused(
+            f"{len(encodings)} sentences have words with a label: at least {MIN_SENTENCES} are needed, because some "
+            "are held out"
+        )
+    type_numbers: dict[tuple[int, ...], int] = {}
+    sentence_numbers, labels, types = np.array(
+        [(number, label, type_numbers.setdefault(ids, len(type_numbers))) for number, label, ids in words]
     ).T
-    return _Asked(encodings, pieces, sentences, labels, types, names)
+    return _ProbeData(encodings, pieces, sentence_numbers, labels, types, names)
 
 
-# ---------------------------------------------------------------------------- the points
+# ---------------------------------------------------------------------------- points
 
 
 @validate_arguments
@@ -153,90 +174,106 @@ def probe_points(
     previous_points: Iterable[ProbePoint] = (),
     report: Progress = ignore_progress,
 ) -> Iterator[ProbePoint]:
-    """A linear probe at each depth for each seed, on sentences that it did not learn from, beside what misleads.
+    """Fit linear probes for a label at each layer output and seed, and test them on held-out sentences and baselines.
 
-    sentences: with the labels. depths: 0 for the embeddings, n + 1 for what leaves layer n; None: all.
-    known: points of an earlier run, which are not made again. report: told how many points are done, as for `Progress`.
-    A word's state is the mean of its pieces'. A sentence that is there twice is asked once.
-    The memory is that of the states of one depth.
-    Where the label is erased, the eraser is fitted on one half of the sentences that are learned from, and the new
-    probe on the other.
-    Yields the new points, each when it is there.
-    Raises Refused for fewer than 20 sentences, one label or more than 100, or a depth that does not exist.
-    Source: Hewitt & Liang 2019 (arXiv:1909.03368); Voita & Titov 2020 (arXiv:2003.12298); Belrose 2023
+    The hidden state of a word is the mean over its word pieces. Duplicate sentences are used once. The memory is that
+    of the states at one depth. If the label is erased, the eraser is fitted on one half of the training words, and the
+    new probe on the other half.
+    loaded: the model.
+    sentences: sentences with labelled words.
+    settings: None for the defaults.
+    depths: layer outputs to probe: 0 for the embeddings, n + 1 for the output of layer n. None for all.
+    previous_points: points of an earlier run, which are not computed again.
+    report: called with the share of points done, see `Progress`.
+
+    Yields each new point when it is computed, by depth and seed.
+    Raises Refused for fewer than 20 sentences, for fewer than 2 or more than 100 labels, and for a depth that does not
+    exist.
+    Source: Hewitt & Liang 2019 (arXiv:1909.03368), Voita & Titov 2020 (arXiv:2003.12298), Belrose 2023
     (arXiv:2306.03819).
     """
     settings = ProbeSettings() if settings is None else settings
     layers = loaded.config.num_hidden_layers
-    given = range(layers + 1) if depths is None else require_sequence("depths", depths, "whole numbers")
-    wanted = sorted({require_int("a depth", depth, 0, layers) for depth in given})
-    if not wanted:
-        raise Refused(f"there is no depth to probe: name at least one of 0 to {layers}")
-    there = {(point.depth, point.seed) for point in require_instances("known", previous_points, ProbePoint)}
-    asked = _asked(loaded, require_instances("sentences", sentences, LabelledSentence), settings)
-    left = [(depth, seed) for depth in wanted for seed in range(settings.seeds) if (depth, seed) not in there]
-    states, read = np.empty(0), -1
-    for done, (depth, seed) in enumerate(left):
-        if depth != read:
-            report(done / len(left), f"reading the states at depth {depth}")
-            states, read = word_states(loaded, asked.encodings, asked.pieces, depth), depth
-        told = progress_of_part(report, done, len(left))
-        yield _point(loaded, asked, states, depth, seed, settings, told)
-        report_count(report, done + 1, len(left), "probes")
+    depth_values = range(layers + 1) if depths is None else require_sequence("depths", depths, "whole numbers")
+    depth_list = sorted({require_int("a depth", depth, 0, layers) for depth in depth_values})
+    if not depth_list:
+        raise Refused(f"depths is empty: name at least one of 0 to {layers}")
+    existing = {
+        (point.depth, point.seed) for point in require_instances("previous_points", previous_points, ProbePoint)
+    }
+    data = _prepare_data(loaded, require_instances("sentences", sentences, LabelledSentence), settings)
+    remaining = [
+        (depth, seed) for depth in depth_list for seed in range(settings.seeds) if (depth, seed) not in existing
+    ]
+    states, states_depth = np.empty(0), -1
+    for number, (depth, seed) in enumerate(remaining):
+        if depth != states_depth:
+            report(number / len(remaining), f"computing the hidden states at depth {depth}")
+            states, states_depth = word_states(loaded, data.encodings, data.pieces, depth), depth
+        point_report = progress_of_part(report, number, len(remaining))
+        yield _compute_point(loaded, data, states, depth, seed, settings, point_report)
+        report_count(report, number + 1, len(remaining), "probes")
 
 
 def split_by_sentence(sentences: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which words are learned from, and which are asked about: those of some sentences, drawn by the seed.
+    """Split words at random into training words and test words, without splitting a sentence.
 
-    sentences: (word,), the number of its sentence, from zero, without gaps. share: of the sentences, that is held out.
-    Returns the words (word,) with those held out last, sentences whole and in a random order; the place of each word's
-    sentence in that order, counted down to those held out; and the sentences held out.
+    sentences: (word,), number of the sentence of each word, from zero without gaps.
+    share: share of the sentences that are held out, from 0 to 1. At least one is.
+    seed: random seed.
+
+    Returns three arrays. (1) Indices of the words (word,), sentence by sentence in random order, held-out ones last.
+    (2) Rank of the sentence of each of these words, falling; ranks below the number of held-out sentences are held out.
+    (3) Numbers of the held-out sentences.
     """
     order = np.random.default_rng([seed, 0]).permutation(int(sentences.max()) + 1)
     held_out = order[: max(1, round(share * len(order)))]
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    rows = np.argsort(-place[sentences], kind="stable")
-    return rows, place[sentences[rows]], held_out
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    rows = np.argsort(-rank[sentences], kind="stable")
+    return rows, rank[sentences[rows]], held_out
 
 
-def _point(
+def _compute_point(
     loaded: LoadedModel,
-    asked: _Asked,
+    data: _ProbeData,
     states: np.ndarray,
     depth: int,
     seed: int,
     settings: ProbeSettings,
     report: Progress,
 ) -> ProbePoint:
-    rows, places, held_out = split_by_sentence(asked.sentences, settings.held_out, seed)
-    states, labels, types = states[rows], asked.labels[rows], asked.types[rows]
-    learned, classes = int((places >= len(held_out)).sum()), len(asked.names)
+    """Fit and test the probes of one depth and seed. states: (word, hidden)."""
+    rows, ranks, held_out = split_by_sentence(data.sentences, settings.held_out, seed)
+    states, labels, types = states[rows], data.labels[rows], data.types[rows]
+    trained, classes = int((ranks >= len(held_out)).sum()), len(data.names)
     control = control_labels(labels, types, seed)
-    majority, table = lookup(labels, types, learned)
-    new_sentence = np.flatnonzero(np.diff(places[:learned], append=-1)) + 1  # where a sentence has just ended
-    ends = sorted({int(new_sentence[np.searchsorted(new_sentence, share * learned)]) for share in ONLINE_SHARES})
+    majority, table = lookup(labels, types, trained)
+    sentence_ends = np.flatnonzero(np.diff(ranks[:trained], append=-1)) + 1
+    ends = sorted({
+        int(sentence_ends[np.searchsorted(sentence_ends, share * trained)]) for share in ONLINE_SHARES
+    })  # fmt: skip
     figures, share = {}, 0.0
-    for name, own in (("", labels), ("control_", control)):
-        probe = fit_probe(states[:learned], own[:learned], classes, penalty=settings.penalty)
-        figures[name or "accuracy"] = probe.accuracy(states[learned:], own[learned:])
+    for name, task_labels in (("", labels), ("control_", control)):
+        probe = fit_probe(states[:trained], task_labels[:trained], classes, penalty=settings.penalty)
+        figures[name or "accuracy"] = probe.accuracy(states[trained:], task_labels[trained:])
         report(share := share + 0.2, f"depth {depth}, seed {seed}")
-        bits, uniform = code_lengths(states[:learned], own[:learned], classes, ends, penalty=settings.penalty)
+        bits, uniform = code_lengths(states[:trained], task_labels[:trained], classes, ends, penalty=settings.penalty)
         figures[f"{name}bits"] = bits
         report(share := share + 0.2, f"depth {depth}, seed {seed}")
     point = ProbePoint(
-        depth, seed, classes, learned, len(rows) - learned, figures["accuracy"], majority, table, figures["control_"],
+        depth, seed, classes, trained, len(rows) - trained, figures["accuracy"], majority, table, figures["control_"],
         figures["bits"], figures["control_bits"], uniform,
     )  # fmt: skip
     if not settings.erase:
         return point
-    half = int(new_sentence[np.searchsorted(new_sentence, learned / 2)])
-    return _with_erasure(loaded, asked, states, labels, (half, learned), held_out, point, settings)
+    half = int(sentence_ends[np.searchsorted(sentence_ends, trained / 2)])
+    return _add_erasure(loaded, data, states, labels, (half, trained), held_out, point, settings)
 
 
-def _with_erasure(
+def _add_erasure(
     loaded: LoadedModel,
-    asked: _Asked,
+    data: _ProbeData,
     states: np.ndarray,
     labels: np.ndarray,
     ends: tuple[int, int],
@@ -244,24 +281,23 @@ def _with_erasure(
     point: ProbePoint,
     settings: ProbeSettings,
 ) -> ProbePoint:
-    """The point with what a new probe finds, and what the model says, without the label.
+    """Return the point with the accuracy of a new probe and the masked-token loss after erasing the label.
 
-    ends: of the words that the eraser is fitted on, and of those that the new probe learns from.
+    ends: number of words on which the eraser is fitted, and end of the words on which the new probe is trained.
     """
-    half, learned = ends
+    half, trained = ends
     eraser = leace(states[:half], labels[:half])
     erased = eraser(states[half:]).astype(np.float32)
-    probe = fit_probe(erased[: learned - half], labels[half:learned], point.labels, penalty=settings.penalty)
-    found = {"erased": probe.accuracy(erased[learned - half :], labels[learned:]), "rank": float(eraser.rank)}
+    probe = fit_probe(erased[: trained - half], labels[half:trained], point.labels, penalty=settings.penalty)
+    figures = {"erased": probe.accuracy(erased[trained - half :], labels[trained:]), "rank": float(eraser.rank)}
     if loaded.has_head("words"):
         rng = np.random.default_rng([point.seed, 1])
-        some = held_out[:MASKED_SENTENCES]
-        texts = [mask_pieces(loaded.tokenizer, asked.encodings[number], rng) for number in some]
-        at_random = random_eraser(states[:half], eraser.rank, point.seed)
-        losses, first = masked_losses_with_erasers(loaded, texts, point.depth, [None, eraser, at_random])
-        for name, loss, guessed in zip(("", "_erased", "_random"), losses.mean(1), first.mean(1), strict=True):
-            found |= {f"loss{name}": float(loss), f"guessed{name}": float(guessed)}
-    return dataclasses.replace(point, **found)  # type: ignore[arg-type]
+        texts = [mask_pieces(loaded.tokenizer, data.encodings[number], rng) for number in held_out[:MASKED_SENTENCES]]
+        baseline = random_eraser(states[:half], eraser.rank, point.seed)
+        losses, correct = masked_losses_with_erasers(loaded, texts, point.depth, [None, eraser, baseline])
+        for name, loss, guessed in zip(("", "_erased", "_random"), losses.mean(1), correct.mean(1), strict=True):
+            figures |= {f"loss{name}": float(loss), f"guessed{name}": float(guessed)}
+    return dataclasses.replace(point, **figures)  # type: ignore[arg-type]
 
 
 @validate_arguments
@@ -274,22 +310,27 @@ def label_erasers(
     random_erasers: int = 10,
     report: Progress = ignore_progress,
 ) -> tuple[Eraser, list[Eraser]]:
-    """What takes a label out of the states at one depth, and what takes as many random directions out.
+    """Fit an eraser of a label at one layer output, and random erasers of the same rank as a baseline.
 
-    sentences, settings: as for `probe_points`; it is fitted on all words that are drawn. depth: 0 for the embeddings,
-    n + 1 for what leaves layer n. at_random: how many of the second. report: as for `Progress`.
+    loaded: the model.
+    sentences, settings: as for `probe_points`. The eraser is fitted on all words that are drawn.
+    depth: layer output: 0 for the embeddings, n + 1 for the output of layer n.
+    random_erasers: number of random erasers.
+    report: called with the number of texts done, see `Progress`.
+
+    Returns the eraser of the label, and the random erasers.
     Raises Refused as `probe_points`.
     Source: Belrose 2023 (arXiv:2306.03819).
     """
     settings = ProbeSettings() if settings is None else settings
-    random_erasers = require_int("at_random", random_erasers, 0, 1000)
-    asked = _asked(loaded, require_instances("sentences", sentences, LabelledSentence), settings)
-    states = word_states(loaded, asked.encodings, asked.pieces, depth, report=report)
-    eraser = leace(states, asked.labels)
+    random_erasers = require_int("random_erasers", random_erasers, 0, 1000)
+    data = _prepare_data(loaded, require_instances("sentences", sentences, LabelledSentence), settings)
+    states = word_states(loaded, data.encodings, data.pieces, depth, report=report)
+    eraser = leace(states, data.labels)
     return eraser, [random_eraser(states, eraser.rank, seed) for seed in range(random_erasers)]
 
 
-# ---------------------------------------------------------------------------- the table
+# ---------------------------------------------------------------------------- table
 
 
 @validate_arguments
@@ -303,52 +344,57 @@ def probe_file(
     depths: Sequence[int] | None = None,
     report: Progress = ignore_progress,
 ) -> list[ProbePoint]:
-    """Probe a label of a file, and write each point into a table, a CSV file, as it comes.
+    """Probe a label of a file, and append each point to a CSV table as soon as it is computed.
 
-    path, label: as for `read_labelled_words`. A table that is there is gone on with; its settings stand beside it, in
-    TABLE.settings.json. settings, depths, report: as for `probe_points`.
-    Returns all points. Raises Refused for other settings than those of the table, where another run writes to it now,
-    and as `read_labelled_words` and `probe_points`.
+    loaded: the model.
+    path, label: file and label as for `read_labelled_words`.
+    table: the .csv to write. If it exists, the study is resumed. Its settings are in TABLE.settings.json.
+    settings, depths, report: as for `probe_points`.
+
+    Returns all points, by depth and seed.
+    Raises Refused if the table was made with other settings, if another run writes to it now, and as
+    `read_labelled_words` and `probe_points`.
     """
     settings, source = ProbeSettings() if settings is None else settings, SourceFile(path)
     identity = study_identity(source, fingerprint(loaded), settings, label=label)
-    del identity["seeds"]  # more of them are the same study
-    grows, sentences = GrowingTable(table, _COLUMNS, TABLE_KIND), read_labelled_words(path, label)
+    del identity["seeds"]  # more seeds extend the same study
+    growing_table, sentences = GrowingTable(table, _COLUMNS, TABLE_KIND), read_labelled_words(path, label)
     with exclusive_lock(table):
-        known = read_probes(table) if table.exists() else []
-        if known:
-            place = settings_path(table)
-            check_same_study(read_json(place) if place.is_file() else {}, identity, table)
-            grows.replace_rows(map(dataclasses.astuple, known))  # the last line may have been cut off
-        for point in probe_points(loaded, sentences, settings, depths=depths, previous_points=known, report=report):
+        points = read_probes(table) if table.exists() else []
+        if points:
+            stored = settings_path(table)
+            check_same_study(read_json(stored) if stored.is_file() else {}, identity, table)
+            growing_table.replace_rows(map(dataclasses.astuple, points))  # removes a last line that was cut off
+        for point in probe_points(loaded, sentences, settings, depths=depths, previous_points=points, report=report):
             source.check_unchanged()
-            if not known:  # not before there is a point: what was given wrongly must not bind the next call
+            if not points:  # only with the first point, so that a call that fails does not bind later calls
                 write_settings(table, identity)
-            grows.append_rows([dataclasses.astuple(point)])
-            known.append(point)
-    return sorted(known, key=lambda point: (point.depth, point.seed))
+            growing_table.append_rows([dataclasses.astuple(point)])
+            points.append(point)
+    return sorted(points, key=lambda point: (point.depth, point.seed))
 
 
 @validate_arguments
 def probes_csv(points: Iterable[ProbePoint]) -> str:
-    """Points as the table that `probe_file` makes of them, a CSV file, by depth and seed."""
-    known = sorted(require_instances("points", points, ProbePoint), key=lambda point: (point.depth, point.seed))
-    return as_csv([_COLUMNS, *map(dataclasses.astuple, known)])
+    """Return points as the CSV table that `probe_file` writes, by depth and seed."""
+    ordered = sorted(require_instances("points", points, ProbePoint), key=lambda point: (point.depth, point.seed))
+    return as_csv([_COLUMNS, *map(dataclasses.astuple, ordered)])
 
 
 @validate_arguments
 def read_probes(table: Path) -> list[ProbePoint]:
-    """All points of a table that `probe_file` made. Raises Refused for a file that is none."""
+    """Read all points of a table that `probe_file` wrote. Raises Refused for a missing file or another table."""
     if not table.is_file():
-        raise Refused(f"there is no file {short_repr(str(table))}: a table of probes is one")
-    return [point for line in GrowingTable(table, _COLUMNS, TABLE_KIND).read_rows() for point in _from_line(line)]
+        raise Refused(f"there is no file {short_repr(str(table))}: give a table of probes")
+    rows = GrowingTable(table, _COLUMNS, TABLE_KIND).read_rows()
+    return [point for row in rows for point in _parse_row(row)]
 
 
-def _from_line(line: Sequence[str]) -> list[ProbePoint]:
-    """The point that a line of the table holds, in a list; an empty list for a line that cannot be read."""
+def _parse_row(row: Sequence[str]) -> list[ProbePoint]:
+    """Return a list of the point in a row of the table, or an empty list for an unreadable row."""
     try:
-        values = dict(zip(_COLUMNS, line, strict=True))
-        numbers = {name: int(value) if name in _WHOLE else float(value) for name, value in values.items()}
+        values = dict(zip(_COLUMNS, row, strict=True))
+        numbers = {name: int(value) if name in _INTEGER_COLUMNS else float(value) for name, value in values.items()}
         return [ProbePoint(**numbers)]  # type: ignore[arg-type]
     except ValueError:
         return []

@@ -1,6 +1,7 @@
-"""Profiles, what a head, a token or a neuron does over a whole corpus, each figure beside what chance would give.
+"""Profiles of heads, tokens and neurons over a corpus, each statistic with its value for a random baseline.
 
-`head_profiles`, `token_profiles` and `neuron_profiles` make them from an index; here is what they are, and their file.
+`head_profiles`, `token_profiles` and `neuron_profiles` compute them from an index. This module defines the records, and
+their files.
 """
 
 from __future__ import annotations
@@ -18,19 +19,24 @@ from typing import Any, TypeVar
 from bert_core import checkpoint
 from bert_core.refused import Refused, validate_arguments
 
-FORMAT = 2
+FORMAT_VERSION = 2
 TENTHS = 10
-LEAST_CLEAR = 0.05  # of all looks: what is not so far above chance does not stand out
-LARGEST_FILE = 64_000_000  # bytes, of the text
+MIN_EXCESS = 0.05  # difference of a share from its random baseline above which it is distinctive
+MAX_FILE_BYTES = 64_000_000  # of the decompressed text
 _GZIP = b"\x1f\x8b"
-FIGURES = ("entropy", "cls", "sep", "importance", "loss_change", "loss_change_error")  # of a table of heads
+FIGURES = ("entropy", "cls", "sep", "importance", "loss_change", "loss_change_error")  # from a table of heads
 
-Of = TypeVar("Of")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One kind of token: the share that it has, as of all looks of a head, and the share that it would by chance."""
+class GroupShare:
+    """The share of the tokens that belong to a group.
+
+    name: name of the group.
+    share: the observed share, from 0 to 1.
+    chance: the share for the random baseline, from 0 to 1.
+    """
 
     name: str
     share: float
@@ -38,8 +44,14 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Joined:
-    """A word that is found, as one that is looked at, or with a query two that are joined, how often, and by chance."""
+class WordCount:
+    """How often a word, or a pair of words, occurs.
+
+    key: the word, or the attended word of a pair.
+    times: observed number of occurrences.
+    expected: number of occurrences for the random baseline.
+    query: the word that attends to `key`. None for a single word.
+    """
 
     key: str
     times: int
@@ -48,12 +60,17 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Look:
-    """One token and the key that the head looks at most from it.
+class HeadExample:
+    """A token and the key that a head attends to most from it.
 
-    document, line: where its sentence stands, from 1. text: the sentence. query, key: characters of it, from and to;
-    the key None for an added token. piece: the key. share: of the attention. activity: how long the vector is that the
-    head brings, divided by its mean over the corpus.
+    document: name of the document.
+    line: number of the line in the document, counted from 1.
+    text: the sentence.
+    query: span of the token in `text`, in characters.
+    key: span of the key in `text`, or None for [CLS] and [SEP].
+    piece: the key.
+    share: attention weight of the key, from 0 to 1.
+    activity: norm of the head output at the token, divided by its mean over the corpus.
     """
 
     document: str
@@ -68,56 +85,72 @@ class Look:
 
 @dataclass(frozen=True)
 class HeadProfile:
-    """What one head does over a corpus.
+    """Statistics of an attention head over a corpus.
 
-    tokens: that were typed, from each of which it looks. share: the mean attention that the strongest key has.
-    bars: by what is asked of the strongest key, "offset", "kind", and of a treebank "relation" and "upos". active: the
-        same of the tenth of the tokens with most activity: many heads look at [CLS] or [SEP] wherever they do nothing.
-    words, pairs: what it looks at, and joins, more often than chance; the most telling first (Dunning 1993).
-    deciles: (11,), the activity that 0, 10, ... 100 % of the tokens do not pass.
-    tenths: looks drawn from every tenth of the tokens by activity, the weakest tenth first; strongest: those with most.
-    alike: other heads as (layer, head, share of that most active tenth with the same strongest key), the most alike
-        first.
-    figures: of a table of heads, by name, of `FIGURES`: the mean entropy of its attention, in nats; the shares of it
-        that go to [CLS] and [SEP]; how sensitive the loss is to the head; by how much the loss rises without it, in
-        nats, with the standard error of that. Empty without such a table.
+    The strongest key of a token is the key that the head attends to most from it. The random baseline is a random token
+    of the same sentence. Activity is the norm of the head output, divided by its mean over the corpus.
+    layer, head: the head.
+    tokens: number of typed tokens, without [CLS] and [SEP]. All statistics are over these.
+    share: mean attention weight of the strongest key.
+    bars: shares of the groups of strongest keys, by property: "offset" and "kind", and for a treebank "relation" and
+        "upos".
+    active: the same over the tenth of the tokens with the highest activity. Many heads attend to [CLS] or [SEP]
+        wherever they contribute little.
+    words: words that are strongest keys more often than expected, most overrepresented first (Dunning 1993).
+    pairs: pairs of token and strongest key, in the same order.
+    deciles: (11,), quantiles of the activity at 0, 10, ... 100 %.
+    tenths: random examples of each tenth of the activity, lowest tenth first.
+    strongest: the examples with the highest activity.
+    alike: the most similar heads as (layer, head, similarity), most similar first. The similarity is the share of the
+        most active tenth with an equal strongest key.
+    figures: statistics from a table of heads by the names of `FIGURES`, or empty without a table. "entropy" is the mean
+        entropy of the attention in nats. "cls" and "sep" are the shares of attention to [CLS] and [SEP]. "importance"
+        is the mean absolute gradient of the loss with respect to the head gate. "loss_change" is the increase of the
+        loss in nats when the head is ablated, and "loss_change_error" its standard error.
     """
 
     layer: int
     head: int
     tokens: int
     share: float
-    bars: Mapping[str, tuple[Bar, ...]]
-    active: Mapping[str, tuple[Bar, ...]]
-    words: tuple[Joined, ...]
-    pairs: tuple[Joined, ...]
+    bars: Mapping[str, tuple[GroupShare, ...]]
+    active: Mapping[str, tuple[GroupShare, ...]]
+    words: tuple[WordCount, ...]
+    pairs: tuple[WordCount, ...]
     deciles: tuple[float, ...]
-    tenths: tuple[tuple[Look, ...], ...]
-    strongest: tuple[Look, ...]
+    tenths: tuple[tuple[HeadExample, ...], ...]
+    strongest: tuple[HeadExample, ...]
     alike: tuple[tuple[int, int, float], ...]
     figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def sinks(self) -> float:
-        """The share of tokens from which it looks most at an added token, as [CLS] or [SEP]."""
-        return sum(bar.share for bar in self.bars["kind"] if bar.name in ("first", "end"))
+    def sink_share(self) -> float:
+        """Share of the tokens whose strongest key is [CLS] or [SEP], from 0 to 1."""
+        return sum(group.share for group in self.bars["kind"] if group.name in ("first", "end"))
 
     @property
-    def standing_out(self) -> list[tuple[str, Bar]]:
-        """What is clearly above chance where it is most active, with what was asked, the farthest above it first."""
-        return standing_out(self.active)
+    def distinctive_groups(self) -> list[tuple[str, GroupShare]]:
+        """The (property, group) pairs of `distinctive_groups` over the most active tenth of the tokens."""
+        return distinctive_groups(self.active)
 
 
-def standing_out(bars: Mapping[str, Iterable[Bar]]) -> list[tuple[str, Bar]]:
-    """What is clearly above chance, with what was asked, the farthest above it first."""
-    every = [(asked, bar) for asked, of in bars.items() for bar in of]
-    clear = [(asked, bar) for asked, bar in every if bar.share - bar.chance > LEAST_CLEAR]
-    return sorted(clear, key=lambda one: one[1].chance - one[1].share)
+def distinctive_groups(groups_by_property: Mapping[str, Iterable[GroupShare]]) -> list[tuple[str, GroupShare]]:
+    """Return the (property, group) pairs whose share exceeds the baseline by more than 0.05, largest excess first."""
+    pairs = [(name, group) for name, groups in groups_by_property.items() for group in groups]
+    distinctive = [(name, group) for name, group in pairs if group.share - group.chance > MIN_EXCESS]
+    return sorted(distinctive, key=lambda pair: pair[1].chance - pair[1].share)
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One token in its sentence: document, line (from 1), text, its characters there, from and to, and a value."""
+class TokenExample:
+    """A token in its sentence, with a value.
+
+    document: name of the document.
+    line: number of the line in the document, counted from 1.
+    text: the sentence.
+    at: span of the token in `text`, in characters.
+    value: the value of the profile, such as an activation.
+    """
 
     document: str
     line: int
@@ -128,20 +161,24 @@ class Seen:
 
 @dataclass(frozen=True)
 class TokenProfile:
-    """What becomes of one piece of the vocabulary over a corpus.
+    """Statistics of a word piece over a corpus. The random baseline is any typed token of the corpus.
 
-    times: how often it was typed. tokens: that were typed in all.
-    depth: of the states that are compared with their mean, and with other pieces'.
-    likeness: (depth, own, chance) for every depth: the mean cosine of two of its states, and of two of any tokens
-        (Ethayarajh 2019, section 3.3: self-similarity, and the baseline that it stands beside).
-    bars: by what is asked of it, "place" in the sentence, of a treebank "upos" and "relation": the share of its own
-        times, and as chance that of all typed tokens.
-    before, after: words beside it more often than beside any token, the most telling first.
-    watched: heads as (layer, head, times, expected), how often it is their strongest key from another token, and how
-        often it would be if it were like any typed token to them; the most telling first.
-    deciles: (11,), what 0, 10, ... 100 % of its states do not pass: the cosine of each with the mean of the others.
-    tenths: some of every tenth, the least usual first. alike: (piece, cosine) whose mean state is likest, the mean of
-        all typed tokens taken off both.
+    piece: the word piece.
+    times: number of its occurrences.
+    tokens: number of typed tokens in the corpus.
+    depth: layer output of `deciles`, `tenths` and `alike`: 0 for the embeddings, n + 1 for the output of layer n.
+    likeness: (depth, self-similarity, baseline) for each layer output. The self-similarity is the mean cosine of the
+        hidden states of two occurrences. The baseline is that of two random tokens (Ethayarajh 2019, section 3.3).
+    bars: shares of the groups of its occurrences, by property: "place" in the sentence, and for a treebank "upos" and
+        "relation".
+    before, after: words that precede or follow it more often than expected, most overrepresented first.
+    watched: heads whose strongest key it is, as (layer, head, times, expected), most overrepresented first. Queries are
+        other tokens. The expected number is that for an average token of equal frequency.
+    deciles: (11,), quantiles at 0, 10, ... 100 % of the typicality of an occurrence, which is the cosine of its hidden
+        state with the mean of the other occurrences.
+    tenths: random examples of each tenth of the typicality, least typical first.
+    alike: the most similar word pieces as (piece, cosine of the mean hidden states). The mean over all typed tokens is
+        subtracted from both.
     """
 
     piece: str
@@ -149,27 +186,32 @@ class TokenProfile:
     tokens: int
     depth: int
     likeness: tuple[tuple[int, float, float], ...]
-    bars: Mapping[str, tuple[Bar, ...]]
-    before: tuple[Joined, ...]
-    after: tuple[Joined, ...]
+    bars: Mapping[str, tuple[GroupShare, ...]]
+    before: tuple[WordCount, ...]
+    after: tuple[WordCount, ...]
     watched: tuple[tuple[int, int, int, float], ...]
     deciles: tuple[float, ...]
-    tenths: tuple[tuple[Seen, ...], ...]
+    tenths: tuple[tuple[TokenExample, ...], ...]
     alike: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
 class NeuronProfile:
-    """At what one neuron of a feed-forward network fires over a corpus.
+    """Statistics of a neuron of a feed-forward network over a corpus. The random baseline is any typed token.
 
-    tokens: that were typed. mean, spread: of its activation at these; active: the share above 0; added_mean: the mean
-        at [CLS] and [SEP].
-    bars: of the tenth of the tokens at which it fires most, by what is asked of them, "sort", "place" in the sentence,
-        of a treebank "upos" and "relation"; as chance the shares of all typed tokens.
-    words, before: at these tokens, and right before them, more often than chance; the most telling first.
-    deciles: (11,), the activation that 0, 10, ... 100 % of the tokens do not pass. tenths: some of every tenth, the
-        weakest first; strongest: those at which it fires most.
-    alike: others of those that were asked for as (layer, neuron, correlation of the activations), the likest first.
+    layer, neuron: the neuron.
+    tokens: number of typed tokens, without [CLS] and [SEP].
+    mean, spread: mean and standard deviation of the activation at typed tokens.
+    active: share of the typed tokens with an activation above 0.
+    added_mean: mean activation at [CLS] and [SEP].
+    bars: shares of the groups of the tenth of the tokens with the highest activation, by property: "sort", "place" in
+        the sentence, and for a treebank "upos" and "relation".
+    words: words at these tokens more often than expected, most overrepresented first.
+    before: words right before these tokens, in the same order.
+    deciles: (11,), quantiles of the activation at 0, 10, ... 100 %.
+    tenths: random examples of each tenth of the activation, lowest tenth first.
+    strongest: the tokens with the highest activation.
+    alike: the most similar of the profiled neurons as (layer, neuron, correlation of the activations).
     """
 
     layer: int
@@ -179,26 +221,30 @@ class NeuronProfile:
     spread: float
     active: float
     added_mean: float
-    bars: Mapping[str, tuple[Bar, ...]]
-    words: tuple[Joined, ...]
-    before: tuple[Joined, ...]
+    bars: Mapping[str, tuple[GroupShare, ...]]
+    words: tuple[WordCount, ...]
+    before: tuple[WordCount, ...]
     deciles: tuple[float, ...]
-    tenths: tuple[tuple[Seen, ...], ...]
-    strongest: tuple[Seen, ...]
+    tenths: tuple[tuple[TokenExample, ...], ...]
+    strongest: tuple[TokenExample, ...]
     alike: tuple[tuple[int, int, float], ...]
 
     @property
-    def standing_out(self) -> list[tuple[str, Bar]]:
-        """What is clearly above chance where it fires most, with what was asked, the farthest above it first."""
-        return standing_out(self.bars)
+    def distinctive_groups(self) -> list[tuple[str, GroupShare]]:
+        """The (property, group) pairs of `distinctive_groups` over the tokens with the highest activation."""
+        return distinctive_groups(self.bars)
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profiles of a model's heads, and of tokens and neurons, over a corpus.
+    """Profiles of the heads of a model, and of tokens and neurons, over a corpus.
 
-    weights: the fingerprint of the model. documents: their names. source: whose text it is, and under what licence.
-    measured: over which texts the figures are means, what the loss is of, and how a head is taken out; empty without.
+    model: name of the model.
+    weights: fingerprint of the model.
+    documents: names of the documents of the corpus.
+    heads, tokens, neurons: the profiles.
+    source: author and licence of the corpus.
+    measured: description of the texts, loss and ablation of the `figures` of heads. Empty without figures.
     """
 
     model: str
@@ -211,38 +257,39 @@ class Profiles:
     neurons: tuple[NeuronProfile, ...] = ()
 
     @property
-    def every(self) -> tuple[HeadProfile | TokenProfile | NeuronProfile, ...]:
-        """All of them: heads, tokens, neurons."""
+    def all_profiles(self) -> tuple[HeadProfile | TokenProfile | NeuronProfile, ...]:
+        """The profiles of heads, tokens and neurons, in this order."""
         return *self.heads, *self.tokens, *self.neurons
 
     @property
-    def corpus(self) -> str:
-        """What the corpus is called: whose text it is, or else by its documents."""
+    def corpus_name(self) -> str:
+        """The source of the corpus, or the names of its documents if there is none."""
         return self.source or ", ".join(self.documents)
 
-    def of(self, layer: int, head: int) -> HeadProfile:
-        """That of a head. Raises Refused for one that has none."""
-        return _found(f"L{layer} H{head}", "heads", self.heads, lambda one: (one.layer, one.head) == (layer, head))
+    def find_head(self, layer: int, head: int) -> HeadProfile:
+        """Return the profile of a head. Raises Refused if there is none."""
+        name = f"L{layer} H{head}"
+        return _find_profile(name, "heads", self.heads, lambda item: (item.layer, item.head) == (layer, head))
 
-    def of_token(self, piece: str) -> TokenProfile:
-        """That of a piece of the vocabulary. Raises Refused for one that has none."""
-        return _found(piece, "tokens", self.tokens, lambda one: one.piece == piece)
+    def find_token(self, piece: str) -> TokenProfile:
+        """Return the profile of a word piece. Raises Refused if there is none."""
+        return _find_profile(piece, "tokens", self.tokens, lambda item: item.piece == piece)
 
-    def of_neuron(self, layer: int, neuron: int) -> NeuronProfile:
-        """That of a neuron. Raises Refused for one that has none."""
-        return _found(
-            f"L{layer} neuron {neuron}", "neurons", self.neurons, lambda one: (one.layer, one.neuron) == (layer, neuron)
-        )
-
-
-def _found(name: str, what: str, among: Sequence[Of], fits: Callable[[Of], bool]) -> Of:
-    found = next((one for one in among if fits(one)), None)
-    if found is None:
-        raise Refused(f"there is no profile of {name}: there are {len(among)} of other {what}")
-    return found
+    def find_neuron(self, layer: int, neuron: int) -> NeuronProfile:
+        """Return the profile of a neuron. Raises Refused if there is none."""
+        name = f"L{layer} neuron {neuron}"
+        return _find_profile(name, "neurons", self.neurons, lambda item: (item.layer, item.neuron) == (layer, neuron))
 
 
-# ---------------------------------------------------------------------------- files
+def _find_profile(name: str, kind: str, profiles: Sequence[Item], is_match: Callable[[Item], bool]) -> Item:
+    """Return the first profile that matches. Raises Refused, with the name, if there is none."""
+    profile = next((item for item in profiles if is_match(item)), None)
+    if profile is None:
+        raise Refused(f"there is no profile of {name}: there are {len(profiles)} of other {kind}")
+    return profile
+
+
+# ---------------------------------------------------------------------------- tables
 
 
 COLUMNS = (
@@ -252,149 +299,170 @@ COLUMNS = (
 
 
 def profile_columns(profiles: Iterable[HeadProfile | TokenProfile | NeuronProfile]) -> dict[str, list[Any]]:
-    """All figures as a table, by the names of `COLUMNS`; what a row has none of is None.
+    """Return the statistics of profiles as a table, by the names of `COLUMNS`. A value that a row lacks is None.
 
-    of: "head", "token" or "neuron", which layer, head, neuron and piece say. asked: one of the
-    questions, "word", "pair", "before", "after", "watched", "likeness", "alike" or "figure". tokens: "all", or
-    "active", the tenth with most activity. share and chance are of the bars, query, times and expected of words, and
-    of the heads by which a token is watched; value is of figures, and of what is alike. Of likeness, the cosine is the
-    value, and chance that of two of any tokens.
+    The columns are:
+    of: "head", "token" or "neuron". It is named by `layer`, `head`, `neuron` and `piece`.
+    asked: a property of tokens, or "word", "pair", "before", "after", "watched", "likeness", "alike" or "figure".
+    tokens: "all", or "active" for the tenth of the tokens with the highest activity.
+    name: the group, word, head, depth, neuron, word piece or figure of the row.
+    share, chance: the share of a group and its baseline. In rows of "likeness" `chance` is the baseline of the cosine.
+    query, times, expected: counts of words, and of the heads of "watched".
+    value: a figure, or a similarity in rows of "likeness" and "alike".
     """
-    rows = [row for one in profiles for row in _rows_of(one)]
+    rows = [row for profile in profiles for row in _profile_rows(profile)]
     return {name: [row.get(name) for row in rows] for name in COLUMNS}
 
 
-def _rows_of(one: HeadProfile | TokenProfile | NeuronProfile) -> Iterator[dict[str, Any]]:
-    if isinstance(one, HeadProfile):
-        return _rows_of_head(one)
-    return _rows_of_token(one) if isinstance(one, TokenProfile) else _rows_of_neuron(one)
+def _profile_rows(profile: HeadProfile | TokenProfile | NeuronProfile) -> Iterator[dict[str, Any]]:
+    """Return the rows of a profile of any kind."""
+    if isinstance(profile, HeadProfile):
+        return _head_rows(profile)
+    return _token_rows(profile) if isinstance(profile, TokenProfile) else _neuron_rows(profile)
 
 
-def _rows_of_head(one: HeadProfile) -> Iterator[dict[str, Any]]:
-    own = {"of": "head", "layer": one.layer, "head": one.head}
-    yield from _bar_rows(own, one.bars)
-    yield from _bar_rows(own, one.active, "active")
-    yield from _word_rows(own, word=one.words, pair=one.pairs)
-    yield from _alike_rows(own, one.alike, "L{} H{}", "active")
-    yield from _figure_rows(own, one.figures)
+def _head_rows(profile: HeadProfile) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a head."""
+    identity = {"of": "head", "layer": profile.layer, "head": profile.head}
+    yield from _group_rows(identity, profile.bars)
+    yield from _group_rows(identity, profile.active, "active")
+    yield from _word_rows(identity, word=profile.words, pair=profile.pairs)
+    yield from _similarity_rows(identity, profile.alike, "L{} H{}", "active")
+    yield from _figure_rows(identity, profile.figures)
 
 
-def _rows_of_token(one: TokenProfile) -> Iterator[dict[str, Any]]:
-    own = {"of": "token", "piece": one.piece}
-    yield from _figure_rows(own, {"times": one.times})
-    yield from _bar_rows(own, one.bars)
-    yield from _word_rows(own, before=one.before, after=one.after)
-    for layer, head, times, expected in one.watched:
-        yield own | {"asked": "watched", "tokens": "all", "name": f"L{layer} H{head}", "times": times,
-                     "expected": expected}  # fmt: skip
-    for depth, value, chance in one.likeness:
-        yield own | {"asked": "likeness", "tokens": "all", "name": str(depth), "value": value, "chance": chance}
-    for piece, value in one.alike:
-        yield own | {"asked": "alike", "tokens": "all", "name": piece, "value": value}
+def _token_rows(profile: TokenProfile) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a word piece."""
+    identity = {"of": "token", "piece": profile.piece}
+    yield from _figure_rows(identity, {"times": profile.times})
+    yield from _group_rows(identity, profile.bars)
+    yield from _word_rows(identity, before=profile.before, after=profile.after)
+    for layer, head, times, expected in profile.watched:
+        yield identity | {"asked": "watched", "tokens": "all", "name": f"L{layer} H{head}", "times": times,
+                          "expected": expected}  # fmt: skip
+    for depth, value, chance in profile.likeness:
+        yield identity | {"asked": "likeness", "tokens": "all", "name": str(depth), "value": value, "chance": chance}
+    for piece, value in profile.alike:
+        yield identity | {"asked": "alike", "tokens": "all", "name": piece, "value": value}
 
 
-def _rows_of_neuron(one: NeuronProfile) -> Iterator[dict[str, Any]]:
-    own = {"of": "neuron", "layer": one.layer, "neuron": one.neuron}
-    yield from _figure_rows(own, {name: getattr(one, name) for name in ("mean", "spread", "active", "added_mean")})
-    yield from _bar_rows(own, one.bars, "active")
-    yield from _word_rows(own, "active", word=one.words, before=one.before)
-    yield from _alike_rows(own, one.alike, "L{} N{}", "all")
+def _neuron_rows(profile: NeuronProfile) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a neuron."""
+    identity = {"of": "neuron", "layer": profile.layer, "neuron": profile.neuron}
+    figures = {name: getattr(profile, name) for name in ("mean", "spread", "active", "added_mean")}
+    yield from _figure_rows(identity, figures)
+    yield from _group_rows(identity, profile.bars, "active")
+    yield from _word_rows(identity, "active", word=profile.words, before=profile.before)
+    yield from _similarity_rows(identity, profile.alike, "L{} N{}", "all")
 
 
-def _bar_rows(
-    own: Mapping[str, Any], bars: Mapping[str, Iterable[Bar]], tokens: str = "all"
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    for asked, of in bars.items():
-        for bar in of:
-            yield {**own, "asked": asked, "tokens": tokens, "name": bar.name, "share": bar.share, "chance": bar.chance}
+def _group_rows(
+    identity: Mapping[str, Any], groups_by_property: Mapping[str, Iterable[GroupShare]], tokens: str = "all"
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each group of tokens."""
+    for name, groups in groups_by_property.items():
+        for group in groups:
+            yield {**identity, "asked": name, "tokens": tokens, "name": group.name, "share": group.share,
+                   "chance": group.chance}  # fmt: skip
 
 
-def _word_rows(own: Mapping[str, Any], tokens: str = "all", **joined: Iterable[Joined]) -> Iterator[dict[str, Any]]:
-    for asked, of in joined.items():
-        for word in of:
-            yield {**own, "asked": asked, "tokens": tokens, "name": word.key, "query": word.query,
+def _word_rows(
+    identity: Mapping[str, Any], tokens: str = "all", **counts: Iterable[WordCount]
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each word or pair of words."""
+    for name, words in counts.items():
+        for word in words:
+            yield {**identity, "asked": name, "tokens": tokens, "name": word.key, "query": word.query,
                    "times": word.times, "expected": word.expected}  # fmt: skip
 
 
-def _alike_rows(
-    own: Mapping[str, Any], alike: Iterable[tuple[int, int, float]], form: str, tokens: str
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    for layer, number, value in alike:
-        yield {**own, "asked": "alike", "tokens": tokens, "name": form.format(layer, number), "value": value}
+def _similarity_rows(
+    identity: Mapping[str, Any], similar: Iterable[tuple[int, int, float]], form: str, tokens: str
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each similar head or neuron. form: template of its name, for layer and number."""
+    for layer, number, value in similar:
+        yield {**identity, "asked": "alike", "tokens": tokens, "name": form.format(layer, number), "value": value}
 
 
-def _figure_rows(own: Mapping[str, Any], figures: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+def _figure_rows(identity: Mapping[str, Any], figures: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each figure."""
     for name, value in figures.items():
-        yield {**own, "asked": "figure", "tokens": "all", "name": name, "value": value}
+        yield {**identity, "asked": "figure", "tokens": "all", "name": name, "value": value}
+
+
+# ---------------------------------------------------------------------------- files
 
 
 @validate_arguments
-def write_profiles(found: Profiles, path: Path) -> None:
-    """Write profiles as JSON, compressed where the name ends in .json.gz; `read_profiles` reads both.
+def write_profiles(profiles: Profiles, path: Path) -> None:
+    """Write profiles to a JSON file atomically, for `read_profiles`.
 
-    The file is there whole, or not at all. Raises Refused for a name with another ending.
+    profiles: the profiles.
+    path: a file whose name ends in .json, or in .json.gz for a compressed file.
+
+    Raises Refused for another suffix.
     """
-    text = profiles_json(found)
+    text = profiles_json(profiles)
     if path.name.lower().endswith(".json.gz"):
-        # Without the time, so that equal profiles are equal files.
+        # Without a time stamp, so that equal profiles give identical files.
         checkpoint.write_atomically(path, gzip.compress(text.encode(), mtime=0))
     elif path.suffix.lower() == ".json":
         checkpoint.write_atomically(path, text)
     else:
-        raise Refused(f"{path.name or path} does not end in .json or .json.gz, as profiles do")
+        raise Refused(f"the name of the file of profiles is {path.name or path}: it must end in .json or .json.gz")
 
 
-def profiles_json(found: Profiles) -> str:
-    """What `write_profiles` writes."""
+def profiles_json(profiles: Profiles) -> str:
+    """Return the JSON text that `write_profiles` writes."""
     sentences: dict[tuple[str, int, str], int] = {}
-    kept = _numbered(dataclasses.asdict(found), sentences)
-    return json.dumps({"format": FORMAT, **kept, "sentences": list(sentences)}) + "\n"
+    values = _number_sentences(dataclasses.asdict(profiles), sentences)
+    return json.dumps({"format": FORMAT_VERSION, **values, "sentences": list(sentences)}) + "\n"
 
 
-def _numbered(kept: Any, sentences: dict[tuple[str, int, str], int]) -> Any:
-    """The same, every sentence as its number among all: each is written once, and shown many times."""
-    if isinstance(kept, dict):
-        kept = {name: _numbered(value, sentences) for name, value in kept.items()}
-        if "text" in kept:
-            where = (kept.pop("document"), kept.pop("line"), kept.pop("text"))
-            kept["sentence"] = sentences.setdefault(where, len(sentences))
-        return kept
-    return [_numbered(one, sentences) for one in kept] if isinstance(kept, (list, tuple)) else kept
+def _number_sentences(values: Any, sentences: dict[tuple[str, int, str], int]) -> Any:
+    """Replace each sentence in nested values by its number in `sentences`, because many examples share a sentence."""
+    if isinstance(values, dict):
+        values = {name: _number_sentences(value, sentences) for name, value in values.items()}
+        if "text" in values:
+            sentence = (values.pop("document"), values.pop("line"), values.pop("text"))
+            values["sentence"] = sentences.setdefault(sentence, len(sentences))
+        return values
+    return [_number_sentences(value, sentences) for value in values] if isinstance(values, (list, tuple)) else values
 
 
 @validate_arguments
 def read_profiles(path: Path) -> Profiles:
-    """Raises Refused for a file that `write_profiles` did not write."""
+    """Read a file that `write_profiles` wrote. Raises Refused for any other file."""
     if not path.is_file():
         raise Refused(f"there is no file {path.name}: `headlight profile` writes one")
-    kept = _read_json(path)
-    if isinstance(kept, dict) and kept.get("format") == 1:
-        raise Refused(f"the file {path.name} is of an older form: make it again with `headlight profile`")
+    values = _read_json(path)
+    if isinstance(values, dict) and values.get("format") == 1:
+        raise Refused(f"the file {path.name} has an older format: make it again with `headlight profile`")
     try:
-        if kept["format"] != FORMAT:
+        if values["format"] != FORMAT_VERSION:
             raise ValueError
-        reader = _Reader([(str(document), int(line), str(text)) for document, line, text in kept["sentences"]])
+        parser = _Parser([(str(document), int(line), str(text)) for document, line, text in values["sentences"]])
         return Profiles(
-            str(kept["model"]), str(kept["weights"]), tuple(map(str, kept["documents"])),
-            tuple(map(reader.head, kept["heads"])), str(kept["source"]), str(kept["measured"]),
-            tuple(map(reader.token, kept["tokens"])), tuple(map(reader.neuron, kept["neurons"])),
+            str(values["model"]), str(values["weights"]), tuple(map(str, values["documents"])),
+            tuple(map(parser.head, values["heads"])), str(values["source"]), str(values["measured"]),
+            tuple(map(parser.token, values["tokens"])), tuple(map(parser.neuron, values["neurons"])),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
-        raise Refused(f"the file {path.name} holds no profiles: `headlight profile` writes them") from error
+        raise Refused(f"the file {path.name} contains no profiles: `headlight profile` writes them") from error
 
 
 def _read_json(path: Path) -> Any:
-    """The JSON value of a file, compressed or not; None where it holds none. Raises Refused for too large a file."""
+    """Return the JSON value of a file, compressed or not, or None for invalid JSON. Raises Refused for a large file."""
     with open(path, "rb") as file:
-        compressed = file.read(len(_GZIP)) == _GZIP
+        is_compressed = file.read(len(_GZIP)) == _GZIP
     try:
-        # A small compressed file can be gigabytes of text: no more is read than profiles may have.
-        with gzip.open(path) if compressed else open(path, "rb") as file:
-            content = file.read(LARGEST_FILE + 1)
+        # A small compressed file can contain gigabytes of text, so reading stops at the limit.
+        with gzip.open(path) if is_compressed else open(path, "rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Refused(f"the file {path.name} is not a whole .gz file: {error}") from error
-    if len(content) > LARGEST_FILE:
-        raise Refused(f"the file {path.name} holds more than {LARGEST_FILE:,} bytes, the most that profiles have")
+    if len(content) > MAX_FILE_BYTES:
+        raise Refused(f"the file {path.name} holds more than {MAX_FILE_BYTES:,} bytes, the limit for profiles")
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -402,89 +470,109 @@ def _read_json(path: Path) -> Any:
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Makes profiles of what a file has of them. Raises KeyError, TypeError, ValueError or the like for else."""
+class _Parser:
+    """Converts the values of a file to profiles. Invalid values raise KeyError, TypeError, ValueError or the like.
+
+    sentences: (document, line, text) of each sentence, by its number.
+    """
 
     sentences: Sequence[tuple[str, int, str]]
 
-    def head(self, kept: Mapping[str, Any]) -> HeadProfile:
+    def head(self, values: Mapping[str, Any]) -> HeadProfile:
+        """Parse the profile of a head."""
         return HeadProfile(
-            int(kept["layer"]), int(kept["head"]), int(kept["tokens"]), float(kept["share"]),
-            _read_bars(kept["bars"]), _read_bars(kept["active"]), _read_joined(kept["words"]),
-            _read_joined(kept["pairs"]), _read_deciles(kept["deciles"]), self.tenths(self.look, kept["tenths"]),
-            tuple(map(self.look, kept["strongest"])), _read_alike(kept["alike"]),
-            {name: float(kept["figures"][name]) for name in FIGURES if name in kept["figures"]},
+            int(values["layer"]), int(values["head"]), int(values["tokens"]), float(values["share"]),
+            _parse_groups(values["bars"]), _parse_groups(values["active"]), _parse_words(values["words"]),
+            _parse_words(values["pairs"]), _parse_deciles(values["deciles"]),
+            self.tenths(self.head_example, values["tenths"]), tuple(map(self.head_example, values["strongest"])),
+            _parse_similar(values["alike"]),
+            {name: float(values["figures"][name]) for name in FIGURES if name in values["figures"]},
         )  # fmt: skip
 
-    def token(self, kept: Mapping[str, Any]) -> TokenProfile:
+    def token(self, values: Mapping[str, Any]) -> TokenProfile:
+        """Parse the profile of a word piece."""
         return TokenProfile(
-            str(kept["piece"]), int(kept["times"]), int(kept["tokens"]), int(kept["depth"]),
-            tuple((int(depth), float(own), float(chance)) for depth, own, chance in kept["likeness"]),
-            _read_bars(kept["bars"]), _read_joined(kept["before"]), _read_joined(kept["after"]),
+            str(values["piece"]), int(values["times"]), int(values["tokens"]), int(values["depth"]),
+            tuple((int(depth), float(cosine), float(chance)) for depth, cosine, chance in values["likeness"]),
+            _parse_groups(values["bars"]), _parse_words(values["before"]), _parse_words(values["after"]),
             tuple(
-                (int(layer), int(head), int(times), float(expected)) for layer, head, times, expected in kept["watched"]
+                (int(layer), int(head), int(times), float(expected))
+                for layer, head, times, expected in values["watched"]
             ),
-            _read_deciles(kept["deciles"]), self.tenths(self.seen, kept["tenths"]),
-            tuple((str(piece), float(cosine)) for piece, cosine in kept["alike"]),
+            _parse_deciles(values["deciles"]), self.tenths(self.token_example, values["tenths"]),
+            tuple((str(piece), float(cosine)) for piece, cosine in values["alike"]),
         )  # fmt: skip
 
-    def neuron(self, kept: Mapping[str, Any]) -> NeuronProfile:
+    def neuron(self, values: Mapping[str, Any]) -> NeuronProfile:
+        """Parse the profile of a neuron."""
         return NeuronProfile(
-            int(kept["layer"]), int(kept["neuron"]), int(kept["tokens"]),
-            float(kept["mean"]), float(kept["spread"]), float(kept["active"]), float(kept["added_mean"]),
-            _read_bars(kept["bars"]), _read_joined(kept["words"]), _read_joined(kept["before"]),
-            _read_deciles(kept["deciles"]), self.tenths(self.seen, kept["tenths"]),
-            tuple(map(self.seen, kept["strongest"])), _read_alike(kept["alike"]),
+            int(values["layer"]), int(values["neuron"]), int(values["tokens"]), float(values["mean"]),
+            float(values["spread"]), float(values["active"]), float(values["added_mean"]),
+            _parse_groups(values["bars"]), _parse_words(values["words"]), _parse_words(values["before"]),
+            _parse_deciles(values["deciles"]), self.tenths(self.token_example, values["tenths"]),
+            tuple(map(self.token_example, values["strongest"])), _parse_similar(values["alike"]),
         )  # fmt: skip
 
-    def look(self, kept: Mapping[str, Any]) -> Look:
-        return Look(
-            *self.sentence(kept), _read_span(kept["query"]), None if kept["key"] is None else _read_span(kept["key"]),
-            str(kept["piece"]), float(kept["share"]), float(kept["activity"]),
+    def head_example(self, values: Mapping[str, Any]) -> HeadExample:
+        """Parse an example of a head."""
+        return HeadExample(
+            *self.sentence(values), _parse_span(values["query"]),
+            None if values["key"] is None else _parse_span(values["key"]),
+            str(values["piece"]), float(values["share"]), float(values["activity"]),
         )  # fmt: skip
 
-    def seen(self, kept: Mapping[str, Any]) -> Seen:
-        return Seen(*self.sentence(kept), _read_span(kept["at"]), float(kept["value"]))
+    def token_example(self, values: Mapping[str, Any]) -> TokenExample:
+        """Parse an example of a token or neuron."""
+        return TokenExample(*self.sentence(values), _parse_span(values["at"]), float(values["value"]))
 
-    def sentence(self, kept: Mapping[str, Any]) -> tuple[str, int, str]:
-        if (number := int(kept["sentence"])) < 0:
+    def sentence(self, values: Mapping[str, Any]) -> tuple[str, int, str]:
+        """Return the sentence of an example."""
+        if (number := int(values["sentence"])) < 0:
             raise ValueError
         return self.sentences[number]
 
-    def tenths(self, read: Callable[[Any], Of], kept: Sequence[Iterable[Any]]) -> tuple[tuple[Of, ...], ...]:
-        if len(kept) != TENTHS:
+    def tenths(self, parse: Callable[[Any], Item], values: Sequence[Iterable[Any]]) -> tuple[tuple[Item, ...], ...]:
+        """Parse the examples of each tenth."""
+        if len(values) != TENTHS:
             raise ValueError
-        return tuple(tuple(map(read, one)) for one in kept)
+        return tuple(tuple(map(parse, examples)) for examples in values)
 
 
-def _read_bars(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Bar, ...]]:
+def _parse_groups(values: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[GroupShare, ...]]:
+    """Parse the groups of tokens by property."""
     return {
-        str(name): tuple(Bar(str(one["name"]), float(one["share"]), float(one["chance"])) for one in bars)
-        for name, bars in kept.items()
+        str(name): tuple(
+            GroupShare(str(group["name"]), float(group["share"]), float(group["chance"])) for group in groups
+        )
+        for name, groups in values.items()
     }
 
 
-def _read_joined(kept: Iterable[Mapping[str, Any]]) -> tuple[Joined, ...]:
+def _parse_words(values: Iterable[Mapping[str, Any]]) -> tuple[WordCount, ...]:
+    """Parse counts of words or pairs of words."""
     return tuple(
-        Joined(
-            str(one["key"]), int(one["times"]), float(one["expected"]),
-            None if one["query"] is None else str(one["query"]),
+        WordCount(
+            str(word["key"]), int(word["times"]), float(word["expected"]),
+            None if word["query"] is None else str(word["query"]),
         )
-        for one in kept
+        for word in values
     )  # fmt: skip
 
 
-def _read_deciles(kept: Iterable[Any]) -> tuple[float, ...]:
-    deciles = tuple(map(float, kept))
+def _parse_deciles(values: Iterable[Any]) -> tuple[float, ...]:
+    """Parse deciles. Raises ValueError unless they are eleven finite numbers."""
+    deciles = tuple(map(float, values))
     if len(deciles) != TENTHS + 1 or not all(map(math.isfinite, deciles)):
         raise ValueError
     return deciles
 
 
-def _read_alike(kept: Iterable[Any]) -> tuple[tuple[int, int, float], ...]:
-    return tuple((int(layer), int(number), float(share)) for layer, number, share in kept)
+def _parse_similar(values: Iterable[Any]) -> tuple[tuple[int, int, float], ...]:
+    """Parse similar heads or neurons."""
+    return tuple((int(layer), int(number), float(similarity)) for layer, number, similarity in values)
 
 
-def _read_span(kept: Any) -> tuple[int, int]:
-    start, end = map(int, kept)
+def _parse_span(values: Any) -> tuple[int, int]:
+    """Parse a span of characters."""
+    start, end = map(int, values)
     return start, end

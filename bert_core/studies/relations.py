@@ -1,4 +1,4 @@
-"""Every head on a treebank: which relation it finds."""
+"""How well each attention head finds the dependency relations of a treebank."""
 
 from __future__ import annotations
 
@@ -20,26 +20,32 @@ SENTENCES_AT_ONCE = 64
 def track_relations(
     loaded: LoadedModel, sentences: Iterable[TreeSentence], *, report: Progress = ignore_progress
 ) -> RelationTally:
-    """Ask every head for the head of every word of a treebank; the memory is that of a few sentences.
+    """Count for every attention head how often it finds the dependency head of each word.
 
-    report: told how many sentences are done, as for `Progress`. Raises Refused for what is no TreeSentence.
+    At most 64 sentences are held in memory. Sentences longer than the model reads are truncated.
+    loaded: the model.
+    sentences: sentences of a treebank.
+    report: called with the share of sentences done, see `Progress`.
+
+    Returns the counts of all heads and relations.
+    Raises Refused if an item is no TreeSentence.
     """
     config = loaded.config
     tally = RelationTally(config.num_hidden_layers, config.num_attention_heads)
-    waiting = iterate_items("sentences", sentences, "TreeSentence")
-    of = len(sentences) if isinstance(sentences, Sized) else None
-    while some := list(itertools.islice(waiting, SENTENCES_AT_ONCE)):
-        readable = [
+    remaining = iterate_items("sentences", sentences, "TreeSentence")
+    total = len(sentences) if isinstance(sentences, Sized) else None
+    while batch := list(itertools.islice(remaining, SENTENCES_AT_ONCE)):
+        encoded = [
             (sentence, loaded.tokenizer.encode(sentence.text, max_length=config.max_position_embeddings))
-            for sentence in require_instances("sentences", some, TreeSentence)
+            for sentence in require_instances("sentences", batch, TreeSentence)
         ]
-        for number, attention in attention_maps(loaded, [encoding for _, encoding in readable]):
-            sentence, encoding = readable[number]
+        for number, attention in attention_maps(loaded, [encoding for _, encoding in encoded]):
+            sentence, encoding = encoded[number]
             tally.add(attention, encoding, sentence.spans, sentence.heads, sentence.relations)
-        report(tally.sentences / of if of else None, f"{tally.sentences:,} sentences")
+        report(tally.sentences / total if total else None, f"{tally.sentences:,} sentences")
     return tally
 
 
 def relations_csv(rows: Sequence[RelationRow]) -> str:
-    """One line a relation; shares in full precision."""
+    """Return a CSV table with one row per relation. Shares are written in full precision."""
     return as_csv([RelationRow._fields, *require_instances("rows", rows, RelationRow)])

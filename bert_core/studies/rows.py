@@ -1,4 +1,4 @@
-"""A table of texts, .csv, .tsv, JSON lines or JSON, row by row; whatever is wrong with it is one sentence."""
+"""Rows of a table of texts in .csv, .tsv, JSON Lines or JSON, with one clear error message for any invalid row."""
 
 from __future__ import annotations
 
@@ -18,18 +18,23 @@ from bert_core.refused import Refused, short_repr
 from bert_core.studies.files import Format, InputFile, identify, utf8_error
 from bert_core.studies.lines import MAX_LINE_BYTES, SHARD_LINES, Line, Shard
 
-MAX_FIELD_CHARACTERS = 10_000_000  # characters
+MAX_FIELD_CHARACTERS = 10_000_000
 _limit_lock = threading.Lock()
-MAX_JSON_BYTES = 2_000_000_000  # bytes of a .json file, which is read as a whole: some fifty times SQuAD's
+MAX_JSON_BYTES = 2_000_000_000  # a .json file is read as a whole; this is some fifty times the size of SQuAD's
 _RECORDS_FOR_FIELDS = 100  # records whose fields are listed
-_NAMED_ROWS = 5
+_MAX_LISTED_ROWS = 5
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _RECORDS = (Format.JSON_LINES, Format.JSON)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table: of the text, of a second text, and of the answer, which is a class or a word."""
+    """Names of the columns of a table that a study reads.
+
+    text: the column of the text.
+    pair: the column of a second text, or None.
+    answer: the column of the answer, which is a class or a word, or None.
+    """
 
     text: str
     pair: str | None = None
@@ -38,10 +43,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class LabelledText:
-    """One text, or a pair, and its class.
+    """A text or a pair of texts with its class.
 
-    row: where it stands in its file: in a .csv or .tsv the header is row 1, of JSON lines the first line, in a .json
-    the first record.
+    text: the text.
+    pair: the second text, or None.
+    label: the class.
+    row: number of the row in its file, counted from 1. The header of a .csv or .tsv is row 1. JSON Lines count lines,
+        and a .json counts records.
     """
 
     text: str
@@ -51,35 +59,42 @@ class LabelledText:
 
 
 def read_labelled(path: Path, text: str, label: str, pair: str | None = None) -> list[LabelledText]:
-    """The rows of a table by the names of its columns; without empty lines.
+    """Read the texts of a table with their classes.
 
-    path: a `.csv`, whose fields are separated by commas or semicolons, as `separator_of` finds; a `.tsv`, in which
-    quotes are characters like others; JSON lines; or a `.json` with a list of objects.
-    Raises Refused as `rows_of`, if a text or a label is empty, or there are no rows.
+    path: a `.csv` separated by commas or semicolons (see `detect_separator`), a `.tsv` without quoting, JSON Lines, or
+        a `.json` with a list of objects.
+    text, label, pair: names of the columns of the text, its class, and the second text.
+
+    Returns the rows in order, without empty lines.
+    Raises Refused as `read_rows`, if a text or a class is empty, and if there are no rows.
     """
-    examples = [example for example, _ in _labelled(path, Columns(text, pair, label))]
+    examples = [example for example, _ in _read_examples(path, Columns(text, pair, label))]
     if not examples:
         raise Refused(f"{path.name} has no rows: there is nothing to learn from")
     return examples
 
 
 def check_rows(path: Path, columns: Columns, classes: Collection[str] = (), *, pairs: bool = False) -> None:
-    """Read a table to its end, so that what is wrong with any row is said before work begins.
+    """Read a whole table, so that any invalid row is reported before work begins.
 
-    classes: what an answer may be; none allows any. pairs: whether every row must have a second text.
-    Raises Refused as `read_labelled`, and for an answer that is no class.
+    path: the table.
+    columns: names of the columns.
+    classes: the answers that are allowed. Empty allows any.
+    pairs: whether each row must have a second text.
+
+    Raises Refused as `read_labelled`, and for an answer that is not in `classes`.
     """
-    strange: dict[str, list[int]] = defaultdict(list)
-    rows = 0
-    for example, _ in _labelled(path, columns, pairs=pairs):
-        rows += 1
+    unknown_classes: dict[str, list[int]] = defaultdict(list)
+    count = 0
+    for example, _ in _read_examples(path, columns, pairs=pairs):
+        count += 1
         if classes and example.label not in classes:
-            strange[example.label].append(example.row)
-    if not rows:
-        raise Refused(f"{path.name} has no rows: there is nothing to ask")
-    for name, where in strange.items():
+            unknown_classes[example.label].append(example.row)
+    if not count:
+        raise Refused(f"{path.name} has no rows: there is nothing to read")
+    for name, rows in unknown_classes.items():
         raise Refused(
-            f"{path.name} has the class {name!r:.60} ({format_rows(where)}), which the model does not have: "
+            f"{path.name} has the class {name!r:.60} ({format_rows(rows)}), which the model does not have: "
             f"its classes are {', '.join(classes)}"
         )
 
@@ -87,15 +102,22 @@ def check_rows(path: Path, columns: Columns, classes: Collection[str] = (), *, p
 def row_shards(
     path: Path, columns: Columns, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES
 ) -> Iterator[Shard]:
-    """The rows of a table as `lines.shards` gives the lines of a text, from one shard on; the memory is that of one.
+    """Yield the rows of a table in shards, as `line_shards` does for plain text. Only one shard is held in memory.
 
-    number, line: of the first shard, and of its first row; start is told, and not needed. Of a long text the beginning
-    is read. Raises Refused as `rows_of`.
+    A text longer than `MAX_LINE_BYTES` characters is truncated.
+    path: the table.
+    columns: names of the columns.
+    number: number of the first shard.
+    start: accepted for the signature of `line_shards`; the table is always read from its beginning.
+    line: number of the first row, counted from 1.
+    size: rows per shard.
+
+    Raises Refused as `read_rows`.
     """
     counts: Counter[str] = Counter()
     rows: list[Line] = []
     end = start
-    for example, end in _labelled(path, columns):
+    for example, end in _read_examples(path, columns):
         if example.row < line:
             continue
         if len(rows) == size:
@@ -110,105 +132,109 @@ def row_shards(
 
 
 def detect_separator(header: str) -> str:
-    """What parts the fields of a table with this first line: "," or ";", whichever stands more often outside quotes.
+    """Return the separator of a table with this first line: "," or ";", whichever is more frequent outside quotes.
 
-    Spreadsheets write semicolons where the comma is the decimal point. Where both stand alike it is the comma.
+    Spreadsheets write semicolons where the comma is the decimal separator. If both are equally frequent, it is ",".
     """
     return max(",;", key=re.sub(r'"[^"]*"', "", header).count)
 
 
 def format_rows(rows: Sequence[int]) -> str:
-    """The first of some rows, in words."""
-    named = ", ".join(map(str, rows[:_NAMED_ROWS]))
-    more = f" and {len(rows) - _NAMED_ROWS} more" if len(rows) > _NAMED_ROWS else ""
-    return f"row{'' if len(rows) == 1 else 's'} {named}{more}"
+    """Return the first row numbers as text, such as "rows 2, 3 and 4 more"."""
+    numbers = ", ".join(map(str, rows[:_MAX_LISTED_ROWS]))
+    suffix = f" and {len(rows) - _MAX_LISTED_ROWS} more" if len(rows) > _MAX_LISTED_ROWS else ""
+    return f"row{'' if len(rows) == 1 else 's'} {numbers}{suffix}"
 
 
-def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[tuple[LabelledText, int]]:
-    """The rows one after another, and the byte up to which the file was read.
+def _read_examples(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[tuple[LabelledText, int]]:
+    """Yield the rows, each with the number of bytes read so far.
 
-    pairs: whether a second text may be missing no more than a first. Raises Refused as `read_labelled`, for what is
-    empty at the end.
+    pairs: whether each row must have a second text.
+    Raises Refused as `read_rows`, and after the last row if a required field was empty.
     """
     text, pair, label = columns.text, columns.pair, columns.answer
     names = [name for name in (text, pair, label) if name is not None]
-    needed = [name for name in (text, pair if pairs else None, label) if name is not None]
+    required = [name for name in (text, pair if pairs else None, label) if name is not None]
     empty: dict[str, list[int]] = defaultdict(list)
     count = 0
     for row, fields, end in read_rows(path, names):
-        for name in needed:
+        for name in required:
             if not fields[name].strip():
                 empty[name].append(row)
         count += 1
         second = None if pair is None else fields[pair]
         yield LabelledText(fields[text], second, "" if label is None else fields[label].strip(), row), end
-    for name, where in empty.items():
+    for name, rows in empty.items():
         header = "" if identify(path).format in _RECORDS else "; the header is row 1"
         raise Refused(
-            f"{len(where)} of {count} rows of {path.name} have nothing in the column {name!r} "
-            f"({format_rows(where)}{header}): fill them in or take them out"
+            f"{len(rows)} of {count} rows of {path.name} have an empty field in the column {name!r} "
+            f"({format_rows(rows)}{header}): fill them in or remove them"
         )
 
 
 def read_rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str], int]]:
-    """The rows of a table by the names of its columns: the row's number from 1, its fields, and the bytes read so far.
+    """Yield the rows of a table as (row number from 1, fields by column name, bytes read so far).
 
-    names: columns that must exist; others are given too. Numbers and truth values of JSON are written as in JSON, null
-    as an empty text; lists and objects are left out.
-    Raises Refused if a column is missing, a row has another number of fields, the file is not UTF-8 or not a table, or
-    a required field of a JSON object is a list or an object.
+    JSON numbers and truth values become their JSON text, null becomes an empty text, and lists and objects are omitted.
+    path: the table.
+    names: columns that must exist. The other columns are returned too.
+
+    Raises Refused if a column is missing or named twice, or if a row has another number of fields than the header.
+    Raises Refused also if the file is not UTF-8 or no table, or if a required JSON field is a list or an object.
     """
     if len(set(names)) < len(names):
-        raise Refused(f"the columns {', '.join(names)} are not all different: each has its own part")
+        raise Refused(f"the columns {', '.join(names)} must be different")
     source = identify(path)
     if source.format in _RECORDS:
-        yield from _fields_of_records(source, names)
+        yield from _read_record_fields(source, names)
         return
-    rows = _rows(source)
+    rows = _read_delimited(source)
     header = [name.strip() for name in next(rows, (1, [], 0))[1]]
     for name in names:
         if header.count(name) != 1:
-            raise _no_column(source, name, header)
+            raise _missing_column(source, name, header)
     for row, values, end in rows:
         if len(values) != len(header):
             raise Refused(
                 f"row {row} of {path.name} has {len(values)} fields and the header {len(header)}: "
-                f"a text with a {_SEPARATORS[_separator(source)]}, a quote or a new line in it stands in quotes"
+                f"put a text that contains a {_SEPARATORS[_separator(source)]}, a quote or a new line in quotes"
             )
         yield row, dict(zip(header, values, strict=True)), end
 
 
 def input_columns(source: InputFile) -> list[str]:
-    """The columns of a table in their order: those of its header, or all fields of the first JSON objects.
+    """Return the columns of a table in order: the header, or all fields of the first 100 JSON objects.
 
-    Raises Refused as `rows_of`.
+    Raises Refused as `read_rows`.
     """
     if source.format in _RECORDS:
-        records = itertools.islice(_records(source), _RECORDS_FOR_FIELDS)
+        records = itertools.islice(_read_records(source), _RECORDS_FOR_FIELDS)
         return list(dict.fromkeys(name for _, record, _ in records for name in record))
-    return [name.strip() for name in next(_rows(source), (1, [], 0))[1]]
+    return [name.strip() for name in next(_read_delimited(source), (1, [], 0))[1]]
 
 
-def _no_column(source: InputFile, name: str, columns: Sequence[str]) -> Refused:
-    how_often = "twice" if name in columns else "not"
-    listed = ", ".join(columns) or "none: it is empty"
+def _missing_column(source: InputFile, name: str, columns: Sequence[str]) -> Refused:
+    """Return the error for a column that does not occur exactly once."""
+    occurrence = "twice" if name in columns else "not"
+    column_list = ", ".join(columns) or "none: it is empty"
     if source.format in _RECORDS:
-        return Refused(f"no object of {source.name} has the field {name!r}: its fields are {listed}")
-    return Refused(f"the column {name!r} is {how_often} in {source.name}: its columns are {listed}")
+        return Refused(f"no object of {source.name} has the field {name!r}: its fields are {column_list}")
+    return Refused(f"the column {name!r} is {occurrence} in {source.name}: its columns are {column_list}")
 
 
-def _fields_of_records(source: InputFile, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str], int]]:
-    for number, record, end in _records(source):
+def _read_record_fields(source: InputFile, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str], int]]:
+    """Yield the fields of JSON objects as texts, in the form of `read_rows`."""
+    for number, record, end in _read_records(source):
         for name in names:
             if name not in record and name not in (columns := input_columns(source)):
-                raise _no_column(source, name, columns)
+                raise _missing_column(source, name, columns)
             if name not in record:
                 raise Refused(
-                    f"{_place(source, number)} has no field {name!r}: its fields are {', '.join(record) or 'none'}"
+                    f"{_location(source, number)} has no field {name!r}: its fields are {', '.join(record) or 'none'}"
                 )
             if isinstance(record[name], list | dict):
                 raise Refused(
-                    f"the field {name!r} of {_place(source, number)} is {short_repr(record[name])}: "
+                    f"the field {name!r} of {_location(source, number)} is {short_repr(record[name])}: "
                     "it must be a text, a number or a truth value"
                 )
         texts = {name: _as_text(value) for name, value in record.items() if not isinstance(value, list | dict)}
@@ -216,30 +242,32 @@ def _fields_of_records(source: InputFile, names: Sequence[str]) -> Iterator[tupl
 
 
 def _as_text(value: object) -> str:
+    """Return a JSON value as text, where null is empty."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _records(source: InputFile) -> Iterator[tuple[int, dict[str, Any], int]]:
-    """The objects of JSON lines or of a JSON document, with their numbers from 1, and the bytes read so far."""
+def _read_records(source: InputFile) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """Yield the objects of JSON Lines or of a JSON list as (number from 1, object, bytes read so far)."""
     if source.format is Format.JSON:
         end = source.path.stat().st_size
-        items = ((number, value, end) for number, value in enumerate(_list_of(source), 1))
+        items = ((number, value, end) for number, value in enumerate(_read_json_list(source), 1))
     else:
         items = (
-            (number, _parsed(source, line, number), end)
+            (number, _parse_json(source, line, number), end)
             for number, (line, end) in enumerate(source.lines(), 1)
             if line.strip()
         )
     for number, value, end in items:
         if not isinstance(value, dict):
-            raise Refused(f"{_place(source, number)} is {short_repr(value)}: it must be an object with named fields")
+            raise Refused(f"{_location(source, number)} is {short_repr(value)}: it must be an object with named fields")
         yield number, value, end
 
 
-def _list_of(source: InputFile) -> list[Any]:
-    values = _parsed(source, source.read_text(MAX_JSON_BYTES))
+def _read_json_list(source: InputFile) -> list[Any]:
+    """Return the list in a JSON document. Raises Refused for any other value."""
+    values = _parse_json(source, source.read_text(MAX_JSON_BYTES))
     if not isinstance(values, list):
         raise Refused(
             f"{source.name} contains a JSON {'object' if isinstance(values, dict) else 'value'} and no list of "
@@ -248,29 +276,32 @@ def _list_of(source: InputFile) -> list[Any]:
     return values
 
 
-def _parsed(source: InputFile, text: str, number: int | None = None) -> Any:
+def _parse_json(source: InputFile, text: str, number: int | None = None) -> Any:
+    """Parse a JSON text. Raises Refused, with the number of the line if there is one, for invalid JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        where = source.name if number is None else _place(source, number)
-        raise Refused(f"{where} is not valid JSON: {error}") from error
+        location = source.name if number is None else _location(source, number)
+        raise Refused(f"{location} is not valid JSON: {error}") from error
 
 
-def _place(source: InputFile, number: int) -> str:
+def _location(source: InputFile, number: int) -> str:
+    """Return the text that names a record or line in an error message."""
     return f"{'record' if source.format is Format.JSON else 'line'} {number} of {source.name}"
 
 
 def _separator(source: InputFile) -> str:
+    """Return the separator of a .csv or .tsv."""
     if source.format is Format.TSV:
         return "\t"
     with source.open() as (content, _), io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace") as lines:
         return detect_separator(next(filter(str.strip, lines), ""))
 
 
-def _rows(source: InputFile) -> Iterator[tuple[int, list[str], int]]:
-    """The rows of a .csv or .tsv that are not empty, with their numbers from 1, and the bytes read so far.
+def _read_delimited(source: InputFile) -> Iterator[tuple[int, list[str], int]]:
+    """Yield the non-empty rows of a .csv or .tsv as (number from 1, values, bytes read so far).
 
-    Raises Refused for a file that has no columns.
+    Raises Refused for a file without named columns, a damaged table, and a file that is not UTF-8.
     """
     if source.format not in (Format.CSV, Format.TSV):
         raise Refused(
@@ -280,7 +311,7 @@ def _rows(source: InputFile) -> Iterator[tuple[int, list[str], int]]:
     separator = _separator(source)
     try:
         with source.open() as (content, disk), io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as lines:
-            # Between tabs a quote is a character like others.
+            # In tab-separated values a quote is an ordinary character.
             quoting: Any = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
             rows = csv.reader(lines, strict=True, delimiter=separator, quoting=quoting)
             number = 0
@@ -291,13 +322,13 @@ def _rows(source: InputFile) -> Iterator[tuple[int, list[str], int]]:
     except UnicodeDecodeError as error:
         raise utf8_error(source.path, error) from error
     except csv.Error as error:
-        raise Refused(f"{source.name} is not a whole table: {error}") from error
+        raise Refused(f"{source.name} is not a valid table: {error}") from error
 
 
 def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
-    """The next row of a reader, with fields as long as a text may be; None at the end."""
+    """Return the next row of a CSV reader, with fields of up to `MAX_FIELD_CHARACTERS`, or None at the end."""
     with _limit_lock:
-        before = csv.field_size_limit(MAX_FIELD_CHARACTERS)  # of the whole process: only while a row is read
+        before = csv.field_size_limit(MAX_FIELD_CHARACTERS)  # a limit of the whole process, restored after each row
         try:
             return next(rows, None)
         finally:

@@ -1,7 +1,7 @@
-"""How every study of a file runs: its identity, its shards, its state on disk, the engine that measures, and its lock.
+"""How every study of a file runs: its identity, shards, engine, state on disk and lock.
 
-A study is a function of a file, the weights of a model and some settings. It may be stopped at any moment: the same
-call goes on where it stopped, and ends with the same bytes. Anything else than the same call is refused.
+A study is a function of a file, the weights of a model and some settings. It can be interrupted at any time: the same
+call resumes it and produces identical bytes. A call with different inputs is refused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from bert_core.studies.engines import check_engine, ray_worker_device, run_on_ra
 from bert_core.studies.files import check_file
 from bert_core.studies.lines import Shard
 
-STATE_VERSION = 1  # version 0.2 wrote none
-HASH_BLOCK_BYTES = 1 << 20  # bytes
+STATE_VERSION = 1  # version 0.2 of Headlight wrote no version
+HASH_BLOCK_BYTES = 1 << 20
 Settings = TypeVar("Settings")
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -39,79 +39,93 @@ Result = TypeVar("Result")
 
 
 class SourceFile:
-    """A file that a study reads, known by a digest of its content, which is computed once.
+    """A file that a study reads, with the SHA-256 digest of its content, which is computed once.
 
-    Raises Refused if there is no such file.
+    path: the file.
+    digest: the digest, hexadecimal.
+    size: size in bytes, at least 1.
+
+    Raises Refused if the file does not exist.
     """
 
     def __init__(self, path: Path) -> None:
         check_file(path)
         self.path = path
-        self._stat = self._stated()
-        self.digest = self._digest()
+        self._stat = self._read_stat()
+        self.digest = self._compute_digest()
         self.size = max(self._stat[0], 1)
 
     def check_unchanged(self) -> None:
-        """Raise Refused if the content of the file is not what it was when the study began."""
+        """Raise Refused if the content of the file has changed since the study began."""
         try:
-            stated = self._stated()
-            if stated == self._stat:
+            stat = self._read_stat()
+            if stat == self._stat:
                 return
-            self._stat = stated
-            if self._digest() == self.digest:  # it was only touched, or written again as it was
+            self._stat = stat
+            if self._compute_digest() == self.digest:  # only the time changed
                 return
         except OSError as error:
             raise Refused(f"{self.path.name} cannot be read any more: {error.strerror}") from error
         raise Refused(
-            f"{self.path.name} was changed while it was read: put it back as it was and give the same again, or choose "
+            f"{self.path.name} changed while it was read: restore its content and run the same again, or choose "
             "another name for the result"
         )
 
-    def _stated(self) -> tuple[int, int]:
+    def _read_stat(self) -> tuple[int, int]:
+        """Return the size in bytes and the time of modification in nanoseconds."""
         stat = self.path.stat()
         return stat.st_size, stat.st_mtime_ns
 
-    def _digest(self) -> str:
+    def _compute_digest(self) -> str:
+        """Return the SHA-256 digest of the content."""
         digest = sha256()
         with self.path.open("rb") as file:
-            while part := file.read(HASH_BLOCK_BYTES):
-                digest.update(part)
+            while block := file.read(HASH_BLOCK_BYTES):
+                digest.update(block)
         return digest.hexdigest()
 
 
 def as_json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as JSON gives them back: tuples are lists, and keys are strings."""
+    """Return values as they are after writing and reading JSON: tuples become lists, and keys become strings."""
     return json.loads(json.dumps(values))  # type: ignore[no-any-return]
 
 
-def study_identity(source: SourceFile, weights: str, settings: Any, **more: Any) -> dict[str, Any]:
-    """What a study is known by: the content of its file, the fingerprint of the weights, and its settings.
+def study_identity(source: SourceFile, weights: str, settings: Any, **values: Any) -> dict[str, Any]:
+    """Return what identifies a study: the digest of its file, the fingerprint of the weights, and its settings.
 
-    settings: a dataclass. more: what else must be the same.
+    source: the file.
+    weights: the fingerprint of the model.
+    settings: a dataclass.
+    values: further values that must be equal for the study to be the same.
     """
-    values = {"version": STATE_VERSION, "text": source.digest, "weights": weights, **dataclasses.asdict(settings)}
-    return as_json_values(values | more)
+    standard = {"version": STATE_VERSION, "text": source.digest, "weights": weights, **dataclasses.asdict(settings)}
+    return as_json_values(standard | values)
 
 
-def check_same_study(kept: Mapping[str, Any], wanted: Mapping[str, Any], place: Path | str) -> None:
-    """Raise Refused, naming what differs, unless the study in a place was begun with what is wanted now."""
-    if "version" in wanted and "version" not in kept:
-        raise Refused(f"{place} was left by an earlier version of Headlight: delete it to begin anew")
-    differing = []
-    for name, now in wanted.items():
-        before = kept.get(name)
-        if before != now:
-            short = all(isinstance(value, str | int | float) and len(str(value)) <= 40 for value in (before, now))
-            differing.append(f"{name}: {before}, not {now}" if short else name)
-    if differing:
+def check_same_study(stored: Mapping[str, Any], identity: Mapping[str, Any], path: Path | str) -> None:
+    """Raise Refused, naming the differences, unless the study stored at a path has the given identity.
+
+    stored: the identity that was read from the disk.
+    identity: the identity of the current study. Values that only `stored` has are ignored.
+    path: where the study is stored, for the message.
+    """
+    if "version" in identity and "version" not in stored:
+        raise Refused(f"{path} was written by an earlier version of Headlight: delete it to start again")
+    differences = []
+    for name, new in identity.items():
+        old = stored.get(name)
+        if old != new:
+            short = all(isinstance(value, str | int | float) and len(str(value)) <= 40 for value in (old, new))
+            differences.append(f"{name}: {old}, not {new}" if short else name)
+    if differences:
         raise Refused(
-            f"{place} holds a run with other settings ({'; '.join(differing)}): "
-            "give the same again, or choose another name"
+            f"{path} holds a run with other settings ({'; '.join(differences)}): "
+            "use the same settings, or choose another name"
         )
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; an empty one where it holds something else."""
+    """Return the JSON object in a file, or an empty dictionary if the file contains anything else."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -124,7 +138,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """Where a study goes on: number, first byte and first line of the next shard, and the bytes of the file read."""
+    """The place in a file at which a study resumes.
+
+    number: number of the next shard.
+    start: byte at which it starts in the decompressed text.
+    line: number of its first line.
+    read: number of bytes read so far from the file on disk.
+    """
 
     number: int = 0
     start: int = 0
@@ -133,26 +153,27 @@ class ResumePoint:
 
     @classmethod
     def after(cls, shard: Shard) -> ResumePoint:
-        """Behind a shard."""
+        """Return the point after a shard."""
         return cls(shard.number + 1, shard.end, shard.next_line, shard.read)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ResumePoint:
-        """From JSON. Raises KeyError, TypeError or ValueError for anything else."""
+        """Return the point with these values. Raises KeyError, TypeError or ValueError for invalid values."""
         return cls(**{entry.name: int(values[entry.name]) for entry in dataclasses.fields(cls)})
 
     @property
     def shard_arguments(self) -> dict[str, int]:
-        """The arguments with which functions such as `text_shards` begin here."""
+        """The keyword arguments with which functions such as `text_shards` start here."""
         return {"number": self.number, "start": self.start, "line": self.line}
 
 
 @dataclass(frozen=True)
 class ShardStudy(Generic[Settings, Part]):
-    """A study that measures a file shard by shard, here or on another machine.
+    """A study that measures a file shard by shard, in this process or on other machines.
 
-    measure: (model, shard, settings) to what the shard gives. check: raises Refused for a model that cannot be asked.
-    Both are functions of a module, so that another process finds them by name.
+    Both functions must be defined at the top level of a module, so that other processes can import them.
+    measure: computes the result of one shard from (model, shard, settings).
+    check: raises Refused for a (model, settings) pair that cannot be measured.
     """
 
     measure: Callable[[LoadedModel, Any, Settings], Part]
@@ -160,17 +181,30 @@ class ShardStudy(Generic[Settings, Part]):
 
 
 class ShardRun(Generic[Settings, Part]):
-    """A study of one file with one model, in the order of the file.
+    """A study of one file with one model, which measures the shards in the order of the file.
 
-    model: as for `load`, or a loaded model, which the engine "local" uses as it is. engine: "local", or "ray", which
-    measures many shards at once on a Ray cluster (that of RAY_ADDRESS, or one on this machine). device: as for `load`.
-    Raises Refused for an unknown engine, Ray missing, a file that is not there, and a model that cannot be asked.
+    study: the study.
+    path: the file.
+    model: a name or folder as for `load`, or a loaded model, which the engine "local" uses directly.
+    settings: the settings of the study.
+    engine: "local", or "ray" to measure many shards at the same time on a Ray cluster. The cluster is that of
+        RAY_ADDRESS, or a new one on this machine.
+    device: as for `load`.
+
+    Raises Refused for an unknown engine, if Ray is not installed, if the file does not exist, and if the study cannot
+    measure the model.
     """
 
     def __init__(
-        self, study: ShardStudy[Settings, Part], path: Path, model: str | LoadedModel, settings: Settings,
-        *, engine: str = "local", device: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        study: ShardStudy[Settings, Part],
+        path: Path,
+        model: str | LoadedModel,
+        settings: Settings,
+        *,
+        engine: str = "local",
+        device: str | None = None,
+    ) -> None:
         check_engine(engine)
         self.study, self.settings, self.engine = study, settings, engine
         self.source = SourceFile(path)
@@ -179,28 +213,35 @@ class ShardRun(Generic[Settings, Part]):
             self.loaded, self.model = model, model.name
         else:
             self.device = ray_worker_device(device) if engine == "ray" else device
-            on = self.device if engine == "local" else "cpu"
-            self.loaded, self.model = _opened(study, model, stat_model_files(model).version, on, settings), model
+            local_device = self.device if engine == "local" else "cpu"
+            version = stat_model_files(model).version
+            self.loaded, self.model = _load_checked(study, model, version, local_device, settings), model
         self.weights = fingerprint(self.loaded)
 
-    def identity(self, **more: Any) -> dict[str, Any]:
-        """What the study is known by, as `study_identity` has it."""
-        return study_identity(self.source, self.weights, self.settings, **more)
+    def identity(self, **values: Any) -> dict[str, Any]:
+        """Return what identifies the study, see `study_identity`."""
+        return study_identity(self.source, self.weights, self.settings, **values)
 
-    def measure_shards(self, rest: Iterator[Any]) -> Iterator[tuple[Any, Part]]:
-        """Each shard and what it gives, in order. Raises Refused if the file or the weights change meanwhile."""
-        parts: Iterator[tuple[Any, tuple[str, Part]]]
+    def measure_shards(self, shards: Iterator[Any]) -> Iterator[tuple[Any, Part]]:
+        """Yield each shard with its result, in order.
+
+        shards: the shards that are left to measure.
+
+        Raises Refused if the file or the weights of the model change during the run.
+        """
+        results: Iterator[tuple[Any, tuple[str, Part]]]
         if self.engine == "local":
-            parts = ((shard, (self.weights, self.study.measure(self.loaded, shard, self.settings))) for shard in rest)
-        else:
-            parts = run_on_ray(
-                _measured_by_name, (self.study, self.model, self.device, self.settings), rest, self.device
+            results = (
+                (shard, (self.weights, self.study.measure(self.loaded, shard, self.settings))) for shard in shards
             )
-        for shard, (weights, part) in parts:
+        else:
+            arguments = (self.study, self.model, self.device, self.settings)
+            results = run_on_ray(_load_and_measure, arguments, shards, self.device)
+        for shard, (weights, part) in results:
             if weights != self.weights:
                 raise Refused(
                     f"the model {self.model} had the fingerprint {self.weights} when the study began, and now has "
-                    f"{weights}: measure all texts with one"
+                    f"{weights}: all texts must be measured with the same weights"
                 )
             self.source.check_unchanged()
             yield shard, part
@@ -208,13 +249,15 @@ class ShardRun(Generic[Settings, Part]):
 
 
 def run_to_end(
-    steps: Iterator[tuple[Result, float]], on_progress: Callable[[Result, float], None] | None, nothing: Result
+    steps: Iterator[tuple[Result, float]], on_progress: Callable[[Result, float], None] | None, initial: Result
 ) -> Result:
-    """The result after the last step of a lazy study; of no step `nothing`.
+    """Run a lazy study to its end and return its last result.
 
-    steps: results so far, and the share of the file. on_progress: called with both after each step.
+    steps: pairs of the result so far and the share of the file that is done, from 0 to 1.
+    on_progress: called with both after each step, or None.
+    initial: the result if there are no steps.
     """
-    result = nothing
+    result = initial
     for result, share in steps:
         if on_progress is not None:
             on_progress(result, share)
@@ -222,19 +265,23 @@ def run_to_end(
 
 
 @lru_cache(maxsize=1)
-def _opened(
+def _load_checked(
     study: ShardStudy[Any, Any], model: str, version: str, device: str | None, settings: Any
-) -> LoadedModel:  # fmt: skip
-    """The model, once in a process while its files stay the same. Raises Refused if it cannot be asked."""
+) -> LoadedModel:
+    """Load and check a model, once in a process as long as its files (`version`) stay the same.
+
+    Raises Refused if the study cannot measure the model.
+    """
     loaded = load(model, device=device)
     study.check(loaded, settings)
     return loaded
 
 
-def _measured_by_name(
+def _load_and_measure(
     study: ShardStudy[Settings, Part], model: str, device: str | None, settings: Settings, shard: Any
 ) -> tuple[str, Part]:
-    loaded = _opened(study, model, stat_model_files(model).version, device, settings)
+    """Measure a shard in a worker process. Returns the fingerprint of the model and the result."""
+    loaded = _load_checked(study, model, stat_model_files(model).version, device, settings)
     return fingerprint(loaded), study.measure(loaded, shard, settings)
 
 
@@ -243,18 +290,19 @@ def _measured_by_name(
 
 @dataclass(frozen=True)
 class StateFile:
-    """A file with the identity of a study, its place, and arrays; it is there whole, or not at all.
+    """A file with the identity of a study, its resume point and its arrays, which is written atomically.
 
-    path: None keeps nothing.
+    path: the file, or None to store nothing.
+    identity: the identity of the study.
     """
 
     path: Path | None
     identity: Mapping[str, Any] = field(repr=False)
 
     def read(self) -> tuple[ResumePoint, dict[str, Any], dict[str, np.ndarray]] | None:
-        """Place, values and arrays that the same study left; None if there is no file.
+        """Return the resume point, values and arrays that the same study stored, or None if there is no file.
 
-        Raises Refused for a file of another study, or one that is no state.
+        Raises Refused for the state of another study, and for a file that is no state.
         """
         if self.path is None or not self.path.exists():
             return None
@@ -262,94 +310,98 @@ class StateFile:
             with np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False) as file:
                 header = dict(json.loads(str(file["header"])))
                 arrays = {name: file[name] for name in file.files if name != "header"}
-            kept, values = dict(header["asked"]), dict(header.get("values", {}))
-            place = ResumePoint.from_json(header["place"]) if "version" in kept else ResumePoint()
-        except Exception as error:  # of a file that is no archive, is cut off, or holds something else
-            raise Refused(f"{self.path} is not what an earlier run left: delete it to begin anew") from error
-        check_same_study(kept, self.identity, self.path)
-        return place, values, arrays
+            stored, values = dict(header["asked"]), dict(header.get("values", {}))
+            resume_point = ResumePoint.from_json(header["place"]) if "version" in stored else ResumePoint()
+        except Exception as error:  # a file that is no archive, is cut off, or has other content
+            raise Refused(f"{self.path} is not the state of a study: delete it to start again") from error
+        check_same_study(stored, self.identity, self.path)
+        return resume_point, values, arrays
 
-    def write(self, place: ResumePoint, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep all that the study needs to go on from a place."""
+    def write(self, resume_point: ResumePoint, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Store all that the study needs to continue from a resume point."""
         if self.path is None:
             return
-        header = {"asked": self.identity, "place": dataclasses.asdict(place), "values": values}
-        packed = io.BytesIO()  # NumPy 1 leaves its archive open where a disk is full
-        np.savez(packed, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-        checkpoint.write_atomically(self.path, packed.getvalue())
+        header = {"asked": self.identity, "place": dataclasses.asdict(resume_point), "values": values}
+        archive = io.BytesIO()  # in memory first, because NumPy 1 does not close its file if the disk is full
+        np.savez(archive, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+        checkpoint.write_atomically(self.path, archive.getvalue())
 
 
 def settings_path(result: Path) -> Path:
-    """The file beside a result that holds the identity of the study that made it."""
+    """Return the path of the file next to a result that holds the identity of its study."""
     return Path(f"{result}.settings.json")
 
 
 def write_settings(result: Path, identity: Mapping[str, Any]) -> None:
-    """Write the identity of a study beside its result."""
+    """Write the identity of a study next to its result."""
     checkpoint.write_atomically(settings_path(result), json.dumps(identity, indent=1) + "\n")
 
 
 def is_complete(result: Path, identity: Mapping[str, Any], *, overwrite: bool = False) -> bool:
-    """Whether a result is there already, made by the same study; False if there is none, or it may be overwritten.
+    """Return whether a result of the same study exists already. False if there is none, or if it may be overwritten.
 
-    Raises Refused for a result that another study made.
+    result: the file of the result.
+    identity: the identity of the study.
+    overwrite: whether an existing result is ignored.
+
+    Raises Refused if the file is the result of another study.
     """
     if not result.exists() or overwrite:
         return False
-    place = settings_path(result)
-    kept = read_json(place) if place.is_file() else {}
-    if as_json_values(identity).items() <= kept.items():
+    path = settings_path(result)
+    stored = read_json(path) if path.is_file() else {}
+    if as_json_values(identity).items() <= stored.items():
         return True
-    raise Refused(
-        f"{result} is there already and holds another result: choose another name, or overwrite it (--overwrite)"
-    )
+    raise Refused(f"{result} exists and holds another result: choose another name, or overwrite it (--overwrite)")
 
 
 # ---------------------------------------------------------------------------- lock
 
 
 @contextmanager
-def exclusive_lock(place: Path) -> Iterator[None]:
-    """While this is open, no other run writes to a place: a file, or a folder that is there, with what is in it.
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Keep other runs from writing to a file, or to an existing folder and its content, while the context is open.
 
-    What a killed run left half written there is cleared away; a run that is gone holds nothing.
+    Temporary files of interrupted runs are deleted. The lock of a process that has ended is released.
+    path: the file or folder.
+
     Raises Refused if another run writes there now.
     """
-    inside = place.is_dir()
-    lock = place / ".lock" if inside else place.with_name(f".{place.name}.lock")
-    held = FileLock(lock)
+    is_folder = path.is_dir()
+    lock_path = path / ".lock" if is_folder else path.with_name(f".{path.name}.lock")
+    lock = FileLock(lock_path)
     try:
-        held.acquire(timeout=0)
+        lock.acquire(timeout=0)
     except (IsADirectoryError, Timeout) as error:
-        if lock.is_file():
-            raise Refused(
-                f"another run writes to {place} now: wait until it is done, or choose another name"
-            ) from error
+        if lock_path.is_file():
+            raise Refused(f"another run writes to {path} now: wait until it is done, or choose another name") from error
         raise Refused(
-            f"{lock} must be a file that can be written, which keeps other runs away from {place.name} meanwhile: "
-            "choose another place, or remove what stands there"
+            f"{lock_path} must be a writable file, because it locks {path.name} for other runs: "
+            "choose another place, or remove what has this name"
         ) from error
     try:
-        if inside:
-            names = (checkpoint.temporary_pattern(), checkpoint.SAFETENSORS_TEMPORARY_PATTERN)
-            left = [path for deep in ("", "*/", "*/*/") for name in names for path in place.glob(deep + name)]
+        if is_folder:
+            patterns = (checkpoint.temporary_pattern(), checkpoint.SAFETENSORS_TEMPORARY_PATTERN)
+            leftovers = [
+                file for depth in ("", "*/", "*/*/") for pattern in patterns for file in path.glob(depth + pattern)
+            ]
         else:
-            left = [*place.parent.glob(checkpoint.temporary_pattern(glob.escape(place.name) + "*"))]
-        for path in left:
-            path.unlink(missing_ok=True)
+            leftovers = [*path.parent.glob(checkpoint.temporary_pattern(glob.escape(path.name) + "*"))]
+        for file in leftovers:
+            file.unlink(missing_ok=True)
         yield
     finally:
         with suppress(OSError):
-            lock.unlink()
-        held.release()
+            lock_path.unlink()
+        lock.release()
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a run writes to a folder now, as `exclusive_lock` has it."""
-    held = FileLock(folder / ".lock")
+    """Return whether a run writes to a folder now, see `exclusive_lock`."""
+    lock = FileLock(folder / ".lock")
     try:
-        held.acquire(timeout=0)
+        lock.acquire(timeout=0)
     except Timeout:
         return True
-    held.release()
+    lock.release()
     return False

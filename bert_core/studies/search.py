@@ -1,7 +1,7 @@
-"""Where else: the tokens of an index that are most like some tokens of a text, exactly, every row compared.
+"""Search in a corpus index for the tokens most similar to tokens of a text. The search is exact: it compares every row.
 
-Rows and questions are whole numbers of int8, whose products float32 adds up without any rounding (up to 1,040 of them):
-what is found does not depend on the order, the blocks or the threads in which rows are compared.
+Indexed rows and queries are int8. Float32 adds up to 1,040 products of them without rounding. The result therefore does
+not depend on the order, the blocks or the threads in which rows are compared.
 """
 
 from __future__ import annotations
@@ -25,25 +25,34 @@ from bert_core.studies.index import TREE_COLUMNS, pack_sentences, quantise_rows
 from bert_core.studies.index_reader import BrokenShard, Index, IndexedShard
 from bert_core.tokenizer import Encoding
 
-HEAD_SIMILARITIES = ("brings", "looks")  # what of a head is compared
+HEAD_SIMILARITIES = ("brings", "looks")  # cosine of head outputs, or overlap of attention to the strongest keys
 PHRASE_MODES = ("mean", "each")
 FILTER_COLUMNS = ("document", "piece", "word", *TREE_COLUMNS, "offset")
-CLS_OFFSET, SEP_OFFSET = "first", "end"  # [CLS] and [SEP], where an offset stands for a key
-_FIRST, _END = 2**20, 2**20 + 1  # the same among offsets
-_AT_ONCE = 2**18  # numbers of a block, that both fit a processor's own cache
-# Numbers in a matrix that BLAS multiplies by a vector: with more it would wake its threads, which wait for each other
-# where other work has the cores.
-_TOGETHER = 8192
+CLS_OFFSET, SEP_OFFSET = "first", "end"  # written instead of a number if the key is [CLS] or [SEP]
+_CLS_CODE, _SEP_CODE = 2**20, 2**20 + 1  # the same in arrays of offsets
+_BLOCK_SIZE = 2**18  # values in a block of rows: int8 rows and float32 copy fit the cache of a processor
+# Values in a matrix that BLAS multiplies by a vector. For more it would use threads, which wait for each other if other
+# work occupies the cores.
+_PRODUCT_SIZE = 8192
 
 
 @dataclass(frozen=True)
 class Match:
-    """A token like the one asked for, in its sentence.
+    """A token of the index that is similar to the query, in its sentence.
 
-    score: 1 is the same, as `search` says. line: of the document, from 1; sentence: of that line, from 0.
-    text: the sentence; start, end: of the token in it. position, piece, word: of the token.
-    labels: of a treebank, by the names of `TREE_COLUMNS`. offset: of a head that was asked for, how far on the key is
-    that it looks at most, or "first" or "end" for [CLS] and [SEP]. also: where each token of a phrase has its like.
+    score: similarity, where 1 is identical, see `search`.
+    document: name of the document.
+    line: number of the line in the document, counted from 1.
+    sentence: number of the sentence in that line, counted from 0.
+    text: the sentence.
+    start, end: span of the token in `text`, in characters.
+    position: position of the token in the sentence.
+    piece: the token.
+    word: the word that contains it, None for [CLS] and [SEP].
+    labels: for a treebank, the values of the `TREE_COLUMNS`.
+    offset: distance in tokens from the token to the key that the searched head attends to most, or "first" for [CLS]
+        and "end" for [SEP]. None if the search is not by head.
+    also: for phrases in the mode "each", the position of the best match of each token of the phrase in the sentence.
     """
 
     score: float
@@ -63,7 +72,12 @@ class Match:
 
 @dataclass(frozen=True)
 class Matches:
-    """The best matches, falling; how many tokens were compared; and what is said of shards that were left out."""
+    """The result of a search.
+
+    matches: the best matches, highest score first.
+    compared: number of tokens that were compared.
+    broken: an error message for each shard that was skipped because it is damaged.
+    """
 
     matches: tuple[Match, ...]
     compared: int
@@ -86,54 +100,70 @@ def search(
     engine: str = "local",
     report: Progress = ignore_progress,
 ) -> Matches:
-    """Where else in an index a token is in a state like this one, or heads do the like.
+    """Find the tokens of an index whose hidden states, head outputs or attention are most similar to those of a token.
 
-    tokens: positions in the text; several are a phrase. depth: of the states, 0 for the embeddings; None with heads.
-    heads: (layer, head) each, in place of a depth: their scores' mean counts.
-    alike: of heads, "brings", the cosine of what each brings to the token; or "looks", how much of its attention to
-    its 4 strongest keys goes to the same offsets, or to [CLS] or [SEP]. Of states it is the cosine.
-    phrase: "mean", tokens like the mean of these; "each", sentences in which each of these has its like: the sum of
-    the best scores (Khattab 2020, section 3.2, arXiv:2004.12832). Of "looks" it is always the second.
-    where: columns, of `FILTERS`, and the values of which each must have one; filtered before rows are compared.
-    Added tokens, [CLS] and [SEP], are found only where one of them is asked for.
-    Of equal scores what stands first in the index comes first. engine: "local", or "ray", where the workers of a Ray
-    cluster that see the same folder look up a shard each, and the best of each are merged: the same matches.
-    report: told how many shards are done.
-    Raises Refused for a model of other weights, what is not in the text, the model or the index, an unknown engine, or
-    Ray missing.
+    The similarity of hidden states is their cosine. [CLS] and [SEP] are compared only if all queried tokens are [CLS]
+    or [SEP]. Matches of equal score keep the order of the index.
+    index: the index.
+    loaded: the model that made the index.
+    encoding: the text of the query.
+    tokens: positions of the queried tokens in the text. Several positions are a phrase.
+    depth: layer output whose hidden states are compared: 0 for the embeddings, n + 1 for the output of layer n. None if
+        `heads` are given.
+    heads: (layer, head) pairs to compare instead of hidden states. The score is the mean over the heads.
+    head_similarity: "brings", the cosine of the head outputs. Or "looks", the attention to the 4 strongest keys that
+        two tokens share: the share that goes to equal offsets, to [CLS] or to [SEP].
+    phrase: "mean", find tokens similar to the mean of the queried tokens. Or "each", find sentences by the sum over the
+        queried tokens of the best score in the sentence, which is always used for "looks".
+    where: allowed values of columns, by the names of `FILTER_COLUMNS`. Tokens are filtered before the comparison.
+    top: number of matches.
+    engine: "local" or "ray". On a Ray cluster each worker searches one shard, with an identical result. All workers
+        must be able to read the folder of the index.
+    report: called with the number of shards done, see `Progress`.
+
+    Returns the matches.
+    Raises Refused if the weights of the model are not those of the index, and for a token, depth, head or column that
+    does not exist. Raises Refused also for an unknown engine, and if Ray is not installed.
+    Source: the mode "each" is late interaction, Khattab 2020, section 3.2 (arXiv:2004.12832).
     """
     check_engine(engine)
     index.check_model(loaded)
-    asked = _Asked.of(index, loaded, encoding, tokens, depth, heads, head_similarity, phrase)
-    conditions = _conditions(where, asked)
+    query = _Query.from_arguments(index, loaded, encoding, tokens, depth, heads, head_similarity, phrase)
+    conditions = _parse_conditions(where, query)
     top = require_int("top", top, 1)
-    nothing = (np.zeros(0, np.float32), np.zeros(0, np.int64), 0)
-    best: list[_Best] = []
+    empty = (np.zeros(0, np.float32), np.zeros(0, np.int64), 0)
+    best: list[_ShardResult] = []
     broken: dict[int, str] = {}
-    for number, found in enumerate(_looked_up(index, engine, asked, conditions, top)):
-        if isinstance(found, str):
-            broken[number], found = found, nothing
-        best.append(found)
+    for number, result in enumerate(_search_shards(index, engine, query, conditions, top)):
+        if isinstance(result, str):
+            broken[number], result = result, empty
+        best.append(result)
         report_count(report, number + 1, len(index.shards), "shards")
     while True:
-        scores, rows = (np.concatenate([nothing[part], *(own[part] for own in best)]) for part in (0, 1))
-        shards = np.repeat(np.arange(len(best)), [len(own[1]) for own in best])
+        scores, rows = (np.concatenate([empty[part], *(result[part] for result in best)]) for part in (0, 1))
+        shards = np.repeat(np.arange(len(best)), [len(result[1]) for result in best])
         matches = []
-        for at in np.lexsort((rows, shards, -scores))[:top].tolist():
-            number = int(shards[at])
+        for candidate in np.lexsort((rows, shards, -scores))[:top].tolist():
+            number = int(shards[candidate])
+            row, score = int(rows[candidate]), float(scores[candidate])
             try:
-                matches.append(_match(index.shards[number], int(rows[at]), float(scores[at]), asked, conditions))
-            except BrokenShard as error:  # what is written of its tokens
-                broken[number], best[number] = str(error), nothing
+                matches.append(_match(index.shards[number], row, score, query, conditions))
+            except BrokenShard as error:  # its columns of tokens are damaged: rank the other shards again
+                broken[number], best[number] = str(error), empty
                 break
         else:
-            said = tuple(broken[number] for number in sorted(broken))
-            return Matches(tuple(matches), sum(own[2] for own in best), said)
+            messages = tuple(broken[number] for number in sorted(broken))
+            return Matches(tuple(matches), sum(result[2] for result in best), messages)
 
 
 @dataclass(frozen=True)
 class ValueShare:
-    """How often a value of a column stands among matches, and among all tokens that were typed; shares of 1."""
+    """How often a value of a column occurs among matches and in the whole index.
+
+    value: the value as text.
+    share_of_matches: share of the matches that have it, from 0 to 1.
+    share_of_corpus: share of all typed tokens (without [CLS] and [SEP]) that have it, from 0 to 1.
+    """
 
     value: str
     share_of_matches: float
@@ -141,289 +171,332 @@ class ValueShare:
 
 
 @validate_arguments
-def value_shares(index: Index, found: Matches, column: str, *, head: tuple[int, int] | None = None) -> list[ValueShare]:
-    """The values of a column among matches, the most frequent first, beside their share of the whole index.
+def value_shares(
+    index: Index, matches: Matches, column: str, *, head: tuple[int, int] | None = None
+) -> list[ValueShare]:
+    """Return the values of a column among matches, most frequent first, with their shares of matches and corpus.
 
-    column: "word", "piece", or one of `TREE_COLUMNS` but "distance", whatever their case; or "offset", how far on the
-    strongest key of a head is, such as "+1", or "first" or "end" for [CLS] and [SEP].
-    head: (layer, head), the first that was searched by, for offsets; None otherwise.
-    Raises Refused for another column, or a head without offsets or offsets without a head.
+    Damaged shards are skipped.
+    index: the index that was searched.
+    matches: the result of `search`.
+    column: "word", "piece" or one of `TREE_COLUMNS` except "distance", compared without case. Or "offset", the distance
+        to the strongest key of a head, such as "+1", or "first" and "end" for [CLS] and [SEP].
+    head: the first (layer, head) pair of the search, for the column "offset". None for the other columns.
+
+    Raises Refused for another column, for "offset" without a head, and for another column with a head.
     """
     if column not in FILTER_COLUMNS or column == "distance":
-        raise Refused(f"there is no column {short_repr(column)} of words: one of word, piece, upos, relation, offset")
+        raise Refused(f"column {short_repr(column)} is unknown: one of word, piece, upos, relation, offset")
     if (column == "offset") != (head is not None):
-        raise Refused("an offset is that of a head's strongest key: give a head with it, and with it alone")
-    place = None
+        raise Refused("the column offset needs a head, and no other column may have one")
+    head_index = None
     if head is not None:
         layer, number = index.validate_heads([head])[0]
-        place = index.layers.index(layer), number
-    here: Counter[str] = Counter()
-    for one in found.matches:
-        value = one.labels.get(column, getattr(one, column, None))
+        head_index = index.layers.index(layer), number
+    match_counts: Counter[str] = Counter()
+    for match in matches.matches:
+        value = match.labels.get(column, getattr(match, column, None))
         if value is not None:
-            here[_written(value)] += 1
-    of_all: Counter[str] = Counter()
-    typed = 0
+            match_counts[_value_text(value)] += 1
+    corpus_counts: Counter[str] = Counter()
+    token_count = 0
     for shard in index.shards:
         try:
-            counts, tokens = _counts(shard, column, place)
+            counts, tokens = _count_values(shard, column, head_index)
         except BrokenShard:
             continue
-        typed += tokens
+        token_count += tokens
         for value, count in counts.items():
-            if value in here:
-                of_all[value] += count
+            if value in match_counts:
+                corpus_counts[value] += count
     return [
-        ValueShare(value, count / max(1, len(found.matches)), of_all[value] / max(1, typed))
-        for value, count in sorted(here.items(), key=lambda one: (-one[1], one[0]))
+        ValueShare(value, count / max(1, len(matches.matches)), corpus_counts[value] / max(1, token_count))
+        for value, count in sorted(match_counts.items(), key=lambda item: (-item[1], item[0]))
     ]
 
 
-def _said(offset: int) -> int | str:
-    """An offset of `_offsets` as it is told: a number, or which of `FIRST` and `END` it stands for."""
-    return {_FIRST: CLS_OFFSET, _END: SEP_OFFSET}.get(offset, offset)
+def _offset_value(code: int) -> int | str:
+    """Return an offset of `_offset_codes` as a number, or as `CLS_OFFSET` or `SEP_OFFSET`."""
+    return {_CLS_CODE: CLS_OFFSET, _SEP_CODE: SEP_OFFSET}.get(code, code)
 
 
-def _written(value: object) -> str:
-    """A value as it is counted: words in one case, an offset with its sign."""
+def _value_text(value: object) -> str:
+    """Return a value as it is counted: text without case, and numbers with their sign."""
     return f"{value:+d}" if isinstance(value, int) and value else str(value).casefold()
 
 
-def _counts(shard: IndexedShard, column: str, place: tuple[int, int] | None) -> tuple[Counter[str], int]:
-    """How often each value of a column stands among the typed tokens of a shard, and how many those are.
+def _count_values(shard: IndexedShard, column: str, head_index: tuple[int, int] | None) -> tuple[Counter[str], int]:
+    """Count the values of a column over the typed tokens of a shard. Returns the counts and the number of tokens.
 
-    place: of the head whose offsets they are, by its layer's place in the index.
+    head_index: (index of the layer among the indexed layers, head) whose offsets are counted; None for other columns.
     """
-    typed = ~shard.special
-    found: Counter[str] = Counter()
-    if place is not None:
-        values, counts = np.unique(_strongest(shard, *place)[typed], return_counts=True)
+    is_typed = ~shard.special
+    value_counts: Counter[str] = Counter()
+    if head_index is not None:
+        values, counts = np.unique(_strongest_offsets(shard, *head_index)[is_typed], return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            found[_written(_said(value))] += count
-    elif (own := shard.column(column)) is not None:
-        codes = own.indices.fill_null(len(own.dictionary)).to_numpy(zero_copy_only=False)[typed]
-        for name, count in zip(own.dictionary.to_pylist(), np.bincount(codes, minlength=1).tolist(), strict=False):
-            found[name.casefold()] += count
-    return found, int(typed.sum())
+            value_counts[_value_text(_offset_value(value))] += count
+    elif (column_values := shard.column(column)) is not None:
+        dictionary = column_values.dictionary
+        codes = column_values.indices.fill_null(len(dictionary)).to_numpy(zero_copy_only=False)[is_typed]
+        for name, count in zip(dictionary.to_pylist(), np.bincount(codes, minlength=1).tolist(), strict=False):
+            value_counts[name.casefold()] += count
+    return value_counts, int(is_typed.sum())
 
 
-# ---------------------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------------------- queries
 
 
 @compared_by_value
 @dataclass(frozen=True)
-class _Row:
-    """What a token is compared by in one place: int8 (size,) and its length, or the places of keys and weights."""
+class _QueryVector:
+    """What one queried token is compared by at one depth or head.
+
+    values: a vector (size,) of int8 values as float32. For attention (2, key): offsets and weights of the strongest
+        keys.
+    length: the norm of the vector, or the sum of the weights.
+    """
 
     values: np.ndarray
     length: float
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What is looked for: the places of arrays that are compared, and of each the tokens of the text in it.
+class _Query:
+    """The arrays of an index that are compared, and the query vectors for each.
 
-    places: (number, head), a depth or a layer by its place in the index; head None of states.
-    rows: place after place, of every token of the phrase, or of their mean. added: whether added tokens are found.
-    each: whether sentences are found, in which every token has its like.
+    sources: (number, head) pairs, where number is the index of the depth or layer in the arrays. head is None for
+        hidden states.
+    vectors: for each source, the vectors of the tokens of the phrase, or of their mean.
+    by_attention: whether attention is compared instead of vectors.
+    special: whether [CLS] and [SEP] are compared.
+    by_sentence: whether the best matches of all tokens of a phrase in a sentence are summed.
     """
 
-    places: tuple[tuple[int, int | None], ...]
-    rows: tuple[tuple[_Row, ...], ...]
-    looks: bool
-    added: bool
-    each: bool
+    sources: tuple[tuple[int, int | None], ...]
+    vectors: tuple[tuple[_QueryVector, ...], ...]
+    by_attention: bool
+    special: bool
+    by_sentence: bool
 
     @classmethod
-    def of(
-        cls, index: Index, loaded: LoadedModel, encoding: Encoding, tokens: Sequence[int], depth: int | None,
-        heads: Sequence[tuple[int, int]], alike: str, phrase: str,
-    ) -> _Asked:  # fmt: skip
+    def from_arguments(
+        cls,
+        index: Index,
+        loaded: LoadedModel,
+        encoding: Encoding,
+        tokens: Sequence[int],
+        depth: int | None,
+        heads: Sequence[tuple[int, int]],
+        head_similarity: str,
+        phrase: str,
+    ) -> _Query:
+        """Return the query for the arguments of `search`. Raises Refused for invalid ones."""
         positions = [
-            require_int("a token", one, 0, len(encoding) - 1) for one in require_sequence("tokens", tokens, "positions")
+            require_int("a token", position, 0, len(encoding) - 1)
+            for position in require_sequence("tokens", tokens, "positions")
         ]
         pairs = index.validate_heads(heads)
         if not positions:
-            raise Refused("no token is asked for: name at least one of the text")
+            raise Refused("tokens is empty: name at least one token of the text")
         if (depth is None) == (not pairs):
-            raise Refused("either a depth or heads are asked for: give one of them")
-        for name, given, known in (("alike", alike, HEAD_SIMILARITIES), ("phrase", phrase, PHRASE_MODES)):
-            if given not in known:
-                raise Refused(f"{name} {short_repr(given)} is unknown: one of {', '.join(known)}")
+            raise Refused("give either a depth or heads, and not both")
+        for name, value, allowed in (
+            ("head similarity", head_similarity, HEAD_SIMILARITIES),
+            ("phrase", phrase, PHRASE_MODES),
+        ):
+            if value not in allowed:
+                raise Refused(f"{name} {short_repr(value)} is unknown: one of {', '.join(allowed)}")
         if encoding.pair is not None:
-            raise Refused("an index holds single sentences: ask about one text, not a pair")
+            raise Refused("the query is a pair of texts, and an index holds single sentences: give one text")
         if len(encoding) > index.settings.max_length:
-            raise Refused(f"the text has {len(encoding)} tokens, and {index.folder} was made from up to "
-                          f"{index.settings.max_length} of a sentence: shorten it")  # fmt: skip
-        looks = bool(pairs) and alike == "looks"
-        each = phrase == "each" or (looks and len(positions) > 1)
-        arrays, places = pack_sentences(loaded, [encoding], index.settings), cls._places(index, depth, pairs)
-        rows: list[tuple[_Row, ...]] = []
-        for number, head in places:
-            if looks:
+            raise Refused(
+                f"the text has {len(encoding)} tokens, and {index.folder} was made from up to "
+                f"{index.settings.max_length} of a sentence: shorten it"
+            )
+        by_attention = bool(pairs) and head_similarity == "looks"
+        by_sentence = phrase == "each" or (by_attention and len(positions) > 1)
+        arrays, sources = pack_sentences(loaded, [encoding], index.settings), cls._sources(index, depth, pairs)
+        vectors: list[tuple[_QueryVector, ...]] = []
+        for number, head in sources:
+            if by_attention:
                 keys, weights = arrays["keys"][number, head], arrays["weights"][number, head].astype(np.float32)
-                at = _offsets(keys, np.arange(len(encoding)), np.array(encoding.special))
-                own = [_Row(np.stack([at[position], weights[position]]), float(weights[position].sum()))
-                       for position in positions]  # fmt: skip
+                codes = _offset_codes(keys, np.arange(len(encoding)), np.array(encoding.special))
+                source_vectors = [
+                    _QueryVector(np.stack([codes[position], weights[position]]), float(weights[position].sum()))
+                    for position in positions
+                ]
             else:
                 name = "states" if head is None else "heads"
-                place = (number,) if head is None else (number, head)
-                values, (scale, length) = arrays[name][place], arrays[f"{name[:-1]}_scales"][place]
+                key = (number,) if head is None else (number, head)
+                values, (scale, length) = arrays[name][key], arrays[f"{name[:-1]}_scales"][key]
                 if phrase == "mean" and len(positions) > 1:
                     mean = (values[positions] * scale[positions, None]).mean(0)
                     values, (_, length) = quantise_rows(mean[None])
-                    own = [_Row(values[0].astype(np.float32), float(length[0]))]
+                    source_vectors = [_QueryVector(values[0].astype(np.float32), float(length[0]))]
                 else:
-                    own = [_Row(values[one].astype(np.float32), float(length[one])) for one in positions]
-            if not all(row.length > 0 for row in own):
-                where = f"depth {index.depths[number]}" if head is None else f"L{index.layers[number]} H{head}"
-                raise Refused(f"{loaded.name} has nothing at {where} for that token: nothing is like it")
-            rows.append(tuple(own))
-        return cls(places, tuple(rows), looks, all(encoding.special[one] for one in positions), each)
+                    source_vectors = [
+                        _QueryVector(values[position].astype(np.float32), float(length[position]))
+                        for position in positions
+                    ]
+            if not all(vector.length > 0 for vector in source_vectors):
+                name = f"depth {index.depths[number]}" if head is None else f"L{index.layers[number]} H{head}"
+                raise Refused(f"{loaded.name} computes a zero vector or none at {name}: no token is similar to it")
+            vectors.append(tuple(source_vectors))
+        special = all(encoding.special[position] for position in positions)
+        return cls(sources, tuple(vectors), by_attention, special, by_sentence)
 
     @staticmethod
-    def _places(
+    def _sources(
         index: Index, depth: int | None, pairs: Sequence[tuple[int, int]]
-    ) -> tuple[tuple[int, int | None], ...]:  # fmt: skip
+    ) -> tuple[tuple[int, int | None], ...]:
+        """Return the sources for a depth or for heads. Raises Refused for a depth that is not in the index."""
         if depth is not None:
             depth = require_int("depth", depth, 0)
             if depth not in index.depths:
-                raise Refused(f"{index.folder} has no states of depth {depth}: it has {_listed(index.depths)}")
+                depths = ", ".join(map(str, index.depths))
+                raise Refused(f"{index.folder} has no states of depth {depth}: it has {depths}")
             return ((index.depths.index(depth), None),)
         return tuple((index.layers.index(layer), head) for layer, head in pairs)
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _offset_codes(keys: np.ndarray, positions: np.ndarray, special: np.ndarray) -> np.ndarray:
+    """Return the distance from each token to its keys, or `_CLS_CODE` or `_SEP_CODE`, as int64 (token, key).
 
-
-def _offsets(keys: np.ndarray, positions: np.ndarray, added: np.ndarray) -> np.ndarray:
-    """How far on each key is, or which of `_FIRST` and `_END` it is; int64 (token, key).
-
-    keys: (token, key), positions in their sentences. positions, added: (token,).
+    keys: (token, key), positions of the keys in their sentences.
+    positions: (token,), position of each token in its sentence.
+    special: (token,), whether the token is [CLS] or [SEP].
     """
     keys = keys.astype(np.int64)
     rows = np.arange(len(positions))[:, None] - positions[:, None] + keys
-    return np.where(added[rows], np.where(keys == 0, _FIRST, _END), keys - positions[:, None])
+    return np.where(special[rows], np.where(keys == 0, _CLS_CODE, _SEP_CODE), keys - positions[:, None])
 
 
 # ---------------------------------------------------------------------------- filters
 
 
-def _conditions(where: Mapping[str, Sequence[Any]] | None, asked: _Asked) -> dict[str, frozenset[Any]]:
-    found: dict[str, frozenset[Any]] = {}
-    if where is not None and not isinstance(where, Mapping):
-        raise Refused(f"where is {short_repr(where)}: it must be columns and their values")
-    for name, given in (where or {}).items():
+def _parse_conditions(filters: Mapping[str, Sequence[Any]] | None, query: _Query) -> dict[str, frozenset[Any]]:
+    """Return the allowed values by column, texts in lower case. Raises Refused for an invalid column or value."""
+    conditions: dict[str, frozenset[Any]] = {}
+    if filters is not None and not isinstance(filters, Mapping):
+        raise Refused(f"where is {short_repr(filters)}: it must map columns to values")
+    for name, allowed in (filters or {}).items():
         if name not in FILTER_COLUMNS:
             raise Refused(f"there is no column {short_repr(name)} to filter by: one of {', '.join(FILTER_COLUMNS)}")
-        if name == "offset" and asked.places[0][1] is None:
-            raise Refused("an offset is that of a head's strongest key: ask for a head")
-        values = require_sequence(f"the values of {name}", given, "values")
+        if name == "offset" and query.sources[0][1] is None:
+            raise Refused("where has the column offset, which is that of a head's strongest key: search by a head")
+        values = require_sequence(f"the values of {name}", allowed, "values")
         if name in ("distance", "offset"):
-            names = {CLS_OFFSET: _FIRST, SEP_OFFSET: _END} if name == "offset" else {}
-            values = tuple(names[one] if isinstance(one, str) and one in names else require_int(name, one, None)
-                           for one in values)  # fmt: skip
-        elif not all(isinstance(one, str) for one in values):
+            codes = {CLS_OFFSET: _CLS_CODE, SEP_OFFSET: _SEP_CODE} if name == "offset" else {}
+            values = tuple(
+                codes[value] if isinstance(value, str) and value in codes else require_int(name, value, None)
+                for value in values
+            )
+        elif not all(isinstance(value, str) for value in values):
             raise Refused(f"the values of {name} are {short_repr(values)}: they must be texts")
-        found[name] = frozenset(one.casefold() if isinstance(one, str) else one for one in values)
-    return found
+        conditions[name] = frozenset(value.casefold() if isinstance(value, str) else value for value in values)
+    return conditions
 
 
-def _passes(shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozenset[Any]]) -> np.ndarray:
-    """Which tokens of a shard are compared at all."""
-    passes: np.ndarray = np.ones(shard.tokens, bool) if asked.added else ~shard.special
+def _passes(shard: IndexedShard, query: _Query, conditions: Mapping[str, frozenset[Any]]) -> np.ndarray:
+    """Return which tokens of a shard meet the conditions, bool (token,)."""
+    passes: np.ndarray = np.ones(shard.tokens, bool) if query.special else ~shard.special
     for name, allowed in conditions.items():
         if name == "offset":
-            number, head = asked.places[0]
-            passes = passes & np.isin(_strongest(shard, number, head), list(allowed))
+            number, head = query.sources[0]
+            passes = passes & np.isin(_strongest_offsets(shard, number, head), list(allowed))
             continue
         column = shard.column(name)
         if column is None:
             return np.zeros(shard.tokens, bool)
         if name == "distance":
-            values = column.to_numpy(zero_copy_only=False)  # NaN where there is none
+            values = column.to_numpy(zero_copy_only=False)  # NaN for a token without a governor
             passes = passes & np.isin(values, list(allowed))
         else:
-            known = np.array([str(one).casefold() in allowed for one in column.dictionary.to_pylist()] + [False])
-            passes = passes & known[column.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)]
+            is_allowed = np.array(
+                [str(value).casefold() in allowed for value in column.dictionary.to_pylist()] + [False]
+            )
+            passes = passes & is_allowed[column.indices.fill_null(len(is_allowed) - 1).to_numpy(zero_copy_only=False)]
     return passes
 
 
-def _strongest(shard: IndexedShard, number: int, head: int | None) -> np.ndarray:
-    """The offset of the strongest key of a head, of every token, as `_offsets`."""
+def _strongest_offsets(shard: IndexedShard, number: int, head: int | None) -> np.ndarray:
+    """Return the offset code of the key that a head attends to most, for each token (token,)."""
     keys = shard.part("keys", number)[head][:, :1]
-    found: np.ndarray = _offsets(keys, shard.integer_column("position"), shard.special)[:, 0]
-    return found
+    codes: np.ndarray = _offset_codes(keys, shard.integer_column("position"), shard.special)[:, 0]
+    return codes
 
 
-# ---------------------------------------------------------------------------- shard by shard
+# ---------------------------------------------------------------------------- search in shards
 
-_Best = tuple[np.ndarray, np.ndarray, int]
+_ShardResult = tuple[np.ndarray, np.ndarray, int]  # best scores, their rows, number of rows compared
 
 
-def _looked_up(
-    index: Index, engine: str, asked: _Asked, conditions: Mapping[str, frozenset[Any]], top: int
-) -> Iterator[_Best | str]:  # fmt: skip
-    """What is found in each shard, in their order."""
+def _search_shards(
+    index: Index, engine: str, query: _Query, conditions: Mapping[str, frozenset[Any]], top: int
+) -> Iterator[_ShardResult | str]:
+    """Yield the result of each shard in order, or an error message for a damaged shard."""
     if engine == "local":
         with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-            yield from pool.map(partial(_tried, asked, conditions, top), index.shards)
-    else:  # a worker opens its shard anew: what was read here stays here
+            yield from pool.map(partial(_search_shard, query, conditions, top), index.shards)
+    else:  # workers get shards without the arrays that this process has read
         unread = (IndexedShard(shard.folder.resolve(), shard.document) for shard in index.shards)
-        yield from (found for _, found in run_on_ray(_tried, (asked, conditions, top), unread, None))
+        yield from (result for _, result in run_on_ray(_search_shard, (query, conditions, top), unread, None))
 
 
-def _tried(
-    asked: _Asked, conditions: Mapping[str, frozenset[Any]], top: int, shard: IndexedShard
-) -> _Best | str:  # fmt: skip
-    """The best of a shard, or what is said of one that is broken."""
+def _search_shard(
+    query: _Query, conditions: Mapping[str, frozenset[Any]], top: int, shard: IndexedShard
+) -> _ShardResult | str:
+    """Return the best of a shard, or an error message if the shard is damaged."""
     try:
-        return _best_of(shard, asked, conditions, top)
+        return _best_of(shard, query, conditions, top)
     except BrokenShard as error:
         return str(error)
 
 
-def _best_of(shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozenset[Any]], top: int) -> _Best:
-    """The best scores of a shard, falling, their rows, and how many rows were compared."""
-    passes = _passes(shard, asked, conditions)
-    some = np.flatnonzero(passes)
-    if not len(some):
-        return np.zeros(0, np.float32), some, 0
-    rows = some if len(some) < shard.tokens / 2 else None  # few are taken out first; of most, all are compared
-    scores = _looks_alike(shard, asked, rows) if asked.looks else _cosines(shard, asked, rows)
+def _best_of(shard: IndexedShard, query: _Query, conditions: Mapping[str, frozenset[Any]], top: int) -> _ShardResult:
+    """Return the best scores of a shard, highest first, their rows, and the number of rows compared."""
+    passing = np.flatnonzero(_passes(shard, query, conditions))
+    if not len(passing):
+        return np.zeros(0, np.float32), passing, 0
+    # A few rows are selected before the comparison. If most rows pass, comparing all of them is faster.
+    rows = passing if len(passing) < shard.tokens / 2 else None
+    scores = _attention_overlaps(shard, query, rows) if query.by_attention else _cosines(shard, query, rows)
     if rows is None:
-        rows, scores = some, scores[:, some]
-    if not asked.each:
-        alone = scores[0]
-        best = _largest(alone, top)
-        return alone[best], rows[best], len(rows)
+        rows, scores = passing, scores[:, passing]
+    if not query.by_sentence:
+        token_scores = scores[0]
+        best = _largest(token_scores, top)
+        return token_scores[best], rows[best], len(rows)
     firsts = shard.integer_column("first", table="texts")
     texts = np.searchsorted(firsts, rows, side="right") - 1
-    own, begins = np.unique(texts, return_index=True)
-    sums = np.maximum.reduceat(scores, begins, axis=1).sum(0)
+    sentences, starts = np.unique(texts, return_index=True)
+    sums = np.maximum.reduceat(scores, starts, axis=1).sum(0)
     best = _largest(sums, top)
-    # Of a sentence the row that is most like the first token of the phrase stands for it.
-    ends = np.append(begins, len(rows))
-    of_first = [begins[one] + int(np.argmax(scores[0, begins[one] : ends[one + 1]])) for one in best.tolist()]
-    return sums[best], rows[np.array(of_first, np.int64)] if len(own) else some, len(rows)
+    # The row most similar to the first token of the phrase represents its sentence.
+    ends = np.append(starts, len(rows))
+    first_matches = [
+        starts[sentence] + int(np.argmax(scores[0, starts[sentence] : ends[sentence + 1]]))
+        for sentence in best.tolist()
+    ]
+    return sums[best], rows[np.array(first_matches, np.int64)] if len(sentences) else passing, len(rows)
 
 
 def _largest(scores: np.ndarray, top: int) -> np.ndarray:
-    """Where the largest stand, falling; of equal ones the first."""
+    """Return the indices of the largest scores, highest first, and the first of equal ones."""
     if len(scores) > top:
-        bar = scores[np.argpartition(-scores, top - 1)[top - 1]]
-        places = np.flatnonzero(scores >= bar)
+        threshold = scores[np.argpartition(-scores, top - 1)[top - 1]]
+        candidates = np.flatnonzero(scores >= threshold)
     else:
-        places = np.arange(len(scores))
-    order: np.ndarray = places[np.argsort(-scores[places], kind="stable")][:top]
+        candidates = np.arange(len(scores))
+    order: np.ndarray = candidates[np.argsort(-scores[candidates], kind="stable")][:top]
     return order
 
 
-def _cosines(shard: IndexedShard, asked: _Asked, rows: np.ndarray | None) -> np.ndarray:
-    """(query, row): the mean over the places of the cosine."""
-    found: np.ndarray | None = None
-    for (number, head), questions in zip(asked.places, asked.rows, strict=True):
+def _cosines(shard: IndexedShard, query: _Query, rows: np.ndarray | None) -> np.ndarray:
+    """Return the mean cosine over the sources, (query, row). rows: the rows to compare, None for all."""
+    total: np.ndarray | None = None
+    for (number, head), vectors in zip(query.sources, query.vectors, strict=True):
         name = "states" if head is None else "heads"
         values, scales = shard.part(name, number), shard.part(f"{name[:-1]}_scales", number)
         if head is not None:
@@ -431,74 +504,76 @@ def _cosines(shard: IndexedShard, asked: _Asked, rows: np.ndarray | None) -> np.
         lengths = scales[1]
         if rows is not None:
             values, lengths = values[rows], lengths[rows]
-        products = _products(values, [row.values for row in questions])
+        products = _products(values, [vector.values for vector in vectors])
         products /= np.maximum(lengths, np.float32(1e-9))
-        products /= np.array([row.length for row in questions], np.float32)[:, None]
-        found = products if found is None else found + products
-    assert found is not None  # there is a place
-    return found / np.float32(len(asked.places))
+        products /= np.array([vector.length for vector in vectors], np.float32)[:, None]
+        total = products if total is None else total + products
+    assert total is not None  # a query has at least one source
+    return total / np.float32(len(query.sources))
 
 
-def _products(values: np.ndarray, questions: Sequence[np.ndarray]) -> np.ndarray:
-    """The products of rows with each question, (query, row) float32.
+def _products(values: np.ndarray, vectors: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the dot products of rows with query vectors, float32 (query, row).
 
-    values: (row, size) int8, on disk; turned into numbers that can be multiplied a block at a time.
+    values: int8 (row, size), possibly memory-mapped. It is converted to float32 block by block.
     """
     count, size = values.shape
-    few = max(1, _TOGETHER // size)
-    block = max(1, _AT_ONCE // (few * size)) * few
-    numbers = np.zeros((min(block, -(-count // few) * few), size), np.float32)
-    found = np.empty((len(questions), -(-count // len(numbers)) * len(numbers)), np.float32)
-    for first in range(0, count, len(numbers)):
-        some = values[first : first + len(numbers)]
-        np.copyto(numbers[: len(some)], some)
-        for number, question in enumerate(questions):
-            into = found[number, first : first + len(numbers)].reshape(-1, few)
-            np.matmul(numbers.reshape(-1, few, size), question, out=into)
-    return found[:, :count]
+    rows_per_product = max(1, _PRODUCT_SIZE // size)
+    block_rows = max(1, _BLOCK_SIZE // (rows_per_product * size)) * rows_per_product
+    block = np.zeros((min(block_rows, -(-count // rows_per_product) * rows_per_product), size), np.float32)
+    products = np.empty((len(vectors), -(-count // len(block)) * len(block)), np.float32)
+    for first in range(0, count, len(block)):
+        rows = values[first : first + len(block)]
+        np.copyto(block[: len(rows)], rows)
+        for number, vector in enumerate(vectors):
+            target = products[number, first : first + len(block)].reshape(-1, rows_per_product)
+            np.matmul(block.reshape(-1, rows_per_product, size), vector, out=target)
+    return products[:, :count]
 
 
-def _looks_alike(shard: IndexedShard, asked: _Asked, rows: np.ndarray | None) -> np.ndarray:
-    """(query, row): the mean over the heads of the share of attention that goes to the same places."""
-    positions, added = shard.integer_column("position"), shard.special
-    found: np.ndarray | None = None
-    for (number, head), questions in zip(asked.places, asked.rows, strict=True):
-        places = _offsets(shard.part("keys", number)[head], positions, added)
+def _attention_overlaps(shard: IndexedShard, query: _Query, rows: np.ndarray | None) -> np.ndarray:
+    """Return the mean share of attention to the same offsets over the heads, (query, row). rows: None for all."""
+    positions, special = shard.integer_column("position"), shard.special
+    total: np.ndarray | None = None
+    for (number, head), vectors in zip(query.sources, query.vectors, strict=True):
+        codes = _offset_codes(shard.part("keys", number)[head], positions, special)
         weights = shard.part("weights", number)[head].astype(np.float32)
         if rows is not None:
-            places, weights = places[rows], weights[rows]
-        totals = weights.sum(1)
-        shares = np.empty((len(questions), len(places)), np.float32)
-        for query, question in enumerate(questions):
-            same = np.zeros(len(places), np.float32)
-            for place, weight in question.values.T:
-                of_place = (weights * (places == place)).sum(1)
-                same += np.minimum(of_place, np.float32(weight))
-            shares[query] = same / np.maximum(totals, np.float32(question.length))
-        found = shares if found is None else found + shares
-    assert found is not None  # there is a head
-    return found / np.float32(len(asked.places))
+            codes, weights = codes[rows], weights[rows]
+        sums = weights.sum(1)
+        shares = np.empty((len(vectors), len(codes)), np.float32)
+        for query_number, vector in enumerate(vectors):
+            overlap = np.zeros(len(codes), np.float32)
+            for code, weight in vector.values.T:
+                row_weights = (weights * (codes == code)).sum(1)
+                overlap += np.minimum(row_weights, np.float32(weight))
+            shares[query_number] = overlap / np.maximum(sums, np.float32(vector.length))
+        total = shares if total is None else total + shares
+    assert total is not None  # a query by attention has at least one head
+    return total / np.float32(len(query.sources))
 
 
 def _match(
-    shard: IndexedShard, row: int, score: float, asked: _Asked, conditions: Mapping[str, frozenset[Any]]
-) -> Match:  # fmt: skip
-    own = shard.row(row)
-    number, head = asked.places[0]
+    shard: IndexedShard, row: int, score: float, query: _Query, conditions: Mapping[str, frozenset[Any]]
+) -> Match:
+    """Return a row of a shard as a match. Raises BrokenShard."""
+    token = shard.row(row)
+    number, head = query.sources[0]
     offset: int | str | None = None
     if head is not None:
-        offset = _said(int(_strongest(shard, number, head)[row]))
-    also: tuple[int, ...] = ()
-    if asked.each:
-        first = row - own["position"]
+        offset = _offset_value(int(_strongest_offsets(shard, number, head)[row]))
+    phrase_positions: tuple[int, ...] = ()
+    if query.by_sentence:
+        first = row - token["position"]
         firsts = shard.integer_column("first", table="texts")
-        after = np.append(firsts, shard.tokens)[np.searchsorted(firsts, first, side="right")]
-        inside = np.arange(first, after)
-        inside = inside[_passes(shard, asked, conditions)[inside]]
-        alike: Callable[..., np.ndarray] = _looks_alike if asked.looks else _cosines
-        also = tuple(int(inside[best] - first) for best in alike(shard, asked, inside).argmax(1))
+        end = np.append(firsts, shard.tokens)[np.searchsorted(firsts, first, side="right")]
+        sentence_rows = np.arange(first, end)
+        sentence_rows = sentence_rows[_passes(shard, query, conditions)[sentence_rows]]
+        similarity: Callable[..., np.ndarray] = _attention_overlaps if query.by_attention else _cosines
+        best_rows = similarity(shard, query, sentence_rows).argmax(1)
+        phrase_positions = tuple(int(sentence_rows[best] - first) for best in best_rows)
     return Match(
-        score, own["document"], own["line"], own["sentence"], own["sentence_text"], own["start"], own["end"],
-        own["position"], own["piece"], own["word"],
-        {name: own[name] for name in TREE_COLUMNS if name in own}, offset, also,
+        score, token["document"], token["line"], token["sentence"], token["sentence_text"], token["start"],
+        token["end"], token["position"], token["piece"], token["word"],
+        {name: token[name] for name in TREE_COLUMNS if name in token}, offset, phrase_positions,
     )  # fmt: skip

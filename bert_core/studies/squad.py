@@ -1,4 +1,4 @@
-"""Questions with their contexts and answers, as SQuAD has them: its files, and how an answer is judged."""
+"""Question answering data in the format of SQuAD: reading its files, and scoring predicted answers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from bert_core.studies.files import Format, identify
 from bert_core.studies.rows import MAX_JSON_BYTES
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_SIGNS = str.maketrans("", "", string.punctuation)
-_NAMED = 3
+_REMOVE_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_MAX_LISTED = 3
 
 
 @dataclass(frozen=True)
 class SquadQuestion:
-    """One question of a context, and what was answered.
+    """A question about a context, with its reference answers.
 
-    id: as its file has it. answers: every one that was given; none where the context has none. start: the first
-    character of the first of them.
+    id: the identifier in the file.
+    question: the question.
+    context: the text in which the answer is to be found.
+    answers: the reference answers. Empty if the context does not contain an answer.
+    start: position in `context` of the first character of the first answer.
     """
 
     id: str
@@ -36,13 +39,16 @@ class SquadQuestion:
 
 
 def read_squad(path: Path, *, skip_broken: bool = False) -> tuple[list[SquadQuestion], int]:
-    """The questions of a `.json` file of SQuAD, of version 1.1 or 2.0, and how many were left out.
+    """Read the questions of a SQuAD file, version 1.1 or 2.0.
 
-    A question without answers, or that is said to be impossible, has none in its context.
-    skip_broken: leave out the questions whose answers do not stand where they are said to.
-    Raises Refused if the file is none of SQuAD, or empty; and, naming their ids, for answers that are not in their
-    context.
-    Source: Rajpurkar 2016 (arXiv:1606.05250); Rajpurkar 2018 (arXiv:1806.03822).
+    A question that is marked as impossible, or that has no answers, gets an empty tuple of answers.
+    path: a `.json` file.
+    skip_broken: skip the questions whose first answer is not in the context at the given position.
+
+    Returns the questions in the order of the file, and the number of skipped questions.
+    Raises Refused if the file is not in the format of SQuAD, or has no questions. Raises Refused also, with the
+    identifiers, for answers that are not in their context, unless `skip_broken` is set.
+    Source: Rajpurkar 2016 (arXiv:1606.05250), Rajpurkar 2018 (arXiv:1806.03822).
     """
     source = identify(path)
     if source.format is not Format.JSON:
@@ -52,93 +58,107 @@ def read_squad(path: Path, *, skip_broken: bool = False) -> tuple[list[SquadQues
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Refused(f"{path.name} is not a JSON file: {error}") from error
-    found = list(_questions(values, path.name))
-    broken = {one.id: at for one in found for at in [_misplaced(one)] if at is not None}
+    questions = list(_parse_questions(values, path.name))
+    broken = {
+        question.id: problem
+        for question in questions
+        for problem in [_find_misplaced_answer(question)]
+        if problem is not None
+    }
     if broken and not skip_broken:
-        named = "; ".join(f"{at} of {name!r:.60}" for name, at in list(broken.items())[:_NAMED])
+        examples = "; ".join(f"{problem} of {name!r:.60}" for name, problem in list(broken.items())[:_MAX_LISTED])
         raise Refused(
-            f"{len(broken):,} of {len(found):,} answers of {path.name} do not stand in their context ({named}): mend "
-            "them, or leave them out with --skip-broken"
+            f"{len(broken):,} of {len(questions):,} answers of {path.name} are not in their context at the given "
+            f"position ({examples}): correct them, or leave them out with --skip-broken"
         )
-    kept = [one for one in found if one.id not in broken]
-    if not kept:
-        raise Refused(f"{path.name} has no question that can be asked: there is nothing to learn from")
-    return kept, len(found) - len(kept)
+    usable = [question for question in questions if question.id not in broken]
+    if not usable:
+        raise Refused(f"{path.name} has no usable question: there is nothing to learn from")
+    return usable, len(questions) - len(usable)
 
 
-def _misplaced(one: SquadQuestion) -> str | None:
-    """The answer of a question that does not stand where it is said to; None if all is well."""
-    if not one.answers or one.context[one.start : one.start + len(one.answers[0])] == one.answers[0] != "":
+def _find_misplaced_answer(question: SquadQuestion) -> str | None:
+    """Describe the first answer of a question if it is not in the context at its position; None if it is."""
+    if not question.answers:
         return None
-    return f"{one.answers[0]!r:.40} at character {one.start}"
+    answer, start = question.answers[0], question.start
+    if question.context[start : start + len(answer)] == answer != "":
+        return None
+    return f"{answer!r:.40} at character {start}"
 
 
-def _questions(values: object, name: str) -> Iterator[SquadQuestion]:
-    """All questions of a file in their order. Raises Refused, saying where, for what is not as in SQuAD."""
-    seen: set[str] = set()
-    for number, article in enumerate(_part(values, "data", list, name)):
-        at = f"data[{number}] of {name}"
-        for place, paragraph in enumerate(_part(article, "paragraphs", list, at)):
-            within = f"paragraphs[{place}] of {at}"
-            context = _part(paragraph, "context", str, within)
-            for order, asked in enumerate(_part(paragraph, "qas", list, within)):
-                here = f"qas[{order}] of {within}"
-                question, own = _part(asked, "question", str, here), _part(asked, "id", str | int, here)
+def _parse_questions(values: object, name: str) -> Iterator[SquadQuestion]:
+    """Yield the questions of a parsed file in order. Raises Refused, with the location, for an invalid field."""
+    ids: set[str] = set()
+    for article_number, article in enumerate(_read_field(values, "data", list, name)):
+        article_path = f"data[{article_number}] of {name}"
+        for paragraph_number, paragraph in enumerate(_read_field(article, "paragraphs", list, article_path)):
+            paragraph_path = f"paragraphs[{paragraph_number}] of {article_path}"
+            context = _read_field(paragraph, "context", str, paragraph_path)
+            for number, entry in enumerate(_read_field(paragraph, "qas", list, paragraph_path)):
+                location = f"qas[{number}] of {paragraph_path}"
+                question = _read_field(entry, "question", str, location)
+                question_id = str(_read_field(entry, "id", str | int, location))
                 if not question.strip() or not context.strip():
-                    raise Refused(f"{'the question' if context.strip() else 'the context'} is empty in {here}")
-                if str(own) in seen:
-                    raise Refused(f"the id {str(own)!r:.60} stands twice in {name}: each question has its own")
-                seen.add(str(own))
-                impossible = asked.get("is_impossible", False) is True
-                given = [] if impossible else _part(asked, "answers", list, here)
-                texts = tuple(_part(one, "text", str, f"answers of {here}") for one in given)
-                start = _part(given[0], "answer_start", int, f"answers of {here}") if given else 0
-                yield SquadQuestion(str(own), question, context, texts, max(start, -1))
+                    raise Refused(f"{'the question' if context.strip() else 'the context'} is empty in {location}")
+                if question_id in ids:
+                    raise Refused(f"the id {question_id!r:.60} occurs twice in {name}: each question must have its own")
+                ids.add(question_id)
+                impossible = entry.get("is_impossible", False) is True
+                answers = [] if impossible else _read_field(entry, "answers", list, location)
+                texts = tuple(_read_field(answer, "text", str, f"answers of {location}") for answer in answers)
+                start = _read_field(answers[0], "answer_start", int, f"answers of {location}") if answers else 0
+                yield SquadQuestion(question_id, question, context, texts, max(start, -1))
 
 
-def _part(values: object, name: str, kind: Any, where: str) -> Any:
-    """A field of an object in a file. Raises Refused where there is none of its kind."""
-    found = values.get(name) if isinstance(values, Mapping) else None
-    if not isinstance(found, kind) or isinstance(found, bool):
-        given = "missing" if found is None else short_repr(found)
-        raise Refused(f"{name!r} is {given} in {where}: it must be as in SQuAD's files")
-    return found
+def _read_field(values: object, name: str, kind: Any, location: str) -> Any:
+    """Return a field of a JSON object. Raises Refused if it is missing or has another type."""
+    value = values.get(name) if isinstance(values, Mapping) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        problem = "missing" if value is None else short_repr(value)
+        raise Refused(f"{name!r} is {problem} in {location}: it must be as in SQuAD's files")
+    return value
 
 
-# ---------------------------------------------------------------------------- judging
+# ---------------------------------------------------------------------------- scoring
 
 
 def normalise_answer(answer: str) -> str:
-    """An answer as it is compared: lower case, without punctuation and English articles, and one space between words.
+    """Return an answer in lower case, without punctuation and English articles, with single spaces between words.
 
-    Source: the evaluation of SQuAD (Rajpurkar 2016, section 6.1).
+    Source: the evaluation script of SQuAD (Rajpurkar 2016, section 6.1).
     """
-    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_SIGNS)).split())
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_REMOVE_PUNCTUATION)).split())
 
 
-def exact_match(found: str, given: Sequence[str]) -> float:
-    """1 if an answer is one of those that were given, else 0; of none given, 1 if nothing was answered.
+def exact_match(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 if a predicted answer equals one of the reference answers, else 0, after `normalise_answer`.
 
-    Both are compared as `normalised`.
+    prediction: the predicted answer, empty for no answer.
+    answers: the reference answers. If there are none, only an empty prediction scores 1.
     """
-    return float(normalise_answer(found) in {normalise_answer(one) for one in _golds(given)})
+    return float(normalise_answer(prediction) in {normalise_answer(answer) for answer in _reference_answers(answers)})
 
 
-def token_f1(found: str, given: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of an answer's words, of the one given that it fits best.
+def token_f1(prediction: str, answers: Sequence[str]) -> float:
+    """Return the F1 score of the words of a predicted answer, the highest over the reference answers.
 
-    Where either has no words, 1 if neither has, else 0. Both are compared as `normalised`.
+    Words are compared after `normalise_answer`. If either side has no words, the score is 1 if both have none, else 0.
+    prediction: the predicted answer, empty for no answer.
+    answers: the reference answers.
     """
-    return max(_overlap(normalise_answer(found).split(), normalise_answer(one).split()) for one in _golds(given))
+    words = normalise_answer(prediction).split()
+    return max(_word_f1(words, normalise_answer(answer).split()) for answer in _reference_answers(answers))
 
 
-def _golds(given: Sequence[str]) -> list[str]:
-    """The answers that say something; nothing, where there is none."""
-    return [one for one in given if normalise_answer(one)] or [""]
+def _reference_answers(answers: Sequence[str]) -> list[str]:
+    """Return the answers that contain a word, or one empty answer if none does."""
+    return [answer for answer in answers if normalise_answer(answer)] or [""]
 
 
-def _overlap(found: list[str], given: list[str]) -> float:
-    if not (found and given):
-        return float(found == given)
-    common = sum((Counter(found) & Counter(given)).values())
-    return 2 * common / (len(found) + len(given))
+def _word_f1(predicted: list[str], reference: list[str]) -> float:
+    """Return the harmonic mean of precision and recall of two lists of words."""
+    if not (predicted and reference):
+        return float(predicted == reference)
+    common = sum((Counter(predicted) & Counter(reference)).values())
+    return 2 * common / (len(predicted) + len(reference))

@@ -1,4 +1,4 @@
-"""Tables as files, .csv or .parquet: written whole or not at all, grown by rows, put together, read in batches."""
+"""Tables in .csv and .parquet files: written atomically, extended row by row, concatenated, and read in batches."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ ROWS_AT_ONCE = 4096
 
 
 def check_table_suffix(path: Path) -> None:
-    """Raise Refused unless the name says CSV or Parquet."""
+    """Raise Refused unless the name of a file ends in .csv or .parquet."""
     if path.suffix not in TABLE_SUFFIXES:
-        raise Refused(
-            f"the file {path.name} is neither {' nor '.join(TABLE_SUFFIXES)}: the name of a table says which it is"
-        )
+        raise Refused(f"the name of the table {path.name} must end in {' or '.join(TABLE_SUFFIXES)}")
 
 
 def write_columns(
@@ -32,12 +30,15 @@ def write_columns(
     types: Mapping[str, str] | None = None,
     compression: str = "snappy",
 ) -> None:
-    """Write a table by the names of its columns, whole or not at all.
+    """Write a table atomically: the file contains the whole table, or is not changed.
 
-    In `.csv` numbers are in full precision, None is empty, and texts are safe in spreadsheets.
-    types: names of Arrow types of columns, for `.parquet`, where they must not depend on the values. compression: of
-    `.parquet`.
-    Raises Refused for another kind of file.
+    In a .csv file numbers have full precision, None is an empty cell, and texts are escaped for spreadsheets.
+    columns: the values of each column, by its name.
+    path: a file whose name ends in .csv or .parquet.
+    types: names of Arrow types of columns in a .parquet file, for columns whose type must not depend on the values.
+    compression: compression of a .parquet file.
+
+    Raises Refused for another suffix.
     """
     check_table_suffix(path)
     if path.suffix == ".csv":
@@ -46,37 +47,44 @@ def write_columns(
     import pyarrow
     from pyarrow import parquet
 
-    wanted = types or {}
+    type_names = types or {}
     rows = pyarrow.table({
-        name: pyarrow.array(values, pyarrow.type_for_alias(wanted[name]) if name in wanted else None)
+        name: pyarrow.array(values, pyarrow.type_for_alias(type_names[name]) if name in type_names else None)
         for name, values in columns.items()
     })  # fmt: skip
     checkpoint.write_atomically(path, lambda temporary: parquet.write_table(rows, temporary, compression=compression))
 
 
 def concatenate_tables(parts: Sequence[Path], path: Path) -> None:
-    """Write one table of the rows of several, which have the same columns; the memory is that of one part."""
+    """Write the rows of several tables with the same columns into one file. At most one part is held in memory.
 
-    def as_parquet(temporary: str) -> None:
+    parts: the files in the order of their rows, all of the kind of `path`.
+    path: the file to write, atomically.
+    """
+
+    def write_parquet(temporary: str) -> None:
         from pyarrow import parquet
 
         with parquet.ParquetWriter(temporary, parquet.read_schema(parts[0])) as writer:
             for part in parts:
                 writer.write_table(parquet.read_table(part))
 
-    def as_lines(temporary: str) -> None:
-        with Path(temporary).open("wb") as whole:
+    def write_csv(temporary: str) -> None:
+        with Path(temporary).open("wb") as target:
             for number, part in enumerate(parts):
                 with part.open("rb") as rows:
                     header = rows.readline()
-                    whole.write(b"" if number else header)
-                    shutil.copyfileobj(rows, whole)
+                    target.write(b"" if number else header)
+                    shutil.copyfileobj(rows, target)
 
-    checkpoint.write_atomically(path, as_parquet if path.suffix == ".parquet" else as_lines)
+    checkpoint.write_atomically(path, write_parquet if path.suffix == ".parquet" else write_csv)
 
 
 def read_column_names(path: Path) -> list[str]:
-    """Of a table, read off its beginning. Raises Refused for a file that is none."""
+    """Return the column names of a table. Only the beginning of a .csv file is read.
+
+    Raises Refused for a .parquet file that is damaged.
+    """
     if path.suffix == ".parquet":
         import pyarrow
         from pyarrow import parquet
@@ -91,9 +99,11 @@ def read_column_names(path: Path) -> list[str]:
 
 
 def read_batches(path: Path) -> Iterator[dict[str, list[Any]]]:
-    """The rows of a table, some thousands at a time, as columns; of `.csv` every value as text.
+    """Yield the rows of a table in batches of some thousands, as a mapping of column names to values.
 
-    Raises Refused for a file that is cut off, or no table.
+    The values of a .csv file are texts. A .csv file without rows gives one batch of empty columns.
+
+    Raises Refused for a file that is damaged or is no table.
     """
     if path.suffix == ".parquet":
         import pyarrow
@@ -124,9 +134,11 @@ def read_batches(path: Path) -> Iterator[dict[str, list[Any]]]:
 
 @dataclass(frozen=True)
 class GrowingTable:
-    """A CSV file that grows by some rows at a time, and may be left in the middle of one.
+    """A CSV file to which a study appends rows, and whose last row may be incomplete after an interruption.
 
-    header: the names of its columns. what: the kind of table, for errors.
+    path: the file.
+    header: the names of the columns.
+    kind: name of the kind of table, for error messages.
     """
 
     path: Path
@@ -134,32 +146,33 @@ class GrowingTable:
     kind: str
 
     def read_rows(self) -> list[list[str]]:
-        """The rows that are whole; none where there is no file, or one without its first row.
+        """Return the complete rows without the header, or an empty list if there is no file or no header.
 
-        Raises Refused for a file with other columns.
+        Raises Refused if the file has other columns.
         """
-        written = self._written()
-        whole = written[: written.rfind("\n") + 1]  # the last may be cut off
+        content = self._read_text()
+        complete = content[: content.rfind("\n") + 1]  # the last line may be cut off
         try:
-            rows = list(csv.reader(io.StringIO(whole, newline="")))
+            rows = list(csv.reader(io.StringIO(complete, newline="")))
         except csv.Error:
             rows = [[]]
         if not rows:
             return []
         if tuple(rows[0]) != self.header:
-            raise Refused(f"{self.path} is there already and holds no {self.kind}: choose another name")
+            raise Refused(f"{self.path} exists and is no {self.kind}: choose another name")
         return [[original_text(cell) for cell in row] for row in rows[1:] if len(row) == len(self.header)]
 
     def replace_rows(self, rows: Iterable[Sequence[object]]) -> None:
-        """Make the file one of these rows, whole or not at all; where there is no file, none is made."""
-        wanted = as_csv([self.header, *rows])
-        if self.path.is_file() and self._written() != wanted:
-            checkpoint.write_atomically(self.path, wanted.encode())
+        """Replace the rows of an existing file atomically. Do nothing if there is no file."""
+        content = as_csv([self.header, *rows])
+        if self.path.is_file() and self._read_text() != content:
+            checkpoint.write_atomically(self.path, content.encode())
 
     def append_rows(self, rows: Iterable[Sequence[object]]) -> None:
-        """Add some rows, and see them to the disk."""
-        begun = self.path.is_file() and self.path.stat().st_size > 0
-        checkpoint.append_atomically(self.path, as_csv([*([] if begun else [self.header]), *rows]))
+        """Append rows, after the header in a new file, and flush them to the disk."""
+        has_header = self.path.is_file() and self.path.stat().st_size > 0
+        checkpoint.append_atomically(self.path, as_csv([*([] if has_header else [self.header]), *rows]))
 
-    def _written(self) -> str:
+    def _read_text(self) -> str:
+        """Return the content of the file, or an empty text if there is none."""
         return self.path.read_bytes().decode(errors="replace") if self.path.is_file() else ""

@@ -1,4 +1,4 @@
-"""The texts of an input file in shards: one per line, one per row of a table, or the sentences of a treebank."""
+"""The texts of an input file in shards: lines of plain text, rows of a table, or sentences of a treebank."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from bert_core.studies.treebank import TreeSentence, read_treebank
 
 
 def check_texts(path: Path, columns: Columns | None = None) -> InputFile:
-    """The file, if texts can be read from it.
+    """Identify a file and check that texts can be read from it.
 
-    columns: of a table, which is read to its end, so that what is wrong with any row is said before work begins.
-    Raises Refused as `identify`, for a table without `columns`, other files with them, and words in columns that are
-    no treebank.
+    path: the file.
+    columns: the columns of a table. The whole table is read, so that an invalid row is reported before work begins.
+        None for plain text and treebanks.
+
+    Returns the identified file.
+    Raises Refused if the file cannot be identified, if it is a table and `columns` is None, if it is no table and
+    `columns` is given, or if it contains words in columns and is no treebank.
     """
     source = identify(path)
     if columns is not None:
@@ -27,34 +31,46 @@ def check_texts(path: Path, columns: Columns | None = None) -> InputFile:
         raise Refused(missing_columns_message(source))
     elif source.format is Format.COLUMNS:
         raise Refused(
-            f"{path.name} contains words in columns, from which only labels of words are read: give a treebank in "
+            f"{path.name} contains words in columns, from which only labels of words can be read: choose a treebank in "
             "CoNLL-U, or plain text with one text per line"
         )
     return source
 
 
-def missing_columns_message(source: InputFile, needed: str = "the texts (--text)") -> str:
-    """The sentence on a file of which columns must be named and are not; it lists them.
+def missing_columns_message(source: InputFile, contents: str = "the texts (--text)") -> str:
+    """Return the error message for a file whose columns were not named. The message lists the columns.
 
-    needed: what the columns hold, and how each is named.
+    source: the file.
+    contents: what the columns contain, and the option that names each.
     """
     if not source.is_table:
         return f"{source.name} contains {source.format.value}: a table is needed, .csv, .tsv, .jsonl or .json"
-    what, columns = ("field", "fields") if source.format in (Format.JSON_LINES, Format.JSON) else ("column", "columns")
+    is_json = source.format in (Format.JSON_LINES, Format.JSON)
+    singular, plural = ("field", "fields") if is_json else ("column", "columns")
     return (
-        f"{source.name} contains {source.format.value}: name the {what} of {needed}; its {columns} are "
+        f"{source.name} contains {source.format.value}: name the {singular} of {contents}; its {plural} are "
         f"{', '.join(input_columns(source)) or 'none'}"
     )
 
 
 def text_shards(
-    path: Path, columns: Columns | None = None, *, number: int = 0, start: int = 0, line: int = 0,
+    path: Path,
+    columns: Columns | None = None,
+    *,
+    number: int = 0,
+    start: int = 0,
+    line: int = 0,
     size: int = SHARD_LINES,
-) -> Iterator[Shard]:  # fmt: skip
-    """The shards of a file from one on, as `shards`, `row_shards` or, of a treebank, one sentence after the other.
+) -> Iterator[Shard]:
+    """Return the shards of a file, as `line_shards` for plain text and as `row_shards` for a table.
 
-    A sentence's number is that of the line on which it begins, from zero. Raises Refused as `check_texts`, but that
-    what is wrong with a row is said when it is reached.
+    A sentence of a treebank is one text, whose number is the zero-based number of its first line.
+    path: the file.
+    columns: the columns of a table, or None for plain text and treebanks.
+    number, start, line: number, first byte and first line of the first shard.
+    size: texts per shard.
+
+    Raises Refused as `check_texts`. An invalid row of a table is reported only when it is reached.
     """
     if columns is not None:
         return row_shards(path, columns, number=number, start=start, line=line, size=size)
@@ -64,30 +80,34 @@ def text_shards(
 
 
 def read_trees(path: Path, line: int = 0) -> Iterator[tuple[TreeSentence, int]]:
-    """The sentences of a treebank from a line on, counted from zero, each with the bytes of the file read so far.
+    """Yield the sentences of a treebank, each with the number of bytes read so far from the file on disk.
 
-    Raises Refused as `read_treebank`, for a file that is no treebank, and one that is not UTF-8.
+    path: the file.
+    line: zero-based number of the line from which sentences are returned.
+
+    Raises Refused if the file is no treebank or is not UTF-8, and as `read_treebank`.
     """
     source = identify(path)
     if source.format not in (Format.TREEBANK, Format.COLUMNS):
         raise Refused(f"{path.name} contains {source.format.value}: a treebank in CoNLL-U is needed")
-    read = 0
+    bytes_read = 0
 
-    def counted() -> Iterator[str]:
-        nonlocal read
-        for text, read in source.lines():  # noqa: B007
+    def lines() -> Iterator[str]:
+        nonlocal bytes_read
+        for text, bytes_read in source.lines():  # noqa: B007
             yield text
 
-    for tree in read_treebank(counted(), path.name):
+    for tree in read_treebank(lines(), path.name):
         if tree.line - 1 >= line:
-            yield tree, read
+            yield tree, bytes_read
 
 
 def _tree_shards(path: Path, number: int, line: int, size: int) -> Iterator[Shard]:
+    """Yield the shards of a treebank from a line on."""
     rows: list[Line] = []
     counts: Counter[str] = Counter()
     end = 0
-    for tree, read in read_trees(path, line):
+    for tree, bytes_read in read_trees(path, line):
         if len(rows) == size:
             yield Shard(number, tuple(rows), end, tree.line - 1, counts, end)
             number, rows, counts = number + 1, [], Counter()
@@ -95,7 +115,7 @@ def _tree_shards(path: Path, number: int, line: int, size: int) -> Iterator[Shar
         counts["comments"] += tree.comments
         counts["overlong"] += len(tree.text) > MAX_LINE_BYTES
         rows.append(Line(tree.line - 1, tree.text[:MAX_LINE_BYTES]))
-        end = read
+        end = bytes_read
     if rows:
         size_on_disk = path.stat().st_size
         yield Shard(number, tuple(rows), size_on_disk, rows[-1].number + 1, counts, size_on_disk)

@@ -1,6 +1,6 @@
-"""The profiles of tokens: where a piece of the vocabulary stands in a corpus, and how alike its states are.
+"""Profiles of tokens: where a word piece occurs in a corpus, and how similar its hidden states are.
 
-Chance is any typed token of the corpus.
+The baseline of all statistics is any typed token of the corpus.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from bert_core.studies.corpus import Corpus, most_overrepresented, read_corpus, 
 from bert_core.studies.index_reader import Index
 from bert_core.studies.profiles import TENTHS, TokenProfile
 
-LEAST_TIMES = TENTHS  # so that each tenth of its states has one
-SHOWN = 12  # words beside it
-WATCHERS = 8  # heads
-ALIKE = 8  # pieces
+MIN_TIMES = TENTHS  # so that each tenth of the occurrences has one
+MAX_WORDS = 12  # words before and after the token in a profile
+MAX_HEADS = 8
+MAX_SIMILAR_PIECES = 8
 
 
 @validate_arguments
@@ -26,23 +26,30 @@ def token_profiles(
     index: Index,
     pieces: Sequence[str] | None = None,
     *,
-    most: int = 200,
+    max_pieces: int = 200,
     depth: int | None = None,
     examples: int = 3,
     seed: int = 0,
     report: Progress = ignore_progress,
 ) -> tuple[TokenProfile, ...]:
-    """The profiles of some pieces of the vocabulary over all that an index holds.
+    """Compute the profiles of word pieces over the corpus of an index.
 
-    pieces: as the tokenizer writes them, "bank" or "##ing"; None: the `most` that are typed most often, of those that
-    can have one. depth: of the states that are compared, 0 for the embeddings; None: the deepest that is kept.
-    examples: tokens from every tenth of how near the states are to their mean. seed: of what is drawn.
-    report: told how many are done.
-    Raises Refused for a piece that is typed fewer than ten times in the index, a depth that is not kept, or a broken
+    index: the index.
+    pieces: word pieces as the tokenizer writes them, such as "bank" or "##ing". None for the most frequent ones that
+        occur at least ten times.
+    max_pieces: number of word pieces if `pieces` is None.
+    depth: layer output whose hidden states are compared: 0 for the embeddings, n + 1 for the output of layer n. None
+        for the last one in the index.
+    examples: number of random example tokens from each tenth of the typicality.
+    seed: random seed of the examples.
+    report: called with the number of word pieces done, see `Progress`.
+
+    Returns the profiles in the order of `pieces`, or most frequent first.
+    Raises Refused for a word piece that occurs fewer than ten times, a depth that is not in the index, and a damaged
     shard.
     """
-    most, examples, seed = (
-        require_int("most", most, 0),
+    max_pieces, examples, seed = (
+        require_int("max_pieces", max_pieces, 0),
         require_int("examples", examples, 1, 100),
         require_int("seed", seed, 0, MAX_SEED),
     )
@@ -51,150 +58,167 @@ def token_profiles(
         raise Refused(f"depth is {depth}: {index.folder} has states at {', '.join(map(str, index.depths))}")
     corpus = read_corpus(index)
     times = np.bincount(corpus.piece_id[corpus.typed_rows], minlength=len(corpus.pieces))
-    asked = _asked(index, corpus, times, pieces, most)
-    if not len(asked):
+    piece_ids = _find_pieces(index, corpus, times, pieces, max_pieces)
+    if not len(piece_ids):
         return ()
-    likeness, sums = _likeness(index, corpus, times, asked, depth)
-    near, alike, watched = (
-        _near(index, corpus, sums, depth),
-        _alike(corpus, times, sums, asked),
-        _watched(index, corpus, times),
+    likeness, sums = _self_similarity(index, corpus, times, piece_ids, depth)
+    typicality, similar, heads_attending = (
+        _typicality(index, corpus, sums, depth),
+        _similar_pieces(corpus, times, sums, piece_ids),
+        _attending_heads(index, corpus, times),
     )
     before, after = (corpus.word_counts(corpus.typed_rows, step) for step in (-1, 1))
-    in_order = corpus.typed_rows[np.argsort(corpus.piece_id[corpus.typed_rows], kind="stable")]
+    by_piece = corpus.typed_rows[np.argsort(corpus.piece_id[corpus.typed_rows], kind="stable")]
     ends = np.cumsum(times)
-    found = []
-    for number, piece in enumerate(asked.tolist()):
-        own = in_order[ends[piece] - times[piece] : ends[piece]]
-        values = near[own]
-        draw = np.random.default_rng([seed, *corpus.pieces[piece].encode()])
-        deciles, tenths = sample_by_decile(values, examples, draw)
-        bars = corpus.property_bars(own)
-        del bars["sort"]  # all of its tokens are of one
-        found.append(TokenProfile(
-            corpus.pieces[piece], len(own), len(corpus.typed_rows), depth, likeness[number], bars,
-            corpus.overrepresented_words(own, before, SHOWN, -1), corpus.overrepresented_words(own, after, SHOWN, 1),
-            watched(piece), tuple(deciles.tolist()), tuple(corpus.examples(own, values, tenth) for tenth in tenths),
-            alike[number],
+    profiles = []
+    for number, piece in enumerate(piece_ids.tolist()):
+        rows = by_piece[ends[piece] - times[piece] : ends[piece]]
+        values = typicality[rows]
+        rng = np.random.default_rng([seed, *corpus.pieces[piece].encode()])
+        deciles, tenths = sample_by_decile(values, examples, rng)
+        bars = corpus.property_bars(rows)
+        del bars["sort"]  # all occurrences of a word piece are in one group
+        profiles.append(TokenProfile(
+            corpus.pieces[piece], len(rows), len(corpus.typed_rows), depth, likeness[number], bars,
+            corpus.overrepresented_words(rows, before, MAX_WORDS, -1),
+            corpus.overrepresented_words(rows, after, MAX_WORDS, 1), heads_attending(piece), tuple(deciles.tolist()),
+            tuple(corpus.examples(rows, values, tenth) for tenth in tenths), similar[number],
         ))  # fmt: skip
-        report_count(report, number + 1, len(asked), "tokens")
-    return tuple(found)
+        report_count(report, number + 1, len(piece_ids), "tokens")
+    return tuple(profiles)
 
 
-def _asked(
-    index: Index, corpus: Corpus, times: np.ndarray, pieces: Sequence[str] | None, most: int
-) -> np.ndarray:  # fmt: skip
-    """Their numbers, each once."""
+def _find_pieces(
+    index: Index, corpus: Corpus, times: np.ndarray, pieces: Sequence[str] | None, max_pieces: int
+) -> np.ndarray:
+    """Return the ids of the word pieces to profile, each once. times: (piece,), frequencies of all word pieces.
+
+    Raises Refused for a word piece that is too rare.
+    """
     if pieces is None:
-        often = np.argsort(-times, kind="stable")[:most]
-        return often[times[often] >= LEAST_TIMES]
-    number_of, asked = {piece: number for number, piece in enumerate(corpus.pieces)}, []
+        frequent = np.argsort(-times, kind="stable")[:max_pieces]
+        return frequent[times[frequent] >= MIN_TIMES]
+    id_of, piece_ids = {piece: piece_id for piece_id, piece in enumerate(corpus.pieces)}, []
     for piece in require_sequence("pieces", pieces, "pieces of the vocabulary"):
         if not isinstance(piece, str):
             raise Refused(f"a piece is {short_repr(piece)}: it must be text, as the tokenizer writes it")
-        number = number_of.get(piece)
-        there = 0 if number is None else int(times[number])
-        if number is None or there < LEAST_TIMES:
+        piece_id = id_of.get(piece)
+        count = 0 if piece_id is None else int(times[piece_id])
+        if piece_id is None or count < MIN_TIMES:
             raise Refused(
-                f"{short_repr(piece)} is typed {there} times in {index.folder}: a token's profile takes {LEAST_TIMES}"
+                f"{short_repr(piece)} occurs {count} times in {index.folder}: a profile of a token needs at least "
+                f"{MIN_TIMES} occurrences"
             )
-        asked.append(number)
-    return np.array(list(dict.fromkeys(asked)), np.int64)
+        piece_ids.append(piece_id)
+    return np.array(list(dict.fromkeys(piece_ids)), np.int64)
 
 
-def _states(index: Index, depth: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Shard by shard the rows and their states (token, hidden) at a depth, each of length 1."""
-    place, start = index.depths.index(depth), 0
+def _iter_directions(index: Index, depth: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield the rows of each shard, and their hidden states at a depth scaled to norm 1, (token, hidden)."""
+    number, start = index.depths.index(depth), 0
     for shard in index.shards:
-        states = shard.part("states", place).astype(np.float32)
-        states /= np.maximum(shard.part("state_scales", place)[1], 1e-9)[:, None]
+        states = shard.part("states", number).astype(np.float32)
+        states /= np.maximum(shard.part("state_scales", number)[1], 1e-9)[:, None]
         yield slice(start, start + shard.tokens), states
         start += shard.tokens
 
 
-def _sums(index: Index, corpus: Corpus, depth: int) -> np.ndarray:
-    """Of each piece the sum (piece, hidden) of its states' directions, where it was typed."""
+def _sum_directions(index: Index, corpus: Corpus, depth: int) -> np.ndarray:
+    """Return the sum over the typed occurrences of each word piece of the hidden states of norm 1, (piece, hidden)."""
     sums: np.ndarray | None = None
-    for rows, states in _states(index, depth):
+    for rows, states in _iter_directions(index, depth):
         if sums is None:
             sums = np.zeros((len(corpus.pieces), states.shape[1]))
-        typed = np.flatnonzero(~corpus.special[rows])
-        own = corpus.piece_id[rows][typed]
-        order = np.argsort(own, kind="stable")
-        known, first = np.unique(own[order], return_index=True)
-        if len(known):
-            sums[known] += np.add.reduceat(states[typed[order]], first, axis=0)
+        typed_tokens = np.flatnonzero(~corpus.special[rows])
+        typed_ids = corpus.piece_id[rows][typed_tokens]
+        order = np.argsort(typed_ids, kind="stable")
+        shard_ids, starts = np.unique(typed_ids[order], return_index=True)
+        if len(shard_ids):
+            sums[shard_ids] += np.add.reduceat(states[typed_tokens[order]], starts, axis=0)
     assert sums is not None  # an index with a typed token has a shard
     return sums
 
 
-def _likeness(
-    index: Index, corpus: Corpus, times: np.ndarray, asked: np.ndarray, depth: int
+def _self_similarity(
+    index: Index, corpus: Corpus, times: np.ndarray, piece_ids: np.ndarray, depth: int
 ) -> tuple[list[tuple[tuple[int, float, float], ...]], np.ndarray]:
-    """Of each that is asked, at every depth, the mean cosine of two of its states, and of any two; and the sums."""
+    """Return the (depth, self-similarity, baseline) triples of each word piece, and the sums of directions at `depth`.
+
+    The self-similarity is the mean cosine of two occurrences, and the baseline that of two typed tokens.
+    """
 
     def mean_cosine(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
-        # The square of a sum of n vectors of length 1 is n, and the cosines of all n (n - 1) pairs.
-        found: np.ndarray = ((sums**2).sum(-1) - count) / (count * (count - 1))
-        return found
+        # The square of a sum of n vectors of norm 1 is n plus the cosines of all n (n - 1) ordered pairs.
+        cosines: np.ndarray = ((sums**2).sum(-1) - count) / (count * (count - 1))
+        return cosines
 
-    likeness: list[list[tuple[int, float, float]]] = [[] for _ in asked]
-    for at in index.depths:
-        sums = _sums(index, corpus, at)
-        chance = float(mean_cosine(sums.sum(0), times.sum()))
-        for own, value in zip(likeness, mean_cosine(sums[asked], times[asked]).tolist(), strict=True):
-            own.append((at, value, chance))
-        if at == depth:
-            kept = sums
-    return [tuple(own) for own in likeness], kept
-
-
-def _near(index: Index, corpus: Corpus, sums: np.ndarray, depth: int) -> np.ndarray:
-    """Of every token (token,) the cosine of its state with the mean of the others of its piece, NaN without others."""
-    near = np.full(len(corpus.special), np.nan)
-    for rows, states in _states(index, depth):
-        others = sums[corpus.piece_id[rows]]
-        along = (states * others).sum(1)
-        length = np.sqrt(np.maximum((others**2).sum(1) - 2 * along + 1, 0))
-        near[rows] = np.divide(along - 1, length, out=np.full(len(length), np.nan), where=length > 1e-6)
-    return near
+    triples: list[list[tuple[int, float, float]]] = [[] for _ in piece_ids]
+    for level in index.depths:
+        sums = _sum_directions(index, corpus, level)
+        baseline = float(mean_cosine(sums.sum(0), times.sum()))
+        for piece_triples, value in zip(triples, mean_cosine(sums[piece_ids], times[piece_ids]).tolist(), strict=True):
+            piece_triples.append((level, value, baseline))
+        if level == depth:
+            sums_at_depth = sums
+    return [tuple(piece_triples) for piece_triples in triples], sums_at_depth
 
 
-def _alike(
-    corpus: Corpus, times: np.ndarray, sums: np.ndarray, asked: np.ndarray
-) -> list[tuple[tuple[str, float], ...]]:  # fmt: skip
-    """Of each that is asked the pieces whose mean state is likest, of those that can have a profile."""
-    among = np.flatnonzero(times >= LEAST_TIMES)
-    means = sums[among] / times[among, None] - sums.sum(0) / times.sum()
+def _typicality(index: Index, corpus: Corpus, sums: np.ndarray, depth: int) -> np.ndarray:
+    """Return the cosine of each token's hidden state with the mean of the other occurrences of its piece, (token,).
+
+    NaN for a word piece that occurs once. sums: (piece, hidden), the sums of directions.
+    """
+    typicality = np.full(len(corpus.special), np.nan)
+    for rows, states in _iter_directions(index, depth):
+        piece_sums = sums[corpus.piece_id[rows]]
+        products = (states * piece_sums).sum(1)
+        # Norm of the sum over the other occurrences, which is the whole sum minus this state of norm 1.
+        norms = np.sqrt(np.maximum((piece_sums**2).sum(1) - 2 * products + 1, 0))
+        typicality[rows] = np.divide(products - 1, norms, out=np.full(len(norms), np.nan), where=norms > 1e-6)
+    return typicality
+
+
+def _similar_pieces(
+    corpus: Corpus, times: np.ndarray, sums: np.ndarray, piece_ids: np.ndarray
+) -> list[tuple[tuple[str, float], ...]]:
+    """Return, for each word piece, the pieces with the most similar mean hidden states among the frequent ones.
+
+    The mean over all typed tokens is subtracted first.
+    """
+    candidates = np.flatnonzero(times >= MIN_TIMES)
+    means = sums[candidates] / times[candidates, None] - sums.sum(0) / times.sum()
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
-    found = []
-    for place in np.searchsorted(among, asked).tolist():
-        cosines = means @ means[place]
-        cosines[place] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[: min(ALIKE, len(among) - 1)].tolist()
-        found.append(tuple((corpus.pieces[among[other]], float(cosines[other])) for other in best))
-    return found
+    similar = []
+    for row in np.searchsorted(candidates, piece_ids).tolist():
+        cosines = means @ means[row]
+        cosines[row] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[: min(MAX_SIMILAR_PIECES, len(candidates) - 1)].tolist()
+        similar.append(tuple((corpus.pieces[candidates[second]], float(cosines[second])) for second in best))
+    return similar
 
 
-def _watched(
+def _attending_heads(
     index: Index, corpus: Corpus, times: np.ndarray
-) -> Callable[[int], tuple[tuple[int, int, int, float], ...]]:  # fmt: skip
-    """Of a piece the heads whose strongest key it is, from other tokens, more often than any typed token is."""
-    heads, looks = [], []
-    for place, layer in enumerate(index.layers):
-        keys = np.concatenate([shard.part("keys", place)[:, :, 0] for shard in index.shards], axis=1)
-        there = np.isfinite(np.concatenate([shard.part("head_scales", place)[:, 0] for shard in index.shards], axis=1))
-        for head in np.flatnonzero(there[:, corpus.typed_rows].all(1)).tolist():  # the others were pruned
-            looked = corpus.sentence_start[corpus.typed_rows] + keys[head, corpus.typed_rows].astype(np.int64)
-            looked = looked[(looked != corpus.typed_rows) & ~corpus.special[looked]]
+) -> Callable[[int], tuple[tuple[int, int, int, float], ...]]:
+    """Return a function from a word piece to the heads whose strongest key it is more often than expected.
+
+    Each head is given as (layer, head, times, expected). Queries are other tokens than the key.
+    """
+    heads, key_counts = [], []
+    for number, layer in enumerate(index.layers):
+        keys = np.concatenate([shard.part("keys", number)[:, :, 0] for shard in index.shards], axis=1)
+        scales = np.concatenate([shard.part("head_scales", number)[:, 0] for shard in index.shards], axis=1)
+        for head in np.flatnonzero(np.isfinite(scales)[:, corpus.typed_rows].all(1)).tolist():  # without pruned heads
+            key_rows = corpus.sentence_start[corpus.typed_rows] + keys[head, corpus.typed_rows].astype(np.int64)
+            key_rows = key_rows[(key_rows != corpus.typed_rows) & ~corpus.special[key_rows]]
             heads.append((layer, head))
-            looks.append(np.bincount(corpus.piece_id[looked], minlength=len(corpus.pieces)))
-    every = np.array(looks).reshape(len(looks), len(corpus.pieces))
-    of_a_token = every.sum(1) / times.sum()
+            key_counts.append(np.bincount(corpus.piece_id[key_rows], minlength=len(corpus.pieces)))
+    counts = np.array(key_counts).reshape(len(key_counts), len(corpus.pieces))
+    mean_counts = counts.sum(1) / times.sum()  # per typed token, (head,)
 
-    def of(piece: int) -> tuple[tuple[int, int, int, float], ...]:
-        own, expected = every[:, piece], of_a_token * times[piece]
-        best = most_overrepresented(own, expected, WATCHERS)
-        return tuple((*heads[row], int(own[row]), float(expected[row])) for row in best)
+    def heads_of_piece(piece: int) -> tuple[tuple[int, int, int, float], ...]:
+        piece_counts, expected = counts[:, piece], mean_counts * times[piece]
+        best = most_overrepresented(piece_counts, expected, MAX_HEADS)
+        return tuple((*heads[row], int(piece_counts[row]), float(expected[row])) for row in best)
 
-    return of
+    return heads_of_piece

@@ -1,6 +1,6 @@
-"""Sentences with a label of each of their words: from a treebank, a table of words, or columns as in CoNLL-2003.
+"""Sentences whose words have labels, read from a treebank, a table of words, or columns as in CoNLL-2003.
 
-A line of columns that starts with # and has another number of columns than the words is a comment.
+In a file of columns, a line that starts with # and has another number of columns than the words is a comment.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from bert_core.studies.files import Format, InputFile, identify
 from bert_core.studies.rows import read_rows
 from bert_core.studies.treebank import MAX_SENTENCE_LINES, TreeSentence, read_treebank
 
-LAST_COLUMN = "last"  # of the columns of a file that has no header
-DOCUMENT_MARKER = "-DOCSTART-"  # in the place of a word: a new document begins (Tjong Kim Sang & De Meulder 2003)
-_OF_WORDS = ("sentence", "word")  # columns of a table that say what the words are
-_HOW = "a treebank has parts of speech, relations or features; a table a column beside sentence and word"
+LAST_COLUMN = "last"  # name of the last column of a file without a header
+DOCUMENT_MARKER = "-DOCSTART-"  # the "word" that begins a new document (Tjong Kim Sang & De Meulder 2003)
+_WORD_COLUMNS = ("sentence", "word")  # required columns of a table of words; all others may be labels
+_LABEL_SOURCES = "a treebank has parts of speech, relations or features; a table a column next to sentence and word"
 
 
 @dataclass(frozen=True)
 class LabelledSentence:
-    """A sentence, where its words stand in it, and the label of each; both (word,), None for a word that has none.
+    """A sentence with a label for each word.
 
-    line: of its file, or the row, where it begins, counted from 1. comments: how many lines of comments stand before it
-    or in it, and behind it if it is the last one.
+    text: the text.
+    spans: (start, end) of each word in `text`, in characters. None for a word without its own span.
+    labels: label of each word, or None. It has the length of `spans`.
+    line: number of the line or row at which the sentence begins in its file, counted from 1.
+    comments: number of comment lines before or in the sentence. The last sentence also counts the comments after it.
+
+    Raises Refused if `spans` and `labels` have different lengths.
     """
 
     text: str
@@ -38,146 +43,164 @@ class LabelledSentence:
 
     def __post_init__(self) -> None:
         if len(self.spans) != len(self.labels):
-            raise Refused(f"{len(self.spans)} words have a place and {len(self.labels)} a label: each needs both")
+            raise Refused(f"there are {len(self.spans)} spans and {len(self.labels)} labels: each word needs both")
 
 
 @validate_arguments
 def read_labelled_words(path: Path, label: str, *, word: int = 1) -> list[LabelledSentence]:
-    """The sentences of a file and a label of their words.
+    """Read the sentences of a file with one label per word.
 
-    path: CoNLL-U; a table of one row a word, with columns `sentence`, which is the same for the words of one, `word`,
-    and the labels; or columns without a header, as in CoNLL-2003, a word a line and an empty line behind each
-    sentence. label: of CoNLL-U "upos", "relation", or a feature such as "number"; of a table a column; of columns
-    without a header the number of one, as "4", or "last". word: there, the number of the column of the words.
-    A word without the label, or with an empty one, is read and not asked.
-    Raises Refused for a label that no word has, a line with fewer columns, or a file that is none of these.
+    path: one of three kinds of file. (1) A treebank in CoNLL-U. (2) A table with one row per word and the columns
+        `sentence` (equal for the words of one sentence), `word`, and one per kind of label. (3) Columns without a
+        header as in CoNLL-2003, with one word per line and an empty line after each sentence.
+    label: for CoNLL-U "upos", "relation", or a feature such as "number". For a table the name of a column. For columns
+        without a header the number of a column counted from 1, such as "4", or "last".
+    word: number of the column that contains the words, counted from 1. Only for columns without a header.
+
+    Returns the sentences in the order of the file. The label of a word is None if it is missing or empty.
+    Raises Refused if no word has the label, if a line has too few columns, or for any other kind of file.
     """
     source = identify(path, tabs_in_text=True)
     if source.is_table:
-        found = _of_table(path, label)
+        sentences = _read_table(path, label)
     elif is_column_label(source, label):
-        found = _of_columns(source, label, word)
+        sentences = _read_columns(source, label, word)
     else:
-        found = _of_treebank(source, label)
-    if not any(one is not None for sentence in found for one in sentence.labels):
-        raise Refused(f"no word of {path.name} has the label {label!r:.60}: {_labels_in(source, label)}")
-    return found
+        sentences = _read_treebank(source, label)
+    if not any(word_label is not None for sentence in sentences for word_label in sentence.labels):
+        raise Refused(f"no word of {path.name} has the label {label!r:.60}: {_available_labels(source, label)}")
+    return sentences
 
 
 def skipped_comments_note(sentences: Iterable[LabelledSentence]) -> str:
-    """How many lines of comments were left out, as the end of a sentence; empty where there are none."""
+    """Return how many comment lines were skipped, as the end of a sentence, or an empty text if there were none."""
     count = sum(sentence.comments for sentence in sentences)
     return f"; {count:,} lines of comments were left out" if count else ""
 
 
 @validate_arguments
 def label_names(path: Path) -> list[str]:
-    """The labels that words of a file have, as `read_labelled_words` takes them.
+    """Return the names of the labels that occur in a file, as `read_labelled_words` accepts them.
 
-    path: as for `read_labelled_words`. Raises Refused for a file that is neither, or none of whose words has a label.
+    path: a treebank in CoNLL-U or a table of words.
+
+    Raises Refused for any other file, and if no word has a label.
     """
     source = identify(path, tabs_in_text=True)
     if source.is_table:
-        there: dict[str, bool] = {}
-        for _, fields, _ in read_rows(path, _OF_WORDS):
-            there = {name: there.get(name, False) or bool(label.strip()) for name, label in fields.items()}
-        names = [name for name, any_label in there.items() if any_label and name not in _OF_WORDS]
+        has_values: dict[str, bool] = {}
+        for _, fields, _ in read_rows(path, _WORD_COLUMNS):
+            has_values = {name: has_values.get(name, False) or bool(value.strip()) for name, value in fields.items()}
+        names = [name for name, has_value in has_values.items() if has_value and name not in _WORD_COLUMNS]
     else:
         features: set[str] = set()
-        whole_file = dict.fromkeys(("upos", "relation"), False)
-        for tree in _trees(source):
+        occurs = dict.fromkeys(("upos", "relation"), False)
+        for tree in _read_trees(source):
             features |= tree.feature_names
-            whole_file = {name: there or any(tree.labels(name)) for name, there in whole_file.items()}
-        names = [*(name for name, there in whole_file.items() if there), *sorted(features)]
+            occurs = {name: has_label or any(tree.labels(name)) for name, has_label in occurs.items()}
+        names = [*(name for name, has_label in occurs.items() if has_label), *sorted(features)]
     if not names:
-        raise Refused(f"no word of {path.name} has a label: {_HOW}")
+        raise Refused(f"no word of {path.name} has a label: {_LABEL_SOURCES}")
     return names
 
 
-def _of_treebank(source: InputFile, label: str) -> list[LabelledSentence]:
+def _read_treebank(source: InputFile, label: str) -> list[LabelledSentence]:
+    """Read the sentences of a treebank with one of its labels."""
     return [
-        LabelledSentence(tree.text, tree.spans, tree.labels(label), tree.line, tree.comments) for tree in _trees(source)
+        LabelledSentence(tree.text, tree.spans, tree.labels(label), tree.line, tree.comments)
+        for tree in _read_trees(source)
     ]
 
 
-def _trees(source: InputFile) -> Iterator[TreeSentence]:
+def _read_trees(source: InputFile) -> Iterator[TreeSentence]:
+    """Read the sentences of a treebank. Raises Refused for columns without a header."""
     if source.format is Format.COLUMNS:
         raise Refused(
-            f"{source.name} contains words in columns without a header: the label is the number of a column, as 4, or "
-            f"{LAST_COLUMN}"
+            f"{source.name} contains words in columns without a header: the label must be the number of a column, such "
+            f"as 4, or {LAST_COLUMN}"
         )
     return read_treebank((line for line, _ in source.lines()), source.name)
 
 
-def _of_table(path: Path, label: str) -> list[LabelledSentence]:
-    if label in _OF_WORDS:
-        raise Refused(f"the label is {label!r}, a column that says what the words are: name another")
-    found: list[LabelledSentence] = []
+def _read_table(path: Path, label: str) -> list[LabelledSentence]:
+    """Read a table with one row per word. Raises Refused for a row without a word."""
+    if label in _WORD_COLUMNS:
+        raise Refused(f"the label is {label!r}, which is the column of the {label}s: name a column of labels")
+    sentences: list[LabelledSentence] = []
     words: list[str] = []
     labels: list[str | None] = []
-    current: str | None = None
-    begun = 0
+    sentence_id: str | None = None
+    first_row = 0
 
-    def ended() -> None:
+    def finish_sentence() -> None:
         if words:
-            found.append(_spaced(words, labels, begun))
+            sentences.append(_join_words(words, labels, first_row))
 
-    for row, fields, _ in read_rows(path, [*_OF_WORDS, label]):
+    for row, fields, _ in read_rows(path, [*_WORD_COLUMNS, label]):
         word = " ".join(fields["word"].split())
         if not word:
-            raise Refused(f"row {row} of {path.name} has no word (the header is row 1): take it out")
-        if fields["sentence"] != current:
-            ended()
-            current, words, labels, begun = fields["sentence"], [], [], row
+            raise Refused(f"row {row} of {path.name} has no word (the header is row 1): remove the row")
+        if fields["sentence"] != sentence_id:
+            finish_sentence()
+            sentence_id, words, labels, first_row = fields["sentence"], [], [], row
         words.append(word)
         labels.append(fields[label].strip() or None)
-    ended()
-    return found
+    finish_sentence()
+    return sentences
 
 
 def is_column_label(source: InputFile, label: str) -> bool:
-    """Whether such a label of such a file is a column without a header."""
-    named = Path(source.name.removesuffix(source.compression)).suffix.lower() == ".conllu"
-    return not source.is_table and not named and (label.isdecimal() or label == LAST_COLUMN)
+    """Return whether a label is the number of a column of a file without a header, or "last"."""
+    is_conllu = Path(source.name.removesuffix(source.compression)).suffix.lower() == ".conllu"
+    return not source.is_table and not is_conllu and (label.isdecimal() or label == LAST_COLUMN)
 
 
-def _labels_in(source: InputFile, label: str) -> str:
+def _available_labels(source: InputFile, label: str) -> str:
+    """Return the part of an error message that says which labels a file has."""
     if source.is_table or is_column_label(source, label):
         return "its column is empty"
-    names = sorted({name for tree in _trees(source) for name in tree.feature_names})
+    names = sorted({name for tree in _read_trees(source) for name in tree.feature_names})
     return f"give upos, relation{', or a feature: ' if names else ''}{', '.join(names)}"
 
 
-def _of_columns(source: InputFile, label: str, word: int) -> list[LabelledSentence]:
+def _read_columns(source: InputFile, label: str, word: int) -> list[LabelledSentence]:
+    """Read columns without a header.
+
+    label: number of the column of the labels, counted from 1, or "last". word: number of the column of the words.
+    Raises Refused for a line with too few columns, a line without a word, and a file without sentences.
+    """
     word = require_int("the column of the words", word, 1)
     column = -1 if label == LAST_COLUMN else require_int("the column of the labels", int(label), 1) - 1
-    width = max(word, column + 1, 2 if label == LAST_COLUMN else 1)
-    found: list[LabelledSentence] = []
+    min_columns = max(word, column + 1, 2 if label == LAST_COLUMN else 1)
+    sentences: list[LabelledSentence] = []
     comments = 0
-    for block, of_block in _blocks(source):
-        comments += of_block
+    for block, block_comments in _read_blocks(source):
+        comments += block_comments
         if not block or block[0][1][0] == DOCUMENT_MARKER:
             continue
         for number, fields in block:
-            if len(fields) < width:
+            if len(fields) < min_columns:
+                label_column = "the last" if label == LAST_COLUMN else f"column {label}"
                 raise Refused(
                     f"line {number} of {source.name} has {len(fields)} column{'s' * (len(fields) > 1)}: the word is in "
-                    f"column {word} and its label in {'the last' if label == LAST_COLUMN else f'column {label}'}, so at least "
-                    f"{width} are needed"
+                    f"column {word} and its label in {label_column}, so at least {min_columns} are needed"
                 )
         words = [" ".join(fields[word - 1].split()) for _, fields in block]
         if not all(words):
             raise Refused(f"line {block[words.index('')][0]} of {source.name} has no word in column {word}")
         labels = [fields[column].strip() or None for _, fields in block]
-        found.append(replace(_spaced(words, labels, block[0][0]), comments=comments))
+        sentences.append(replace(_join_words(words, labels, block[0][0]), comments=comments))
         comments = 0
-    if not found:
-        raise Refused(f"{source.name} has no sentence: a word a line with its label, and an empty line behind each")
-    return [*found[:-1], replace(found[-1], comments=found[-1].comments + comments)]
+    if not sentences:
+        raise Refused(
+            f"{source.name} has no sentence: each line must have a word and its label, with an empty line after each "
+            "sentence"
+        )
+    return [*sentences[:-1], replace(sentences[-1], comments=sentences[-1].comments + comments)]
 
 
-def _blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], int]]:
-    """The words between empty lines, each with its line's number and its columns, and how many comments are there."""
+def _read_blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], int]]:
+    """Yield the (line number, columns) pairs between two empty lines, and the number of comments among them."""
     widths, tabs = set[int](), False
     for line, _ in source.lines():
         if line.strip() and not line.startswith("#"):
@@ -190,7 +213,7 @@ def _blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], in
             if block or comments:
                 yield block, comments
             block, comments = [], 0
-        elif line.startswith("#") and _is_comment(line, widths, tabs=tabs, begins=not block):
+        elif line.startswith("#") and _is_comment(line, widths, tabs=tabs, is_first=not block):
             comments += 1
         else:
             block.append((number, split_columns(line)))
@@ -204,22 +227,22 @@ def _blocks(source: InputFile) -> Iterator[tuple[list[tuple[int, list[str]]], in
 
 
 def split_columns(line: str) -> list[str]:
-    """The columns of a line: separated by tabs where it has some, else by spaces."""
+    """Split a line at tabs, or at whitespace if it has no tab."""
     return line.split("\t" if "\t" in line else None)
 
 
-def _is_comment(line: str, widths: Collection[int], *, tabs: bool, begins: bool) -> bool:
-    """Whether a line that starts with # is a comment and no word.
+def _is_comment(line: str, widths: Collection[int], *, tabs: bool, is_first: bool) -> bool:
+    """Return whether a line that starts with # is a comment rather than a word.
 
-    widths: numbers of columns that words have. tabs: whether tabs separate these. begins: whether no word of its
-    sentence stands before it, where "# name = value" is a comment whatever the number of its columns.
+    widths: numbers of columns that the words of the file have. tabs: whether tabs separate the columns.
+    is_first: whether the line is the first of its sentence. There "# name = value" is always a comment.
     """
     columns = line.split("\t" if tabs else None)
-    return len(columns) not in widths or (begins and columns[0] == "#" and columns[2:3] == ["="])
+    return len(columns) not in widths or (is_first and columns[0] == "#" and columns[2:3] == ["="])
 
 
-def _spaced(words: Sequence[str], labels: Sequence[str | None], line: int) -> LabelledSentence:
-    """A sentence of words with a space between any two."""
+def _join_words(words: Sequence[str], labels: Sequence[str | None], line: int) -> LabelledSentence:
+    """Return a sentence of words separated by spaces."""
     starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
     spans = tuple((start, start + len(word)) for start, word in zip(starts, words, strict=False))
     return LabelledSentence(" ".join(words), spans, tuple(labels), line)

@@ -196,7 +196,7 @@ class ExampleMaker:
         self.cls, self.sep, self.pad, self.mask = (
             tokenizer.first_id, tokenizer.end_id, tokenizer.pad_id, tokenizer.mask_id
         )  # fmt: skip
-        self.between = [tokenizer.id_of(token) for token in tokenizer.special_tokens.between]
+        self.between = [tokenizer.id_of(token) for token in tokenizer.special_tokens.separators]
         self.segment_of_second = tokenizer.special_tokens.segment
         self.vocab_size = len(tokenizer)
         names = [tokenizer.token_of(i) for i in range(self.vocab_size)]

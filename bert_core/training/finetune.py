@@ -225,7 +225,7 @@ def _encode(
             encoding = tokenizer.encode(example.text, example.pair, max_length=settings.max_length)
         except Refused as error:
             raise Refused(f"row {example.row} of {path.name}: {error}") from error
-        cut += encoding.cut > 0
+        cut += encoding.truncated_count > 0
         encoded.append(Example(encoding.input_ids, encoding.token_type_ids, number_of[example.label]))
     if cut:
         report(None, f"{cut:,} of {len(examples):,} texts are longer than {settings.max_length} tokens and were cut")

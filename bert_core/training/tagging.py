@@ -320,7 +320,7 @@ def _encode(
             if label is not None and pieces:
                 labels[pieces[0]] = number_of[label]
             lost += label is not None and not pieces
-        cut += encoding.cut > 0
+        cut += encoding.truncated_count > 0
         encoded.append(TaggedText(encoding.input_ids, encoding.token_type_ids, tuple(labels)))
     if cut:
         report(

@@ -109,7 +109,7 @@ def test_what_cannot_be_is_one_sentence(headlight: Run, tiny_reader_folder: Path
 def test_a_model_without_a_reader_says_so(headlight: Run, tiny_model_folder: Path) -> None:
     """It says what could teach it."""
     code, _, err = headlight("answer", "--model", tiny_model_folder, "--question", "who?", "--context", "a cat")
-    assert code == 2 and "was not trained to find answers in a text: `headlight finetune` can teach it" in err
+    assert code == 2 and "has no trained question-answering head: `headlight finetune` can teach it" in err
 
 
 def test_an_answer_can_be_explained_on_the_command_line(
@@ -120,4 +120,4 @@ def test_an_answer_can_be_explained_on_the_command_line(
     assert headlight(*given, "--out", tmp_path / "a.csv")[0] == 0
     assert headlight(*given, "--target", "span:8:9", "--out", tmp_path / "b.csv")[0] == 0
     code, _, err = headlight(*given, "--target", "span:1:2", "--out", tmp_path / "c.csv")
-    assert code == 2 and "no answer can stand at positions 1 to 2" in err
+    assert code == 2 and "an answer cannot be at positions 1 to 2" in err

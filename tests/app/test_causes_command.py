@@ -188,7 +188,7 @@ def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
         ((TEXT, SOURCE, *ASKED, "--what", "neuron"), "--what"),
         ((TEXT, SOURCE, *ASKED, "--out", "effects.png"), "its ending must be one of csv, npz, json"),
         ((TEXT, SOURCE, *ASKED, "--out", "no/such/effects.csv"), "there is no folder"),
-        ((TEXT, SOURCE, "--target", "nsp"), "this target needs a second sentence"),
+        ((TEXT, SOURCE, "--target", "nsp"), "needs two texts: add a second sentence"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_patched_is_one_sentence(headlight: Run, arguments: tuple[str, ...], reason: str) -> None:

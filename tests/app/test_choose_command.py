@@ -39,7 +39,7 @@ def test_what_cannot_be_chosen_from_is_one_sentence(headlight: Run, tiny_chooser
     for arguments, sentence in (
         ((QUESTION, "a king", *model), "1 choice was given: give from 2 to 26 choices"),
         ((QUESTION, "a king", " ", *model), "choice 2 is empty: type at least one word"),
-        ((QUESTION, "a", "b", "--model", "headlight-mini"), "was not trained to choose among answers: load a model"),
+        ((QUESTION, "a", "b", "--model", "headlight-mini"), "has no trained multiple-choice head: load a model"),
     ):
         code, out, err = headlight("choose", *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1) and sentence in err

@@ -719,7 +719,7 @@ def test_finetune_learns_answers_from_a_file_of_questions(
     paragraphs[1]["qas"][0]["answers"][0]["answer_start"] = 3
     file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
     code, _, err = headlight(*common, tmp_path / "b")
-    assert code == 2 and "of '1'): mend them, or leave them out with --skip-broken" in err
+    assert code == 2 and "of '1'): correct them, or leave them out with --skip-broken" in err
     code, out, _ = headlight(*common, tmp_path / "b", "--skip-broken", "--epochs", 1)
     assert code == 0 and "1 questions of questions.json are left out" in out
 
@@ -888,15 +888,15 @@ def test_heads_asks_for_classes_words_and_what_follows(
     both = {"importance": True, "ablation": True}
     asked: list[tuple[Path, Path, list[object], CorpusSettings, str]] = [
         (table, tiny_classifier_folder, ["--text", "said", "--label", "kind"],
-         CorpusSettings(**both, loss="class", columns=Columns("said", answer="kind")), "nats a class to tell"),
+         CorpusSettings(**both, loss="class", columns=Columns("said", answer="kind")), "nats per text"),
         (table, tiny_model_folder, ["--text", "said", "--answer", "word"],
-         CorpusSettings(**both, loss="word", columns=Columns("said", answer="word")), "nats a piece of the word"),
+         CorpusSettings(**both, loss="word", columns=Columns("said", answer="word")), "nats per piece of the word"),
         (gaps, tiny_model_folder, ["--word", "cat", "--by", "mean", "--reference", text_file],
          CorpusSettings(
              **both, loss="word", word="cat", method="mean",
              reference=tuple(line for line in text_file.read_text().splitlines()[:MAX_REFERENCES] if line),
-         ), "nats a piece of the word"),
-        (text_file, tiny_model_folder, ["--follows"], CorpusSettings(**both, loss="next"), "nats a pair to tell"),
+         ), "nats per piece of the word"),
+        (text_file, tiny_model_folder, ["--follows"], CorpusSettings(**both, loss="next"), "nats per pair"),
     ]  # fmt: skip
     for number, (path, model, options, settings, said) in enumerate(asked):
         out = tmp_path / f"heads{number}.csv"
@@ -959,10 +959,10 @@ def test_nothing_is_written_over_by_a_table(
         ((*given, "--out", path), "texts.txt', which is read: choose another name"),
         (("roles", trees, "--out", trees), "trees.conllu', which is read: choose another name"),
         (("prune-curve", path, "--out", path), "texts.txt', which is read: choose another name"),
-        ((*given, "--out", notes), "notes.csv is there already and holds another result: choose another name, or over"),
-        ((*given[:-1], tiny_classifier_folder, "--out", out), "heads.csv is there already and holds another result"),
-        ((*given, "--follows", "--importance", "--out", out), "heads.csv is there already and holds another result"),
-        (("heads", other, *given[2:], "--out", out), "heads.csv is there already and holds another result"),
+        ((*given, "--out", notes), "notes.csv exists and holds another result: choose another name, or over"),
+        ((*given[:-1], tiny_classifier_folder, "--out", out), "heads.csv exists and holds another result"),
+        ((*given, "--follows", "--importance", "--out", out), "heads.csv exists and holds another result"),
+        (("heads", other, *given[2:], "--out", out), "heads.csv exists and holds another result"),
         ((*given, "--out", tmp_path / "no" / "heads.csv"), "there is no folder"),
         (("roles", trees, "--out", tmp_path / "no" / "table.csv"), "there is no folder"),
         (("prune-curve", path, "--out", tmp_path / "no" / "curve.csv"), "there is no folder"),
@@ -1007,7 +1007,7 @@ def test_roles_prints_and_writes_the_table_of_relations(
 @pytest.mark.parametrize(
     ("command", "content", "sentence"),
     [
-        (("heads", "FILE", "--out", "a.xlsx"), b"a cat\n", "a.xlsx is neither .csv nor .parquet"),
+        (("heads", "FILE", "--out", "a.xlsx"), b"a cat\n", "the name of the table a.xlsx must end in .csv or .parquet"),
         (("heads", "FILE", "--out", "a.csv"), b"", "file.txt is empty: there is no text in it"),
         (("heads", "FILE", "--out", "a.csv"), b"\n \n", "there is no text in 2 lines"),
         (

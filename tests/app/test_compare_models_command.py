@@ -43,7 +43,7 @@ def test_classes_of_a_table(headlight: Run, tiny_classifier_folder: Path, tmp_pa
     ("more", "why"),
     [
         (["--label", "class"], "say with --text which column holds the texts"),
-        (["--out", "table.txt"], "neither .csv nor .parquet"),
+        (["--out", "table.txt"], "must end in .csv or .parquet"),
         (["--out", "nowhere/table.csv"], "there is no folder"),
     ],
 )

@@ -265,7 +265,7 @@ def test_a_text_that_changes_while_it_is_read_is_refused(bench: Bench, tmp_path:
     assert bench.run(name, tmp_path / "out", {STUDIES[name]: source}, at=whole.writes // 2, what="pause").code is None
     source.write_bytes(source.read_bytes().replace(b"a", b"e", 5))
     ended = bench.faults.go_on()
-    assert ended.code == 2 and f"{source.name} was changed while it was read" in ended.err, ended.err
+    assert ended.code == 2 and f"{source.name} changed while it was read" in ended.err, ended.err
 
 
 @every_command

@@ -256,7 +256,7 @@ def test_an_empty_page_offers_examples(tiny_model_folder: Path, kind: str, many:
     [
         (table_of([("a cat", "pet"), ("a dog", "pet")]), "Every row has the same class"),
         (table_of([("a cat", "pet"), ("a king", "ruler"), ("a dog", "pet")]), "has one row"),
-        (table_of([("a cat", "pet"), ("a dog", "")]), "have nothing in the column"),
+        (table_of([("a cat", "pet"), ("a dog", "")]), "have an empty field in the column"),
         (b"text\na cat\n", "a text and its class are needed"),
         (b"", "is empty: there is no text in it"),
         (b"text,class\na cat\n", "has 1 fields and the header 2"),

@@ -24,7 +24,7 @@ def test_unsure_is_said_by_calibrated_confidence(monkeypatch: pytest.MonkeyPatch
     text = "It was a [MASK] of the old."
     cool, hot = sure_of(text, 1.0), sure_of(text, 3.0)
     monkeypatch.setattr(gaps, "UNSURE", (cool + hot) / 2)
-    monkeypatch.setattr(gaps, "temperature_of", lambda _: 3.0)
+    monkeypatch.setattr(gaps, "read_temperature", lambda _: 3.0)
     monkeypatch.setattr(gaps, "kept_of_model", lambda _, make: make())
     app = visited("predict", text=text)
     assert not app.exception and f"{UNSURE}of first guesses as sure as this one, about {hot:.0%} are right." in words(
@@ -39,7 +39,7 @@ def test_without_a_temperature_probability_is_said(monkeypatch: pytest.MonkeyPat
     """A model that nobody measured is unsure by its own probability, and there is no switch."""
     text = "It was a [MASK] of the old."
     monkeypatch.setattr(gaps, "UNSURE", 1.1)
-    monkeypatch.setattr(gaps, "temperature_of", lambda _: None)
+    monkeypatch.setattr(gaps, "read_temperature", lambda _: None)
     monkeypatch.setattr(gaps, "kept_of_model", lambda _, make: make())
     app = visited("predict", text=text)
     assert f"{UNSURE}its best guess has only probability {sure_of(text, 1.0):.2g}." in words(app)
@@ -61,7 +61,7 @@ def test_a_temperature_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPat
     def broken(_: object) -> float:
         raise bert_core.Refused("calibration.json cannot be read: it holds no temperature and weights")
 
-    monkeypatch.setattr(gaps, "temperature_of", broken)
+    monkeypatch.setattr(gaps, "read_temperature", broken)
     monkeypatch.setattr(gaps, "kept_of_model", lambda _, make: make())
     app = visited("predict", text="It was a [MASK] of the old.")
     assert not app.exception and "alibration.json cannot be read" in words(app) and app.get("plotly_chart")

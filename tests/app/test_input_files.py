@@ -119,7 +119,7 @@ NO_COLUMNS = "a table is needed|which has no named columns"
 STEP = ("--steps", 1, "--warmup", 0, "--decay", 0)
 
 READ_AS_TEXTS = {".txt": PLAIN, "": PLAIN, ".conllu": ONE_TREE_A_TEXT, **IN_TABLES}
-NOT_TEXTS = dict.fromkeys(COLUMNS, "contains words in columns, from which only labels of words are read")
+NOT_TEXTS = dict.fromkeys(COLUMNS, "contains words in columns, from which only labels of words can be read")
 READ_AS_DOCUMENTS = {".txt": PLAIN, "": PLAIN, **IN_TABLES}
 
 COMMANDS = {
@@ -178,7 +178,7 @@ COMMANDS = {
     ),
     "probe": Command(
         ("probe", "FILE", "--label", "tag", "--out", "OUT", "--layers", "1", "--seeds", 1, "--least", 1),
-        OF_WORDS, {".conll": "the label is the number of a column, as 4, or last", ".txt": "CoNLL-U has 10"},
+        OF_WORDS, {".conll": "the label must be the number of a column, such as 4, or last", ".txt": "CoNLL-U has 10"},
     ),
     "roles": Command(
         ("roles", "FILE", "--out", "OUT", "--least", 1), {".conllu": TREES, ".conll": TREES, "": TREES},

@@ -65,7 +65,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "click a word to hide it", "choose above what to explain",
         *dict.fromkeys(head.pair_advice for head in TASK_HEADS.values()),
     ),
-    "head_of(target).offer(target)": (*(kind.offer for kind in TARGET_KINDS.values()), NO_ANSWER),
+    "head_of(target).target_title(target)": (*(kind.title for kind in TARGET_KINDS.values()), NO_ANSWER),
 }  # fmt: skip
 
 

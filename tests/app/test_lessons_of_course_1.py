@@ -159,9 +159,9 @@ def test_what_a_head_does_is_what_its_profile_says() -> None:
             at = one.layer, one.head
             assert_near(counted.shares[job][at], sum(bar.share for bar in there), of=1.0)
             assert_near(counted.chances[job][at], sum(bar.chance for bar in there), of=1.0)
-    assert_near(counted.rests[1, 7], sum(bar.share for bar in found.of(1, 7).bars["offset"] if bar.name in ENDS))
+    assert_near(counted.rests[1, 7], sum(bar.share for bar in found.find_head(1, 7).bars["offset"] if bar.name in ENDS))
     job = counted.job_of(counted.asked)
-    assert (job == "governor") == any(bar.name == "its governor" for _, bar in found.of(1, 7).standing_out)
+    assert (job == "governor") == any(bar.name == "its governor" for _, bar in found.find_head(1, 7).distinctive_groups)
 
 
 def test_profiles_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ WHY = "this server is for many: one question may take {:.0f} s"
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which a pass over ten tokens takes a fifth of a second."""
-    monkeypatch.setattr(work, "pace_of", lambda loaded: PassTiming(0.0, 0.02, 0.0))
+    monkeypatch.setattr(work, "measure_timing", lambda loaded: PassTiming(0.0, 0.02, 0.0))
     work.kept_of_model.clear()
     yield
     work.kept_of_model.clear()

@@ -71,7 +71,7 @@ def test_what_was_not_asked_is_null(headlight: Run, words: Path, tiny_model_fold
         (("--label", "kind", "--out", "words.json"), "words.csv', which is read: choose another name"),
         (("--label", "kind", "--out", "OUT.csv", "--layers", "two"), "--layers is 'two': write depths with commas"),
         (("--label", "kind", "--out", "OUT.csv", "--layers", "9", "--least", "1"), "a depth is 9: it must be a whole"),
-        (("--label", "kind", "--out", "OUT.csv", "--least", "1000"), "0 labels are there 1,000 times or more, of 2"),
+        (("--label", "kind", "--out", "OUT.csv", "--least", "1000"), "0 of 2 labels occur 1,000 times or more"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(

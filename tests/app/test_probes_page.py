@@ -180,7 +180,7 @@ def test_what_was_found_stays() -> None:
         (b"sentence,word\n1,cat\n", "a.csv", "No word of a.csv has a label: a treebank has parts of speech"),
         (b"1\tThe\n", "a.conllu", "Line 1 of a.conllu has 2 columns: CoNLL-U has 10"),
         (b"\xff\xfe\x00", "a.conllu", "A.conllu is not whole UTF-16"),
-        (b"sentence,word,kind\n1,cat,pet\n", "a.csv", "0 labels are there 20 times or more, of 1 in all"),
+        (b"sentence,word,kind\n1,cat,pet\n", "a.csv", "0 of 1 labels occur 20 times or more"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_sentence(data: bytes, name: str, sentence: str) -> None:

@@ -20,7 +20,7 @@ import bert_core
 from bert_core import read_profiles
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
-from bert_core.studies.profiles import Look, NeuronProfile, Profiles, TokenProfile, standing_out
+from bert_core.studies.profiles import HeadExample, NeuronProfile, Profiles, TokenProfile, distinctive_groups
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
 from viz_app.export.policy import hash_source
@@ -75,7 +75,7 @@ def test_the_bundled_profiles_are_of_the_bundled_model() -> None:
 def test_the_guide_says_what_the_bundled_profiles_say() -> None:
     """Every figure of docs/search.md about them is counted again."""
     found, guide = read_profiles(BUNDLED), (ASSETS.parents[1] / "docs" / "search.md").read_text(encoding="utf-8")
-    like = {depth: (own, chance) for depth, own, chance in found.of_token("like").likeness}
+    like = {depth: (own, chance) for depth, own, chance in found.find_token("like").likeness}
     beyond = [max(bar.share - bar.chance for bars in one.bars.values() for bar in bars) for one in found.neurons]
     clear = sum(by >= 0.05 for by in beyond)
     assert f"*like* has {like[0][0]:.2f} in the embeddings" in guide
@@ -115,7 +115,7 @@ def test_a_token_is_shown_beside_any_token() -> None:
     """Its likeness by depth, its labels and words, its sentences from the least usual on; a link names it."""
     found = read_profiles(BUNDLED)
     app = start(about="token", piece="like", tenth="1")
-    one = found.of_token("like")
+    one = found.find_token("like")
     said = words(app).replace("\\", "")
     assert not app.exception and not app.error and "“like”" in said and token_in_words(one) in said
     bars = drawn(app)
@@ -142,17 +142,17 @@ def test_a_neuron_is_shown_beside_any_token() -> None:
         (one.layer, one.neuron): max(bar.share - bar.chance for bars in one.bars.values() for bar in bars)
         for one in found.neurons
     }
-    one = found.of_neuron(*max(far, key=lambda pair: far[pair]))
+    one = found.find_neuron(*max(far, key=lambda pair: far[pair]))
     name = f"L{one.layer} neuron {one.neuron}"
     assert not app.exception and not app.error and name in words(app)
     assert neuron_in_words(one) in words(app).replace("\\", "")
-    asked, bar = standing_out(one.bars)[0]
+    asked, bar = distinctive_groups(one.bars)[0]
     assert asked != "sort" and drawn(app)[bar.name] == (bar.share, bar.chance)
     assert drawn(app) == {bar.name: (bar.share, bar.chance) for bar in largest(one.bars[asked], in_order=False)}
-    other = next(two for two in found.neurons if two.bars and standing_out(two.bars)[0][0] not in (asked, "sort"))
+    other = next(two for two in found.neurons if two.bars and distinctive_groups(two.bars)[0][0] not in (asked, "sort"))
     app.segmented_control(key=key_of(app, "asked_of")).set_value("sort").run()
     app.selectbox(key=key_of(app, "firing")).set_value((other.layer, other.neuron)).run()
-    assert standing_out(other.bars)[0][1].name in drawn(app)  # another is asked anew
+    assert distinctive_groups(other.bars)[0][1].name in drawn(app)  # another is asked anew
     other = found.neurons[7]
     app = start(about="neuron", firing=f"{other.layer}.{other.neuron}", asked_of="place")
     assert list(drawn(app)) == [bar.name for bar in other.bars["place"]]
@@ -217,7 +217,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
     app = start(counted="file")
     upload = app.file_uploader(key="own_profiles#file")
     upload.upload("![mine](x).json", b"[]", "application/json").run()
-    assert "![mine](x).json holds no profiles" in words(app) and not app.exception
+    assert "![mine](x).json contains no profiles" in words(app) and not app.exception
     assert not any("![mine]" in info.value for info in app.info)  # as it is written, no picture
     kept = bundled_json()
     kept["weights"] = "0123456789abcdef"
@@ -239,7 +239,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
 def test_what_removal_costs_is_said_with_its_doubt() -> None:
     """The change with its error, which way it goes, and whether it may be chance; nothing where none was measured."""
     found = read_profiles(BUNDLED)
-    one = found.of(*FIRST_HEAD)
+    one = found.find_head(*FIRST_HEAD)
     assert figures_in_words(found, replace(one, figures={})) == ""
     for change, error, says in (
         (0.25, 0.01, "rises by 0.2500 nats (standard error 0.0100)."),
@@ -254,8 +254,8 @@ def test_what_removal_costs_is_said_with_its_doubt() -> None:
 def test_looks_are_marked_in_their_sentences() -> None:
     """‹From› and «to» in their order, both where they are one, and no more than stands around them."""
 
-    def look(text: str, query: tuple[int, int], key: tuple[int, int] | None) -> Look:
-        return Look("a.txt", 1, text, query, key, "x", 1.0, 1.0)
+    def look(text: str, query: tuple[int, int], key: tuple[int, int] | None) -> HeadExample:
+        return HeadExample("a.txt", 1, text, query, key, "x", 1.0, 1.0)
 
     assert marked(look("a red cat sat", (2, 5), (6, 9))) == "a ‹red› «cat» sat"
     assert marked(look("a red cat sat", (6, 9), (2, 5))) == "a «red› ‹cat» sat".replace("red›", "red»").replace(
@@ -273,7 +273,7 @@ def test_looks_are_marked_in_their_sentences() -> None:
 def test_the_file_holds_the_profile_and_nothing_runs_in_it() -> None:
     """Every question, word and tenth as the page has them, all that a corpus wrote escaped, no script, no address."""
     found = read_profiles(BUNDLED)
-    one = found.of(*FIRST_HEAD)
+    one = found.find_head(*FIRST_HEAD)
     evil = "<script>alert(1)</script>{{style}}"
     joined, looks = replace(one.words[0], key=evil), (replace(one.tenths[0][0], text=evil, query=(0, 8), key=None),)
     one = replace(one, words=(joined, *one.words[1:]), tenths=(looks, *one.tenths[1:]))
@@ -297,7 +297,7 @@ def test_the_file_of_a_token_or_a_neuron_holds_it_all(what: str) -> None:
     found, evil = read_profiles(BUNDLED), "<script>alert(1)</script>{{style}}"
     one: TokenProfile | NeuronProfile
     if what == "token":
-        one = replace(found.of_token("like"), piece=evil)
+        one = replace(found.find_token("like"), piece=evil)
         says, likes = token_in_words(one), [piece for piece, _ in one.alike]
     else:
         one = found.neurons[3]
@@ -352,7 +352,9 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     assert code == 0, err
     code, _, err = headlight("profile", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "t.json")
     measured = read_profiles(tmp_path / "t.json")
-    assert code == 0 and "entropy" in measured.of(1, 2).figures and measured.measured.startswith("20 texts, "), err
+    assert code == 0 and "entropy" in measured.find_head(1, 2).figures and measured.measured.startswith("20 texts, "), (
+        err
+    )
     table = (tmp_path / "h.csv").read_text(encoding="utf-8")
     assert found.weights in table
     (tmp_path / "h.csv").write_text(table.replace(found.weights, "0" * 16), encoding="utf-8")
@@ -365,7 +367,7 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     assert code == 0 and "old.csv does not say of which weights it is" in err
     assert read_profiles(tmp_path / "o.json") == measured
     rows = list(csv.DictReader((tmp_path / "d.csv").read_text().splitlines()))
-    own = found.of(1, 2)
+    own = found.find_head(1, 2)
     shares = {(row["asked"], row["tokens"], row["name"]): row["share"] for row in rows if row["layer"] == "1"}
     assert float(shares["kind", "all", own.bars["kind"][0].name]) == own.bars["kind"][0].share
     heads = {(row["layer"], row["head"]): row for row in csv.DictReader((tmp_path / "h.csv").read_text().splitlines())}
@@ -383,7 +385,7 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     for given, says in (
         (("--heads", "none"), "nothing was asked for: name --heads"),
         (("--heads", "none", "--neurons", "3"), "--neurons is '3': write layer.neuron"),
-        (("--heads", "none", "--tokens", "zebra"), "'zebra' is typed 0 times"),
+        (("--heads", "none", "--tokens", "zebra"), "'zebra' occurs 0 times"),
         (("--heads", "3"), "--heads is '3': write layer.head"),
         (("--heads", "7.1"), "has no heads of layer 7"),
         (("--table", corpus), "corpus.txt"),

@@ -120,7 +120,7 @@ def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
         (["prune", "--out", "OUT", "--plan", "TEXT"], "this is not a pruning plan"),
         (["prune-curve", "TEXT", "--out", "OUT", "--orders", "best"], "order 'best' is unknown: one of importance"),
         (["prune-curve", "TEXT", "--out", "OUT", "--length", "600"], "--length is 600"),
-        (["prune-curve", "TEXT", "--out", "CSV"], "is there already and holds no pruning curve"),
+        (["prune-curve", "TEXT", "--out", "CSV"], "exists and is no pruning curve"),
     ],
 )
 def test_what_cannot_be_pruned_is_one_sentence(

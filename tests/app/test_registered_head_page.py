@@ -34,7 +34,7 @@ def test_its_targets_are_offered_and_the_page_why_explains_one(registered: PairS
     assert not app.exception and not app.error
     options = [option for box in app.selectbox if box.label == "Explain" for option in box.options]
     said = [
-        KINDS["pair"].offer.format(**head_of(target).template_values(loaded, encoding, target)) for target in offered
+        KINDS["pair"].title.format(**head_of(target).template_values(loaded, encoding, target)) for target in offered
     ]
     assert len(said) == OFFERED
     assert [option for option in options if option in {f"Explain {offer}" for offer in said}] == [

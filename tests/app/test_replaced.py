@@ -164,7 +164,7 @@ def test_the_command_prints_what_the_library_says(
     code, _, err = headlight("replaced", "The [MASK] sat.", "--model", folder)
     assert code == 0 and "has never read a [MASK]" in err
     code, out, err = headlight("replaced", TEXT, "--model", tiny_model_folder)
-    assert (code, out) == (2, "") and "has no trained detector of replaced tokens" in err
+    assert (code, out) == (2, "") and "has no trained replaced-token detection head" in err
     given = (TEXT, "--model", folder, "--device", "cpu")
     assert headlight("predict", *given) == headlight("replaced", *given)
     code, out, err = headlight("predict", "The [MASK] sat.", *given[1:], "--json")

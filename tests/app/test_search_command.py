@@ -112,7 +112,7 @@ def test_a_file_is_taken_out(headlight: Run, index: Path, text_file: Path) -> No
         (("--token", "1", "--where", "word"), "--where is 'word': write column=value"),
         (("--token", "1", "--where", "verb=is"), "no column 'verb' to filter by"),
         (("--token", "1", "--depth", "9"), "no states of depth 9"),
-        (("--token", "1", "--depth", "1", "--heads", "0.1"), "either a depth or heads are asked for"),
+        (("--token", "1", "--depth", "1", "--heads", "0.1"), "give either a depth or heads"),
         (("--token", "1", "--out", "t.txt"), "its ending must be one of csv, json"),
         (("--token", "1", "--model", "headlight-mini"), "has other weights"),
     ],

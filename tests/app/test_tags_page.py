@@ -188,7 +188,7 @@ def test_what_the_command_cannot_do_is_one_sentence(
 ) -> None:
     """A model without a tagger, a tag that it does not have, and a tag without its place."""
     code, out, err = headlight("tags", TEXT, "--model", tiny_model_folder, "--device", "cpu")
-    assert (code, out) == (2, "") and "has no trained tagger of tokens: `headlight finetune` can teach it" in err
+    assert (code, out) == (2, "") and "has no trained token classifier: `headlight finetune` can teach it" in err
     picture = ("attention", TEXT, "--model", tiny_tagger_folder, "--show", "gradient", "--out", tmp_path / "a.svg")
     code, _, err = headlight(*picture, "--target", "tag:2:B-MISC", "--device", "cpu")
     assert code == 2 and "the tag 'B-MISC' does not exist" in err and "O, B-PER, I-PER" in err

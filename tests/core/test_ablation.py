@@ -182,7 +182,7 @@ def test_progress_is_told_and_can_stop(tiny_loaded: LoadedModel) -> None:
         ({"method": "half"}, "method 'half' is unknown: one of zero, mean, resample"),
         ({"method": "mean"}, "method 'mean' needs a reference text"),
         ({"positions": [99]}, "position 99 does not exist: this text has positions 0 to 7"),
-        ({"target": Target("nsp")}, "whether B follows A is asked of two texts: this target needs a second sentence"),
+        ({"target": Target("nsp")}, "next-sentence prediction needs two texts: add a second sentence"),
         ({"head_mask": np.ones((2, 5))}, r"head_mask has the shape (2, 5): this model has 2 layers of 4 heads"),
     ],
 )

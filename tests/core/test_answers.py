@@ -295,7 +295,7 @@ def test_what_cannot_be_used_is_refused(tiny_model_folder: Path, tmp_path: Path)
     paragraphs = questions(8, 6)
     paragraphs[3]["qas"][0]["answers"][0]["answer_start"] += 1
     train = write(tmp_path / "train.json", paragraphs)
-    with pytest.raises(Refused, match=r"of '6-3'\): mend them, or leave them out with --skip-broken$"):
+    with pytest.raises(Refused, match=r"of '6-3'\): correct them, or leave them out with --skip-broken$"):
         run(train, tmp_path / "a", tiny_model_folder)
     run(train, tmp_path / "a", tiny_model_folder, AnswerSettings(epochs=1, max_length=40), skip_broken=True)
     said = (tmp_path / "a" / "said.txt").read_text(encoding="utf-8")

@@ -31,7 +31,7 @@ from bert_core.methods import faithfulness
 from bert_core.pooling import Pooling
 from bert_core.run.similarity import similarity_target
 from bert_core.studies.faithfulness import StudySettings, draw_questions, judge_file
-from bert_core.target_kinds import questions_of_targets
+from bert_core.target_kinds import target_questions
 from tests.families import save_family
 from tests.near import assert_near
 
@@ -94,7 +94,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("kind", questions_of_targets())
+@pytest.mark.parametrize("kind", target_questions())
 def test_each_kind_is_explained_and_goes_on(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """The first text's rows are those of its targets, which the columns name; a stopped run ends in the same bytes."""
     model, (path, given) = folder_of(kind, request, tmp_path), file_of(kind, tmp_path)
@@ -118,7 +118,7 @@ def test_each_kind_is_explained_and_goes_on(kind: str, request: pytest.FixtureRe
     assert out.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize("kind", questions_of_targets())
+@pytest.mark.parametrize("kind", target_questions())
 def test_each_kind_is_asked_of_every_head_and_goes_on(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -150,10 +150,10 @@ def test_each_kind_is_asked_of_every_head_and_goes_on(
             change[head] += (run.target_value - without) / len(targets)
     assert_near(found.figures["importance"], np.abs(slopes), of=np.abs(slopes).max())
     assert_near(found.figures["loss_change"], change, of=np.abs(change).max())
-    assert found.table("tiny", settings).loss_text.startswith(f"{found.loss:.3f} of ") or kind == "replaced"
+    assert found.table("tiny", settings).loss_text.startswith(f"{found.loss:.3f} units of ") or kind == "replaced"
 
 
-@pytest.mark.parametrize("kind", questions_of_targets())
+@pytest.mark.parametrize("kind", target_questions())
 def test_each_kind_is_judged_and_goes_on(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """What is judged is what `faithfulness` says of the target; more questions later end in the same bytes."""
     model, (path, given) = folder_of(kind, request, tmp_path), file_of(kind, tmp_path)
@@ -226,7 +226,7 @@ def test_what_cannot_be_asked_is_one_sentence(
         with pytest.raises(Refused, match="trained"):
             list(iter_heads(path, str(tiny_model_folder), CorpusSettings(loss=kind), device="cpu"))
     settings = ExplainSettings("similarity", METHODS, columns=Columns("one", "two"))
-    with pytest.raises(Refused, match="does not say in its files how it makes a vector"):
+    with pytest.raises(Refused, match="has no pooling settings in its files"):
         list(iter_explanations(path, out, str(tiny_model_folder), settings, device="cpu"))
     with pytest.raises(Refused, match=r"has the tag 'B-ANIMAL' .* does not have"):
         list(iter_explanations(path, out, str(tiny_tagger_folder), ExplainSettings("tag", tags="last"), device="cpu"))
@@ -235,7 +235,7 @@ def test_what_cannot_be_asked_is_one_sentence(
     asked = [{"id": "1", "question": "who", "answers": [{"text": "a dog", "answer_start": 3}]}]
     squad = tmp_path / "squad.json"
     squad.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": asked}]}]}))
-    with pytest.raises(Refused, match="do not stand in their context"):
+    with pytest.raises(Refused, match="are not in their context"):
         list(iter_explanations(squad, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
     with pytest.raises(Refused, match="looked for in a second text"):
         list(iter_explanations(path, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))

@@ -115,7 +115,7 @@ def test_a_contrast_is_one_word_less_the_other(tiny_loaded: LoadedModel, encodin
     values = [one.target_value or 0 for one in apart]
     assert_near(run.target_value, values[0] - values[1], of=max(map(abs, values)))
     assert_near(run.gradient, apart[0].gradient - apart[1].gradient)  # type: ignore[operator]
-    with pytest.raises(ValueError, match=r"^a 'contrast' target needs a position, a token_id and the one it stands"):
+    with pytest.raises(ValueError, match=r"^a 'contrast' target needs a position, a token_id and a second token_id"):
         Target("contrast", position, one)
 
 
@@ -269,14 +269,14 @@ def test_a_head_is_named_when_it_does_not_exist() -> None:
 
 def test_a_target_needs_what_it_is_about(tiny_loaded: LoadedModel) -> None:
     """A next-sentence target needs a pair, a word target its position and piece, and the kind must be known."""
-    with pytest.raises(ValueError, match=r"this target needs a second sentence$"):
+    with pytest.raises(ValueError, match=r"needs two texts: add a second sentence$"):
         capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), target=Target("nsp"))
     with pytest.raises(ValueError, match=r"^an 'mlm' target needs a position and a token_id$"):
         Target("mlm", position=3)
     with pytest.raises(ValueError, match=r"^target kind 'sop' is unknown: one of mlm, contrast, joint, loss, nsp, c"):
         Target("sop")
     for kind in ("joint", "loss"):
-        with pytest.raises(ValueError, match=f"^a '{kind}' target needs the pieces that it asks for$"):
+        with pytest.raises(ValueError, match=f"^a '{kind}' target needs the masked pieces and their tokens$"):
             Target(kind)
         with pytest.raises(ValueError, match=f"^a '{kind}' target asks for two pieces at one position$"):
             Target(kind, pieces=((2, 30), (2, 31)))

@@ -79,8 +79,8 @@ def test_texts_are_read_as_by_transformers(family: str, tmp_path: Path) -> None:
     [
         (3, "must be a text in base64"),
         ("AAA\0", "must be a text in base64"),
-        ("", "must be a whole table"),
-        (base64.b64encode(struct.pack("<I", 2**32 - 4) + b"abcd").decode(), "says that its trie has 4,294,967,292"),
+        ("", "must be a complete table"),
+        (base64.b64encode(struct.pack("<I", 2**32 - 4) + b"abcd").decode(), "states 4,294,967,292 for its trie"),
         (base64.b64encode(struct.pack("<II", 4, 0)).decode(), "leads out of its trie of 1 units"),
         (charsmap(TABLE, {0: (1 << 20) << 10}), "leads out of its trie"),
         (charsmap({"a": "x" * 200}), "longer than 128 bytes"),

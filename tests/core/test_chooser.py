@@ -186,7 +186,7 @@ def test_a_choice_that_does_not_fit_is_refused(tiny: LoadedModel, tiny_loaded: L
     """What is cut could be what tells it from the others. A model that was not trained to choose is refused too."""
     with pytest.raises(Refused, match=r"^choice 2 with its question has [\d,]+ tokens: .* takes at most \d+$"):
         choose(tiny, QUESTION, ["the king", "the cat sat " * 300])
-    with pytest.raises(Refused, match=r"was not trained to choose among answers: load a model for multiple choice$"):
+    with pytest.raises(Refused, match=r"has no trained multiple-choice head: load a model for multiple choice$"):
         choose(tiny_loaded, QUESTION, ANSWERS)
 
 
@@ -264,7 +264,7 @@ def test_a_patch_brings_the_choice_of_the_other_text(tiny: LoadedModel, encoding
 
 def test_a_source_without_a_second_text_has_no_choice(tiny: LoadedModel, encoding: Encoding) -> None:
     """Also where words go to words."""
-    with pytest.raises(Refused, match=r"^a choice is judged beside its question: give it as the second text$"):
+    with pytest.raises(Refused, match=r"^multiple choice needs two texts: give the answer option as the second text$"):
         patch(tiny, tiny.tokenizer.encode("the dog ran"), encoding, CHOICE, align="words")
 
 
@@ -282,7 +282,7 @@ def test_a_choice_that_cannot_be_asked_is_one_sentence(
     tiny: LoadedModel, tiny_loaded: LoadedModel, encoding: Encoding
 ) -> None:
     """Without a second text, or a chooser."""
-    with pytest.raises(Refused, match=r"^a choice is judged beside its question: give it as the second text$"):
+    with pytest.raises(Refused, match=r"^multiple choice needs two texts: give the answer option as the second text$"):
         capture(tiny, tiny.tokenizer.encode(QUESTION), target=CHOICE)
-    with pytest.raises(Refused, match=r"was not trained to choose among answers: choose another target$"):
+    with pytest.raises(Refused, match=r"has no trained multiple-choice head: choose another target$"):
         capture(tiny_loaded, encoding, target=CHOICE)

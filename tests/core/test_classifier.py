@@ -152,7 +152,7 @@ def test_a_configuration_takes_names() -> None:
     assert config.to_dict()["label2id"] == {"no": 0, "yes": 1} and config.problem_type is None
     assert config.extra["model_type"] == "bert"
     for wrong in ([], ["a", "a"]):
-        with pytest.raises(ValueError, match="there must be some, each once"):
+        with pytest.raises(ValueError, match="there must be at least one, each once"):
             config.with_labels(wrong)
     with pytest.raises(ValueError, match="problem_type 'guess' is unknown"):
         BertConfig(extra={"problem_type": "guess"}).problem_type  # noqa: B018

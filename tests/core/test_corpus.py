@@ -176,16 +176,16 @@ def test_a_run_with_other_settings_is_not_gone_on_with(corpus: Path, tiny_model_
     next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state, device="cpu"))
     kept = state.read_bytes()
     with pytest.raises(
-        ValueError, match=r"holds a run with other settings \(ablation: \w+, not \w+; seed: 0, not \d\): give the"
+        ValueError, match=r"holds a run with other settings \(ablation: \w+, not \w+; seed: 0, not \d\): use the"
     ):
         next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(seed=1), state=state, device="cpu"))
     with corpus.open("a") as file:
         file.write("more\n")
-    with pytest.raises(ValueError, match=r"holds a run with other settings \(text\): give"):
+    with pytest.raises(ValueError, match=r"holds a run with other settings \(text\): use"):
         next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state))
     assert state.read_bytes() == kept
     state.write_bytes(kept[:100])
-    with pytest.raises(ValueError, match="is not what an earlier run left: delete it to begin anew"):
+    with pytest.raises(ValueError, match="is not the state of a study: delete it to start again"):
         next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state))
 
 

@@ -13,7 +13,7 @@ import pytest
 import bert_core
 from bert_core import Columns, Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, iter_heads, word_target
 from bert_core.studies import runner
-from bert_core.studies.heads import FOLLOWS, NOT_NEXT, CorpusSettings, HeadSums, draw_pairs, reading_note
+from bert_core.studies.heads import IS_NEXT, NOT_NEXT, CorpusSettings, HeadSums, draw_pairs, reading_note
 from bert_core.studies.lines import MAX_LINE_BYTES, SHARD_LINES, Line, line_shards
 from bert_core.studies.rows import row_shards
 from tests.core.test_corpus import last
@@ -112,7 +112,7 @@ def test_what_follows(tmp_path: Path, tiny_loaded: LoadedModel, tiny_model_folde
     assert [pair.number for pair in pairs] == [0, 1, 2, 3, 4, 7, 8, 9, 10, 11]
     for pair in pairs:
         at = lines.index(pair.text)
-        assert (pair.pair == lines[at + 1]) == (pair.answer == FOLLOWS) and pair.pair != pair.text
+        assert (pair.pair == lines[at + 1]) == (pair.answer == IS_NEXT) and pair.pair != pair.text
     assert 2 <= sum(pair.answer == NOT_NEXT for pair in pairs) <= 8 and draw_pairs(shard.lines, 0) == pairs
     total = last(path, tiny_model_folder, CorpusSettings(loss="next"))
     strangers = sum(pair.answer == NOT_NEXT for pair in pairs)
@@ -122,7 +122,7 @@ def test_what_follows(tmp_path: Path, tiny_loaded: LoadedModel, tiny_model_folde
     asked = [(tiny_loaded.tokenizer.encode(pair.text, pair.pair), Target("nsp")) for pair in pairs]
 
     def loss(run: ModelRun) -> float:
-        follows = next(p for p in pairs if (p.text, p.pair) == (run.encoding.text, run.encoding.pair)).answer == FOLLOWS
+        follows = next(p for p in pairs if (p.text, p.pair) == (run.encoding.text, run.encoding.pair)).answer == IS_NEXT
         return float(np.log1p(np.exp(-run.target_value if follows else run.target_value)))
 
     check_against_capture(tiny_loaded, total, asked, loss)
@@ -133,9 +133,9 @@ def test_pairs_of_a_table(tmp_path: Path, tiny_model_folder: Path) -> None:
     rows = [Line(n, f"first {n}", f"second {n}") for n in range(2, 22)]
     pairs = draw_pairs(rows, 1)
     assert [pair.number for pair in pairs] == list(range(2, 22))
-    assert all((pair.pair == f"second {pair.number}") == (pair.answer == FOLLOWS) for pair in pairs)
-    assert {pair.answer for pair in pairs} == {FOLLOWS, NOT_NEXT}
-    assert [pair.answer for pair in draw_pairs(rows[:1], 1)] == [FOLLOWS]
+    assert all((pair.pair == f"second {pair.number}") == (pair.answer == IS_NEXT) for pair in pairs)
+    assert {pair.answer for pair in pairs} == {IS_NEXT, NOT_NEXT}
+    assert [pair.answer for pair in draw_pairs(rows[:1], 1)] == [IS_NEXT]
     path = write(tmp_path / "pairs.csv", "a,b", *(f"the cat {n},it was {n}" for n in range(40)))
     total = last(path, tiny_model_folder, CorpusSettings(ablation=False, loss="next", columns=Columns("a", "b")))
     assert total.counts["texts"] == 40 and total.counts["lines"] == 40
@@ -218,13 +218,13 @@ def test_questions_that_cannot_be(given: dict[str, Any], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("content", "settings", "sentence"),
     [
-        ("text,kind\na cat,pet\na dog,\n,pet\n", {}, "1 of 3 rows of t.csv have nothing in the column 'kind' (row 3;"),
+        ("text,kind\na cat,pet\na dog,\n,pet\n", {}, "3 rows of t.csv have an empty field in the column 'kind' (row 3"),
         ("text,kind\na cat,pet\na dog,moon\n", {}, "has the class 'moon' (row 3), which the model does not have: its classes are pet, ruler"),  # noqa: E501
-        ("text,kind\n", {}, "t.csv has no rows: there is nothing to ask"),
+        ("text,kind\n", {}, "t.csv has no rows: there is nothing to read"),
         ("text,sort\na,b\n", {}, "the column 'kind' is not in t.csv: its columns are text, sort"),
         ("text,kind\na,b,c\n", {}, "row 2 of t.csv has 3 fields and the header 2"),
-        ("a,b\nx,\n", {"loss": "next", "columns": Columns("a", "b")}, "1 of 1 rows of t.csv have nothing in the column 'b'"),  # noqa: E501
-        ("a,b\nx,\n", {"loss": "word", "columns": Columns("a", answer="b")}, "1 of 1 rows of t.csv have nothing in the column 'b'"),  # noqa: E501
+        ("a,b\nx,\n", {"loss": "next", "columns": Columns("a", "b")}, "1 of 1 rows of t.csv have an empty field in the column 'b'"),  # noqa: E501
+        ("a,b\nx,\n", {"loss": "word", "columns": Columns("a", answer="b")}, "1 of 1 rows of t.csv have an empty field in the column 'b'"),  # noqa: E501
         ("a [MASK]\n", {"loss": "word", "word": "☃☃", "columns": None}, "characters that are not in the vocabulary"),
     ],
 )  # fmt: skip
@@ -256,7 +256,7 @@ def test_a_model_without_the_head_says_so(
     missing = {"next": "cls.seq_relationship.bias", "words": "cls.predictions.bias"}.get(loss)
     report = dataclasses.replace(tiny_loaded.report, missing=() if missing is None else (missing,))
     monkeypatch.setattr(runner, "load", lambda name, device: dataclasses.replace(tiny_loaded, report=report))
-    runner._opened.cache_clear()
+    runner._load_checked.cache_clear()
     with pytest.raises(ValueError, match=f"{sentence}: the loss cannot be computed"):
         next(iter_heads(write(tmp_path / "t.txt", "a cat"), "tiny", CorpusSettings(loss=loss, **given)))
-    runner._opened.cache_clear()
+    runner._load_checked.cache_clear()

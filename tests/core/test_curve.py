@@ -64,7 +64,7 @@ def test_another_curve_is_not_gone_on_with(
         next(pruning_curve(tiny_loaded, batches, batches, table, orders=("best",)))
     assert table.read_bytes() == written
     (strange := tmp_path / "notes.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(Refused, match=r"notes\.csv is there already and holds no pruning curve: choose another name"):
+    with pytest.raises(Refused, match=r"notes\.csv exists and is no pruning curve: choose another name"):
         next(pruning_curve(tiny_loaded, batches, batches, strange))
     with pytest.raises(Refused, match=r"notes\.csv holds no pruning curve"):
         read_curve(strange)
@@ -81,7 +81,7 @@ def test_a_curve_of_neurons_or_layers_goes_on_too(
     assert list(pruning_curve(tiny_loaded, batches, batches, table, part_kind=what, steps=2)) == []
     plan = bert_core.PruningPlan.from_json(plan_path(table, "random", 1).read_text(encoding="utf-8"))
     assert plan.what == what and len(plan.order) == removed[-1]
-    with pytest.raises(Refused, match=r"curve\.csv is there already and holds no pruning curve|other settings"):
+    with pytest.raises(Refused, match=r"curve\.csv exists and is no pruning curve|other settings"):
         next(pruning_curve(tiny_loaded, batches, batches, table, steps=2))
     table.unlink()
     with pytest.raises(Refused, match=rf"holds a run with other settings \(what: {what}, not heads\)"):
@@ -107,7 +107,7 @@ def test_a_growing_table_is_whole_whenever_one_looks(tmp_path: Path) -> None:
     table.path.write_text("a,", encoding="utf-8")
     assert table.read_rows() == []
     table.path.write_text("b,a\n", encoding="utf-8")
-    with pytest.raises(Refused, match=r"t\.csv is there already and holds no table: choose another name"):
+    with pytest.raises(Refused, match=r"t\.csv exists and is no table: choose another name"):
         table.read_rows()
 
 
@@ -118,5 +118,5 @@ def test_what_differs_is_named() -> None:
         check_same_study({"seed": 1, "methods": ["a"]}, {"seed": 2, "methods": ["b"], "text": "t"}, "run")
     assert str(caught.value) == (
         "run holds a run with other settings (seed: 1, not 2; methods; text): "
-        "give the same again, or choose another name"
+        "use the same settings, or choose another name"
     )

@@ -318,7 +318,7 @@ def test_a_question_that_cannot_be_asked_is_one_sentence(
     loaded: LoadedModel, tiny_loaded: LoadedModel, encoding: Encoding
 ) -> None:
     """A model without a detector, a place beyond the text, no place, and words of a model that has none."""
-    with pytest.raises(ValueError, match=r"has no trained detector of replaced tokens: choose another target$"):
+    with pytest.raises(ValueError, match=r"has no trained replaced-token detection head: choose another target$"):
         capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), target=Target("replaced", 1))
     assert capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat")).replaced is None
     with pytest.raises(ValueError, match=rf"^position 400 does not exist: .* 0 to {len(encoding) - 1}$"):

@@ -248,7 +248,7 @@ def refusals(tmp_path: Path, plain: str, classes: str) -> Iterator[tuple[Any, st
     yield lambda: of("next"), "needs a column of second texts"
     yield lambda: of("class", word="cat"), "asking for 'class' does not need the word 'cat'"
     yield lambda: done(file, out, plain, of("class", METHODS)), "has no trained classifier"
-    yield lambda: done(file, tmp_path / "out.txt", classes), "neither .csv nor .parquet"
+    yield lambda: done(file, tmp_path / "out.txt", classes), "must end in .csv or .parquet"
     yield lambda: done(tmp_path / "none.csv", out, classes), "there is no file"
     yield lambda: done(file, out, classes, of(columns=Columns("what"))), "the column 'what' is not in"
     other = of(columns=Columns("review", answer="second"))
@@ -273,7 +273,7 @@ def test_a_broken_table_is_named(tiny_classifier_folder: Path, tmp_path: Path, e
     """Cut short, without scores, or with words for numbers."""
     file, out = table(tmp_path / "rows.csv", 3), tmp_path / f"out{ending}"
     done(file, out, str(tiny_classifier_folder), ExplainSettings("class", METHODS, columns=Columns("review")))
-    with pytest.raises(Refused, match="is there already and holds another result: choose another name, or overwrite"):
+    with pytest.raises(Refused, match="exists and holds another result: choose another name, or overwrite"):
         done(file, out, str(tiny_classifier_folder), ExplainSettings("class", columns=Columns("review")))
     broken = tmp_path / f"broken{ending}"
     broken.write_bytes(out.read_bytes()[:900] + b"\n")

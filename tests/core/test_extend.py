@@ -83,17 +83,17 @@ def test_the_head_of_the_guide_works(copy: Path, tiny_model_folder: Path, tmp_pa
     assert found["heads"] == ["length"] and found["notes"] == []
     for name in ("value", "prediction", "of_parts"):
         assert found[name] == pytest.approx(found["expected"], rel=1e-3, abs=1e-4), name
-    assert found["loss"].endswith("letters a token")
+    assert found["loss"].endswith("letters per token")
 
 
 def test_both_ways_of_the_guide_declare_the_same_head() -> None:
     """The classes of the four files and those of a program differ in two helpers alone."""
     built_in = "\n".join(line[1:] for _, text in CHANGES for line in text.splitlines() if line.startswith("+"))
     program = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)[0]
-    for name in ("title", "says", "parts", "architectures", "description", "every_token"):
+    for name in ("title", "subtitle", "parts", "architectures", "description", "every_token"):
         assert re.findall(rf"^    {name} = .*$", built_in, re.MULTILINE) == re.findall(
             rf"^    {name} = .*$", program, re.MULTILINE
         )
-    for name in ("offer", "question", "supports", "value_text"):
+    for name in ("title", "question", "supports", "value_text"):
         (said,) = re.findall(rf"^        {name}=(\".*\"),$", program, re.MULTILINE)
         assert said in built_in, name

@@ -214,7 +214,7 @@ def test_a_long_json_document_on_one_line_is_identified(tmp_path: Path) -> None:
         ("a.jsonl", JSON_LINES, "a.jsonl contains JSON lines: name the field of the texts (--text); its fields are "
          "sentence, label"),
         ("a.json", json.dumps(RECORDS), "name the field of the texts (--text); its fields are sentence, label"),
-        ("a.iob2", WORDS, "a.iob2 contains words in columns, from which only labels of words are read"),
+        ("a.iob2", WORDS, "a.iob2 contains words in columns, from which only labels of words can be read"),
     ],
 )  # fmt: skip
 def test_texts_without_a_column_are_refused_with_its_columns(
@@ -234,7 +234,10 @@ def test_texts_without_a_column_are_refused_with_its_columns(
         ('{"t": "a"}\n{"u": "b"}', "line 2 of a.jsonl has no field 't': its fields are u"),
         ('{"u": "a"}\n{"u": "b"}', "no object of a.jsonl has the field 't': its fields are u"),
         ('{"t": ["a"]}', "the field 't' of line 1 of a.jsonl is ['a']: it must be a text"),
-        ('{"t": "a"}\n{"t": null}', "1 of 2 rows of a.jsonl have nothing in the column 't' (row 2): fill them in"),
+        (
+            '{"t": "a"}\n{"t": null}',
+            "1 of 2 rows of a.jsonl have an empty field in the column 't' (row 2): fill them in",
+        ),
     ],
 )
 def test_a_broken_line_of_json_is_named(text: str, sentence: str, tmp_path: Path) -> None:

@@ -316,11 +316,11 @@ def test_a_table_with_semicolons_is_read(tmp_path: Path) -> None:
         (b"words,class\na,b\n", "the column 'text' is not in t.csv: its columns are words, class"),
         (b"text,text,class\na,b,c\n", "'text' is twice in t.csv: its columns are text, text, class"),
         (b"text,class\n", "t.csv has no rows: there is nothing to learn from"),
-        (b"text,class\na,\nb,x\nc, \n", "2 of 3 rows of t.csv have nothing in the column 'class' (rows 2, 4;"),
-        (b"text,class\n" + b",x\n" * 8, "8 of 8 rows of t.csv have nothing in the column 'text' (rows 2, 3, 4, 5, 6 and 3 more"),  # noqa: E501
+        (b"text,class\na,\nb,x\nc, \n", "2 of 3 rows of t.csv have an empty field in the column 'class' (rows 2, 4;"),
+        (b"text,class\n" + b",x\n" * 8, "8 of 8 rows of t.csv have an empty field in the column 'text' (rows 2, 3, 4, 5, 6 and 3 more"),  # noqa: E501
         (b"text,class\na, b,x\n", "row 2 of t.csv has 3 fields and the header 2"),
         (b"text,class\na,caf\xe9\n", "t.csv is not UTF-8"),
-        (b'text,class\n"a,x\n', "t.csv is not a whole table: unexpected end of data"),
+        (b'text,class\n"a,x\n', "t.csv is not a valid table: unexpected end of data"),
         (b"text,class\na,x\nb,x\n", "every row has the same class, 'x', in the column 'class'"),
         (b"text,class\na,x\nb,y\nc,z\n", "each of the 3 rows has a class of its own in the column 'class'"),
     ],
@@ -354,7 +354,7 @@ Change = Callable[[Path], dict[str, Any]]
         (lambda f: {"held_out": write_csv(f / "h.csv", [("a", "home"), ("b", "moon")])}, "h.csv has the class 'moon' (row 3)"),  # noqa: E501
         (lambda f: {"table": write_csv(f / "o.csv", [("a", "x"), ("b", "x"), ("c", "y")])}, "class 'y' has one row"),
         (lambda f: {"table": write_csv(f / "o.csv", [("\u200b", "x"), ("b", "y")] * 2)}, "of o.csv: the text"),
-        (lambda f: {"pair": "text"}, "are not all different"),
+        (lambda f: {"pair": "text"}, "must be different"),
         (lambda f: {"settings": FinetuneSettings(max_length=600)}, "a length of 600 is too long"),
         (lambda f: {"settings": FinetuneSettings(learning_rate=1e20)}, "no longer a number"),
         (lambda f: {"start": f / "nothing"}, "there is no model"),

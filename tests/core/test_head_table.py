@@ -91,7 +91,7 @@ def as_csv(**changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("data", "name", "sentence"),
     [
-        (as_csv(), "a.xlsx", "the file a.xlsx is neither .csv nor .parquet: the name of a table says which it is"),
+        (as_csv(), "a.xlsx", "the name of the table a.xlsx must end in .csv or .parquet"),
         (b"", "a.csv", "the file a.csv is not a table of heads: every row needs as many fields as the header"),
         (b"\xff\xfe", "a.csv", "the file a.csv is not a table in UTF-8"),
         (b"a,b\n1\n", "a.csv", "the file a.csv is not a table of heads"),

@@ -139,7 +139,11 @@ def test_what_python_would_build_is_held_first(
 def test_the_numpy_model_is_held_too(folder: Path) -> None:
     """More layers than weights are refused by the NumPy model, before it names the weights of each."""
     change(folder / "config.json", num_hidden_layers=HUGE)
-    with pytest.raises(Refused, match=r"^1,000,000,000 layers of \d+ weights: it is not a whole BERT$"):
+    with pytest.raises(
+        Refused,
+        match=r"^the configuration has 1,000,000,000 layers, and the checkpoint \d+ weights: "
+        r"it is not a complete BERT$",
+    ):
         numpy_bert.BertForPretraining.from_pretrained(folder)
 
 
@@ -495,7 +499,7 @@ SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
     ("content", "words"),
     [
         (SPECIAL.encode() + b"\xff\xfe\n", "is no text in UTF-8"),
-        (SPECIAL.encode() + b"cat\ncat\n", "has 7 lines and 6 pieces: each piece must stand there once"),
+        (SPECIAL.encode() + b"cat\ncat\n", "has 7 lines and 6 pieces: each piece must occur once"),
         (SPECIAL.encode() + b"a\n" * 2_000_000, "has 2,000,005 lines: at most 1,000,000 are read"),
         (b"", r"the vocabulary has no \[PAD\]"),
         (b"\x00" * 100, r"the vocabulary has no \[PAD\]"),

@@ -142,7 +142,7 @@ from bert_core.studies import index as study
 
 study.SHARD_CHARACTERS = 600
 text, out, model, files = sys.argv[1:]
-left, write = [int(files)], checkpoint.write_whole
+left, write = [int(files)], checkpoint.write_atomically
 
 def dies(*given: object) -> None:
     left[0] -= 1
@@ -150,7 +150,7 @@ def dies(*given: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     write(*given)
 
-checkpoint.write_whole = dies
+checkpoint.write_atomically = dies
 for _ in study.iter_index(Path(text), Path(out), model, device="cpu"):
     pass
 """

@@ -404,7 +404,7 @@ def test_a_lock_that_is_none_is_not_another_run(tmp_path: Path) -> None:
     """Where the lock beside a table cannot be a file, the sentence names it and does not blame another run."""
     (tmp_path / ".o.csv.lock").mkdir()
     with (
-        pytest.raises(Refused, match=r"\.o\.csv\.lock must be a file that can be written, which keeps other runs away"),
+        pytest.raises(Refused, match=r"\.o\.csv\.lock must be a writable file, because it locks"),
         exclusive_lock(tmp_path / "o.csv"),
     ):
         pass

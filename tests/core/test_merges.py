@@ -112,7 +112,7 @@ def _vocabulary(change: Callable[[dict[str, int]], dict[str, int]]) -> Callable[
         (save_byte_files, lambda folder: (folder / "merges.txt").unlink(), "has vocab.json and no merges.txt: the two"),
         (save_byte_files, lambda folder: (folder / "vocab.json").unlink(), "has merges.txt and no vocab.json: the two"),
         (save_tweet_pieces, lambda folder: (folder / "vocab.txt").unlink(), "has bpe.codes and no vocab.txt: the two"),
-        (save_byte_files, _edited("merges.txt", lambda text: text + "zq ü\n"), "'zq' and 'ü' together, and .* no 'zq'"),
+        (save_byte_files, _edited("merges.txt", lambda text: text + "zq ü\n"), "merges 'zq' and 'ü', and .* no 'zq'"),
         (save_byte_files, _edited("merges.txt", lambda text: text + "alone\n"), "the line 'alone': it must be of two"),
         (save_byte_files, _edited("merges.txt", lambda text: text + "a b c d\n"), "the line 'a b c d': it must be of"),
         (save_byte_files, _vocabulary(lambda pieces: {**pieces, "twice": 3}), "give every piece a number, from 0 on"),
@@ -121,11 +121,15 @@ def _vocabulary(change: Callable[[dict[str, int]], dict[str, int]]) -> Callable[
         (save_byte_files, _edited("vocab.json", lambda text: text.replace("<mask>", "<musk>")), "has no <mask>: a"),
         (save_byte_files, _edited("vocab.json", lambda text: "[]"), "the tokenizer files in .* are broken"),
         (save_byte_files, _edited("tokenizer_config.json", lambda text: '{"add_prefix_space": 1}'), "add_prefix_space"),
-        (save_tweet_pieces, _edited("vocab.txt", lambda text: text + "alone\n"), "the line 'alone': beside bpe.codes"),
-        (save_tweet_pieces, _edited("vocab.txt", lambda text: text + "a@@ 1\n"), "each must be there once"),
-        (save_tweet_pieces, _edited("bpe.codes", lambda text: "a b 1\n"), "makes 1 of the .* longer pieces"),
+        (save_tweet_pieces, _edited("vocab.txt", lambda text: text + "alone\n"), "the line 'alone': next to bpe.codes"),
+        (save_tweet_pieces, _edited("vocab.txt", lambda text: text + "a@@ 1\n"), "each piece must occur once"),
+        (save_tweet_pieces, _edited("bpe.codes", lambda text: "a b 1\n"), "produces 1 of the .* longer pieces"),
         (save_tweet_pieces, _edited("bpe.codes", lambda text: text + "a b x\n"), "two pieces, and their count at most"),
-        (save_tweet_pieces, _edited("tokenizer_config.json", lambda text: '{"normalization": true}'), "each tweet rew"),
+        (
+            save_tweet_pieces,
+            _edited("tokenizer_config.json", lambda text: '{"normalization": true}'),
+            "asks for normalization of tweets",
+        ),
     ],
 )  # fmt: skip
 def test_files_that_are_broken_or_disagree_are_one_sentence(
@@ -141,5 +145,5 @@ def test_files_that_are_broken_or_disagree_are_one_sentence(
 def test_a_model_of_sentencepiece_alone_is_refused_with_what_to_do(tmp_path: Path) -> None:
     """Its binary file is not read: the sentence says how to make one that is."""
     (tmp_path / "spiece.model").write_bytes(b"\x0a\x0e")
-    with pytest.raises(bert_core.Refused, match="model file of SentencePiece alone: load it with transformers'"):
+    with pytest.raises(bert_core.Refused, match="has only the model file of SentencePiece: load it with transformers'"):
         Tokenizer.from_folder(tmp_path)

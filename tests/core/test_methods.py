@@ -124,7 +124,9 @@ def test_layers_add_up_to_the_answer(tiny: LoadedModel, encoding: Encoding) -> N
                 assert_near(layers.sum(0), whole)
             elif method.name != "gradient relevance":
                 assert_near(layers.sum(-1), 1, what=method.name)
-    with pytest.raises(ValueError, match=r"^DecompX has no answer for a layer by itself: these have, attention, "):
+    with pytest.raises(
+        ValueError, match=r"^DecompX has no scores of single layers: the methods with such scores are attention, "
+    ):
         layer_scores(tiny, encoding, targets(tiny, encoding)[0], "DecompX")
 
 

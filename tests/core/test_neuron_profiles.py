@@ -10,7 +10,7 @@ import pytest
 
 from bert_core import Index, Refused, neuron_activations, neuron_profiles, pruned
 from bert_core.loading import LoadedModel, load
-from bert_core.studies.neuron_profiles import ALIKE
+from bert_core.studies.neuron_profiles import MAX_SIMILAR_NEURONS
 from tests.core.test_profiles import of_a_text, of_a_treebank, rows_of
 from tests.near import assert_near
 
@@ -89,7 +89,7 @@ def test_examples_words_and_likes_are_its_own(of_a_text: Index, model: LoadedMod
             pair: np.corrcoef(values, other[[row["row"] for row in typed]])[0, 1]
             for pair, other in every.items() if pair != (one.layer, one.neuron)
         }  # fmt: skip
-        best = sorted(correlations, key=lambda pair: -correlations[pair])[:ALIKE]
+        best = sorted(correlations, key=lambda pair: -correlations[pair])[:MAX_SIMILAR_NEURONS]
         assert [(layer, neuron) for layer, neuron, _ in one.alike] == best
         assert_near([value for *_, value in one.alike], [correlations[pair] for pair in best])
     assert words > 3
@@ -104,6 +104,6 @@ def test_what_cannot_be_is_refused(of_a_text: Index, model: LoadedModel, monkeyp
     assert neuron_profiles(of_a_text, model, []) == ()
     with pytest.raises(Refused, match="has other weights"):
         neuron_profiles(of_a_text, pruned(model, neurons=[(0, 3)]), [(0, 3), (0, 4)])
-    monkeypatch.setattr("bert_core.studies.neuron_profiles.LARGEST", 500)
-    with pytest.raises(Refused, match="do not fit in memory: ask for"):
+    monkeypatch.setattr("bert_core.studies.neuron_profiles.MAX_ACTIVATIONS", 500)
+    with pytest.raises(Refused, match="do not fit in memory: choose at most"):
         neuron_profiles(of_a_text, model, ASKED)

@@ -180,11 +180,11 @@ def test_drawn_tokens_stand_for_all(corpus: Path, tiny_model_folder: Path, monke
 def test_lots_are_even_and_never_equal() -> None:
     """Of a hundred thousand places none has the lot of another, and each tenth of all numbers has its share."""
     lines, positions = np.divmod(np.arange(100_000), 100)
-    lots = study._lots(lines, positions, 0)
+    lots = study._random_numbers(lines, positions, 0)
     assert len(np.unique(lots)) == len(lots)
     counts = np.histogram(lots.astype(np.float64), bins=10, range=(0, 2.0**64))[0]
     assert abs(counts - 10_000).max() < 500
-    assert not np.array_equal(lots, study._lots(lines, positions, 1))
+    assert not np.array_equal(lots, study._random_numbers(lines, positions, 1))
 
 
 @pytest.mark.parametrize("drawn", [100, 2**16])
@@ -317,7 +317,7 @@ def test_the_files_that_are_written(corpus: Path, tiny_model_folder: Path, tmp_p
     (tmp_path / "other.csv").write_text("layer,head\n0,0\n")
     (tmp_path / "broken.parquet").write_bytes(b"x" * 100)
     for name in ("other.csv", "broken.parquet"):
-        with pytest.raises(Refused, match="is there already and holds no table of neurons: choose another name"):
+        with pytest.raises(Refused, match="exists and is no table of neurons: choose another name"):
             check_neuron_table(tmp_path / name)
 
 
@@ -348,7 +348,7 @@ def test_what_cannot_be_read_or_asked_is_refused(corpus: Path, tiny_model_folder
         ({"neurons": ((1, 2, 3),)}, "at least one pair"),
         ({"neurons": ((0, -1),)}, "a neuron is -1"),
         ({"examples": 0}, "examples is 0"),
-        ({"columns": Columns("a", None, "b")}, "the column 'b' is not needed"),
+        ({"columns": Columns("a", None, "b")}, "columns has the answer 'b'"),
     ):
         with pytest.raises(Refused, match=sentence):
             NeuronSettings(**settings)
@@ -367,7 +367,7 @@ def test_a_state_of_something_else_is_refused(corpus: Path, tiny_model_folder: P
         measure_neurons(corpus, model, NeuronSettings(neurons=((0, 1),)), state=state)
     assert state.read_bytes() == kept
     state.write_bytes(kept[:100])
-    with pytest.raises(Refused, match="is not what an earlier run left: delete it to begin anew"):
+    with pytest.raises(Refused, match="is not the state of a study: delete it to start again"):
         measure_neurons(corpus, model, NeuronSettings(neurons=((0, 1),)), state=state)
 
 
@@ -383,7 +383,7 @@ def test_pruned_neurons_leave_gaps(
     with pytest.raises(Refused, match="neuron 3 of layer 0 was pruned"):
         over(corpus, tmp_path / "smaller", neurons=((0, 3),))
     save(pruned(tiny_loaded, layers=[1]), tmp_path / "shorter")
-    with pytest.raises(Refused, match="shorter has no neurons there: they were pruned"):
+    with pytest.raises(Refused, match="shorter were pruned: choose other layers"):
         over(corpus, tmp_path / "shorter", neurons=((1, None),))
 
 

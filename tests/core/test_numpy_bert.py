@@ -305,7 +305,7 @@ def test_three_tokens_with_relative_positions_worked_by_hand(kind: str) -> None:
     x = np.zeros((1, 3, 4))
     x[0, :, 0] = [1, 2, -1]
     seen: dict[str, np.ndarray] = {}
-    MultiheadAttention(weights, 1, kind, longest=3).forward(x, hook=lambda name, value: seen.setdefault(name, value))
+    MultiheadAttention(weights, 1, kind, max_length=3).forward(x, hook=lambda name, value: seen.setdefault(name, value))
     expected = np.array(BY_HAND[kind]) / 2
     assert np.array_equal(seen["scores"][0, 0], expected)
     raised = np.exp(expected)
@@ -444,9 +444,9 @@ def test_a_checkpoint_that_is_not_one_gets_one_sentence(tiny_model_folder: Path,
     save_file({"bert.embeddings.LayerNorm.bias": np.zeros(32)}, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"weights are missing, the first is bert\.embeddings\.word_embeddings"):
         BertForPretraining.from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"is \(3,\): the configuration says \(32,\)"):
+    with pytest.raises(ValueError, match=r"is \(3,\): the configuration requires \(32,\)"):
         BertForPretraining.from_weights({**weights, "bert.pooler.dense.bias": np.zeros(3)}, config)
-    with pytest.raises(ValueError, match="dtype int64: float32 or float64"):
+    with pytest.raises(ValueError, match="dtype is int64: it must be float32 or float64"):
         BertForPretraining.from_weights(weights, config, np.int64)
 
 
@@ -525,9 +525,9 @@ def test_masking_never_chooses_a_special_token_and_follows_its_seed() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"rate": 1.5}, "rate is 1.5: a share is between 0 and 1"),
-        ({"mask_share": 0.9, "random_share": 0.2}, "more than all"),
-        ({"vocab_size": 4}, "all 4 pieces of the vocabulary are special"),
+        ({"rate": 1.5}, "rate is 1.5: it must be between 0 and 1"),
+        ({"mask_share": 0.9, "random_share": 0.2}, "have a sum above 1"),
+        ({"vocab_size": 4}, "all 4 tokens of the vocabulary are special"),
     ],
 )
 def test_masking_that_cannot_be_is_refused(changes: dict[str, Any], sentence: str) -> None:

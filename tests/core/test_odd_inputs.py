@@ -440,6 +440,7 @@ DOORS: dict[str, Door] = {
     "values_without": lambda a, v: bert_core.values_without(a.loaded, a.encoding, a.target, v),
     "pseudo_log_likelihood": lambda a, v: bert_core.pseudo_log_likelihood(a.loaded, v),
     "head_vectors": lambda a, v: bert_core.head_vectors(a.loaded, v, 0, 0),
+    "all_head_vectors": lambda a, v: bert_core.all_head_vectors(a.loaded, v),
     "head_vectors layer": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, v, 0),
     "head_vectors head": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, 0, v),
     "cut": lambda a, v: bert_core.capture(bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), v)]), a.encoding),
@@ -815,7 +816,7 @@ DOORS: dict[str, Door] = {
     "token_profiles": lambda a, v: bert_core.token_profiles(v),
     "token_profiles pieces": lambda a, v: bert_core.token_profiles(a.index, v),
     "token_profiles piece": lambda a, v: bert_core.token_profiles(a.index, [v]),
-    "token_profiles most": lambda a, v: bert_core.token_profiles(a.index, most=v),
+    "token_profiles most": lambda a, v: bert_core.token_profiles(a.index, max_pieces=v),
     "token_profiles depth": lambda a, v: bert_core.token_profiles(a.index, depth=v),
     "token_profiles examples": lambda a, v: bert_core.token_profiles(a.index, examples=v),
     "token_profiles seed": lambda a, v: bert_core.token_profiles(a.index, seed=v),
@@ -1441,7 +1442,8 @@ def test_what_is_right_is_not_copied() -> None:
         ),
         (
             lambda: bert_core.removal_estimate(np.ma.masked_less(FIGURES, 2)),
-            "gate_gradient is a masked array: fill in what is masked, as with NaN; it must be (layer, head)",
+            "gate_gradient is a masked array: it must be (layer, head) without a mask, so fill masked entries, "
+            "for example with NaN",
         ),
         (
             lambda: bert_core.removal_estimate(FIGURES > 2),

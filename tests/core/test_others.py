@@ -111,7 +111,7 @@ def test_words_at_a_mask_are_judged(tiny_loaded: LoadedModel, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("rows", "header", "says"),
     [
-        ([], "text,start,end,asked,mine", "has no rows: there is nothing to judge"),
+        ([], "text,start,end,asked,mine", "has no rows: there are no scores to evaluate"),
         ([(2, 0, 3, "pet", 1)], "text,start,asked,mine,x", "has no column 'end'"),
         ([(2, 0, 3, "pet")], "text,start,end,asked", "has no column of scores"),
         (
@@ -119,11 +119,11 @@ def test_words_at_a_mask_are_judged(tiny_loaded: LoadedModel, tmp_path: Path) ->
             "text,start,end,asked,mine",
             "scores of text 9, which rows.csv does not have",
         ),
-        ([(2, 0, 3, "cat", 1)], "text,start,end,asked,mine", r"has no \[MASK\] at which it could stand"),
-        ([(2, 0, 3, "pet", 1), (2, 4, 7, "ruler", 1)], "text,start,end,asked,mine", "asks for 2 answers"),
-        ([(n, 0, 3, "pet", 1) for n in (2, 3, 2)], "text,start,end,asked,mine", "do not stand together"),
+        ([(2, 0, 3, "cat", 1)], "text,start,end,asked,mine", r"has no \[MASK\] for a word"),
+        ([(2, 0, 3, "pet", 1), (2, 4, 7, "ruler", 1)], "text,start,end,asked,mine", "has scores for 2 answers"),
+        ([(n, 0, 3, "pet", 1) for n in (2, 3, 2)], "text,start,end,asked,mine", "are not consecutive"),
         ([(2, 0, 3, "pet", "x")], "text,start,end,asked,mine", "holds something else than numbers"),
-        ([(2, 0, 3, "pet", 1)], "text,start,end,asked,rollout", "'rollout' is both among the scores and among ours"),
+        ([(2, 0, 3, "pet", 1)], "text,start,end,asked,rollout", "'rollout' is both a column of"),
     ],
 )
 def test_what_cannot_be_is_refused(

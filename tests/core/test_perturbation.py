@@ -344,7 +344,7 @@ def test_bad_questions_are_one_sentence(tiny: LoadedModel) -> None:
         ),
         (
             lambda: saliency(tiny, single, Target("nsp")),
-            "whether B follows A is asked of two texts: this target needs a second sentence",
+            "next-sentence prediction needs two texts: add a second sentence",
         ),
         (
             lambda: values_without(tiny, encoding, target, np.zeros((2, 3), bool)),

@@ -104,7 +104,7 @@ def test_a_module_adds_what_its_scheme_says(kind: str) -> None:
     query, key, table = (torch.from_numpy(part) for part in drawn(kind))
     attention.get_submodule(scheme.table).weight.data.copy_(table)
     expected = torch.from_numpy(by_hand(kind, query.numpy(), key.numpy(), table.numpy()))
-    expected = expected / math.sqrt(SIZE) if scheme.divided else expected
+    expected = expected / math.sqrt(SIZE) if scheme.scaled else expected
     heads = attention.heads
     with torch.no_grad():
         assert_near(attention.position_scores(query, key, LONGEST, None, heads), expected, 1e-12)

@@ -272,7 +272,7 @@ def test_a_table_of_probes_goes_on(tiny_loaded: LoadedModel, table: Path, tmp_pa
     with pytest.raises(Refused, match="holds a run with other settings"):
         probed(cut, settings=dataclasses.replace(SMALL, held_out=0.3))
     (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(Refused, match="holds no table of probes"):
+    with pytest.raises(Refused, match="is no table of probes"):
         probed(tmp_path / "other.csv")
 
 
@@ -281,13 +281,13 @@ def test_a_table_of_probes_goes_on(tiny_loaded: LoadedModel, table: Path, tmp_pa
     [
         (lambda path, loaded: bert_core.read_labelled_words(path, "colour"), "the column 'colour' is not in words.csv"),
         (lambda path, loaded: bert_core.read_labelled_words(path, "empty"), "of words.csv has the label 'empty'"),
-        (lambda path, loaded: bert_core.read_labelled_words(path, "word"), "a column that says what the words are"),
-        (lambda path, loaded: run(loaded, path, "same"), "1 labels are there 1 times or more, of 1 in all"),
-        (lambda path, loaded: run(loaded, path, "kind", least=1000), "0 labels are there 1,000 times or more, of 2"),
+        (lambda path, loaded: bert_core.read_labelled_words(path, "word"), "which is the column of the words"),
+        (lambda path, loaded: run(loaded, path, "same"), "1 of 1 labels occur 1 times or more"),
+        (lambda path, loaded: run(loaded, path, "kind", least=1000), "0 of 2 labels occur 1,000 times or more"),
         (lambda path, loaded: asked(loaded, sentences(10)), "10 sentences have words with a label: at least 20"),
-        (lambda path, loaded: asked(loaded, many_labels()), "280 labels are there 1 times or more: a probe tells 100"),
+        (lambda path, loaded: asked(loaded, many_labels()), "280 labels occur 1 times or more, and a probe"),
         (lambda path, loaded: asked(loaded, sentences(), depths=[3]), "a depth is 3: it must be a whole number from 0"),
-        (lambda path, loaded: asked(loaded, sentences(), depths=[]), "there is no depth to probe"),
+        (lambda path, loaded: asked(loaded, sentences(), depths=[]), "depths is empty"),
         (lambda path, loaded: ProbeSettings(held_out=0.9), "held_out is 0.9: it must be a number of at least 0.05"),
         (lambda path, loaded: bert_core.fit_probe(STATES, OF_TYPES, 3), "they must be whole numbers from 0 to 2"),
         (lambda path, loaded: bert_core.fit_probe(STATES * np.inf, OF_TYPES, TYPES), "every number must be finite"),

@@ -15,8 +15,8 @@ import pytest
 from bert_core import HeadTable, Index, Refused, head_profiles, iter_index, open_index, read_profiles, write_profiles
 from bert_core.studies import corpus, profiles
 from bert_core.studies.corpus import log_likelihood_term
-from bert_core.studies.head_profiles import ALIKE
-from bert_core.studies.profiles import Bar
+from bert_core.studies.head_profiles import MAX_SIMILAR_HEADS
+from bert_core.studies.profiles import GroupShare
 from tests.core.test_treebank import SENTENCES
 from tests.near import assert_near
 
@@ -73,7 +73,7 @@ def kind_of(query: dict[str, Any], key: dict[str, Any]) -> str:
     return "number" if key["word"].isdigit() else "another word"
 
 
-def as_shares(bars: tuple[Bar, ...]) -> tuple[dict[str, float], dict[str, float]]:
+def as_shares(bars: tuple[GroupShare, ...]) -> tuple[dict[str, float], dict[str, float]]:
     return {bar.name: bar.share for bar in bars}, {bar.name: bar.chance for bar in bars}
 
 
@@ -108,7 +108,9 @@ def test_bars_are_counted_and_chance_is_a_key_of_the_sentence(of_a_text: Index) 
             for name, count in offsets.items():
                 assert shares[name] == pytest.approx(count / len(queries))
             assert sum(shares.values()) == pytest.approx(1) and sum(by_chance.values()) == pytest.approx(1)
-        assert one.sinks == pytest.approx(sum(bar.share for bar in one.bars["kind"] if bar.name in ("first", "end")))
+        assert one.sink_share == pytest.approx(
+            sum(bar.share for bar in one.bars["kind"] if bar.name in ("first", "end"))
+        )
 
 
 def test_relations_are_those_of_the_trees(of_a_treebank: Index) -> None:
@@ -196,7 +198,7 @@ def test_looks_are_of_their_tenth_and_heads_alike_look_alike(of_a_text: Index) -
             (look.activity for look in one.strongest), reverse=True
         )
         assert one.strongest[0].activity == pytest.approx(one.deciles[-1])
-        assert len(one.alike) == min(ALIKE, len(found.heads) - 1)
+        assert len(one.alike) == min(MAX_SIMILAR_HEADS, len(found.heads) - 1)
         keys = strongest(of_a_text, one.layer, one.head, rows)
         scales = np.concatenate([shard.part("head_scales", one.layer)[one.head] for shard in of_a_text.shards], axis=1)
         activity = (scales[0] * scales[1])[list(keys)]
@@ -212,7 +214,7 @@ def test_looks_are_of_their_tenth_and_heads_alike_look_alike(of_a_text: Index) -
             for layer, head in of_a_text.all_heads
             if (layer, head) != (one.layer, one.head)
         }  # fmt: skip
-        assert [share for *_, share in one.alike] == sorted(same.values(), reverse=True)[:ALIKE]
+        assert [share for *_, share in one.alike] == sorted(same.values(), reverse=True)[:MAX_SIMILAR_HEADS]
         assert all(same[layer, head] == share for layer, head, share in one.alike)
 
 
@@ -232,7 +234,7 @@ def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: 
     )
     write_profiles(found, tmp_path / "profiles.json")
     assert read_profiles(tmp_path / "profiles.json") == found
-    columns = profiles.profile_columns(found.every)
+    columns = profiles.profile_columns(found.all_profiles)
     rows = [row for row in zip(*columns.values(), strict=True) if row[5] == "figure"]
     assert len(rows) == 2 * values.size - 1
     last = found.heads[-1]
@@ -247,7 +249,7 @@ def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: 
         head_profiles(of_a_text, table=dataclasses.replace(table, weights="1" * 16))
     for other in (dataclasses.replace(table, model="another"),
                   HeadTable(found_in, 7, 90, {"entropy": values[:, :1]})):  # fmt: skip
-        with pytest.raises(Refused, match="both are of one model"):
+        with pytest.raises(Refused, match="both must be of the same model"):
             head_profiles(of_a_text, table=other)
 
 
@@ -255,11 +257,11 @@ def test_a_file_gives_them_back(of_a_treebank: Index, tmp_path: Path) -> None:
     """What was written is what is read; a file that is broken, or another one, is refused in a sentence."""
     found, path = head_profiles(of_a_treebank, source="somebody's, CC0"), tmp_path / "profiles.json"
     write_profiles(found, path)
-    assert read_profiles(path) == found and found.of(1, 0).head == 0
+    assert read_profiles(path) == found and found.find_head(1, 0).head == 0
     whole = json.loads(path.read_text())
     for broken in ({}, whole | {"format": 9}, whole | {"heads": [{}]}, whole | {"heads": 3}, [1]):
         path.write_text(json.dumps(broken))
-        with pytest.raises(Refused, match=r"profiles\.json holds no profiles"):
+        with pytest.raises(Refused, match=r"profiles\.json contains no profiles"):
             read_profiles(path)
     with pytest.raises(Refused, match="there is no file"):
         read_profiles(tmp_path / "none.json")
@@ -270,7 +272,7 @@ def test_a_file_that_was_written_as_dossiers_opens(tmp_path: Path) -> None:
     kept = DOSSIERS.read_text(encoding="utf-8")
     assert "profile" not in kept
     read = read_profiles(DOSSIERS)
-    assert (read.of(1, 2).tokens, read.of_token("the").times, read.of_neuron(0, 3).tokens) == (72, 18, 72)
+    assert (read.find_head(1, 2).tokens, read.find_token("the").times, read.find_neuron(0, 3).tokens) == (72, 18, 72)
     write_profiles(read, tmp_path / "profiles.json")
     assert json.loads((tmp_path / "profiles.json").read_text(encoding="utf-8")) == json.loads(kept)
 
@@ -288,15 +290,15 @@ def test_a_compressed_file_gives_them_back(
     renamed = tmp_path / "d.json"
     renamed.write_bytes(compressed.read_bytes())
     assert read_profiles(compressed) == read_profiles(renamed) == found
-    with pytest.raises(Refused, match=r"does not end in \.json or \.json\.gz"):
+    with pytest.raises(Refused, match=r"must end in \.json or \.json\.gz"):
         write_profiles(found, tmp_path / "a.gz")
     for cut in (compressed.read_bytes()[:-20], compressed.read_bytes()[:5], b"\x1f\x8bno archive at all"):
         renamed.write_bytes(cut)
         with pytest.raises(Refused, match=r"d\.json is not a whole \.gz file"):
             read_profiles(renamed)
-    monkeypatch.setattr(profiles, "LARGEST_FILE", plain.stat().st_size)
+    monkeypatch.setattr(profiles, "MAX_FILE_BYTES", plain.stat().st_size)
     assert read_profiles(plain) == read_profiles(compressed) == found
-    monkeypatch.setattr(profiles, "LARGEST_FILE", plain.stat().st_size - 1)
+    monkeypatch.setattr(profiles, "MAX_FILE_BYTES", plain.stat().st_size - 1)
     for path in (plain, compressed):
         with pytest.raises(Refused, match="holds more than"):
             read_profiles(path)
@@ -309,11 +311,11 @@ def test_what_cannot_be_is_refused(of_a_text: Index, tmp_path: Path, monkeypatch
     with pytest.raises(Refused, match="head"):
         head_profiles(of_a_text, [(0, 99)])
     with pytest.raises(Refused, match="there is no profile of L9 H9"):
-        head_profiles(of_a_text, [(0, 0)]).of(9, 9)
+        head_profiles(of_a_text, [(0, 0)]).find_head(9, 9)
     with pytest.raises(Refused, match="no typed token"):
         head_profiles(dataclasses.replace(of_a_text, shards=()))
-    monkeypatch.setattr("bert_core.studies.head_profiles.LARGEST", 500)
-    with pytest.raises(Refused, match="do not fit in memory: ask for"):
+    monkeypatch.setattr("bert_core.studies.head_profiles.MAX_STRONGEST_KEYS", 500)
+    with pytest.raises(Refused, match="do not fit in memory: choose at most"):
         head_profiles(of_a_text)
     (of_a_text.folder / "0000.000000" / "keys.npy").write_bytes(b"broken")
     with pytest.raises(Refused, match="is broken"):

@@ -237,11 +237,11 @@ def test_an_answer_that_cannot_be_is_one_sentence(
 ) -> None:
     """In the question, behind the end, backwards; without a context, a reader, or a part of the target."""
     for first, last in ((2, 6), (6, 40), (8, 6), (0, 6), (6, 13)):
-        with pytest.raises(ValueError, match=rf"^no answer can stand at positions {first} to {last}: the context has"):
+        with pytest.raises(ValueError, match=rf"^an answer cannot be at positions {first} to {last}: the context has"):
             capture(tiny, encoding, target=Target("span", first, last=last))
-    with pytest.raises(ValueError, match=r"^an answer is looked for in a second text: give the context of the que"):
+    with pytest.raises(ValueError, match=r"^question answering needs two texts: give the context of the que"):
         capture(tiny, tiny.tokenizer.encode("the cat sat on the mat"), target=Target("span", 2, last=3))
-    with pytest.raises(ValueError, match=r"was not trained to find answers in a text: choose another target$"):
+    with pytest.raises(ValueError, match=r"has no trained question-answering head: choose another target$"):
         capture(tiny_loaded, encoding, target=ASKED)
-    with pytest.raises(ValueError, match=r"^a 'span' target needs a position and a last place$"):
+    with pytest.raises(ValueError, match=r"^a 'span' target needs a position and a last position$"):
         Target("span", 3)

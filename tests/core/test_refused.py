@@ -15,7 +15,7 @@ import torch
 
 import bert_core
 from bert_core import Encoding, Refused
-from bert_core.refused import _kinds, validate_arguments, validate_arrays
+from bert_core.refused import _classes_of_hint, validate_arguments, validate_arrays
 
 ODD: tuple[Any, ...] = (
     None, -1, 10**9, 10**30, math.nan, math.inf, 0.5, "x", "", b"x", True, [], [[]], [None], ["x"], [-1], [10**9],
@@ -137,5 +137,7 @@ def test_every_public_function_checks_its_arguments() -> None:
     assert len(decorated) > 150
     for name in functions.keys() - decorated:
         hints = typing.get_type_hints(functions[name])
-        checkable = [argument for argument in inspect.signature(functions[name]).parameters if _kinds(hints[argument])]
+        checkable = [
+            argument for argument in inspect.signature(functions[name]).parameters if _classes_of_hint(hints[argument])
+        ]
         assert checkable == [], (name, checkable)

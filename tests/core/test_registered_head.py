@@ -138,7 +138,9 @@ class PairScore(TaskHead):
         bias = self.head_module(loaded).pair_score.bias[0]
         return LinearPath((), self.halves(loaded)[row], bias if row == 0 else torch.zeros_like(bias))
 
-    def suggested_targets(self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None) -> list[Target]:
+    def suggested_targets(
+        self, loaded: LoadedModel, run: ModelRun, original: Encoding, linked: Target | None
+    ) -> list[Target]:
         pairs = self.best(run)[:OFFERED]
         if linked is not None and linked.kind == "pair":
             pairs.append((linked.rows[0], linked.rows[1]))
@@ -353,7 +355,7 @@ def test_targets_that_cannot_be_are_refused(loaded: LoadedModel, encoding: Encod
     """A position beyond the text, and a target without its second position, are refused in one sentence."""
     with pytest.raises(Refused, match="position 99 does not exist"):
         capture(loaded, encoding, target=Target("pair", 3, last=99))
-    with pytest.raises(Refused, match="a 'pair' target needs a position and a last place"):
+    with pytest.raises(Refused, match="a 'pair' target needs a position and a last position"):
         Target("pair", 3)
 
 

@@ -128,7 +128,7 @@ def test_a_file_that_changes_is_noticed_and_one_that_is_touched_is_not(corpus: P
     os.utime(corpus, (1, 1))
     source.check_unchanged()
     corpus.write_bytes(text.replace(b"cat", b"dog"))
-    with pytest.raises(Refused, match=r"corpus\.txt was changed while it was read"):
+    with pytest.raises(Refused, match=r"corpus\.txt changed while it was read"):
         source.check_unchanged()
     corpus.unlink()
     with pytest.raises(Refused, match=r"corpus\.txt cannot be read any more"):
@@ -140,10 +140,12 @@ def test_a_state_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
     """With what to do, in one sentence; so is one without the version that states have now."""
     state = tmp_path / "state"
     state.write_bytes(content)
-    with pytest.raises(Refused, match=r"state is not what an earlier run left: delete it to begin anew$"):
+    with pytest.raises(Refused, match=r"state is not the state of a study: delete it to start again$"):
         StateFile(state, {"version": 1}).read()
     StateFile(state, {"text": ["a", 1]}).write(ResumePoint(), {}, {})
-    with pytest.raises(Refused, match=r"state was left by an earlier version of Headlight: delete it to begin anew$"):
+    with pytest.raises(
+        Refused, match=r"state was written by an earlier version of Headlight: delete it to start again$"
+    ):
         StateFile(state, {"version": 1}).read()
 
 
@@ -152,7 +154,7 @@ def test_a_result_is_complete_for_its_own_study_alone(tmp_path: Path) -> None:
     result, identity = tmp_path / "t.csv", {"version": 1, "methods": ("a", "b")}
     assert not is_complete(result, identity)
     result.write_text("x\n")
-    with pytest.raises(Refused, match=r"t\.csv is there already and holds another result"):
+    with pytest.raises(Refused, match=r"t\.csv exists and holds another result"):
         is_complete(result, identity)
     write_settings(result, {**identity, "counts": {"texts": 1}})
     assert is_complete(result, identity) and not is_complete(result, identity, overwrite=True)

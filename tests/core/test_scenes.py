@@ -115,20 +115,20 @@ def test_scenes_use_every_word_and_both_backgrounds(scenes: list[Scene]) -> None
 def test_a_scene_can_be_composed() -> None:
     """The shapes that were named are the shapes that are there, in that order."""
     wanted = [("small", "red", "star"), ("large", "blue", "cross")]
-    scene = random_scene(np.random.default_rng(0), named=wanted, noisy=False)
+    scene = random_scene(np.random.default_rng(0), shape_words=wanted, noisy=False)
     assert [shape.words for shape in scene.shapes] == wanted and scene.background.noise == 0
 
 
 def test_what_no_scene_can_be_is_one_sentence() -> None:
     """Too many shapes, a word that is none, two shapes of one name, a picture without room: each is said."""
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="a scene of 4 shapes: it has 1 to 3"):
+    with pytest.raises(ValueError, match="a scene of 4 shapes is not possible: a scene has 1 to 3"):
         random_scene(rng, count=4)
     with pytest.raises(ValueError, match="'small pink star' is not a shape: write it as in 'small red circle'"):
-        random_scene(rng, named=[("small", "pink", "star")])
+        random_scene(rng, shape_words=[("small", "pink", "star")])
     with pytest.raises(ValueError, match="two shapes are called 'small red star'"):
-        random_scene(rng, named=[("small", "red", "star")] * 2)
-    with pytest.raises(ValueError, match="a picture of 8 pixels a side"):
+        random_scene(rng, shape_words=[("small", "red", "star")] * 2)
+    with pytest.raises(ValueError, match="the picture has a side of 8 pixels: it must have at least 16"):
         draw(one("circle"), 8)
 
 
@@ -167,7 +167,7 @@ def test_the_judge_accepts_every_true_caption(scenes: list[Scene]) -> None:
     for scene in scenes[:500]:
         for order in itertools.permutations(range(len(scene.shapes))):
             verdict = check_caption(caption_scene(scene, order), scene)
-            assert verdict.correct and verdict.named == order and verdict.reason == ""
+            assert verdict.correct and verdict.shape_indices == order and verdict.reason == ""
 
 
 @pytest.mark.parametrize(

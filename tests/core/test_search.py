@@ -208,8 +208,8 @@ def test_blocks_and_shards_change_nothing(
     for way in ({"depth": 1}, {"heads": [(1, 1)]}):
         sizes = {}
         for together in (8192, 64, 1):
-            monkeypatch.setattr(scanning, "_TOGETHER", together)
-            monkeypatch.setattr(scanning, "_AT_ONCE", 64 * together)
+            monkeypatch.setattr(scanning, "_PRODUCT_SIZE", together)
+            monkeypatch.setattr(scanning, "_BLOCK_SIZE", 64 * together)
             found = search(index, tiny_loaded, encoding, [2], top=3000, **way)  # type: ignore[arg-type]
             sizes[together] = [(one.score, one.line, one.position) for one in found.matches]
         assert sizes[8192] == sizes[64] == sizes[1]
@@ -238,19 +238,19 @@ def test_pruned_heads_and_odd_questions_are_refused(
         with pytest.raises(Refused, match=match):
             search(**{**right, **given})  # type: ignore[arg-type]
 
-    refused("either a depth or heads", heads=[(0, 1)])
-    refused("either a depth or heads", depth=None)
+    refused("give either a depth or heads", heads=[(0, 1)])
+    refused("give either a depth or heads", depth=None)
     refused("no states of depth 3: it has 0, 1, 2", depth=3)
     refused("no heads of layer 2: it has those of 0, 1", depth=None, heads=[(2, 0)])
     refused("head 9", depth=None, heads=[(1, 9)])
     refused("a token is 9", tokens=[9])
-    refused("no token", tokens=[])
-    refused("alike 'x' is unknown", head_similarity="x")
+    refused("tokens is empty", tokens=[])
+    refused("head similarity 'x' is unknown", head_similarity="x")
     refused("phrase 'x' is unknown", phrase="x")
     refused("no column 'verb' to filter by", where={"verb": ["x"]})
-    refused("ask for a head", where={"offset": [1]})
+    refused("search by a head", where={"offset": [1]})
     refused("up to 128 of a sentence", encoding=long)
-    refused("not a pair", encoding=tiny_loaded.tokenizer.encode("a cat", "a dog"))
+    refused("the query is a pair of texts", encoding=tiny_loaded.tokenizer.encode("a cat", "a dog"))
     smaller = pruned(load(str(tiny_model_folder), device="cpu"), [(1, 2)])
     smaller.model.save_pretrained(tmp_path / "pruned")
     for name in ("vocab.txt", "tokenizer_config.json"):
@@ -261,7 +261,7 @@ def test_pruned_heads_and_odd_questions_are_refused(
     few, again = open_index(tmp_path / "index"), load(str(tmp_path / "pruned"), device="cpu")
     encoding = again.tokenizer.encode("the old cat sat.")
     assert search(few, again, encoding, [2], heads=[(1, 1)]).matches[0].word == "old"
-    with pytest.raises(Refused, match="has nothing at L1 H2"):
+    with pytest.raises(Refused, match="computes a zero vector or none at L1 H2"):
         search(few, again, encoding, [2], heads=[(1, 2)])
 
 
@@ -304,7 +304,7 @@ def test_offsets_among_matches_stand_beside_those_of_all(index: Index, tiny_load
     (same,) = value_shares(index, few, "offset", head=(layer, head))
     assert same.share_of_matches == 1 and same.share_of_corpus == pytest.approx(of_all.count(same.value) / len(of_all))
     for column, of in (("offset", None), ("word", (layer, head)), ("distance", None)):
-        with pytest.raises(Refused, match=r"give a head with it|one of word, piece"):
+        with pytest.raises(Refused, match=r"needs a head|one of word, piece"):
             value_shares(index, few, column, head=of)
     with pytest.raises(Refused, match="no heads of layer 2"):
         value_shares(index, few, "offset", head=(2, 0))
@@ -384,7 +384,11 @@ def test_a_cluster_finds_the_same_though_a_worker_dies(index: Index, tiny_model_
     loaded = load(str(tiny_model_folder), device="cpu")
     encoding = loaded.tokenizer.encode("the old king saw a river.")
     here = []
-    for asked in ({"depth": 2}, {"heads": [(1, 3)], "head_similarity": "looks"}, {"depth": 1, "where": {"word": ["king"]}}):
+    for asked in (
+        {"depth": 2},
+        {"heads": [(1, 3)], "head_similarity": "looks"},
+        {"depth": 1, "where": {"word": ["king"]}},
+    ):
         one = search(index, loaded, encoding, [2, 3], **asked, top=30)
         here.append([one.compared, one.broken, [astuple(match) for match in one.matches]])
     assert len(index.shards) > 2 and all(matches for _, _, matches in here)

@@ -140,11 +140,14 @@ def test_what_is_saved_shares_as_before(folder: Path, loaded: LoadedModel, tmp_p
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"inner_group_num": 2}, "inner_group_num is 2: only models with 1 are built"),
+        ({"inner_group_num": 2}, "inner_group_num is 2: only models with 1 are supported"),
         ({"num_hidden_groups": 3}, "num_hidden_layers 4 is not a multiple of num_hidden_groups 3"),
         ({"num_hidden_groups": 0}, "num_hidden_groups is 0: it must be"),
         ({"num_hidden_layers": 1001, "num_hidden_groups": 1}, "says 1,001 layers"),
-        ({"pruned_heads": {"0": [1]}, "num_hidden_groups": 1}, "layers that share their weights have lost no heads"),
+        (
+            {"pruned_heads": {"0": [1]}, "num_hidden_groups": 1},
+            "layers that share their weights cannot have pruned heads",
+        ),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -264,9 +264,9 @@ def test_a_target_belongs_to_its_text(tiny_loaded: LoadedModel) -> None:
     one, other = both(tiny_loaded)
     target = similarity_target(tiny_loaded, one, other)
     assert hash(target) == hash(similarity_target(tiny_loaded, one, other))
-    with pytest.raises(Refused, match=r"the target pools 9 positions of a text, and of this .* pools 11, by 'mean'"):
+    with pytest.raises(Refused, match=r"the target pools 9 positions, but .* pools 11 positions of this text \(mode 'mean'\)"):
         capture(tiny_loaded, other, target=target)
-    with pytest.raises(Refused, match="a 'similarity' target needs another text and the positions that are pooled"):
+    with pytest.raises(Refused, match="a 'similarity' target needs a second text and the pooled positions"):
         Target("similarity")
     with pytest.raises(Refused, match="the other text of a target is 'a dog': it must be an Encoding"):
         Target("similarity", other="a dog", pooled=(0,))  # type: ignore[arg-type]

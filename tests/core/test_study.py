@@ -143,7 +143,7 @@ def test_other_settings_are_refused(tiny_loaded: LoadedModel, text: Path, tmp_pa
     strange.write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"^notes.csv is there, without the settings of a study beside it"):
         judge_file(tiny_loaded, text, strange, settings(questions=1))
-    with pytest.raises(ValueError, match=r"notes\.csv is there already and holds no table of a study"):
+    with pytest.raises(ValueError, match=r"notes\.csv exists and is no table of a study"):
         read_judgements(strange)
 
 

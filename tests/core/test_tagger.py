@@ -213,7 +213,7 @@ def test_a_tag_that_is_not_there_is_one_sentence(
         capture(tiny, encoding, target=Target("tag", 3, label=5))
     with pytest.raises(ValueError, match=r"^position 40 does not exist: this text has positions 0 to 12$"):
         capture(tiny, encoding, target=Target("tag", 40, label=1))
-    with pytest.raises(ValueError, match=r"has no trained tagger of tokens: choose another target$"):
+    with pytest.raises(ValueError, match=r"has no trained token classifier: choose another target$"):
         capture(tiny_loaded, encoding, target=ASKED)
     with pytest.raises(ValueError, match=r"^a 'tag' target needs a position and a label$"):
         Target("tag", 3)

@@ -274,9 +274,9 @@ def test_what_the_model_or_the_text_lacks_is_refused_when_it_is_computed(
 ) -> None:
     """The grammar reads what a model has no head for, and a label or a place beyond; `capture` refuses them."""
     for loaded, written, sentence in (
-        (tiny_loaded, "replaced:3", "has no trained detector of replaced tokens"),
-        (tiny_loaded, "span:1:2", "was not trained to find answers"),
-        (tiny_loaded, "nsp", "this target needs a second sentence"),
+        (tiny_loaded, "replaced:3", "has no trained replaced-token detection head"),
+        (tiny_loaded, "span:1:2", "has no trained question-answering head"),
+        (tiny_loaded, "nsp", "needs two texts: add a second sentence"),
         (classifier, "class:3", "class 3 does not exist: this model has 0 to 2"),
         (tiny_loaded, "99:sat", "position 99 does not exist"),
     ):

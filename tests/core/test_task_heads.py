@@ -113,7 +113,7 @@ def test_every_head_of_a_table_is_declared() -> None:
 
 def test_every_question_that_is_judged_is_known_to_a_study() -> None:
     """A study takes each kind of `question_kinds`, and each of them has a title."""
-    titles = {kind for question in FILE_QUESTIONS.values() for kind in question.judged}
+    titles = {kind for question in FILE_QUESTIONS.values() for kind in question.faithfulness_kinds}
     assert set(question_kinds()) <= titles
     for kind in question_kinds():
         assert StudySettings(kinds=(kind,)).kinds == (kind,)
@@ -208,7 +208,7 @@ def test_offered_targets_can_be_computed_written_and_read(head: str, folder_of: 
         again = parse_target(loaded, encoding, format_target(loaded, target), original=original)
         assert again == (target, encoding)
         names, kind = head_of(target).template_values(loaded, encoding, target), TARGET_KINDS[target.kind]
-        for sentence in (kind.offer, kind.question, kind.supports):
+        for sentence in (kind.title, kind.question, kind.supports):
             assert "{" not in sentence.format(**names, verdict="accept")
         assert kind.format_value(run.target_value, "{:.3g}".format)
 
@@ -334,7 +334,8 @@ class WithModule(Nothing):
 
 def kind(head: str = "nothing", **changed: Any) -> TargetKind:
     row: dict[str, Any] = {
-        "needs": (), "head": head, "unit": "", "link": None, "offer": "", "question": "", "supports": "", "value_text": "",
+        "needs": (), "head": head, "unit": "", "link": None, "title": "", "question": "", "supports": "",
+        "value_text": "",
     }  # fmt: skip
     return TargetKind(**(row | changed))
 
@@ -353,28 +354,43 @@ def like(parent: type[TaskHead] = Nothing, **variables: Any) -> TaskHead:
         (TaskHead(), {}, None, "name of the head TaskHead is None: it must be a text"),
         (like(name=""), {}, None, "name of the head Changed is ''"),
         (like(description=None), {}, None, "description of the head Changed is None"),
-        (like(name="words"), {}, None, "words is taken: choose another name"),
-        (Nothing(), {"mlm": kind()}, None, "mlm is taken"),
-        (Nothing(), {}, {"class": FileQuestion("nothing", "")}, "class is taken"),
+        (like(name="words"), {}, None, "words is already registered: choose another name"),
+        (Nothing(), {"mlm": kind()}, None, "mlm is already registered"),
+        (Nothing(), {}, {"class": FileQuestion("nothing", "")}, "class is already registered"),
         (Nothing(), [], None, "kinds is []: it must be a mapping of names to TargetKind"),
         (Nothing(), {"x": "y"}, None, "one of kinds is 'y': it must be of type TargetKind"),
         (Nothing(), {}, {"x": kind()}, "must be of type FileQuestion"),
-        (Nothing(), {"x": kind("words")}, None, "x belongs to the head 'words': it must be 'nothing'"),
+        (Nothing(), {"x": kind("words")}, None, "x belongs to the head 'words': it must belong to 'nothing'"),
         (Nothing(), {}, {"x": FileQuestion("words", "")}, "x belongs to the head 'words'"),
-        (Nothing(), {"like": kind()}, None, "'like' cannot name a target"),
-        (Nothing(), {"a:b": kind()}, None, "'a:b' cannot name a target"),
-        (Nothing(), {"7": kind()}, None, "'7' cannot name a target"),
-        (Nothing(), {3: kind()}, None, "3 cannot name a target"),
+        (Nothing(), {"like": kind()}, None, "'like' is not a valid name of a target"),
+        (Nothing(), {"a:b": kind()}, None, "'a:b' is not a valid name of a target"),
+        (Nothing(), {"7": kind()}, None, "'7' is not a valid name of a target"),
+        (Nothing(), {3: kind()}, None, "3 is not a valid name of a target"),
         (Nothing(), {"x": kind(needs=("position", "token_id"))}, None, "x needs position, token_id: it may need"),
-        (Nothing(), {}, {"x": FileQuestion("nothing", "", of_target=False)}, "the question x has a loss of its own"),
-        (Nothing(), {}, {"x": FileQuestion("nothing", "", {"y": "Y"})}, "the question x is judged as y"),
+        (
+            Nothing(),
+            {},
+            {"x": FileQuestion("nothing", "", loss_from_targets=False)},
+            "loss_from_targets of the question x is False",
+        ),
+        (Nothing(), {}, {"x": FileQuestion("nothing", "", {"y": "Y"})}, "faithfulness_kinds of the question x are y"),
         (like(result="classes"), {}, None, "result of the head 'nothing' is 'classes'"),
         (like(parts="nothing."), {}, None, "parts of the head 'nothing' is 'nothing.'"),
         (like(parts=(3,)), {}, None, "parts of the head 'nothing' is (3,)"),
         (like(module=nn.Linear, parts=("nothing.",)), {}, None, "must extend BertPreTrainedModel"),
-        (like(WithModule, parts=()), {}, None, "say in parts how the names of its weights begin"),
-        (like(WithModule, parts=("classifier.",)), {}, None, "are called 'classifier.' and those of 'classifier'"),
-        (like(WithModule, parts=("cls.",)), {}, None, "are called 'cls.' and those of 'words' 'cls.predictions.'"),
+        (like(WithModule, parts=()), {}, None, "is empty: a head with a module needs the prefixes of its weights"),
+        (
+            like(WithModule, parts=("classifier.",)),
+            {},
+            None,
+            "prefix 'classifier.' of the head 'nothing' overlaps with 'classifier.' of the head 'classifier'",
+        ),
+        (
+            like(WithModule, parts=("cls.",)),
+            {},
+            None,
+            "the weight prefix 'cls.' of the head 'nothing' overlaps with 'cls.predictions.' of the head 'words'",
+        ),
     ],
 )
 def test_what_cannot_be_registered_is_refused(head: Any, kinds: Any, questions: Any, sentence: str) -> None:
@@ -389,10 +405,10 @@ def test_what_cannot_be_registered_is_refused(head: Any, kinds: Any, questions: 
 def test_a_kind_of_target_states_only_what_there_is() -> None:
     """A value, a link or a name in a sentence that does not exist is refused where the kind is made."""
     for changed, sentence in (
-        ({"needs": ("token",)}, "a target cannot need 'token'"),
-        ({"link": "softmax"}, "the link is 'softmax': it must be 'exp', 'sigmoid' or None"),
-        ({"offer": "{verdict}"}, "offer names 'verdict': it may name word"),
-        ({"value_text": "{word}"}, "value_text names 'word': it may name value, probability, loss"),
+        ({"needs": ("token",)}, "needs contains 'token': a target has the fields position"),
+        ({"link": "softmax"}, "link is 'softmax': it must be 'exp', 'sigmoid' or None"),
+        ({"title": "{verdict}"}, "title contains {verdict}: it may contain word"),
+        ({"value_text": "{word}"}, "value_text contains {word}: it may contain value, probability, loss"),
         ({"question": "{word"}, "question is '{word': it must be a text with names in braces"),
         ({"question": None}, "question is None: it must be a text"),
     ):
@@ -412,7 +428,7 @@ def test_only_registered_heads_can_be_removed() -> None:
     try:
         with pytest.raises(Refused, match="registered heads are nothing"):
             unregister_head("words")
-        with pytest.raises(Refused, match="nothing is taken"):
+        with pytest.raises(Refused, match="nothing is already registered"):
             register_head(Nothing(), {})
     finally:
         unregister_head("nothing")
@@ -515,7 +531,7 @@ def test_heads_of_installed_packages_are_registered(first: str, tmp_path: Path) 
     report = json.loads(done.stdout)
     assert report["heads"] == [*TASK_HEADS, "length"] and report["kinds"][-1] == "length"
     assert sorted(report["messages"]) == [
-        ["WARNING", f"the entry point {value} added no task head"]
+        ["WARNING", f"the entry point {value} failed and added no task head"]
         for value in ("headlight_length:fail", "headlight_length:gone", "no_such_module:add")
     ]
 

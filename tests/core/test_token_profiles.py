@@ -15,7 +15,7 @@ import pytest
 from bert_core import Index, Refused, head_profiles, neuron_profiles, read_profiles, token_profiles, write_profiles
 from bert_core.loading import LoadedModel, load
 from bert_core.studies.profiles import COLUMNS, profile_columns
-from bert_core.studies.token_profiles import ALIKE, LEAST_TIMES, WATCHERS
+from bert_core.studies.token_profiles import MAX_HEADS, MAX_SIMILAR_PIECES, MIN_TIMES
 from tests.core.test_profiles import indexed, of_a_text, of_a_treebank, rows_of, strongest
 from tests.near import assert_near
 
@@ -37,7 +37,7 @@ def test_places_and_neighbouring_words_are_counted(of_a_text: Index) -> None:
     typed = [row for row in rows if row["word"] is not None]
     (one,) = token_profiles(of_a_text, ["cat"])
     own = [row for row in typed if row["piece"] == "cat"]
-    assert (one.times, one.tokens) == (len(own), len(typed)) and len(own) >= LEAST_TIMES
+    assert (one.times, one.tokens) == (len(own), len(typed)) and len(own) >= MIN_TIMES
     for name, share, chance in ((bar.name, bar.share, bar.chance) for bar in one.bars["place"]):
         low, _, high = name.partition(" to ")
         within = range(int(low), int(high or low) + 1)
@@ -97,7 +97,7 @@ def test_states_are_compared_pair_by_pair(of_a_text: Index) -> None:
                       and (row["start"], row["end"]) == token.at and row["word"]]  # fmt: skip
             assert row["piece"] == "cat"
             assert_near(token.value, near[own.tolist().index(row["row"])])
-    among = [piece for piece, times in Counter(rows[row]["piece"] for row in typed).items() if times >= LEAST_TIMES]
+    among = [piece for piece, times in Counter(rows[row]["piece"] for row in typed).items() if times >= MIN_TIMES]
     means = {
         piece: states[[row for row in typed if rows[row]["piece"] == piece]].mean(0) - states[typed].mean(0)
         for piece in among
@@ -106,7 +106,7 @@ def test_states_are_compared_pair_by_pair(of_a_text: Index) -> None:
         piece: mean @ means["cat"] / np.linalg.norm(mean) / np.linalg.norm(means["cat"])
         for piece, mean in means.items() if piece != "cat"
     }  # fmt: skip
-    assert [piece for piece, _ in one.alike] == sorted(cosines, key=lambda piece: -cosines[piece])[:ALIKE]
+    assert [piece for piece, _ in one.alike] == sorted(cosines, key=lambda piece: -cosines[piece])[:MAX_SIMILAR_PIECES]
     assert_near([cosine for _, cosine in one.alike], [cosines[piece] for piece, _ in one.alike])
 
 
@@ -114,8 +114,8 @@ def test_heads_watch_it_more_than_any_token(of_a_text: Index) -> None:
     """How often it is a head's strongest key, from other tokens, beside what any typed token is to that head."""
     rows = rows_of(of_a_text)
     watched = 0
-    for one in token_profiles(of_a_text, most=5):
-        assert len(one.watched) <= WATCHERS
+    for one in token_profiles(of_a_text, max_pieces=5):
+        assert len(one.watched) <= MAX_HEADS
         for layer, head, times, expected in one.watched:
             looks = [key for query, key in strongest(of_a_text, layer, head, rows).items() if key != query]
             looks = [key for key in looks if rows[key]["word"] is not None]
@@ -129,10 +129,10 @@ def test_of_a_treebank_its_parts_of_speech_are_said(tiny_model_folder: Path, tmp
     """Each share beside that of all tokens."""
     from tests.core.test_treebank import SENTENCES
 
-    (tmp_path / "trees.conllu").write_text(("\n".join(SENTENCES) + "\n\n") * LEAST_TIMES)
+    (tmp_path / "trees.conllu").write_text(("\n".join(SENTENCES) + "\n\n") * MIN_TIMES)
     index = indexed(tmp_path / "trees.conllu", tmp_path / "index", tiny_model_folder)
     typed = [row for row in rows_of(index) if row["word"] is not None]
-    (one,) = token_profiles(index, most=1)
+    (one,) = token_profiles(index, max_pieces=1)
     own = [row for row in typed if row["piece"] == one.piece]
     assert set(one.bars) == {"place", "upos", "relation"}
     for asked in ("upos", "relation"):
@@ -146,20 +146,20 @@ def test_of_a_treebank_its_parts_of_speech_are_said(tiny_model_folder: Path, tmp
 def test_those_typed_most_come_unasked(of_a_text: Index) -> None:
     """As many as are asked for, the commonest first, and none that is too rare; a seed draws the same again."""
     counts = Counter(row["piece"] for row in rows_of(of_a_text) if row["word"] is not None)
-    found = token_profiles(of_a_text, most=3, seed=2)
+    found = token_profiles(of_a_text, max_pieces=3, seed=2)
     assert [one.times for one in found] == [times for _, times in counts.most_common(3)]
-    every = token_profiles(of_a_text, most=10_000)
-    assert {one.piece for one in every} == {piece for piece, times in counts.items() if times >= LEAST_TIMES}
+    every = token_profiles(of_a_text, max_pieces=10_000)
+    assert {one.piece for one in every} == {piece for piece, times in counts.items() if times >= MIN_TIMES}
     assert found == token_profiles(of_a_text, [one.piece for one in found], seed=2)
     assert found != token_profiles(of_a_text, [one.piece for one in found], seed=3)
-    assert token_profiles(of_a_text, most=0) == token_profiles(of_a_text, []) == ()
+    assert token_profiles(of_a_text, max_pieces=0) == token_profiles(of_a_text, []) == ()
 
 
 def test_a_file_gives_all_three_back(of_a_text: Index, tiny_model_folder: Path, tmp_path: Path) -> None:
     """Heads, tokens and neurons as they were written, each sentence once in the file; and as one table."""
     loaded: LoadedModel = load(str(tiny_model_folder), device="cpu")
     found = dataclasses.replace(
-        head_profiles(of_a_text, [(1, 1)]), tokens=token_profiles(of_a_text, most=2),
+        head_profiles(of_a_text, [(1, 1)]), tokens=token_profiles(of_a_text, max_pieces=2),
         neurons=neuron_profiles(of_a_text, loaded, [(0, 3), (1, 5)]),
     )  # fmt: skip
     path = tmp_path / "profiles.json"
@@ -168,12 +168,12 @@ def test_a_file_gives_all_three_back(of_a_text: Index, tiny_model_folder: Path, 
     kept = json.loads(path.read_text())
     sentences = [tuple(one) for one in kept["sentences"]]
     assert len(set(sentences)) == len(sentences) <= 60 and path.read_text().count(sentences[0][2]) == 1
-    assert found.of_token(found.tokens[1].piece) == found.tokens[1] and found.of_neuron(1, 5) == found.neurons[1]
+    assert found.find_token(found.tokens[1].piece) == found.tokens[1] and found.find_neuron(1, 5) == found.neurons[1]
     with pytest.raises(Refused, match="there is no profile of zebra: there are 2 of other tokens"):
-        found.of_token("zebra")
+        found.find_token("zebra")
     with pytest.raises(Refused, match="there is no profile of L0 neuron 4: there are 2 of other neurons"):
-        found.of_neuron(0, 4)
-    columns = profile_columns(found.every)
+        found.find_neuron(0, 4)
+    columns = profile_columns(found.all_profiles)
     assert tuple(columns) == COLUMNS and Counter(columns["of"]).keys() == {"head", "token", "neuron"}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     of_token = [row for row in rows if row["piece"] == found.tokens[0].piece]
@@ -187,18 +187,20 @@ def test_a_file_gives_all_three_back(of_a_text: Index, tiny_model_folder: Path, 
         kept | {"tokens": [kept["tokens"][0] | {"deciles": [0.0]}]},
     ):  # fmt: skip
         path.write_text(json.dumps(broken))
-        with pytest.raises(Refused, match="holds no profiles"):
+        with pytest.raises(Refused, match="contains no profiles"):
             read_profiles(path)
     path.write_text(json.dumps(kept | {"format": 1}))
-    with pytest.raises(Refused, match="of an older form: make it again"):
+    with pytest.raises(Refused, match="has an older format: make it again"):
         read_profiles(path)
 
 
 def test_what_cannot_be_is_refused(of_a_text: Index) -> None:
     """A piece that is not there, or too rare, or no text; a depth that is not kept; a broken shard."""
-    with pytest.raises(Refused, match=r"'zebra' is typed 0 times in .*: a token's profile takes 10"):
+    with pytest.raises(
+        Refused, match=r"'zebra' occurs 0 times in .*: a profile of a token needs at least 10 occurrences"
+    ):
         token_profiles(of_a_text, ["zebra"])
-    with pytest.raises(Refused, match=r"'\[CLS\]' is typed 0 times"):
+    with pytest.raises(Refused, match=r"'\[CLS\]' occurs 0 times"):
         token_profiles(of_a_text, ["[CLS]"])
     with pytest.raises(Refused, match="must be text"):
         token_profiles(of_a_text, [3])  # type: ignore[list-item]

@@ -84,7 +84,7 @@ def test_tokens_are_those_of_transformers(name: str, cased: bool, folder: Path, 
     text, pair = TEXTS[name]
     ours = Tokenizer.from_folder(chosen).encode(text, pair)
     assert_same(ours, reference(text, pair, return_offsets_mapping=True))
-    assert ours.cut == 0
+    assert ours.truncated_count == 0
 
 
 @pytest.mark.parametrize("lengths", [(30, 4), (4, 30), (20, 20), (21, 20), (20, 21), (3, 3), (40, None)])
@@ -100,7 +100,7 @@ def test_the_longer_text_gives_way(
     whole = len(reference(text, pair)["input_ids"])
     expected = reference(text, pair, max_length=room, truncation="longest_first", return_offsets_mapping=True)
     assert_same(ours, expected)
-    assert (ours.full_length, ours.cut) == (whole, max(0, whole - room))
+    assert (ours.full_length, ours.truncated_count) == (whole, max(0, whole - room))
 
 
 def test_sides_and_specials(tokenizer: Tokenizer) -> None:
@@ -231,7 +231,7 @@ def test_a_hundred_thousand_characters(tokenizer: Tokenizer) -> None:
     assert unbroken.tokens == ("[CLS]", "[UNK]", "[SEP]")
     assert unbroken.word_text(0) == "a" * 100_000
     signs = tokenizer.encode("!" * 100_000)
-    assert (len(signs), signs.cut) == (512, 100_002 - 512)
+    assert (len(signs), signs.truncated_count) == (512, 100_002 - 512)
 
 
 @pytest.mark.parametrize(("pair", "least"), [(None, 3), ("dog", 5)])
@@ -239,7 +239,9 @@ def test_a_length_without_room_is_refused(tokenizer: Tokenizer, pair: str | None
     """Each text keeps at least one token, or the sentence says what is the least."""
     assert len(tokenizer.encode("the cat sat", pair, max_length=least)) == least
     for too_short in (least - 1, 0, -5):
-        with pytest.raises(ValueError, match=f"^max_length {too_short} leaves no room .*: {least} is the least$"):
+        with pytest.raises(
+            ValueError, match=f"^max_length {too_short} leaves no room .*: it must be at least {least}$"
+        ):
             tokenizer.encode("the cat sat", pair, max_length=too_short)
 
 

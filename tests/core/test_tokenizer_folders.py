@@ -358,9 +358,9 @@ FOLDERS: dict[str, Make] = {
     "a pattern": split_on_a_pattern,
 }  # fmt: skip
 REFUSED = {
-    "bertweet with added tokens": "its files add the token '.E1.': beside vocab.txt and bpe.codes none can",
-    "herbert files": "its tokenizer_class is HerbertTokenizer, which reads byte pairs with </w> .*: save a tokeniz",
-    "japanese": "its tokenizer_class is BertJapaneseTokenizer, which finds words with another program",
+    "bertweet with added tokens": "its files add the token '.E1.': with vocab.txt and bpe.codes, added tokens are not",
+    "herbert files": "its tokenizer_class is HerbertTokenizer, which has its byte pairs with </w> .*: save a tokeniz",
+    "japanese": "its tokenizer_class is BertJapaneseTokenizer, which needs another program",
     "canine": "its tokenizer_class is CanineTokenizer, which is code in Python and not run here: ",
     "a class that nobody knows": "its tokenizer_class is KoBertTokenizer, which is not read from what is here: save a ",
     "a pattern": "the tokenizer files in .* are broken: its pre_tokenizer is 'Split': one of ",
@@ -429,7 +429,7 @@ def test_settings_that_are_not_used_are_said(tmp_path: Path) -> None:
     )
     FOLDERS["two statements of case"](tmp_path)
     (said,) = Tokenizer.from_folder(tmp_path).notes
-    assert said.startswith("tokenizer.json by itself would treat case, accents or spaces otherwise")
+    assert said.startswith("tokenizer.json alone would treat case, accents or spaces differently")
     for name in ("bert lower", "roberta", "albert lower"):
         folder = tmp_path / name
         folder.mkdir()
@@ -477,7 +477,7 @@ def test_added_tokens_stand_as_they_are_and_alone(tmp_path: Path) -> None:
         places = [place for place, written in enumerate(encoding.tokens) if written == "[E1]"]
         assert len(places) == 3 and len({encoding.words[place] for place in places}) == 3
         assert all(encoding.words.count(encoding.words[place]) == 1 for place in places)
-        assert found.has("[E1]") and found.token_of(found.id_of("[E1]")) == "[E1]"
+        assert found.has_token("[E1]") and found.token_of(found.id_of("[E1]")) == "[E1]"
         (folder / "saved").mkdir()
         found.save(folder / "saved")
         again = transformers.AutoTokenizer.from_pretrained(folder / "saved")
@@ -501,7 +501,7 @@ LAST = {"SpecialToken": {"id": "[SEP]", "type_id": 0}}
         (template_of([A], [A]), "it must have each text once, and the first one first"),
         (template_of([LAST], [A, B]), "it must have each text once, and the first one first"),
         (template_of(["A"], [A, B]), "it must have each text once, and the first one first"),
-        (template_of([A, LAST], [A, B]), "sets a token that is not among the"),
+        (template_of([A, LAST], [A, B]), "inserts a token that is not among the"),
         ({"type": "Sequence", "processors": [template_of([A, A], [A, B])] * 40}, "it must have each text once"),
         ({"type": "Sequence", "processors": "none"}, "its post_processor is a Sequence of 'none'"),
     ],
@@ -519,13 +519,13 @@ def test_a_frame_that_repeats_or_leaves_out_texts_is_refused(post: object, words
     ("settings", "words"),
     [
         ({"cls_token": 3}, "cls_token is 3: it must be a token"),
-        ({"cls_token": None}, "cls_token is null: its tokenizer_class needs one"),
+        ({"cls_token": None}, "cls_token is null: its tokenizer_class needs a token"),
         ({"cls_token": "[FIRST]"}, r"the vocabulary has no \[FIRST\]: a BERT's vocabulary has"),
         ({"tokenizer_class": ["x"]}, "tokenizer_class is .*: it must be the name of a class"),
         ({"tokenizer_class": "../x"}, "tokenizer_class is '../x': it must be the name of a class"),
         ({"tokenize_chinese_chars": "no"}, "tokenize_chinese_chars is 'no': it must be true or false"),
         ({"strip_accents": 1}, "strip_accents is 1: it must be true or false"),
-        ({"added_tokens_decoder": {"x": {"content": "a"}}}, "the number 'x': it must be whole"),
+        ({"added_tokens_decoder": {"x": {"content": "a"}}}, "the number 'x': it must be a whole number"),
         ({"added_tokens_decoder": {"9": {"content": 1}}}, "it must have a content"),
         ({"added_tokens_decoder": {"9": {"content": "a", "special": 1}}}, "it must have a content"),
         ({"added_tokens_decoder": [1]}, "added_tokens_decoder is .1.: it must be an object"),

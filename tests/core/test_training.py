@@ -966,7 +966,7 @@ def test_other_settings_are_refused(
     with pytest.raises(KeyboardInterrupt):
         finished(new_model(tiny_config), Stopping(examples, 2), tmp_path)
     with pytest.raises(
-        ValueError, match=rf"holds a run with other settings \({name}.*\): give the same again, or choose another"
+        ValueError, match=rf"holds a run with other settings \({name}.*\): use the same settings, or choose another"
     ):
         finished(new_model(tiny_config), examples, tmp_path, **changes)
 

@@ -59,13 +59,19 @@ def test_line_ends_and_a_byte_order_mark() -> None:
         (["# only a comment", ""], "the file a.conllu contains no sentence"),
         (
             [row(1, "a"), "# a comment", row(2, "b")],
-            "line 2 of a.conllu starts with # inside a sentence: in CoNLL-U comments stand before the first word",
+            "line 2 of a.conllu starts with # inside a sentence: in CoNLL-U comments come before the first word",
         ),
         (["1 The the DET"], "line 1 of a.conllu has 1 columns: CoNLL-U has 10, separated by tabs"),
         ([row(1, "a"), row(3, "b")], "line 2 of a.conllu is word 3, and word 2 comes next"),
-        ([row("x", "a")], "line 1 of a.conllu begins with 'x': a number, as 7, 7-8 or 7.1"),
-        ([row(1, "a", 2)], "line 1 of a.conllu has the head '2': 0 for the root, or a word from 1 to 1"),
-        ([row(1, "a", "_")], "line 1 of a.conllu has the head '_': 0 for the root, or a word from 1 to 1"),
+        ([row("x", "a")], "line 1 of a.conllu begins with 'x': it must begin with a number such as 7, 7-8 or 7.1"),
+        (
+            [row(1, "a", 2)],
+            "line 1 of a.conllu has the head '2': a head must be 0 for the root, or the number of a word from 1 to 1",
+        ),
+        (
+            [row(1, "a", "_")],
+            "line 1 of a.conllu has the head '_': a head must be 0 for the root, or the number of a word from 1 to 1",
+        ),
         ([row(1, "")], "line 1 of a.conllu has no word in its second column"),
         ([row("1-2", "ab"), row(1, "a")], "the sentence at line 1 of a.conllu ends before word 2"),
         ([row("2-3", "ab"), row(1, "a")], "line 1 of a.conllu is for words 2-3, and word 1 comes next"),

@@ -23,15 +23,15 @@ def test_texts_of_both_ways_of_reading_count(tiny_loaded: LoadedModel) -> None:
     assert current_counts() is None
     with count_unknown_tokens() as read:
         known = tokenizer.encode("a b c")
-        assert read.typed == known.typed_count and not read.mostly_unknown and not read.texts
+        assert read.token_count == known.typed_count and not read.mostly_unknown and not read.texts
         unknown = tokenizer.encode(UNKNOWN_TEXT, UNKNOWN_TEXT)
         assert unknown.mostly_unknown and list(read.texts) == [UNKNOWN_TEXT]
-        before = read.typed
+        before = read.token_count
         plain = tokenizer.encode_plain([UNKNOWN_TEXT, UNKNOWN_TEXT])
-        assert read.typed - before == sum(map(len, plain)) == 2 * len(plain[0])
-        assert read.mostly_unknown == (read.unknown * 2 > read.typed)
+        assert read.token_count - before == sum(map(len, plain)) == 2 * len(plain[0])
+        assert read.mostly_unknown == (read.unknown_count * 2 > read.token_count)
     tokenizer.encode("a b c")
-    assert current_counts() is None and read.typed == before + sum(map(len, plain))
+    assert current_counts() is None and read.token_count == before + sum(map(len, plain))
 
 
 def test_a_count_within_a_count_is_its_own(tiny_loaded: LoadedModel) -> None:
@@ -43,16 +43,16 @@ def test_a_count_within_a_count_is_its_own(tiny_loaded: LoadedModel) -> None:
         thread.start()
         thread.join()
         unrelated_cosines(tiny_loaded)
-    assert inner.typed == 3 and outer == UnknownTokens()
+    assert inner.token_count == 3 and outer == UnknownTokens()
 
 
 def test_what_a_worker_read_counts_where_it_was_asked_for(tiny_loaded: LoadedModel) -> None:
     """A cluster's workers bring back what they counted."""
     found, read = _with_unknown(lambda text: tiny_loaded.tokenizer.encode(text).typed_count, UNKNOWN_TEXT)
-    assert read.typed == read.unknown == found > 0
+    assert read.token_count == read.unknown_count == found > 0
     with count_unknown_tokens() as here:
         assert _counted_here(found, read) == found
-    assert (here.typed, here.unknown, here.mostly_unknown) == (found, found, True)
+    assert (here.token_count, here.unknown_count, here.mostly_unknown) == (found, found, True)
     assert _counted_here(found, read) == found  # where nobody counts
 
 
@@ -62,4 +62,5 @@ def test_a_corpus_is_counted(tiny_loaded: LoadedModel, tiny_model_folder: Path, 
     with count_unknown_tokens() as read:
         *_, (total, _) = iter_heads(tmp_path / "texts.txt", str(tiny_model_folder), CorpusSettings(max_length=32))
     assert read.mostly_unknown and np.isfinite(total.loss)
-    assert read.typed == 2 * bert_core.Tokenizer.from_folder(tiny_model_folder).encode(UNKNOWN_TEXT).typed_count + 2
+    tokenizer = bert_core.Tokenizer.from_folder(tiny_model_folder)
+    assert read.token_count == 2 * tokenizer.encode(UNKNOWN_TEXT).typed_count + 2

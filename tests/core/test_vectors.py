@@ -15,6 +15,24 @@ from tests.core.test_walk import another
 from tests.near import assert_near
 
 
+def test_all_vectors_are_those_of_each_head(tiny_loaded: LoadedModel) -> None:
+    """One pass gives the vectors of every existing head, in the order of layers and heads, with relative positions too."""
+    relative = another(pruned(tiny_loaded, [(0, 1)]), position_embedding_type="relative_key")
+    encoding = relative.tokenizer.encode("the cat sat on the [MASK].")
+    gates = np.array([[1, 0, 0.5, 1], [1, 1, 0, 1]], np.float32)
+    vectors = bert_core.all_head_vectors(relative, encoding, head_mask=gates)
+    assert [(vector.layer, vector.head) for vector in vectors] == [
+        (0, 0),
+        (0, 2),
+        (0, 3),
+        *((1, head) for head in range(4)),
+    ]
+    for vector in vectors:
+        single = head_vectors(relative, encoding, vector.layer, vector.head, head_mask=gates)
+        for name in ("queries", "keys", "distances"):
+            assert np.array_equal(getattr(vector, name), getattr(single, name))
+
+
 @pytest.fixture(scope="module")
 def encoding(tiny_loaded: LoadedModel) -> Encoding:
     return tiny_loaded.tokenizer.encode("the cat sat on the [MASK].", "it was red.")

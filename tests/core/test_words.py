@@ -51,9 +51,10 @@ def test_the_words_may_stand_in_another_column_and_tabs_part_columns(tmp_path: P
          "in the last, so at least 2 are needed"),
         ("Anna B-PER\n", "4", "line 1 of names.conll has 2 columns: the word is in column 1 and its label in "
          "column 4, so at least 4 are needed"),
-        ("\n \n", "last", "names.conll has no sentence: a word a line with its label, and an empty line behind each"),
-        ("-DOCSTART- O\n\n", "last", "names.conll has no sentence: a word a line with its label, and an empty line "
-         "behind each"),
+        ("\n \n", "last", "names.conll has no sentence: each line must have a word and its label, with an empty line "
+         "after each sentence"),
+        ("-DOCSTART- O\n\n", "last", "names.conll has no sentence: each line must have a word and its label, with an "
+         "empty line after each sentence"),
         ("Anna\tB-PER\n\tO\n", "2", "line 2 of names.conll has no word in column 1"),
         ("Anna\t\n", "2", "no word of names.conll has the label '2': its column is empty"),
         ("Anna B-PER\n", "0", "the column of the labels is 0: it must be a whole number of at least 1"),

@@ -104,7 +104,7 @@ def _table(loaded: LoadedModel, file: Path, text: str, pair: str) -> str:
             encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=loaded.config.max_position_embeddings)
         except Refused as error:
             raise Refused(f"row {line.number} of {file.name}: {error}") from error
-        cut += encoding.cut > 0
+        cut += encoding.truncated_count > 0
         (best,), none = _answers(bert_core.capture(loaded, encoding), 1)
         found.append((line.number, line.text, *_shown(best, none)))
         notes(None, f"{len(found):,} questions")

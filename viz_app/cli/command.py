@@ -127,10 +127,10 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with count_unknown_tokens() as read:
             code = int(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False) or 0)
-        if read.mostly_unknown and not read.said:
+        if read.mostly_unknown and not read.reported:
             note(
-                f"{read.unknown:,} of the {read.typed:,} tokens that were read are [UNK], which the model's vocabulary "
-                "does not know: what was computed from them says little"
+                f"{read.unknown_count:,} of the {read.token_count:,} tokens that were read are [UNK], which the "
+                "model's vocabulary does not know: what was computed from them says little"
             )
         return code
     except typer.Abort:

@@ -26,8 +26,10 @@ from viz_app.cli.shared import (
 from viz_app.export import FILE_KINDS, PICTURES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from collections.abc import Sequence
+
     from bert_core.loading import LoadedModel
-    from bert_core.records import ModelRun
+    from bert_core.records import HeadVectors, ModelRun
     from bert_core.run.target_grammar import TextTarget
     from bert_core.tokenizer import Encoding
     from viz_app.comparison import Comparison
@@ -77,7 +79,8 @@ def attention(
     cut: Arrows = "",
     dark: Annotated[bool, typer.Option("--dark", help="On a dark page.")] = False,
     bertviz: Annotated[
-        Literal["head", "model"] | None, typer.Option(help="As .html: BertViz's own view instead of ours.")
+        Literal["head", "model", "neuron"] | None,
+        typer.Option(help="Write this view of BertViz as .html instead of the page of Headlight."),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -133,19 +136,25 @@ def attention(
         files = ChangeFiles(comparison, view)
     with warnings.catch_warnings(record=True) as heard:
         warnings.filterwarnings("always", category=UserWarning)
-        written = file_of(files, kind, dark=dark) if bertviz is None else _bertviz(run, view, bertviz)
+        if bertviz is None:
+            written = file_of(files, kind, dark=dark)
+        else:
+            vectors = bert_core.all_head_vectors(loaded, encoding) if bertviz == "neuron" else ()
+            written = _bertviz(run, view, bertviz, vectors)
     for warning in heard:
         if warning.category is UserWarning:
             note(str(warning.message))
     write_atomically(out, written)
 
 
-def _bertviz(run: ModelRun, view: MapView, which: Literal["head", "model"]) -> bytes:
-    """BertViz's page of what is shown. Raises Refused where it is not installed."""
+def _bertviz(
+    run: ModelRun, view: MapView, kind: Literal["head", "model", "neuron"], vectors: Sequence[HeadVectors]
+) -> bytes:
+    """Return BertViz's page of the chosen attention. Raises Refused if BertViz is not installed."""
     from viz_app.export.bertviz import bertviz_page
 
     try:
-        return bertviz_page(view.of(run), which, [view.layer] if view.heads else None).encode()
+        return bertviz_page(view.of(run), kind, [view.layer] if view.heads else None, vectors).encode()
     except ModuleNotFoundError as error:
         raise Refused(str(error)) from error
 

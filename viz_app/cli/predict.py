@@ -106,7 +106,11 @@ def tags(
         run = _run_for("tagger", "`headlight finetune` can teach it", loaded, text, None, cut)
         if as_json:
             words, spans = bert_core.tagged_words(run), bert_core.tagged_spans(run)
-            given = {"text": text, "words": list(map(asdict, words)), "spans": list(map(asdict, spans))}
+            listed = [
+                {"kind": span.kind, "first": span.first, "last": span.last, "begun": span.has_begin_tag}
+                for span in spans
+            ]
+            given = {"text": text, "words": list(map(asdict, words)), "spans": listed}
             typer.echo(json.dumps(given, ensure_ascii=False))
         else:
             typer.echo("\n".join([*[""] * (number > 0), *_tagged(loaded, run)]))

@@ -77,7 +77,7 @@ def profile(
             "heads fit the index"
         )
     if frequent:
-        found = replace(found, tokens=token_profiles(there, most=frequent, **given))
+        found = replace(found, tokens=token_profiles(there, max_pieces=frequent, **given))
     known = {one.piece for one in found.tokens}
     if pieces := [piece for piece in tokens.split() if piece not in known]:
         found = replace(found, tokens=(*found.tokens, *token_profiles(there, pieces, **given)))
@@ -86,21 +86,21 @@ def profile(
         named = parse_neurons(neurons, loaded.config.intermediate_size) if neurons else []
         wanted = [*named, *_drawn(loaded, drawn, seed)]
         found = replace(found, neurons=neuron_profiles(there, loaded, wanted, **given))
-    if not found.every:
+    if not found.all_profiles:
         raise Refused("nothing was asked for: name --heads, --tokens, --frequent, --neurons or --drawn")
     if out.suffix.lower() in (".json", ".gz"):
         write_profiles(found, out)
     else:
-        write_columns(profile_columns(found.every), out)
+        write_columns(profile_columns(found.all_profiles), out)
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
-        for one in found.every:
+        for one in found.all_profiles:
             checkpoint.write_atomically(pages / f"{file_name(found, one)}.html", profile_page(found, one))
     for head in found.heads[:SHOWN]:
         typer.echo(_line(head))
     counts = {"heads": found.heads, "tokens": found.tokens, "neurons": found.neurons}
     said = ", ".join(f"{len(of)} {name}" for name, of in counts.items() if of)
-    typer.echo(f"{out}: {said} over {found.every[0].tokens:,} tokens")
+    typer.echo(f"{out}: {said} over {found.all_profiles[0].tokens:,} tokens")
 
 
 @functools.wraps(profile)
@@ -131,6 +131,8 @@ def _drawn(loaded: LoadedModel, count: int, seed: int) -> list[tuple[int, int]]:
 
 def _line(one: HeadProfile) -> str:
     """Where a head rests, and what stands out most where it is active."""
-    best = [f"{asked} {bar.name} {bar.share:.0%} (chance {bar.chance:.0%})" for asked, bar in one.standing_out[:3]]
-    rests = f"L{one.layer} H{one.head}: at [CLS] or [SEP] from {one.sinks:.0%}"
+    best = [
+        f"{asked} {bar.name} {bar.share:.0%} (chance {bar.chance:.0%})" for asked, bar in one.distinctive_groups[:3]
+    ]
+    rests = f"L{one.layer} H{one.head}: at [CLS] or [SEP] from {one.sink_share:.0%}"
     return f"{rests}; where most active: {', '.join(best) or 'nothing above chance'}"

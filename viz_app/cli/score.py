@@ -89,7 +89,7 @@ def _score_pairs(model: str, device: str, pairs: list[PairRow], variant: str) ->
         note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(scored):,} pairs")
     if unknown := mostly_unknown(found):
         if (read := current_counts()) is not None:
-            read.said = True
+            read.reported = True
         note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these characters")
     if len(scored) < len(found):
         note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: see the column problem")

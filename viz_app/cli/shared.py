@@ -13,7 +13,7 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.run import MAX_REFERENCES
-from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, questions_of_targets, text_form
+from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, target_questions, text_form
 from bert_core.unknown_tokens import current_counts
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -58,9 +58,9 @@ Ask = Annotated[
         metavar="KIND",
         help="Ask another head of the model: "
         + "; ".join(
-            ": ".join([name, *(title.lower() for title in question.judged.values())])
+            ": ".join([name, *(title.lower() for title in question.faithfulness_kinds.values())])
             for name, question in FILE_QUESTIONS.present.items()
-            if question.of_target
+            if question.loss_from_targets
         ),
     ),
 ]
@@ -85,11 +85,11 @@ def load(name: str, device: str) -> LoadedModel:
 def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     """A text as the model reads it; what was cut, or is mostly unknown, is said on stderr."""
     encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
-    if encoding.cut:
-        note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
+    if encoding.truncated_count:
+        note(f"the last {encoding.truncated_count} of {encoding.full_length} tokens did not fit and were left out")
     if encoding.mostly_unknown:
         if (read := current_counts()) is not None:
-            read.said = True
+            read.reported = True
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are {encoding.special_tokens.unknown}: "
             f"{loaded.name} does not know these characters and cannot tell them apart"
@@ -257,6 +257,6 @@ def head_asked(ask: str | None, tags: str) -> str | None:
     """Which other head of a model `--ask` and `--tags` ask; None: neither was given. Raises Refused for any other."""
     if tags and ask not in (None, "tag"):
         raise Refused(f"--tags {tags!r} is the label of a file of words: it is asked for by --ask tag")
-    if ask is not None and ask not in questions_of_targets():
-        raise Refused(f"--ask {ask!r} is unknown: one of {', '.join(questions_of_targets())}")
+    if ask is not None and ask not in target_questions():
+        raise Refused(f"--ask {ask!r} is unknown: one of {', '.join(target_questions())}")
     return "tag" if tags else ask

@@ -116,8 +116,11 @@ def _read(loaded: LoadedModel, text: str) -> Encoding:
     import bert_core
 
     encoding = bert_core.read_sentence(loaded, text)
-    if encoding.cut:
-        note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out: {text:.40}")
+    if encoding.truncated_count:
+        note(
+            f"the last {encoding.truncated_count} of {encoding.full_length} tokens did not fit and were left out: "
+            f"{text:.40}"
+        )
     return encoding
 
 

@@ -1,7 +1,7 @@
-"""BertViz's own views of the maps that were captured here, for those who know them.
+"""BertViz's head, model and neuron views of captured attention, as one HTML page.
 
-BertViz writes what it is given into a script, as it is. So it is never given a reader's text: it sees numbered
-placeholders, and what they stand for is written in afterwards, with every sign escaped that could end a script.
+BertViz copies its input into a script without escaping it. It therefore gets numbered placeholders instead of the
+tokens of the user. The tokens replace them afterwards, with every character escaped that could end a script.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from bert_core.records import HeadVectors
 from bert_core.refused import Refused
 from viz_app.maps import ShownMaps
 
-View = Literal["head", "model"]
+View = Literal["head", "model", "neuron"]
 VIEWS: tuple[View, ...] = get_args(View)
 DIGITS = 4  # after the point; BertViz itself writes up to twenty
 BYTES_A_NUMBER = 8  # of these digits, with what stands between them
-# What a browser still opens: BertViz draws every number of the model view, and of a layer of the head view, as a line.
+# Limits of what a browser can open. BertViz draws one line for each attention weight of the model view, of one layer in
+# the head view, and of one head in the neuron view.
 MOST_BYTES = 40_000_000
 MOST_LINES = 600_000
 CDN = "https://cdnjs.cloudflare.com"
@@ -29,6 +31,10 @@ WHAT_IT_IS = (
     f"loads three scripts from {CDN.removeprefix('https://')} when it is opened."
 )
 
+RELATIVE_POSITIONS = (
+    "this model adds relative positions to the scores, which BertViz's neuron view does not show: use the neuron view of "
+    "Headlight"
+)
 _PLACEHOLDER = "headlight_token_"
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -56,10 +62,25 @@ from there. Connect to a network and open this page again, or export Headlight's
 """
 
 
-def estimate(tokens: int, heads: int, layers: int, kind: View) -> tuple[int, int]:
-    """About how many bytes BertViz's page of so many layers has, and how many lines it draws at once."""
-    numbers = heads * tokens**2
-    return BYTES_A_NUMBER * numbers * layers, numbers * (layers if kind == "model" else 1)
+def estimate(tokens: int, heads: int, layers: int, kind: View, head_size: int = 0) -> tuple[int, int]:
+    """Estimate the size of a page of BertViz in bytes, and the number of lines that it draws at once.
+
+    head_size: length of the query and key vectors, which only the neuron view contains.
+    """
+    weights = heads * tokens**2
+    numbers = weights + (2 * heads * tokens * head_size if kind == "neuron" else 0)
+    lines = {"model": weights * layers, "head": weights, "neuron": tokens**2}[kind]
+    return BYTES_A_NUMBER * numbers * layers, lines
+
+
+def neuron_view_too_large(size: int) -> str | None:
+    """Return the reason why a browser cannot open a neuron view of this many bytes; None if it can."""
+    if size <= MOST_BYTES:
+        return None
+    return (
+        f"BertViz's neuron view would be about {size / 1e6:,.0f} MB, and a browser can open {MOST_BYTES / 1e6:.0f} MB: "
+        "choose a shorter text, or the neuron view of Headlight"
+    )
 
 
 def layers_that_fit(tokens: int, heads: int, layers: int, kind: View, first: int = 0) -> list[int]:
@@ -69,15 +90,23 @@ def layers_that_fit(tokens: int, heads: int, layers: int, kind: View, first: int
     return sorted(order[: max(fit, default=0)])
 
 
-def bertviz_page(shown: ShownMaps, kind: View = "model", layers: Sequence[int] | None = None) -> str:
-    """BertViz's head view or model view of some layers, or of all, as a page; no text in it can run.
+def bertviz_page(
+    shown: ShownMaps,
+    kind: View = "model",
+    layers: Sequence[int] | None = None,
+    vectors: Sequence[HeadVectors] = (),
+) -> str:
+    """Return the HTML page of BertViz's head, model or neuron view; no text in it can run as a script.
 
-    A value that is no number, and a head that does not exist, are drawn as zero: BertViz knows neither.
-    Raises Refused for values with a sign, which BertViz cannot draw, for queries that are not the keys, for layers
-    that do not exist, and for more than a browser can open, with what would fit; ModuleNotFoundError without BertViz.
+    layers: the layers of the head or model view; None for all. The neuron view always has all layers.
+    vectors: for the neuron view, the query and key vectors of the heads on the same text (`all_head_vectors`).
+    Values that are not numbers and heads that do not exist are drawn as zero, because BertViz has no sign for them.
+    Raises Refused for values other than attention, for queries that differ from the keys, for layers that do not exist,
+    for vectors that are missing or include relative positions, and for pages that a browser cannot open, with what
+    would fit. Raises ModuleNotFoundError if BertViz is not installed.
     """
     if kind not in VIEWS:
-        raise Refused(f"a view {kind!r} is unknown: BertViz has 'head' and 'model' here")
+        raise Refused(f"the view {kind!r} is unknown: BertViz has the views {', '.join(VIEWS)}")
     if shown.what != "attention":
         raise Refused(f"BertViz draws attention only: {shown.unit} is no share from 0 to 1")
     if shown.queries != shown.keys:
@@ -88,7 +117,13 @@ def bertviz_page(shown: ShownMaps, kind: View = "model", layers: Sequence[int] |
     for layer in chosen:
         shown.check(layer)
     tokens, heads = len(shown.keys), shown.values.shape[1]
-    size, lines = estimate(tokens, heads, len(chosen), kind)
+    if kind == "neuron":
+        _check_vectors(shown, vectors)
+        if layers is not None and len(chosen) < len(shown.values):
+            raise Refused("the neuron view of BertViz has all layers: give no layers")
+    size, lines = estimate(tokens, heads, len(chosen), kind, vectors[0].queries.shape[1] if vectors else 0)
+    if kind == "neuron" and (problem := neuron_view_too_large(size)):
+        raise Refused(problem)
     if not _fits(size, lines):
         fit = layers_that_fit(tokens, heads, len(shown.values), kind, chosen[0])
         way = f"choose at most {len(fit)}, as {_listed(fit)}" if fit else "choose a shorter text, or the head view"
@@ -96,7 +131,7 @@ def bertviz_page(shown: ShownMaps, kind: View = "model", layers: Sequence[int] |
             f"BertViz's {kind} view of {len(chosen)} layers would be about {size / 1e6:,.0f} MB with {lines:,} lines "
             f"at once, more than a browser can draw: {way}"
         )
-    view = _rendered(shown, kind, chosen)
+    view = _neuron_view(shown, vectors) if kind == "neuron" else _rendered(shown, kind, chosen)
     return _PAGE.format(cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, what=WHAT_IT_IS, view=view)
 
 
@@ -113,11 +148,93 @@ def _listed(layers: Sequence[int]) -> str:
     return ", ".join(f"L{layer}" for layer in layers)
 
 
+def _check_vectors(shown: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
+    """Raise Refused unless the vectors are those of all existing heads, and alone determine the attention."""
+    heads = {(vector.layer, vector.head) for vector in vectors}
+    missing = [f"L{layer} H{head}" for layer, head in np.argwhere(shown.there) if (layer, head) not in heads]
+    if missing:
+        raise Refused(
+            f"the neuron view needs the query and key vectors of {', '.join(missing[:3])}: give those of all heads"
+        )
+    if any(len(vector.queries) != len(shown.keys) for vector in vectors):
+        raise Refused(f"the vectors are not those of this text of {len(shown.keys)} tokens")
+    if any(vector.distances is not None for vector in vectors):
+        raise Refused(RELATIVE_POSITIONS)
+
+
+class _RecordedModel:
+    """The model that BertViz calls: it returns the recorded attention, queries and keys of every layer.
+
+    It is also BertViz's tokenizer, for a text of placeholders.
+    """
+
+    cls_token = sep_token = ""  # the placeholders include the special tokens
+
+    def __init__(self, shown: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
+        import torch
+
+        size = vectors[0].queries.shape
+        parts = {name: np.zeros((*shown.values.shape[:2], *size)) for name in ("queries", "keys")}
+        for vector in vectors:
+            parts["queries"][vector.layer, vector.head] = _rounded(vector.queries)
+            parts["keys"][vector.layer, vector.head] = _rounded(vector.keys)
+        parts["attn"] = _rounded(shown.values)
+        self._layers = [
+            {name: torch.from_numpy(values[layer])[None] for name, values in parts.items()}
+            for layer in range(len(shown.values))
+        ]
+
+    def eval(self) -> None:
+        """Do nothing: the values are recorded."""
+
+    def __call__(self, *inputs: object) -> tuple[list[dict[str, Any]]]:
+        return (self._layers,)
+
+    def tokenize(self, text: str) -> list[str]:
+        """Split the placeholders, which are separated by spaces."""
+        return text.split()
+
+    def convert_tokens_to_ids(self, tokens: Sequence[str]) -> list[int]:
+        """Return the positions of the tokens; the recorded model does not read them."""
+        return list(range(len(tokens)))
+
+
+def _neuron_view(shown: ShownMaps, vectors: Sequence[HeadVectors]) -> str:
+    try:
+        from bertviz import neuron_view
+    except ModuleNotFoundError as error:
+        raise _not_installed() from error
+    recorded, tokens = _RecordedModel(shown, vectors), _placeholders(shown)
+    # Of BertViz's model types, gpt2 alone adds no special tokens of its own. It also hides later keys, as a decoder does.
+    page = neuron_view.show(
+        recorded, "gpt2", recorded, " ".join(tokens), display_mode="light", layer=vectors[0].layer, head=vectors[0].head,
+        html_action="return",
+    )  # fmt: skip
+    data, count = re.subn('"bidirectional": false', f'"bidirectional": {json.dumps(not vectors[0].causal)}', page.data)
+    if count != 1:
+        raise RuntimeError("this version of BertViz writes its neuron view in another form")
+    return _with_texts(data, shown)
+
+
+def _not_installed() -> ModuleNotFoundError:
+    return ModuleNotFoundError("BertViz is not installed: pip install bertviz")
+
+
+def _placeholders(shown: ShownMaps) -> list[str]:
+    return [f"{_PLACEHOLDER}{position}_" for position in range(len(shown.queries))]
+
+
+def _with_texts(html: str, shown: ShownMaps) -> str:
+    """Replace the placeholders of a page by the escaped tokens."""
+    texts = [escaped(token.text) for token in shown.queries]
+    return re.sub(rf'"{_PLACEHOLDER}(\d+)_"', lambda match: texts[int(match[1])], html)
+
+
 def _rendered(shown: ShownMaps, kind: View, layers: list[int]) -> str:
     try:
         import bertviz
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("BertViz is not installed: pip install 'headlight[bertviz]'") from error
+        raise _not_installed() from error
     import torch
 
     # Layers that are left out are there by their number alone: the page then names each layer as we do.
@@ -125,18 +242,17 @@ def _rendered(shown: ShownMaps, kind: View, layers: list[int]) -> str:
         torch.from_numpy(_rounded(one) if layer in layers else np.zeros_like(one))[None]
         for layer, one in enumerate(shown.values)
     ]
-    tokens = [f"{_PLACEHOLDER}{place}_" for place in range(len(shown.queries))]
     draw = bertviz.head_view if kind == "head" else bertviz.model_view
     options = {} if kind == "head" else {"display_mode": "light"}
     # Its filters for two sentences would write every number twice.
-    page = draw(maps, tokens, include_layers=layers, html_action="return", prettify_tokens=False, **options)
-    texts = [escaped(token.text) for token in shown.queries]
-    # The whole of its data stands a second time in a comment.
-    html = re.sub(r"; // HACK: .*", ";", page.data)
-    return re.sub(rf'"{_PLACEHOLDER}(\d+)_"', lambda found: texts[int(found[1])], html)
+    page = draw(
+        maps, _placeholders(shown), include_layers=layers, html_action="return", prettify_tokens=False, **options
+    )
+    # A comment repeats all data.
+    return _with_texts(re.sub(r"; // HACK: .*", ";", page.data), shown)
 
 
 def _rounded(maps: np.ndarray) -> np.ndarray:
-    """In float64, which has a short text for every rounded number."""
+    """Return the values as float64, in which every rounded number has a short decimal form."""
     rounded: np.ndarray = np.round(np.nan_to_num(maps.astype(np.float64), posinf=0, neginf=0), DIGITS)
     return rounded

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from bert_core.studies.profiles import (
     TENTHS,
-    Bar,
+    GroupShare,
+    HeadExample,
     HeadProfile,
-    Joined,
-    Look,
     NeuronProfile,
     Profiles,
-    Seen,
+    TokenExample,
     TokenProfile,
+    WordCount,
 )
 from viz_app.export.page import variables
 from viz_app.export.policy import hash_source
@@ -80,10 +80,11 @@ def depth_name(depth: int) -> str:
     return "behind the embeddings" if not depth else f"behind layer {depth - 1}"
 
 
-def likeness_bars(one: TokenProfile) -> tuple[Bar, ...]:
+def likeness_bars(one: TokenProfile) -> tuple[GroupShare, ...]:
     """Of every depth how alike its states are, beside any two tokens'."""
     return tuple(
-        Bar("embeddings" if not depth else f"layer {depth - 1}", own, chance) for depth, own, chance in one.likeness
+        GroupShare("embeddings" if not depth else f"layer {depth - 1}", own, chance)
+        for depth, own, chance in one.likeness
     )
 
 
@@ -99,7 +100,7 @@ def neuron_in_words(one: NeuronProfile) -> str:
         f"(spread {one.spread:.2f}); at [CLS] and [SEP] the mean is {one.added_mean:z.2f}."
     )
     said: dict[str, str] = {}  # two questions may have one answer
-    for asked, bar in one.standing_out:
+    for asked, bar in one.distinctive_groups:
         name = ALSO.get(bar.name, f"{OF_TOKENS[asked]}{bar.name}")
         said.setdefault(name, f"{name} ({bar.share:.0%}; by chance {bar.chance:.0%})")
     clear = list(said.values())
@@ -110,8 +111,8 @@ def neuron_in_words(one: NeuronProfile) -> str:
 
 def in_words(one: HeadProfile) -> str:
     """What stands out most where the head is active, and how often it rests."""
-    clear = [(name, bar) for name, bar in one.standing_out if name != "upos"]
-    says = f"From {one.sinks:.0%} of {one.tokens:,} tokens it looks most at [CLS] or [SEP]."
+    clear = [(name, bar) for name, bar in one.distinctive_groups if name != "upos"]
+    says = f"From {one.sink_share:.0%} of {one.tokens:,} tokens it looks most at [CLS] or [SEP]."
     if not clear:
         return f"{says} Where it is most active, nothing it looks at is far above chance."
     said: dict[str, str] = {}  # two questions may have one answer, as that it looks at [CLS]
@@ -147,14 +148,14 @@ def _said(question: str, name: str) -> str:
     return NAMES.get(name, name)
 
 
-def largest(bars: Sequence[Bar], *, in_order: bool) -> list[Bar]:
+def largest(bars: Sequence[GroupShare], *, in_order: bool) -> list[GroupShare]:
     """The largest of some bars, the largest first; or those that stand in an order, all of them."""
     return list(bars) if in_order else sorted(bars, key=lambda bar: -bar.share)[:MOST_BARS]
 
 
-def marked(look: Look | Seen) -> str:
+def marked(look: HeadExample | TokenExample) -> str:
     """The sentence around ‹the token› that looks and «the one» that is looked at; ‹«both»› where they are the same."""
-    query, key = (look.at, None) if isinstance(look, Seen) else (look.query, look.key)
+    query, key = (look.at, None) if isinstance(look, TokenExample) else (look.query, look.key)
     spans = [query] if key in (None, query) else sorted([query, key])
     start, end = max(spans[0][0] - AROUND, 0), min(spans[-1][1] + AROUND, len(look.text))
     parts, last = ["" if not start else "…"], start
@@ -166,7 +167,7 @@ def marked(look: Look | Seen) -> str:
     return "".join([*parts, look.text[last:end], "" if end == len(look.text) else "…"])
 
 
-def guessed(look: Look) -> str:
+def guessed(look: HeadExample) -> str:
     """A look as whoever guesses sees it: `marked`, and behind an arrow [CLS] or [SEP] where the head looks there."""
     return marked(look) if look.key is not None else f"{marked(look)} → {look.piece}"
 
@@ -209,7 +210,7 @@ def profile_page(found: Profiles, one: HeadProfile | TokenProfile | NeuronProfil
         "style-hash": hash_source(style),
         "style": style,
         "title": html.escape(f"{name} of {found.model}"),
-        "corpus": html.escape(f"Corpus: {found.corpus}, {one.tokens:,} tokens."),
+        "corpus": html.escape(f"Corpus: {found.corpus_name}, {one.tokens:,} tokens."),
         "says": html.escape(says.strip()),
         "reading": html.escape(reading.replace("*", "")),
         "parts": parts,
@@ -266,7 +267,7 @@ def _of_neuron(one: NeuronProfile, *, several: bool) -> Iterable[str]:
 
 
 def _seen_tables(
-    order: Iterable[int], tenths: Sequence[Sequence[Seen]], deciles: Sequence[float], value: str,
+    order: Iterable[int], tenths: Sequence[Sequence[TokenExample]], deciles: Sequence[float], value: str,
     names: Sequence[str], *, several: bool,
 ) -> Iterable[str]:  # fmt: skip
     for number in order:
@@ -275,11 +276,11 @@ def _seen_tables(
         yield _table(["sentence", value, "line"], rows)
 
 
-def _where(one: Look | Seen, several: bool) -> str:
+def _where(one: HeadExample | TokenExample, several: bool) -> str:
     return f"{one.document}:{one.line}" if several else str(one.line)
 
 
-def _charts(asked: str, sides: Mapping[str, Sequence[Bar]], form: str = ".1%") -> str:
+def _charts(asked: str, sides: Mapping[str, Sequence[GroupShare]], form: str = ".1%") -> str:
     """The bars of one question, side by side where there is more than one kind of tokens."""
     charts = "".join(
         f"<div>{f'<h3>{side}</h3>' if side else ''}{_bars(bars, asked, form)}</div>" for side, bars in sides.items()
@@ -287,7 +288,7 @@ def _charts(asked: str, sides: Mapping[str, Sequence[Bar]], form: str = ".1%") -
     return f'<h2>{html.escape(ASKED[asked])}</h2><div class="sides">{charts}</div>'
 
 
-def _bars(bars: Sequence[Bar], asked: str, form: str) -> str:
+def _bars(bars: Sequence[GroupShare], asked: str, form: str) -> str:
     """A row for each, with a bar of its share and a line where chance would end; the numbers stand beside it."""
     drawn = largest(bars, in_order=asked in IN_ORDER)
     scale = 100 / max([0.01, *(size for bar in drawn for size in (bar.share, bar.chance))])
@@ -302,7 +303,7 @@ def _bars(bars: Sequence[Bar], asked: str, form: str) -> str:
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
-def _joined_table(joined: Sequence[Joined]) -> str:
+def _joined_table(joined: Sequence[WordCount]) -> str:
     if not joined:
         return "<p>None is clearly above chance.</p>"
     names = (["from"] if joined[0].query is not None else []) + ["to", "times", "by chance"]

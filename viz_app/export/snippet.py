@@ -25,7 +25,7 @@ source = loaded.tokenizer.encode({text!r}, {pair!r}, max_length=loaded.config.ma
 source = loaded.tokenizer.mask_words(source, {masked!r})
 """
 _OTHER = """\
-other = loaded.tokenizer.encode({text!r}, {pair!r}, max_length=loaded.longest_sentence)
+other = loaded.tokenizer.encode({text!r}, {pair!r}, max_length=loaded.max_sentence_tokens)
 other = loaded.tokenizer.mask_words(other, {masked!r})
 """
 _NOISED = "source = bert_core.Noised(encoding, {size!r}, {positions!r}, {seed!r})\n"
@@ -130,7 +130,7 @@ def _read(run: ModelRun, model: str) -> str:
         model=model,
         text=encoding.text,
         pair=encoding.pair,
-        most=f"loaded.{'config.max_position_embeddings' if _like(run) is None else 'longest_sentence'}",
+        most=f"loaded.{'config.max_position_embeddings' if _like(run) is None else 'max_sentence_tokens'}",
         masked=_hidden(encoding),
         off=list(heads_off(run)),
     )

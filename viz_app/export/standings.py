@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.refused import Refused
 from bert_core.studies.faithfulness import MethodSummary
-from bert_core.target_kinds import judged_kinds
+from bert_core.target_kinds import faithfulness_kinds
 from viz_app.figures.style import HEAD_COLOURS, page
 
 VERDICTS = ("better than chance", "no better", "worse")
@@ -20,7 +20,7 @@ def standings_picture(standings: Sequence[MethodSummary], *, dark: bool = False)
 
     The order of the methods is that of the first panel. Raises Refused if there are no standings.
     """
-    kinds = [kind for kind in judged_kinds() if any(standing.kind == kind for standing in standings)]
+    kinds = [kind for kind in faithfulness_kinds() if any(standing.kind == kind for standing in standings)]
     if not kinds:
         raise Refused("there is nothing to draw: no question was asked")
     names = [standing.method for standing in standings if standing.kind == kinds[0]]
@@ -39,7 +39,7 @@ def standings_picture(standings: Sequence[MethodSummary], *, dark: bool = False)
             )  # fmt: skip
             left = [before + share for before, share in zip(left, shares, strict=True)]
         questions = next(iter(rows.values())).questions
-        title = judged_kinds()[kind].removeprefix("A ").removeprefix("The ")
+        title = faithfulness_kinds()[kind].removeprefix("A ").removeprefix("The ")
         panel.set_title(f"{title[:1].upper()}{title[1:]} ({questions})", fontsize=10, color=colours.text)
         panel.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), facecolor=colours.background)
         panel.set_yticks(range(len(names)), labels=names)

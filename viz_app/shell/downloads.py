@@ -17,11 +17,21 @@ import streamlit as st
 from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 
 from bert_core.analysis.tags import TaggedWord
+from bert_core.edits import ActivationPatch, AttentionKnockout
+from bert_core.loading import LoadedModel
 from bert_core.records import ChoicePrediction, HeadVectors, ModelRun, Span, SpanPrediction, TagPrediction
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, tables
-from viz_app.export.bertviz import WHAT_IT_IS, View, bertviz_page, layers_that_fit
+from viz_app.export.bertviz import (
+    RELATIVE_POSITIONS,
+    WHAT_IT_IS,
+    View,
+    bertviz_page,
+    estimate,
+    layers_that_fit,
+    neuron_view_too_large,
+)
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.packing import MOST_EXACT
 from viz_app.maps import MapView
@@ -40,8 +50,14 @@ MIME = {
 }  # fmt: skip
 
 
-def attention(read: Callable[[], ModelRun], view: MapView, model: str) -> None:
-    """What the page Attention shows, in every kind of file; each is made after the click on it. read: gives the run."""
+def attention(
+    read: Callable[[], ModelRun], vectors: Callable[[], Sequence[HeadVectors]], view: MapView, loaded: LoadedModel
+) -> None:
+    """Draw the Export control of the page Attention; each file is made after the click on its button.
+
+    read, vectors: return the run, and the query and key vectors of all heads.
+    """
+    model = loaded.name
     with _export() as opened:
         if not opened.open:
             return
@@ -61,7 +77,7 @@ def attention(read: Callable[[], ModelRun], view: MapView, model: str) -> None:
             lambda: AttentionFiles(read(), asked, model), too_long=_too_long(run, asked), size=_size(run, view.what),
             key=(model, *_key(run), asked), memory=PACKING_TIMES * run.attention.nbytes,
         )  # fmt: skip
-        _bertviz(read, view)
+        _bertviz(read, vectors, view, loaded)
 
 
 def neuron(read: Callable[[], ModelRun], of_head: Callable[[], HeadVectors], query: int, model: str) -> None:
@@ -303,11 +319,13 @@ def _size(run: ModelRun, what: str) -> str:
     return f"; about {megabytes:.0f} MB" + (" or less" if what == "gradient" else "")
 
 
-def _bertviz(read: Callable[[], ModelRun], view: MapView) -> None:
-    """BertViz's two views, under a line that says what they are."""
+def _bertviz(
+    read: Callable[[], ModelRun], vectors: Callable[[], Sequence[HeadVectors]], view: MapView, loaded: LoadedModel
+) -> None:
+    """Draw the buttons of BertViz's three views, and one line about them."""
     st.caption(WHAT_IT_IS)
     if find_spec("bertviz") is None:
-        st.caption("It is not installed: `pip install 'headlight[bertviz]'`.")
+        st.caption("BertViz is not installed: `pip install bertviz`.")
         return
     if view.what != "attention":
         st.caption("BertViz draws attention only, not gradients, products or lengths.")
@@ -331,7 +349,22 @@ def _bertviz(read: Callable[[], ModelRun], view: MapView) -> None:
             if fit and not chosen:
                 off = "Choose at least one layer."
             _button(label, partial(_bertviz_page, read, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
+    problem = neuron_view_too_large(estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)[0])
+    if loaded.config.position_scheme.distances is not None:
+        problem = RELATIVE_POSITIONS
+    elif any(isinstance(edit, AttentionKnockout | ActivationPatch) for edit in loaded.edits):
+        problem = "queries and keys alone do not determine attention that is blocked or patched"
+    neuron_page = partial(_bertviz_neuron_page, read, vectors, whole)
+    _button(
+        "BertViz neuron view", neuron_page, "bertviz-neuron.html", off=problem and f"{problem[0].upper()}{problem[1:]}."
+    )
 
 
 def _bertviz_page(read: Callable[[], ModelRun], view: MapView, kind: View, layers: Sequence[int]) -> str:
     return bertviz_page(view.of(read()), kind, layers)
+
+
+def _bertviz_neuron_page(
+    read: Callable[[], ModelRun], vectors: Callable[[], Sequence[HeadVectors]], view: MapView
+) -> str:
+    return bertviz_page(view.of(read()), "neuron", vectors=vectors())

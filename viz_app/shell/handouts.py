@@ -136,7 +136,7 @@ def _texts(asked: Asked) -> list[list[tuple[str, bool]]]:
 def _looks(asked: Asked, view: View) -> list[str]:
     """What the page Profiles shows of the head to whoever guesses first; nothing of another page."""
     found = profiles_of(asked.loaded) if view.page == PROFILES else None
-    looks = [] if found is None else looks_to_guess(found.of(*asked.head))
+    looks = [] if found is None else looks_to_guess(found.find_head(*asked.head))
     return [f"{number}. {guessed(look)}" for number, look in enumerate(looks, 1)]
 
 

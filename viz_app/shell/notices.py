@@ -33,7 +33,7 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
     """Say what there is to know before the text is looked at; keep_place: as in `say_off`."""
     encoding, loaded = current.encoding, current.loaded
     said = []
-    if encoding.cut:
+    if encoding.truncated_count:
         said.append(
             ":orange[:material/content_cut:] "
             + spoken(
@@ -42,7 +42,7 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
                 length=encoding.full_length,
                 model=as_written(shown_name(loaded.name)),
                 most=len(encoding),
-                cut=encoding.cut,
+                cut=encoding.truncated_count,
             )
         )
     if unknown := current.original.unknown_count:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS, LoadedModel
-from bert_core.studies.profiles import HeadProfile, Look, Profiles, read_profiles
+from bert_core.studies.profiles import HeadExample, HeadProfile, Profiles, read_profiles
 from viz_app.shell.work import kept_of_model
 
 FILE = "profiles.json.gz"  # beside the weights of a bundled model
@@ -35,7 +35,7 @@ def has_profiles(loaded: LoadedModel) -> bool:
     return _file(loaded).is_file()
 
 
-def looks_to_guess(one: HeadProfile) -> list[Look]:
+def looks_to_guess(one: HeadProfile) -> list[HeadExample]:
     """Ten looks of a head: three of the tenth where it is most active, then one of each of the tenths below."""
     top, *below = reversed(one.tenths)
     return [*top[:OF_STRONGEST], *(look for tenth in below for look in tenth[:1])][:TO_GUESS]

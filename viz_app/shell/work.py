@@ -366,7 +366,7 @@ def _result(job: Job) -> Any:
         queue().forget(job.key)
         raise job.error.with_traceback(None)  # one job may fail for several pages: no frames of another page
     if job.unknown.mostly_unknown and (read := current_counts()) is not None:
-        read.add(job.unknown.typed, job.unknown.unknown, job.label)
+        read.add(job.unknown.token_count, job.unknown.unknown_count, job.label)
     return job.result
 
 

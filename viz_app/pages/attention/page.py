@@ -20,7 +20,15 @@ from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.maps import AMONG, UNITS, of_what_is_left
 from viz_app.pages.attention import COMBINED, PARTS, ROW_SORTS, SORTS, parse_weights, write_weights
 from viz_app.pages.attention.cutting import offer
-from viz_app.pages.attention.shown import Shown, as_sent, reading, say_no_gradient, shown_now, vectors_of
+from viz_app.pages.attention.shown import (
+    Shown,
+    all_vectors_of,
+    as_sent,
+    reading,
+    say_no_gradient,
+    shown_now,
+    vectors_of,
+)
 from viz_app.shell import corpus, downloads, frame, question, screen
 from viz_app.shell.address import publish
 from viz_app.shell.calm import calm
@@ -150,7 +158,7 @@ def picture(current: Question, view: str) -> None:
     if view == "heads":
         _small_heads(shown, LARGE, partial(open_head, control="view"))
         all_of_them = replace(shown.view(view_choice(), as_one=False), heads=())
-        downloads.attention(shown.read, all_of_them, current.loaded.name)
+        downloads.attention(shown.read, partial(all_vectors_of, current), all_of_them, current.loaded)
     else:
         left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
         with left:
@@ -224,10 +232,10 @@ def _large_head(shown: Shown, mode: Mode, files: DeltaGenerator) -> None:
         lecture=current.lecture,
         on_change=choose_view,
     )
-    name = current.loaded.name
     with files:
         if vectors is None:
-            downloads.attention(shown.read, shown.view(choice, as_one=one is not None), name)
+            view = shown.view(choice, as_one=one is not None)
+            downloads.attention(shown.read, partial(all_vectors_of, current), view, current.loaded)
         else:
             of_head = partial(vectors_of, current, choice.layer, choice.heads[0])
-            downloads.neuron(shown.read, of_head, shown.query(choice), name)
+            downloads.neuron(shown.read, of_head, shown.query(choice), current.loaded.name)

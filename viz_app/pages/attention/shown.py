@@ -13,7 +13,7 @@ from bert_core.analysis.patterns import rows_without_numbers
 from bert_core.analysis.sinks import SinkContribution, sink_contribution
 from bert_core.records import HeadVectors, ModelRun
 from bert_core.refused import Refused
-from bert_core.run.vectors import head_vectors
+from bert_core.run.vectors import all_head_vectors, head_vectors
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view.everywhere import Everywhere, everywhere
 from viz_app.export.page import NEURON, NEURON_MISLEADING
@@ -186,6 +186,17 @@ def vectors_of(current: Question, layer: int, head: int) -> HeadVectors:
         ("vectors", current.loaded.identity, current.encoding, layer, head, gates.tobytes()),
         f"{shown_name(current.loaded.name)} gives the vectors of L{layer} H{head}",
         lambda _: head_vectors(current.loaded, current.encoding, layer, head, head_mask=gates),
+    )
+    return need(work)
+
+
+def all_vectors_of(current: Question) -> tuple[HeadVectors, ...]:
+    """Return the query and key vectors of every head, computed by a job of the queue."""
+    gates = current.head_mask
+    work: Work[tuple[HeadVectors, ...]] = Work(
+        ("vectors of all heads", current.loaded.identity, current.encoding, gates.tobytes()),
+        f"{shown_name(current.loaded.name)}: query and key vectors of all heads",
+        lambda _: all_head_vectors(current.loaded, current.encoding, head_mask=gates),
     )
     return need(work)
 

@@ -84,9 +84,9 @@ class Looked:
     def shape_of(self, word: int) -> scenes.Shape | None:
         """The shape that a word names; None for a word that names none, and for one that is not there."""
         verdict, owner = self.verdict, pointing.shape_of_word(self.run.words, word)
-        if verdict is None or self.scene is None or owner is None or owner >= len(verdict.named):
+        if verdict is None or self.scene is None or owner is None or owner >= len(verdict.shape_indices):
             return None
-        number = verdict.named[owner]
+        number = verdict.shape_indices[owner]
         return None if number is None else self.scene.shapes[number]
 
     def outlines(self, word: int) -> list[Outline]:
@@ -168,7 +168,7 @@ def scene_from(seed: int, count: int | None) -> Scene:
 
 def composed(names: list[str], seed: int) -> Scene:
     """A scene of these shapes; the seed decides where they lie. Raises Refused for shapes that no scene has."""
-    return scenes.random_scene(np.random.default_rng([seed, len(names)]), named=scenes.parse_shape_names(names))
+    return scenes.random_scene(np.random.default_rng([seed, len(names)]), shape_words=scenes.parse_shape_names(names))
 
 
 def read_upload(data: bytes) -> np.ndarray:

@@ -170,7 +170,7 @@ def _view(current: Question, layer: int, head: int, token: int, pads: int, engin
         walk=walk_of(current, layer, token, pads=pads, engine=engine),
         head=head,
         relative=distances is not None,
-        divided=distances is None or distances.divided,
+        divided=distances is None or distances.scaled,
         hidden_act=config.hidden_act,
         pooler_act=config.pooler_act,
         knows_pairs=current.loaded.has_head("next"),

@@ -69,8 +69,8 @@ def _answer(current: Question, spans: SpanPrediction) -> None:
         alt=f"How probable each token of the context is as the first and as the last of the answer: {answer.text}",
     )
     lost = ""
-    if encoding.cut:
-        lost = f" The last {encoding.cut:,} tokens were left out: an answer that stands there is not found."
+    if encoding.truncated_count:
+        lost = f" The last {encoding.truncated_count:,} tokens were left out: an answer that stands there is not found."
     screen.read(
         "**How to read this:** an answer's probability is that of its first token (bars upwards) times that of its "
         "last (downwards), each among all tokens of the context and “no answer”; the answer with the largest sum of "

@@ -78,7 +78,7 @@ def _of_heads(index: Index, _: LoadedModel) -> Work[Profiles]:
 def _of_tokens(index: Index, loaded: LoadedModel) -> Work[Profiles]:
     return _work(
         index, ("token",), f"Count the commonest of {index.tokens:,} tokens",
-        lambda report: replace(_none(index), tokens=token_profiles(index, most=TOKENS, report=report)),
+        lambda report: replace(_none(index), tokens=token_profiles(index, max_pieces=TOKENS, report=report)),
         seconds=OF_A_TOKEN * TOKENS * index.tokens / 1e6, memory=BYTES * loaded.config.hidden_size * index.tokens // 4,
     )  # fmt: skip
 

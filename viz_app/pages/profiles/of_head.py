@@ -9,7 +9,7 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.profiles import TENTHS, HeadProfile, Look, Profiles
+from bert_core.studies.profiles import TENTHS, HeadExample, HeadProfile, Profiles
 from viz_app.components.head_grid.view import head_grid
 from viz_app.export.profiles import figures_in_words, guessed, in_words, marked
 from viz_app.pages.profiles import FIRST_HEAD
@@ -30,7 +30,7 @@ def choose(found: Profiles, loaded: LoadedModel) -> HeadProfile:
         state.head = FIRST_HEAD
     _grid(found, loaded)
     try:
-        one = found.of(*state.head)
+        one = found.find_head(*state.head)
     except Refused as error:
         raise Refused(f"{error}: choose another one") from error
     if not state.hidden:
@@ -70,7 +70,7 @@ def _grid(found: Profiles, loaded: LoadedModel) -> None:
     values = np.full((layers, heads), np.nan)
     for one in found.heads:
         if one.layer < layers and one.head < heads:
-            values[one.layer, one.head] = 1 - one.sinks
+            values[one.layer, one.head] = 1 - one.sink_share
     hidden = bool(st.session_state.hidden)
     head_grid(
         layers=layers, heads=heads, values=None if hidden else values, selected=st.session_state.head,
@@ -113,7 +113,7 @@ def _tenths(one: HeadProfile) -> None:
     _sentences([*one.strongest, *one.tenths[-1]] if tenth == TENTHS - 1 else one.tenths[tenth])
 
 
-def _sentences(looks: Sequence[Look]) -> None:
+def _sentences(looks: Sequence[HeadExample]) -> None:
     st.dataframe(
         [
             {

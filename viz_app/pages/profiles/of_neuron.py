@@ -31,7 +31,7 @@ def choose(found: Profiles, loaded: LoadedModel) -> NeuronProfile:
         raise Refused("these profiles have none of neurons: make them with `headlight profile INDEX --neurons 3.120`")
     over_a_corpus = st.session_state.counted == "corpus"
     there = {(one.layer, one.neuron): _named(one) for one in sorted(found.neurons, key=_far)}
-    one = found.of_neuron(*choose_from("Neuron", "firing", there, on_change=ask_anew))
+    one = found.find_neuron(*choose_from("Neuron", "firing", there, on_change=ask_anew))
     screen.note(
         "Those that are farthest above chance stand first in the list."
         + f" They were drawn from L{one.layer} by chance; or any other by its numbers:" * over_a_corpus
@@ -58,7 +58,7 @@ def choose_any(loaded: LoadedModel) -> None:
 
 
 def _named(one: NeuronProfile) -> str:
-    clear = one.standing_out
+    clear = one.distinctive_groups
     if not clear:
         return neuron_name(one.layer, one.neuron)
     bar = clear[0][1]
@@ -67,7 +67,7 @@ def _named(one: NeuronProfile) -> str:
 
 def _far(one: NeuronProfile) -> float:
     """How far what stands out most is above chance, less than 0."""
-    clear = one.standing_out
+    clear = one.distinctive_groups
     return clear[0][1].chance - clear[0][1].share if clear else 0.0
 
 
@@ -76,7 +76,7 @@ def draw(_: Profiles, one: NeuronProfile) -> None:
     name = neuron_name(one.layer, one.neuron)
     screen.heading(name)
     screen.say(neuron_in_words(one))
-    clear = one.standing_out
+    clear = one.distinctive_groups
     asked = choose_question(one.bars, clear[0][0] if clear else None)
     draw_bars(asked, one.bars[asked], name, of="where it fires most", title="share of tokens")
 

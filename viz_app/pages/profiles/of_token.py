@@ -35,7 +35,7 @@ def choose(found: Profiles, _: object) -> TokenProfile:
             "stand there ten times or more"
         )
     piece = choose_from("Token", "piece", {one.piece: f"{one.piece} ({one.times:,} times)" for one in found.tokens})
-    one = found.of_token(piece)
+    one = found.find_token(piece)
     known = {other.piece for other in found.tokens}
     draw_alike(
         one.piece, "Tokens like it",

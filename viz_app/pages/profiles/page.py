@@ -52,7 +52,7 @@ def draw() -> None:
         end_run()
     with right:
         kind.draw(found, one)
-        screen.note(f"Corpus: {as_written(found.corpus)}, {one.tokens:,} tokens.")
+        screen.note(f"Corpus: {as_written(found.corpus_name)}, {one.tokens:,} tokens.")
     kind.draw_below(one)
     screen.read(READINGS[st.session_state.about])
     with st.container(horizontal=True, gap="small"):
@@ -67,7 +67,7 @@ def draw() -> None:
         )  # fmt: skip
         if st.session_state.counted == "corpus":
             st.download_button(
-                f"All {len(found.every):,} (JSON)", lambda: profiles_json(found), "profiles.json",
+                f"All {len(found.all_profiles):,} (JSON)", lambda: profiles_json(found), "profiles.json",
                 "application/json", on_click="ignore", icon=":material/save:", key="profile_json",
                 help="All that was counted; it opens here again, *From a file*",
             )  # fmt: skip

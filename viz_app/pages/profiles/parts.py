@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from bert_core.studies.profiles import TENTHS, Bar, Joined, Seen
+from bert_core.studies.profiles import TENTHS, GroupShare, TokenExample, WordCount
 from viz_app.export.profiles import ASKED, IN_ORDER, NAMES, largest, marked, neuron_name, tenth_names
 from viz_app.figures.profiles import share_bars
 from viz_app.pages.profiles import QUESTIONS
@@ -17,7 +17,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.markdown import as_written, helped
 
 
-def choose_question(bars: Mapping[str, Sequence[Bar]], first: str | None = None) -> str:
+def choose_question(bars: Mapping[str, Sequence[GroupShare]], first: str | None = None) -> str:
     """The control of what is asked, of those that the profile answers; the one that is shown.
 
     first: before one was asked; the first of all where it is None.
@@ -37,7 +37,7 @@ def ask_anew() -> None:
     st.session_state.asked_of = QUESTIONS[0]
 
 
-def draw_bars(asked: str, bars: Sequence[Bar], name: str, *, of: str, title: str, form: str = ".0%") -> None:
+def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, title: str, form: str = ".0%") -> None:
     """The shares beside chance. name, of: whose they are, in words and in the legend. title: what they are."""
     shown = largest(bars, in_order=asked in IN_ORDER)
     screen.chart(
@@ -52,7 +52,7 @@ def draw_bars(asked: str, bars: Sequence[Bar], name: str, *, of: str, title: str
     )  # fmt: skip
 
 
-def draw_words(joined: Iterable[Joined], title: str, key: str) -> None:
+def draw_words(joined: Iterable[WordCount], title: str, key: str) -> None:
     """Words, or pairs of words, with their times and those by chance."""
     screen.heading(title)
     rows = [
@@ -131,7 +131,7 @@ def choose_from(
     return chosen
 
 
-def draw_seen(seen: Sequence[Seen], value: str) -> None:
+def draw_seen(seen: Sequence[TokenExample], value: str) -> None:
     """Tokens in their sentences. value: what the number of each is."""
     st.dataframe(
         [{"token": one.text[slice(*one.at)], value: one.value, "sentence": marked(one), "line": one.line}

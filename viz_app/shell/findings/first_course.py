@@ -19,7 +19,7 @@ from bert_core.run.decomposition import attention_norms
 from bert_core.run.inputs import head_mask_without
 from bert_core.run.losses import masked_examples
 from bert_core.run.plans import propose_plan
-from bert_core.studies.profiles import LEAST_CLEAR
+from bert_core.studies.profiles import MIN_EXCESS
 from viz_app.lessons.checks.first_course import Brought, FirstLook, Guesses, Jobs, Looks, Losses, WordDrops
 from viz_app.shell.findings.asked import Asked, has_words, hidden_word, work_of
 from viz_app.shell.language import spoken
@@ -145,12 +145,12 @@ def _jobs(asked: Asked) -> Work[Jobs]:
         shares, chances = ({name: np.full(size, np.nan) for name in IN_PROFILES} for _ in range(2))
         rests = np.full(size, np.nan)
         for one in found.heads:
-            rests[one.layer, one.head] = one.sinks
+            rests[one.layer, one.head] = one.sink_share
             for name, (question, answers) in IN_PROFILES.items():
                 bars = [bar for bar in one.active.get(question, ()) if bar.name in answers]
                 shares[name][one.layer, one.head] = sum(bar.share for bar in bars)
                 chances[name][one.layer, one.head] = sum(bar.chance for bar in bars)
-        return Jobs(shares, chances, rests, LEAST_CLEAR, asked.first)
+        return Jobs(shares, chances, rests, MIN_EXCESS, asked.first)
 
     return work_of(asked, "jobs", "opens its profiles", do, 1, asked.first)
 

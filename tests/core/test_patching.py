@@ -298,7 +298,7 @@ def test_what_cannot_be_patched_is_refused(tiny_loaded: LoadedModel, texts: tupl
         patch(tiny_loaded, source, text, WORD, part_kind="head", layers=[])
     with pytest.raises(Refused, match=r"positions are \[8\]: give at least one, each from 0 to 7"):
         patch(tiny_loaded, source, text, WORD, positions=[8])
-    with pytest.raises(Refused, match="apart=True"):
+    with pytest.raises(Refused, match="per_position=True"):
         patch(tiny_loaded, source, text, WORD, part_kind="head", positions=[1])
     with pytest.raises(Refused, match="token by token"):
         patch(tiny_loaded, source, text, WORD, part_kind="neuron", per_position=False)

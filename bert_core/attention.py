@@ -1,4 +1,4 @@
-"""Attention: the one place where maps can be seen and heads switched off."""
+"""The attention modules of BERT, whose maps can be recorded and whose heads can be gated, edited and pruned."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from bert_core.positions import POSITION_SCHEMES, Heads
 from bert_core.recording import Watcher, find_watcher, save_map
 from bert_core.refused import Refused
 
-# What a module keeps of the keys and values of the tokens so far: two tensors (batch, head, key, head size).
+# The cached keys and values of one attention module: two tensors (batch, head, key, head size).
 KeyValue = tuple[Tensor, Tensor]
 MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
 
 
 class AttentionOutput(NamedTuple):
-    """What an attention module gives.
+    """The result of an attention module.
 
-    context: (batch, query, hidden); at the positions asked for, where only some were.
-    attention_probs: (batch, head, query, key), after the softmax, before dropout and the head mask; None unless asked.
-    past_key_value: the keys and values attended to, for the cache.
+    context: (batch, query, hidden), at the requested positions only if some were given.
+    attention_probs: (batch, head, query, key), after the softmax and before dropout and the head mask; None unless
+        output_attentions is set.
+    past_key_value: the keys and values attended to, for the cache of a decoder.
     """
 
     context: Tensor
@@ -35,15 +36,19 @@ class AttentionOutput(NamedTuple):
 
 
 class BertSelfAttention(nn.Module):
-    """Multi-head scaled dot-product attention (Vaswani 2017, section 3.2; Devlin 2019).
+    """Multi-head scaled dot-product attention.
 
-    As cross-attention its keys and values come from an encoder's states, `encoder_width` wide. Distances add to the
-    scores of self-attention alone (`positions`): the distance between a word and a patch of an image means nothing.
+    In cross-attention the keys and values are computed from an encoder's states, which are `encoder_width` wide.
+    Relative positions (`positions.DistanceScores`) add to the scores of self-attention only, since a word and a patch
+    of an image have no distance.
 
-    A module that nobody watches runs fused attention; a watched one builds its map. Both add the same
-    mask and agree to rounding. `save_attention = True` keeps the last map and its gradient here.
-    `cuts`: the arrows that are cut in this layer; those that are not renormalised need the map, as does `put`: patterns
-    of another reading that stand where a head's own would be.
+    The module runs fused attention unless its map is needed, and otherwise computes the map explicitly. Both add the
+    same mask, and their results agree to rounding.
+    heads: original indices of the heads that are left.
+    save_attention: True keeps the last map and its gradient in the module.
+    knockouts: the attention knockouts of this layer. Those that are not renormalised need the explicit map.
+    pattern_patches: attention patterns of another forward pass, which replace those of a head. They need it too.
+    Source: Vaswani 2017 (arXiv:1706.03762), section 3.2; Devlin 2019 (arXiv:1810.04805), section 3.
     """
 
     def __init__(self, config: BertConfig, is_cross_attention: bool = False, layer_num: int = 0) -> None:
@@ -52,7 +57,7 @@ class BertSelfAttention(nn.Module):
         self.layer_num = layer_num
         self.is_cross_attention = is_cross_attention
         self.is_decoder = config.is_decoder
-        self.heads = tuple(range(config.num_attention_heads))  # by their first numbers: pruning leaves gaps
+        self.heads = tuple(range(config.num_attention_heads))  # by original index: pruning leaves gaps
         self.num_attention_heads = config.num_attention_heads
         self.attention_head_size = config.attention_head_size
         self.all_head_size = self.num_attention_heads * self.attention_head_size
@@ -63,7 +68,7 @@ class BertSelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.position_embedding_type = "absolute" if is_cross_attention else config.position_embedding_type
         self.max_position_embeddings = config.max_position_embeddings
-        self.distances = POSITION_SCHEMES[self.position_embedding_type].distances  # what they add to the scores
+        self.distances = POSITION_SCHEMES[self.position_embedding_type].distances
         if self.distances is not None:
             shape = self.distances.table_shape(
                 config.max_position_embeddings, config.num_attention_heads, config.attention_head_size
@@ -76,28 +81,28 @@ class BertSelfAttention(nn.Module):
         self._attn_gradients: Tensor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # A saved map belongs to its pass and that pass's graph: a copy of the module starts without one.
+        # A saved map belongs to the autograd graph of its forward pass, so a copy of the module starts without one.
         return {**self.__dict__, "_attention_map": None, "_attn_gradients": None}
 
     def save_attention_map(self, attention_map: Tensor) -> None:
-        """Keep the map (batch, head, query, key) of the last watched forward pass."""
+        """Save the attention map (batch, head, query, key) of a forward pass, and discard the last gradient."""
         self._attention_map = attention_map
         self._attn_gradients = None
 
     def get_attention_map(self) -> Tensor | None:
-        """The last saved map (batch, head, query, key), or None if nothing was saved."""
+        """Return the last saved map (batch, head, query, key), or None if no map was saved."""
         return self._attention_map
 
     def save_attn_gradients(self, attn_gradients: Tensor) -> None:
-        """Keep the gradient (batch, head, query, key) of the last saved map."""
+        """Save the gradient (batch, head, query, key) of the last saved map."""
         self._attn_gradients = attn_gradients
 
     def get_attn_gradients(self) -> Tensor | None:
-        """The gradient of the last saved map, or None if no backward pass has reached it."""
+        """Return the gradient (batch, head, query, key) of the last saved map, or None before a backward pass."""
         return self._attn_gradients
 
     def transpose_for_scores(self, x: Tensor) -> Tensor:
-        """(batch, seq, heads * head size) -> (batch, head, seq, head size)."""
+        """Split (batch, seq, heads * head size) into heads, (batch, head, seq, head size)."""
         return x.reshape(*x.shape[:-1], self.num_attention_heads, self.attention_head_size).transpose(1, 2)
 
     def forward(
@@ -111,27 +116,31 @@ class BertSelfAttention(nn.Module):
         output_attentions: bool = False,
         positions: Tensor | None = None,
     ) -> AttentionOutput:
-        """Mix the values of all keys into every query's position.
+        """Compute the attention-weighted sum of the value vectors at each query.
 
         hidden_states: (batch, query, hidden).
-        attention_mask, encoder_attention_mask: additive, broadcast to (batch, head, query, key): 0 to attend, -10000
-            not to; cross-attention takes the second.
-        head_mask: gate of every head, pruned ones too, (batch or 1, head, 1, 1): 1 leaves it, 0 switches it off.
+        attention_mask, encoder_attention_mask: additive, broadcast to (batch, head, query, key), 0 to attend and
+            -10000 not to. Cross-attention uses the second.
+        head_mask: gates of all heads, pruned ones included, (batch or 1, head, 1, 1). 1 leaves a head unchanged and
+            0 switches it off.
         encoder_hidden_states: (batch, key, encoder_width), for cross-attention.
-        past_key_value: keys and values of earlier tokens; for cross-attention, those of the encoder's states.
-        positions: (batch, some), where the context is wanted; None wants it everywhere. The map stays whole.
-        Raises ValueError for encoder states that are missing, or of another width.
+        past_key_value: keys and values of earlier tokens. In cross-attention, those of the encoder's states.
+        output_attentions: return the attention probabilities.
+        positions: (batch, position), the queries whose context is returned; None returns all. The map is not reduced.
+        Returns the context, the probabilities and the keys and values.
+        Raises ValueError if the encoder's states are missing or have another width.
+        Raises Refused if a knockout names a position beyond the text, or blocks every key of a renormalised row.
         """
         watcher = find_watcher(self)
         needs_map = bool(self.pattern_patches) or any(not cut.renormalised for cut in self.knockouts)
         explicit = watcher is not None or output_attentions or needs_map
         if not self.heads:
             return self._without_heads(hidden_states, encoder_hidden_states, past_key_value, positions, watcher)
-        asked = hidden_states if explicit or positions is None else gather_positions(hidden_states, positions)
-        query_layer = self.transpose_for_scores(self.query(asked))
+        query_states = hidden_states if explicit or positions is None else gather_positions(hidden_states, positions)
+        query_layer = self.transpose_for_scores(self.query(query_states))
         if self.is_cross_attention:
             attention_mask = encoder_attention_mask
-            key_layer, value_layer = past_key_value or self._keys_and_values(self._checked(encoder_hidden_states))
+            key_layer, value_layer = past_key_value or self._keys_and_values(self._check_width(encoder_hidden_states))
         else:
             key_layer, value_layer = self._keys_and_values(hidden_states)
             if past_key_value is not None:
@@ -139,16 +148,16 @@ class BertSelfAttention(nn.Module):
                 value_layer = torch.cat([past_key_value[1], value_layer], dim=2)
         bias = attention_mask
         queries, keys = hidden_states.shape[1], key_layer.shape[2]
-        unseen = self.blocked_edges(queries, keys, renormalised=True)
-        if unseen is not None:
-            lowered = unseen.to(query_layer.dtype) * MASKED_SCORE
-            bias = lowered if bias is None else bias + lowered
+        blocked = self.blocked_edges(queries, keys, renormalised=True)
+        if blocked is not None:
+            blocked_scores = blocked.to(query_layer.dtype) * MASKED_SCORE
+            bias = blocked_scores if bias is None else bias + blocked_scores
         if positions is not None and not explicit and bias is not None and bias.shape[-2] > 1:
             bias = gather_positions(bias.expand(max(len(bias), len(positions)), -1, -1, -1), positions)
         if self.distances is not None:
-            places = None if explicit else positions
-            added = self.position_scores(query_layer, key_layer, queries, places, self.heads)
-            bias = added if bias is None else added + bias
+            query_positions = None if explicit else positions
+            distance_scores = self.position_scores(query_layer, key_layer, queries, query_positions, self.heads)
+            bias = distance_scores if bias is None else distance_scores + bias
 
         attention_probs: Tensor | None = None
         if not explicit:
@@ -164,44 +173,45 @@ class BertSelfAttention(nn.Module):
             attention_scores = scaled_query @ key_layer.transpose(-1, -2)  # (batch, head, query, key)
             if bias is not None:
                 attention_scores = attention_scores + bias
-            # In place where no gradient needs the scores: at 512 tokens the memory of a second map is dear.
+            # In place if no gradient needs the scores, because at 512 tokens a second map takes much memory.
             in_place = not attention_scores.requires_grad and attention_scores.dtype == torch.float32
             attention_probs = torch.softmax(attention_scores, dim=-1, out=attention_scores if in_place else None)
             removed = self.blocked_edges(queries, keys, renormalised=False)
             if removed is not None:
                 attention_probs = attention_probs.masked_fill(removed, 0)
-            for one in self.pattern_patches:
-                attention_probs = self._with_pattern(attention_probs, one)
+            for patch in self.pattern_patches:
+                attention_probs = self._replace_pattern(attention_probs, patch)
             if watcher is not None:
                 save_map(watcher, attention_probs)
-            mixing = attention_probs if positions is None else gather_positions(attention_probs, positions)
-            context_layer = self.dropout(mixing).to(value_layer.dtype) @ value_layer
+            query_probs = attention_probs if positions is None else gather_positions(attention_probs, positions)
+            context_layer = self.dropout(query_probs).to(value_layer.dtype) @ value_layer
 
         if head_mask is not None:
             if len(self.heads) < self.config.num_attention_heads:
                 head_mask = head_mask[..., list(self.heads), :, :]
-            # A gate is one number for a head, so gating the context is gating the map, at a smaller size.
+            # A head has one gate, so gating its context equals gating its map, and the context is smaller.
             context_layer = context_layer * head_mask
         context_layer = context_layer.transpose(1, 2).flatten(2)  # (batch, query, heads * head size)
         return AttentionOutput(context_layer, attention_probs if output_attentions else None, (key_layer, value_layer))
 
-    def _with_pattern(self, probs: Tensor, put: ActivationPatch) -> Tensor:
-        """A map (batch, head, query, key) in which a head looks as it did in another reading."""
-        made, place = probs.clone(), [head == put.head for head in self.heads].index(True)
-        made[:, place, put.rows] = 0  # padding, too
-        made[:, place, put.rows, : put.tokens] = probs.new_tensor(put.values)
-        return made
+    def _replace_pattern(self, probs: Tensor, patch: ActivationPatch) -> Tensor:
+        """Return the map (batch, head, query, key) with the pattern of one head replaced by that of a patch."""
+        patched, index = probs.clone(), [head == patch.head for head in self.heads].index(True)
+        patched[:, index, patch.rows] = 0  # also the keys of padding tokens
+        patched[:, index, patch.rows, : patch.tokens] = probs.new_tensor(patch.values)
+        return patched
 
     def blocked_edges(self, queries: int, keys: int, *, renormalised: bool) -> Tensor | None:
-        """Which arrows of the heads that are left are cut in one way, boolean (1, head, query, key); None if none are.
+        """Return the blocked attention edges of the heads that are left, boolean (1, head, query, key).
 
-        queries: length of the sequence that the queries are from; its last position is that of the last key.
-        Raises Refused as `edits.blocked_edges`.
+        queries, keys: number of queries and of keys. The last query is at the position of the last key.
+        renormalised: return the edges of knockouts with this value only.
+        Returns None if no edge is blocked. Raises Refused as `edits.blocked_edges` does.
         """
-        arrows = blocked_edges(self.knockouts, self.heads, keys, renormalised=renormalised)
-        if arrows is None:
+        edges = blocked_edges(self.knockouts, self.heads, keys, renormalised=renormalised)
+        if edges is None:
             return None
-        return torch.from_numpy(arrows[None, :, keys - queries :]).to(self.key.weight.device)
+        return torch.from_numpy(edges[None, :, keys - queries :]).to(self.key.weight.device)
 
     def _without_heads(
         self,
@@ -211,7 +221,7 @@ class BertSelfAttention(nn.Module):
         positions: Tensor | None,
         watcher: Watcher | None,
     ) -> AttentionOutput:
-        """What is left where all heads were pruned: nothing is computed, and every shape has a 0 where heads stood."""
+        """Return empty results for a module whose heads were all pruned; every head axis has size 0."""
         batch, queries, _ = hidden_states.shape
         states = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         past = 0 if past_key_value is None else past_key_value[0].shape[2]
@@ -220,43 +230,45 @@ class BertSelfAttention(nn.Module):
         attention_probs = hidden_states.new_empty(batch, 0, queries, keys)
         if watcher is not None:
             save_map(watcher, attention_probs)
-        asked = queries if positions is None else positions.shape[1]
-        return AttentionOutput(hidden_states.new_empty(batch, asked, 0), attention_probs, (cache, cache))
+        rows = queries if positions is None else positions.shape[1]
+        return AttentionOutput(hidden_states.new_empty(batch, rows, 0), attention_probs, (cache, cache))
 
     def _keys_and_values(self, states: Tensor) -> KeyValue:
-        """states: (batch, key, width)."""
+        """Compute the keys and values (batch, head, key, head size) of states (batch, key, width)."""
         return self.transpose_for_scores(self.key(states)), self.transpose_for_scores(self.value(states))
 
-    def _checked(self, encoder_hidden_states: Tensor | None) -> Tensor:
+    def _check_width(self, encoder_hidden_states: Tensor | None) -> Tensor:
+        """Return the encoder's states; raise ValueError if they are missing or of another width."""
         if encoder_hidden_states is None:
             raise ValueError("cross-attention needs encoder_hidden_states (batch, key, encoder_width)")
         width = self.key.in_features
         if encoder_hidden_states.dim() != 3 or encoder_hidden_states.shape[-1] != width:
             raise ValueError(
-                f"encoder_hidden_states is {tuple(encoder_hidden_states.shape)}: "
-                f"this model attends to (batch, key, {width}), its encoder_width"
+                f"encoder_hidden_states has shape {tuple(encoder_hidden_states.shape)}: it must be "
+                f"(batch, key, {width}), and the last size is the encoder_width of this model"
             )
         return encoder_hidden_states
 
     def position_scores(
-        self, query_layer: Tensor, key_layer: Tensor, queries: int, places: Tensor | None, heads: Heads
+        self, query_layer: Tensor, key_layer: Tensor, queries: int, positions: Tensor | None, heads: Heads
     ) -> Tensor:
-        """What the distances add to the scaled scores, (batch, head, query, key).
+        """Compute what the relative positions add to the scaled scores, (batch, head, query, key).
 
-        queries: length of the sequence that the queries are from; its last position is that of the last key.
-        places: (batch, query), the positions in that sequence that the queries stand for; None: all of them.
-        heads: as for `positions.DistanceScores.scores`.
-        Raises Refused for a sequence that is longer than the model takes, and AttributeError where distances add
-        nothing.
+        query_layer, key_layer: (batch, head, query, head size) and (batch, head, key, head size).
+        queries: length of the sequence of the queries. Its last token is at the position of the last key.
+        positions: (batch, query), the positions in that sequence of the given queries; None if all are given.
+        heads: original indices of the heads, as for `positions.DistanceScores.scores`.
+        Raises Refused if the sequence is longer than the model allows, and AttributeError if the model has no
+        relative positions.
         """
         scheme = self.distances
         if scheme is None:
-            raise AttributeError("distances add nothing to the scores of this module")
+            raise AttributeError("this attention module has no relative positions")
         keys = key_layer.shape[2]
         if keys > self.max_position_embeddings:
             raise Refused(f"the sequence has {keys} tokens: this model takes at most {self.max_position_embeddings}")
         key_positions = torch.arange(keys, device=query_layer.device)
-        query_positions = key_positions[None, keys - queries :] if places is None else places + keys - queries
+        query_positions = key_positions[None, keys - queries :] if positions is None else positions + keys - queries
         distances = query_positions[..., None] - key_positions  # (batch or 1, query, key)
         rows = scheme.rows(torch.arange(1 - keys, keys, device=query_layer.device), self.max_position_embeddings)
         vectors: Tensor = self.get_submodule(scheme.table)(rows[distances + keys - 1])
@@ -266,38 +278,44 @@ class BertSelfAttention(nn.Module):
 
 
 def gather_positions(x: Tensor, positions: Tensor) -> Tensor:
-    """The rows of x (batch, ..., seq, width) at positions (batch, some): (batch, ..., some, width)."""
-    between = x.dim() - 3
-    index = positions.reshape(len(positions), *[1] * between, -1, 1).expand(len(x), *x.shape[1:-2], -1, x.shape[-1])
+    """Return the rows of x (batch, ..., seq, width) at positions (batch, position), (batch, ..., position, width)."""
+    inner_axes = [1] * (x.dim() - 3)
+    index = positions.reshape(len(positions), *inner_axes, -1, 1).expand(len(x), *x.shape[1:-2], -1, x.shape[-1])
     return x.gather(-2, index)
 
 
 def find_pruneable_heads_and_indices(
     heads: Collection[int], n_heads: int, head_size: int, already_pruned_heads: Collection[int]
 ) -> tuple[set[int], Tensor]:
-    """Which of these heads are still there, and the rows of the query, key and value maps that stay without them.
+    """Find the heads that can be pruned, and the rows of the query, key and value weights that stay without them.
 
-    heads, already_pruned_heads: by their first numbers. n_heads: how many there are now.
+    heads: the heads to prune. already_pruned_heads: the heads pruned before. Both are given by original index.
+    n_heads: number of heads that are left. head_size: width of a head.
+    Returns those of `heads` that are left, and the indices (row,) of the remaining rows.
     """
-    left = [head for head in range(n_heads + len(already_pruned_heads)) if head not in already_pruned_heads]
-    found = set(heads) & set(left)
+    remaining = [head for head in range(n_heads + len(already_pruned_heads)) if head not in already_pruned_heads]
+    pruneable = set(heads) & set(remaining)
     rows = torch.arange(n_heads * head_size).view(n_heads, head_size)
-    kept = [place for place, head in enumerate(left) if head not in found]
-    return found, rows[kept].flatten()
+    selected = [index for index, head in enumerate(remaining) if head not in pruneable]
+    return pruneable, rows[selected].flatten()
 
 
 def prune_linear_layer(layer: nn.Linear, index: Tensor, dim: int = 0) -> nn.Linear:
-    """A linear layer of only some rows (dim 0: outputs, with their biases) or columns (dim 1: inputs) of another."""
-    index, learns = index.to(layer.weight.device), layer.weight.requires_grad
-    smaller = nn.Linear(1, 1)  # of any size: one without rows would warn that there is nothing to draw
-    smaller.weight = nn.Parameter(layer.weight.detach().index_select(dim, index), learns)
-    smaller.bias = nn.Parameter(layer.bias.detach()[index] if dim == 0 else layer.bias.detach().clone(), learns)
+    """Return a linear layer with a subset of the outputs or inputs of another.
+
+    index: (entry,), the rows or columns that stay. dim: 0 selects rows (outputs, with their biases), and 1 columns
+        (inputs).
+    """
+    index, requires_grad = index.to(layer.weight.device), layer.weight.requires_grad
+    smaller = nn.Linear(1, 1)  # its weights are replaced: initialising a layer without rows would warn
+    smaller.weight = nn.Parameter(layer.weight.detach().index_select(dim, index), requires_grad)
+    smaller.bias = nn.Parameter(layer.bias.detach()[index] if dim == 0 else layer.bias.detach().clone(), requires_grad)
     smaller.out_features, smaller.in_features = smaller.weight.shape
     return smaller.train(layer.training)
 
 
 class BertSelfOutput(nn.Module):
-    """Output projection of the heads, dropout, residual connection, layer norm."""
+    """The output projection of the heads, with dropout, residual connection and layer norm."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -306,14 +324,18 @@ class BertSelfOutput(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
-        """hidden_states: (batch, seq, heads * head size); input_tensor and the result: (batch, seq, hidden)."""
+        """Project the heads' context, and add it to the residual stream.
+
+        hidden_states: (batch, seq, heads * head size). input_tensor: (batch, seq, hidden), the residual stream.
+        Returns (batch, seq, hidden).
+        """
         hidden_states = self.dropout(self.dense(hidden_states))
         normalised: Tensor = self.LayerNorm(hidden_states + input_tensor)
         return normalised
 
 
 class BertAttention(nn.Module):
-    """Attention, to the sequence itself or to an encoder's states, and its output projection."""
+    """Self-attention, or cross-attention to an encoder's states, with its output projection."""
 
     def __init__(self, config: BertConfig, is_cross_attention: bool = False, layer_num: int = 0) -> None:
         super().__init__()
@@ -324,48 +346,49 @@ class BertAttention(nn.Module):
             self.prune_heads(config.pruned_heads.get(layer_num, ()))
 
     def check_head(self, head: int) -> None:
-        """Raise ValueError unless there is, or was before pruning, a head of this number."""
+        """Raise Refused unless the layer has, or had before pruning, a head of this index."""
         last = self.self.config.num_attention_heads - 1
         if head not in range(last + 1):
-            gone = ", ".join(map(str, sorted(self.pruned_heads)))
+            pruned = ", ".join(map(str, sorted(self.pruned_heads)))
             raise Refused(
                 f"head {head} does not exist in layer {self.self.layer_num}: this model has heads 0 to {last}"
-                + (f" ({gone} pruned)" if gone else "")
+                + (f" ({pruned} pruned)" if pruned else "")
             )
 
     def prune_heads(self, heads: Collection[int]) -> None:
-        """Take heads out for good, in place: smaller matrices, and a layer without heads is its bias and residual.
+        """Prune heads in place, so that the weight matrices become smaller.
 
-        heads: by their first numbers, which the others keep; those that are gone already are passed over.
-        Raises ValueError for a head that never was.
+        A layer without heads adds only the bias of its output projection to the residual stream.
+        heads: original indices, which the other heads keep. Heads that are pruned already are skipped.
+        Raises Refused for a head that never existed.
         """
         attention = self.self
         for head in heads:
             self.check_head(head)
-        found, index = find_pruneable_heads_and_indices(
+        pruneable, index = find_pruneable_heads_and_indices(
             heads, attention.num_attention_heads, attention.attention_head_size, self.pruned_heads
         )
-        if not found:
+        if not pruneable:
             return
         attention.query = prune_linear_layer(attention.query, index)
         attention.key = prune_linear_layer(attention.key, index)
         attention.value = prune_linear_layer(attention.value, index)
         self.output.dense = prune_linear_layer(self.output.dense, index, dim=1)
-        attention.heads = tuple(head for head in attention.heads if head not in found)
+        attention.heads = tuple(head for head in attention.heads if head not in pruneable)
         attention.num_attention_heads = len(attention.heads)
         attention.all_head_size = attention.num_attention_heads * attention.attention_head_size
-        self.pruned_heads |= found
+        self.pruned_heads |= pruneable
 
     @property
     def head_projections(self) -> Tensor:
-        """The part of the output projection that each head has, (hidden, head, head size): a view of its weight."""
+        """The weight of the output projection split by head, a view of shape (hidden, head, head size)."""
         weight = self.output.dense.weight
         return weight.view(len(weight), len(self.self.heads), self.self.attention_head_size)
 
     def head_outputs(self, values: Tensor) -> Tensor:
-        """Vectors of each head (..., head, key, head size) through its part of the output projection.
+        """Project the value vectors of each head (..., head, key, head size) by its part of the output projection.
 
-        Returns (..., head, key, hidden); the bias of the projection belongs to no head and is not added.
+        Returns (..., head, key, hidden). The bias of the projection belongs to no head and is not added.
         """
         return values @ self.head_projections.permute(1, 2, 0)
 
@@ -380,8 +403,12 @@ class BertAttention(nn.Module):
         output_attentions: bool = False,
         positions: Tensor | None = None,
     ) -> AttentionOutput:
-        """As BertSelfAttention.forward, with the residual stream (batch, query, hidden) in and out."""
-        mixed = self.self(
+        """Apply attention to the residual stream.
+
+        The arguments are those of BertSelfAttention.forward. The context that is returned is the residual stream
+        after attention, (batch, query, hidden).
+        """
+        attended = self.self(
             hidden_states,
             attention_mask,
             head_mask,
@@ -392,4 +419,6 @@ class BertAttention(nn.Module):
             positions,
         )
         residual = hidden_states if positions is None else gather_positions(hidden_states, positions)
-        return AttentionOutput(self.output(mixed.context, residual), mixed.attention_probs, mixed.past_key_value)
+        return AttentionOutput(
+            self.output(attended.context, residual), attended.attention_probs, attended.past_key_value
+        )

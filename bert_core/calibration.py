@@ -1,4 +1,4 @@
-"""How sure a model may be taken to be: a temperature that is kept beside its weights."""
+"""Calibration of masked-token probabilities by a temperature that is stored next to the weights of a model."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ FILE = "calibration.json"
 
 
 def read_temperature(loaded: LoadedModel) -> float | None:
-    """What to divide the scores of this model's words by, so that it is right as often as it is sure; None if unknown.
+    """Return the temperature that calibrates a model: the divisor of its MLM logits before the softmax.
 
-    It is fitted for one set of weights: for others, pruned ones too, there is none, and `check_temperature` says why.
-    Raises CheckpointError if the file beside the weights is broken.
+    It is fitted for one set of weights. Other weights, also pruned ones, have none, and `check_temperature` raises an
+    error that gives the reason.
+    Returns None if no temperature is stored for these weights.
+    Raises CheckpointError if the file is damaged.
     """
-    stored = _stored(loaded)
+    stored = _read_file(loaded)
     return stored[0] if stored is not None and stored[1] == fingerprint(loaded) else None
 
 
 def check_temperature(loaded: LoadedModel) -> None:
-    """Raise CheckpointError for a temperature beside the weights that is not of them; none at all is no mistake."""
-    stored = _stored(loaded)
+    """Raise CheckpointError if a temperature is stored next to the weights, but was fitted for others."""
+    stored = _read_file(loaded)
     if stored is not None and stored[1] != fingerprint(loaded):
         raise CheckpointError(
             f"the temperature in {Path(loaded.report.source) / FILE} was fitted for other weights than those of "
@@ -36,8 +38,8 @@ def check_temperature(loaded: LoadedModel) -> None:
         )
 
 
-def _stored(loaded: LoadedModel) -> tuple[float, object] | None:
-    """The temperature in the file beside the weights, and the fingerprint of whose it is; None without a file."""
+def _read_file(loaded: LoadedModel) -> tuple[float, object] | None:
+    """Return the stored temperature and the fingerprint of the weights that it was fitted for; None without a file."""
     path = Path(loaded.report.source) / FILE
     if not path.is_file():
         return None
@@ -47,24 +49,29 @@ def _stored(loaded: LoadedModel) -> tuple[float, object] | None:
         if not 0 < temperature < float("inf"):
             raise ValueError
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: it holds no temperature and weights") from error
+        raise CheckpointError(
+            f"{path} cannot be read: it must hold a temperature above 0 and the fingerprint of weights"
+        ) from error
     return temperature, weights
 
 
 def write_temperature(loaded: LoadedModel, temperature: float, folder: Path) -> None:
-    """Keep a temperature in a folder, for the weights of this model."""
+    """Write a temperature to a folder, for the weights of a model."""
     text = json.dumps({"temperature": round(temperature, 3), "weights": fingerprint(loaded)}) + "\n"
     write_atomically(folder / FILE, text)
 
 
 def apply_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """Probabilities as if the scores had been divided by a temperature, (..., vocab); each row sums to 1.
+    """Return the probabilities that result if the logits are divided by a temperature.
 
-    Above 1 they are more alike, and the order stays. Raises Refused for a temperature that is not above 0.
-    Source: Guo 2017, section 4.2 (arXiv:1706.04599).
+    probabilities: (..., vocab), at temperature 1. temperature: above 1, the probabilities become more uniform. Their
+        order does not change.
+    Returns (..., vocab); each row sums to 1.
+    Raises Refused if the temperature is not above 0.
+    Source: Guo 2017 (arXiv:1706.04599), section 4.2.
     """
     if not temperature > 0:
-        raise Refused(f"the temperature is {temperature:g}: it is a number above 0")
-    flat: np.ndarray = (probabilities / probabilities.max(-1, keepdims=True)) ** (1 / temperature)
-    flat /= flat.sum(-1, keepdims=True)
-    return flat
+        raise Refused(f"the temperature is {temperature:g}: it must be above 0")
+    scaled: np.ndarray = (probabilities / probabilities.max(-1, keepdims=True)) ** (1 / temperature)
+    scaled /= scaled.sum(-1, keepdims=True)
+    return scaled

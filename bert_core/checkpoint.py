@@ -1,4 +1,4 @@
-"""Bytes on disk <-> configuration and weights: checkpoint folders, in today's and yesterday's spelling."""
+"""Reading and writing of checkpoint folders: configurations and weights, under current and earlier names."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ from bert_core.refused import Refused, short_repr
 
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
-SHARD_PATTERNS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")  # of weights that stand in several files
+SHARD_PATTERNS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")  # weights split over several files
 CONFIG_FILE = "config.json"
-SAFETENSORS_TEMPORARY_PATTERN = (
-    ".tmp" + 6 * "[0-9A-Za-z]"
-)  # the names, as a pattern, under which safetensors writes a file at first
-CAPTIONER_FILE = "captioner.json"  # not config.json: a folder with that file is a BERT for texts
-# Captioners whose text decoder is a BERT (Li 2022, arXiv:2201.12086), and the sizes that their files may leave out.
+# The names of the temporary files that safetensors writes.
+SAFETENSORS_TEMPORARY_PATTERN = ".tmp" + 6 * "[0-9A-Za-z]"
+CAPTIONER_FILE = "captioner.json"  # not config.json, which marks a folder as a BERT for texts
+# Model types of captioners whose text decoder is a BERT (Li 2022, arXiv:2201.12086), and the default values of their
+# configurations.
 BLIP_TYPES = ("blip", "blip_text_model")
 BLIP_DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 30524, "num_attention_heads": 8, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
     "label_smoothing": 0.0,
 }  # fmt: skip
-# Patterns of keys that published files have too many: a table of numbers from 0 on, which we count ourselves.
+# Patterns of keys in published files that hold no weights: the position ids 0, 1, 2, ..., which the model computes.
 IGNORED_KEYS = (r"position_ids$",)
-MAX_LISTED_KINDS, MAX_NAME_CHARACTERS = 3, 80  # of unused tensors, in one sentence
+MAX_LISTED_KINDS, MAX_NAME_CHARACTERS = 3, 80  # limits of the names of unused tensors in a note
 WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 PREDICTION_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 DECODER_WEIGHT = "cls.predictions.decoder.weight"
 EMBEDDING_PROJECTION = "bert.embeddings.embeddings_project.weight"
 POSITION_EMBEDDINGS = "bert.embeddings.position_embeddings.weight"
 MAX_LAYERS = 1000  # twenty times the deepest published BERT
-MISSING_NUMBERS_ALLOWED = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
-CHUNK_NUMBERS = 2**14  # numbers: torch converts so few on one core, and their copies stay in its cache
+MISSING_NUMBERS_ALLOWED = 2**24  # initialised for any file; more only if the file holds as many
+CHUNK_NUMBERS = 2**14  # few enough that torch converts them on one core, and that copies fit into its cache
 HALF_PRECISION = (torch.float16, torch.bfloat16)
 WEIGHT_DTYPES = (torch.float32, *HALF_PRECISION, torch.float64)
-# What the pickle of a checkpoint names, beside the storages of torch: of tensors, and of those that are then refused.
+# The globals that the pickle of a checkpoint may name: those of dense tensors, and those of tensors that are refused
+# later with a clearer message.
 ALLOWED_PICKLE_NAMES = re.compile(
     r"collections OrderedDict|torch\.nn\.parameter Parameter|torch(\.storage)? \w+Storage|torch Size|torch device|"
     r"torch\._utils _rebuild_(tensor|tensor_v2|tensor_v3|parameter|parameter_with_state|qtensor|sparse_tensor|"
@@ -60,20 +61,20 @@ ALLOWED_PICKLE_NAMES = re.compile(
     r"torch\._tensor _rebuild_from_type_v2|torch\.serialization _get_layout|torch [a-z]\w*"
 )
 MAX_PICKLE_BYTES = 16_000_000  # bytes of names and shapes
-MAX_TUPLE_PARTS = 1000  # parts, and their parts: a tensor's is of some twenty
+MAX_TUPLE_PARTS = 1000  # nested parts included; the tuple of a tensor has about twenty
 
 
 class CheckpointError(Refused):
-    """A file or folder is not a checkpoint that this code can use; the message says why."""
+    """A file or folder is not a usable checkpoint; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Every key accounted for.
+    """The keys of a checkpoint and of the model that do not match.
 
-    missing: parameters of the model that the file did not have (left as initialised).
-    unexpected: entries of the file that the model has no place for.
-    dtypes: number types of the parameters that the file has in half precision, by name; all others are float32.
+    source: the folder or file. missing: parameters of the model that the file lacks, which stay as initialised.
+    unexpected: tensors of the file that are not parameters of the model.
+    dtypes: the dtypes of the parameters that the file has in half precision, by name; all others are float32.
     """
 
     source: str
@@ -81,72 +82,76 @@ class LoadReport:
     unexpected: tuple[str, ...]
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict, repr=False, compare=False)
 
-    def merge(self, other: LoadReport) -> LoadReport:
-        """The report of two models that were filled from one file: what either misses, and what neither has taken."""
-        missing = dict.fromkeys((*self.missing, *other.missing))
-        unexpected = tuple(name for name in self.unexpected if name in other.unexpected)
-        return LoadReport(self.source, tuple(missing), unexpected, {**self.dtypes, **other.dtypes})
+    def merge(self, second: LoadReport) -> LoadReport:
+        """Return the report of two models from one file: keys missing in either, and keys unexpected in both."""
+        missing = dict.fromkeys((*self.missing, *second.missing))
+        unexpected = tuple(name for name in self.unexpected if name in second.unexpected)
+        return LoadReport(self.source, tuple(missing), unexpected, {**self.dtypes, **second.dtypes})
 
     @property
     def unused_note(self) -> str | None:
-        """One sentence on the entries of the file that are not used; None where all are."""
+        """One sentence on the tensors of the file that are not used; None if all are used."""
         if not self.unexpected:
             return None
         kinds = Counter(re.sub(r"(?<=\.)\d+(?=\.)", "*", name) for name in self.unexpected)
-        listed = [f"{kind} ({count:,})" if count > 1 else kind for kind, count in kinds.items()]
-        more = [f"{len(listed) - MAX_LISTED_KINDS:,} more names"] * (len(listed) > MAX_LISTED_KINDS)
+        kind_texts = [f"{kind} ({count:,})" if count > 1 else kind for kind, count in kinds.items()]
+        remainder = [f"{len(kind_texts) - MAX_LISTED_KINDS:,} more names"] * (len(kind_texts) > MAX_LISTED_KINDS)
         count = len(self.unexpected)
         return (
             f"{count:,} {'tensor' if count == 1 else 'tensors'} of its file {'is' if count == 1 else 'are'} not used: "
-            f"{', '.join([name[:MAX_NAME_CHARACTERS] for name in listed[:MAX_LISTED_KINDS]] + more)}"
+            f"{', '.join([text[:MAX_NAME_CHARACTERS] for text in kind_texts[:MAX_LISTED_KINDS]] + remainder)}"
         )
 
     def lacks(self, part: str) -> bool:
-        """Whether any parameter whose name starts with `part` was missing."""
+        """Return whether any parameter whose name starts with `part` was missing."""
         return any(key.startswith(part) for key in self.missing)
 
 
 def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
-    """The configuration and the weights of a checkpoint folder, ready for a model to be built and filled.
+    """Read the configuration and the weights of a checkpoint folder.
 
-    Raises CheckpointError as read_config and read_weights do, and where the weights have another vocabulary or width,
-    or fewer layers, than the configuration says: what is built in Python for each head and layer is held against
-    them here, and every other size in `fill`.
+    Returns the configuration, and the weights by current names. `load_weights` copies them into a model.
+    Raises CheckpointError as read_config and read_weights do, and if the weights have another vocabulary or width, or
+    fewer layers, than the configuration. These sizes are checked before a model is built, and all others in
+    `load_weights`.
     """
     config, weights = read_config(folder), read_weights(folder)
     if POSITION_EMBEDDINGS in weights and weights[POSITION_EMBEDDINGS].dim():
         weights[POSITION_EMBEDDINGS] = weights[POSITION_EMBEDDINGS][config.first_position - config.padding_rows :]
     if WORD_EMBEDDINGS not in weights:
         raise CheckpointError(f"{folder} is not a complete BERT: {WORD_EMBEDDINGS} is missing")
-    given, said = tuple(weights[WORD_EMBEDDINGS].shape), (config.vocab_size, config.embedding_width)
-    if given != said:
-        raise CheckpointError(f"{WORD_EMBEDDINGS} in {folder} has shape {given}, but the configuration says {said}")
+    shape, required = tuple(weights[WORD_EMBEDDINGS].shape), (config.vocab_size, config.embedding_width)
+    if shape != required:
+        raise CheckpointError(f"{WORD_EMBEDDINGS} in {folder} has shape {shape}: the configuration requires {required}")
     if EMBEDDING_PROJECTION in weights and config.embedding_width == config.hidden_size:
         raise CheckpointError(
-            f"{EMBEDDING_PROJECTION} is in {folder}, but embedding_size and hidden_size are both {config.hidden_size}: only "
-            "vectors of another width are mapped"
+            f"{EMBEDDING_PROJECTION} is in {folder}, and embedding_size and hidden_size are both "
+            f"{config.hidden_size}: they must differ"
         )
     check_layers(config, weights, "bert.", str(folder))
     if not config.tie_word_embeddings and DECODER_BIAS in weights:
-        weights.pop(PREDICTION_BIAS, None)  # transformers reads it only where the two are one
+        weights.pop(PREDICTION_BIAS, None)  # transformers reads it only if the two are tied
     return infer_num_labels(config, weights), renumber_layers(weights, lambda group: group * config.layers_per_group)
 
 
 def check_layers(config: BertConfig, weights: Mapping[str, Tensor], prefix: str, source: str) -> None:
-    """Raise CheckpointError if a configuration has more layers than the weights that begin so, or than can be."""
+    """Raise CheckpointError if a configuration has more layers than its weights, or more than `MAX_LAYERS`.
+
+    prefix: the beginning of the names of the encoder's weights. source: the folder, for the message.
+    """
     numbers = (re.match(rf"{re.escape(prefix)}encoder\.layer\.(\d{{1,9}})\.", name) for name in weights)
-    there = max((int(number[1]) for number in numbers if number), default=-1) + 1
-    if config.num_hidden_layers > min(there * config.layers_per_group, MAX_LAYERS):
+    layers = max((int(number[1]) for number in numbers if number), default=-1) + 1
+    if config.num_hidden_layers > min(layers * config.layers_per_group, MAX_LAYERS):
         raise CheckpointError(
-            f"{source} says {config.num_hidden_layers:,} layers and holds {there:,}: it must hold all, and at most "
-            f"{MAX_LAYERS:,} are built"
+            f"the configuration of {source} has {config.num_hidden_layers:,} layers and its weights {layers:,}: the "
+            f"weights must contain all layers, at most {MAX_LAYERS:,}"
         )
 
 
 def read_config(folder: str | Path) -> BertConfig:
-    """The configuration of a checkpoint folder.
+    """Read the configuration of a checkpoint folder.
 
-    Raises CheckpointError if there is no folder, no `config.json`, or it is not a BERT's.
+    Raises CheckpointError if there is no folder or no `config.json`, or if it is not the configuration of a BERT.
     """
     folder = Path(folder)
     expected = f"a checkpoint is a folder with {CONFIG_FILE} and {WEIGHTS_FILE}"
@@ -162,16 +167,16 @@ def read_config(folder: str | Path) -> BertConfig:
         raise CheckpointError(f"{path} is not a configuration of BERT: {error}") from error
     model_type = str(config.extra.get("model_type", "bert"))[:40]
     if model_type not in FAMILIES:
-        known = f"only {', '.join(map(repr, FAMILIES))} and 'blip' can be loaded"
-        how = UNSUPPORTED_TYPES.get(model_type)
+        supported = f"only {', '.join(map(repr, FAMILIES))} and 'blip' can be loaded"
+        reason = UNSUPPORTED_TYPES.get(model_type)
         raise CheckpointError(
-            f"{folder} holds a model of type {model_type!r}{'' if how is None else f', {how}'}: {known}"
+            f"{folder} holds a model of type {model_type!r}{'' if reason is None else f', {reason}'}: {supported}"
         )
     return config
 
 
 def _blip_decoder(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The text decoder inside a captioner's configuration, by our names; what is not said there has BLIP's defaults."""
+    """Return the configuration of the text decoder in that of a captioner, with the default values of BLIP."""
     for name in ("text_config", "vision_config"):
         if not isinstance(values.get(name) or {}, Mapping):
             raise Refused(f"{name} is {short_repr(values[name])}: it must be an object, with a size for each name")
@@ -187,32 +192,36 @@ def _blip_decoder(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_weights(folder: str | Path) -> dict[str, Tensor]:
-    """All tensors of a checkpoint folder, by today's names; safetensors first.
+    """Read all tensors of a checkpoint folder, by current names.
 
-    A `.bin` file is read with weights_only=True, so that no code in it can run.
-    Raises CheckpointError if there is no weights file or it cannot be read.
+    The safetensors file is preferred. A `.bin` file is read with weights_only=True, so that no code in it can run.
+    Raises CheckpointError if there is no file of weights, or it cannot be read.
     """
     folder = Path(folder)
-    path = next((p for p in (folder / WEIGHTS_FILE, folder / OLD_WEIGHTS_FILE) if p.is_file()), None)
+    paths = (folder / WEIGHTS_FILE, folder / OLD_WEIGHTS_FILE)
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
         if shards := sum(1 for name in SHARD_PATTERNS for _ in folder.glob(name)):
             raise CheckpointError(
-                f"the weights in {folder} are in {shards} files, and are read from one: load them with transformers' "
-                "AutoModel, or the class that config.json names, and save them by save_pretrained(FOLDER, "
-                "max_shard_size='100GB')"
+                f"the weights in {folder} are split over {shards} files, and one file is required: load them with "
+                "transformers' AutoModel, or the class that config.json names, and save them with "
+                "save_pretrained(FOLDER, max_shard_size='100GB')"
             )
         raise CheckpointError(f"{folder} has no weights: neither {WEIGHTS_FILE} nor {OLD_WEIGHTS_FILE}")
     return to_current_names(read_tensors(path))
 
 
 def check_not_empty(path: Path) -> None:
-    """Raise CheckpointError for a file of no bytes, as an interrupted copy leaves it."""
+    """Raise CheckpointError if a file is empty, as an interrupted copy leaves it."""
     if path.is_file() and not path.stat().st_size:
         raise CheckpointError(f"{path} is empty: copy or download it again")
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file, by its own names. Raises CheckpointError if it cannot be read, or holds anything else."""
+    """Read all tensors of a file, by the names in the file.
+
+    Raises CheckpointError if the file cannot be read, or contains anything but tensors.
+    """
     check_not_empty(path)
     try:
         raw = load_file(path) if path.suffix == ".safetensors" else _read_pickled(path)
@@ -220,41 +229,46 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
-    except Exception as error:  # torch.load raises many kinds on a damaged or hostile file
+    except Exception as error:  # torch.load raises many types of errors for a damaged or hostile file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"{path} is broken, or contains more than tensors (code in a file is never run): {reason}"
+            f"{path} is damaged, or contains more than tensors (code in a file is never run): {reason}"
         ) from error
-    if not isinstance(raw, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()):
+    if not isinstance(raw, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in raw.items()
+    ):
         raise CheckpointError(f"{path} does not contain named tensors")
     return dict(raw)
 
 
 def _read_pickled(path: Path) -> object:
-    """What a `.bin` file holds, no more of it in memory than is used."""
-    packed = zipfile.is_zipfile(path)
-    if packed:
+    """Read the content of a `.bin` file; tensors of a zip archive are mapped into memory and read when used."""
+    is_archive = zipfile.is_zipfile(path)
+    if is_archive:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-            # torch packs nothing, so that the file is as large as what it holds.
+            # torch does not compress, so the file is as large as its entries.
             size = sum(entry.file_size for entry in entries)
             if any(entry.compress_type for entry in entries) or size > path.stat().st_size:
-                raise CheckpointError(f"{path} unpacks to {size:,} bytes, and a file of weights is not packed")
+                raise CheckpointError(f"{path} unpacks to {size:,} bytes: a file of weights must be uncompressed")
             for entry in entries:
                 if entry.filename.endswith("/data.pkl"):
                     with archive.open(entry) as pickled:
                         _check_pickle(pickled, path)
-    else:  # before torch 1.6: a magic number, a version, the writer's system and the tensors, each a pickle of its own
+    else:  # the format before torch 1.6: four pickles, a magic number, a version, the system and the tensors
         with path.open("rb") as pickled:
             for _ in range(4):
                 _check_pickle(pickled, path)
-    return torch.load(path, map_location="cpu", weights_only=True, mmap=packed)
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive)
 
 
 def _check_pickle(pickled: IO[bytes], path: Path) -> None:
-    """Refuse a pickle that names anything but tensors; torch would make large objects of some that it takes as safe."""
+    """Raise an error if a pickle names anything but tensors, or has objects that would need much memory or time.
+
+    torch would create large objects from some pickles that it regards as safe.
+    """
     begin = pickled.tell()
-    stack: list[int] = []  # how many parts each object has, those of its parts counted; a mark has none
+    stack: list[int] = []  # the number of nested parts of each object; 0 for a mark
     memo: dict[object, int] = {}
     for code, argument, position in pickletools.genops(pickled):
         if (position or 0) - begin > MAX_PICKLE_BYTES:
@@ -268,26 +282,29 @@ def _check_pickle(pickled: IO[bytes], path: Path) -> None:
         elif code.name == "MEMOIZE":
             memo[len(memo)] = stack[-1]
         else:
-            parts = 1 + _taken_off(stack, code.stack_before)
-            if "TUPLE" in code.name and parts > MAX_TUPLE_PARTS:  # finding its hash would take the stack, or for ever
+            parts = 1 + _pop_parts(stack, code.stack_before)
+            if "TUPLE" in code.name and parts > MAX_TUPLE_PARTS:  # its hash could overflow the stack or never end
                 raise pickle.UnpicklingError(f"it has a tuple of more than {MAX_TUPLE_PARTS:,} parts")
             parts = parts if "TUPLE" in code.name else 1
-            stack += [0 if one is pickletools.markobject else parts for one in code.stack_after]
+            stack += [0 if item is pickletools.markobject else parts for item in code.stack_after]
 
 
-def _taken_off(stack: list[int], wanted: Sequence[pickletools.StackObject]) -> int:
-    """Take what a pickle's operation wants off its stack, down to a mark if it wants one; how many parts that has."""
-    first = len(stack) - len(wanted)
-    if pickletools.markobject in wanted:
-        mark = next(place for place in reversed(range(len(stack))) if not stack[place])
-        first = mark - wanted.index(pickletools.markobject)
+def _pop_parts(stack: list[int], operands: Sequence[pickletools.StackObject]) -> int:
+    """Remove the operands of a pickle operation from the stack, and return the number of their parts.
+
+    If a mark is among the operands, everything above the last mark is removed.
+    """
+    first = len(stack) - len(operands)
+    if pickletools.markobject in operands:
+        mark = next(index for index in reversed(range(len(stack))) if not stack[index])
+        first = mark - operands.index(pickletools.markobject)
     parts = sum(stack[first:])
     del stack[first:]
     return parts
 
 
 def infer_num_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> BertConfig:
-    """The configuration with the number of a classifier's outputs, where it says nothing of its classes."""
+    """Return the configuration with num_labels taken from a classifier's weights, if it states no classes itself."""
     table = weights.get("classifier.weight")
     if table is None or table.dim() != 2 or {"id2label", "num_labels"} & config.extra.keys():
         return config
@@ -302,66 +319,78 @@ def load_weights(
     ignored_missing: Sequence[str] = (),
     ignored_unexpected: Sequence[str] = IGNORED_KEYS,
 ) -> LoadReport:
-    """Copy weights into a model, name by name, and account for every name on both sides.
+    """Copy weights into a model by name, and report the names that do not match.
 
-    model: built under `sizes_alone` it has no memory; it gets some when every size agrees with the file's, and what
-        the file lacks is drawn.
-    weights: by today's names (see `rename`). A bare BertModel takes those below `bert.`.
-    may_lack, may_have: patterns of names that are no news when missing, or left over.
-    Raises CheckpointError if a shape differs, a weight is not made of plain numbers, a part that no BERT can do without
-    is missing, what is missing would be larger than what is there, or two names of one tied weight hold different
-    numbers.
+    model: a model built under `on_meta_device`, or one with memory. The former is allocated when all shapes agree,
+        and its parameters that the file lacks are initialised.
+    weights: by current names (see `to_current_names`). A bare BertModel uses those that start with `bert.`.
+    source: the folder or file, for messages.
+    ignored_missing, ignored_unexpected: patterns of names that the report leaves out.
+    Returns the report.
+    Raises CheckpointError if a shape differs, or a weight is not a dense tensor of finite floats. Raises it if a part
+    is missing that every BERT has, or parts that are larger than the file. Raises it if two names of a tied weight have
+    different values.
     """
     prefix = "" if hasattr(model, "bert") else "bert."
-    # A tied weight is one tensor under several names: a file may give it under each of them, or under one.
-    own = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
-    given: dict[int, str] = {}  # the first name under which a file gives a tensor
-    for name, tensor in own.items():
+    # A tied weight is one tensor under several names. A file can contain it under one or several of them.
+    parameters = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
+    first_names: dict[int, str] = {}  # id of a parameter -> the first of its names that the file has
+    for name, tensor in parameters.items():
         if name in weights:
-            given.setdefault(id(tensor), name)
-    found = {name: name if name in weights else given.get(id(tensor), name) for name, tensor in own.items()}
-    missing = tuple(n for n, where in found.items() if where not in weights and not _matches(n, ignored_missing))
-    unexpected = tuple(n for n in weights if n not in own and not _matches(n, ignored_unexpected))
-    # An encoder can do without its pooler and without any head: what these would have computed is then not shown.
+            first_names.setdefault(id(tensor), name)
+    keys = {  # name of a parameter -> key of its values in the file
+        name: name if name in weights else first_names.get(id(tensor), name) for name, tensor in parameters.items()
+    }
+    missing = tuple(name for name, key in keys.items() if key not in weights and not _matches(name, ignored_missing))
+    unexpected = tuple(name for name in weights if name not in parameters and not _matches(name, ignored_unexpected))
+    # The pooler and the heads may be missing: their results are then not shown.
     essential = [name for name in missing if name.startswith("bert.") and not name.startswith("bert.pooler.")]
     if essential:
         raise CheckpointError(
-            f"{source} is not a complete BERT: {len(essential)} of {len(own)} weights are missing, first {essential[0]}"
+            f"{source} is not a complete BERT: {len(essential)} of {len(parameters)} weights are missing, first "
+            f"{essential[0]}"
         )
-    taken = {where: weights[where] for where in found.values() if where in weights}
-    check_weights(taken, source)
-    for name, where in found.items():
-        if where in weights and weights[where].shape != own[name].shape:
+    used_weights = {key: weights[key] for key in keys.values() if key in weights}
+    check_weights(used_weights, source)
+    for name, key in keys.items():
+        if key in weights and weights[key].shape != parameters[name].shape:
             raise CheckpointError(
-                f"{where} in {source} has shape {tuple(weights[where].shape)}, but the configuration says "
-                f"{tuple(own[name].shape)}" + _of_pruned_parts(model, where)
+                f"{key} in {source} has shape {tuple(weights[key].shape)}: the configuration requires "
+                f"{tuple(parameters[name].shape)}" + _pruned_parts_text(model, key)
             )
-    for name in own:
-        other = given.get(id(own[name]), name)
-        if name in weights and name != other and not torch.equal(weights[name], weights[other]):
-            raise CheckpointError(f"{name} and {other} differ in {source}: the configuration ties them")
-    lacking = {name: own[name] for name, where in found.items() if where not in weights}
-    drawn, held = sum(t.numel() for t in lacking.values()), sum(t.numel() for t in taken.values())
-    if drawn > max(held, MISSING_NUMBERS_ALLOWED):
+    for name in parameters:
+        first_name = first_names.get(id(parameters[name]), name)
+        if name in weights and name != first_name and not torch.equal(weights[name], weights[first_name]):
+            raise CheckpointError(f"{name} and {first_name} differ in {source}: the configuration ties them")
+    uninitialised = {name: parameters[name] for name, key in keys.items() if key not in weights}
+    missing_count = sum(tensor.numel() for tensor in uninitialised.values())
+    used_count = sum(tensor.numel() for tensor in used_weights.values())
+    if missing_count > max(used_count, MISSING_NUMBERS_ALLOWED):
         raise CheckpointError(
-            f"{source} lacks {drawn:,} of the numbers that its configuration asks for, and holds {held:,}: a part that "
-            "is missing may be no larger than the rest"
+            f"{source} lacks {missing_count:,} of the numbers that its configuration requires, and contains "
+            f"{used_count:,}: the missing parts may not be larger than the rest"
         )
-    allocate(model, {name.removeprefix(prefix) for name in lacking})
-    own = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
+    allocate(model, {name.removeprefix(prefix) for name in uninitialised})
+    parameters = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
     with torch.no_grad():
-        for name, where in found.items():
-            if where in weights:
-                own[name].copy_(weights[where])
-    dtypes = {name: weights[where].dtype for name, where in found.items()
-              if where in weights and weights[where].dtype in HALF_PRECISION}  # fmt: skip
+        for name, key in keys.items():
+            if key in weights:
+                parameters[name].copy_(weights[key])
+    dtypes = {
+        name: weights[key].dtype
+        for name, key in keys.items()
+        if key in weights and weights[key].dtype in HALF_PRECISION
+    }
     return LoadReport(source, missing, unexpected, dtypes)
 
 
 def check_weights(weights: Mapping[str, Tensor], source: str) -> None:
-    """Raise CheckpointError unless each tensor is dense, of finite floats, and no larger than its part of the file."""
-    room = 0
-    seen: set[int] = set()
+    """Raise CheckpointError unless each tensor is dense, of finite floats, and has its own part of the file.
+
+    weights: the tensors by name. source: the folder or file, for messages.
+    """
+    storage_bytes = 0
+    storages: set[int] = set()  # addresses of the storages counted so far
     for name, tensor in weights.items():
         if tensor.is_meta or tensor.layout != torch.strided or tensor.dtype not in WEIGHT_DTYPES:
             kind = (
@@ -370,38 +399,40 @@ def check_weights(weights: Mapping[str, Tensor], source: str) -> None:
                 else f"a tensor of layout {tensor.layout}"
             ).replace("torch.", "")  # fmt: skip
             raise CheckpointError(
-                f"{name} in {source} is {kind}: weights are dense tensors of float32, float16, bfloat16 or float64"
+                f"{name} in {source} is {kind}: weights must be dense tensors of float32, float16, bfloat16 or float64"
             )
-        # The extremes are finite where every number is, and are found ten times as fast as asking each number.
+        # All numbers are finite if the extremes are, and finding these is ten times as fast as a test of each number.
         if tensor.numel() and not all(map(torch.isfinite, torch.aminmax(tensor))):
             count = int((~torch.isfinite(tensor)).sum())
             raise CheckpointError(
-                f"{name} in {source} holds NaN or infinity in {count:,} of {tensor.numel():,} places: its training "
-                "diverged, or the file is damaged; take an earlier checkpoint"
+                f"{name} in {source} has {count:,} NaN or infinite values of {tensor.numel():,}: its training diverged "
+                "or the file is damaged, so use an earlier checkpoint"
             )
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in seen:
-            seen.add(storage.data_ptr())
-            room += storage.nbytes()
+        if storage.data_ptr() not in storages:
+            storages.add(storage.data_ptr())
+            storage_bytes += storage.nbytes()
         if tensor.nbytes > storage.nbytes():
             raise CheckpointError(
                 f"{name} in {source} has shape {tuple(tensor.shape)} and {storage.nbytes():,} bytes: "
-                "a file must hold every number of a weight"
+                "a file must contain every number of a weight"
             )
-    # Only the word table stands twice in a file: as itself, and as the decoder's.
-    if (size := sum(tensor.nbytes for tensor in weights.values())) > 2 * room:
-        raise CheckpointError(f"{source} makes {size:,} bytes of weights out of {room:,}: each must have its own")
+    # Only the word embeddings occur twice in a file, as themselves and as the weight of the decoder.
+    if (size := sum(tensor.nbytes for tensor in weights.values())) > 2 * storage_bytes:
+        raise CheckpointError(
+            f"{source} has weights of {size:,} bytes in {storage_bytes:,} bytes: each weight must have its own bytes"
+        )
 
 
 @contextmanager
 def on_meta_device() -> Iterator[None]:
-    """Models that this thread builds inside have sizes, no memory and no numbers: `fill` gives them both."""
-    with torch.device("meta"), _NothingDrawn():
+    """Build the models of this context, in this thread, with shapes only; `load_weights` allocates their memory."""
+    with torch.device("meta"), _SkipInitialisation():
         yield
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves out `torch.nn.init`: to draw numbers that are not there, torch imports its compiler, for a second."""
+class _SkipInitialisation(TorchFunctionMode):
+    """A mode that skips `torch.nn.init`, because torch imports its compiler to initialise on the meta device."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Any = None
@@ -412,24 +443,28 @@ class _NothingDrawn(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def allocate(model: nn.Module, lacking: Collection[str] = ()) -> None:
-    """Give the parameters that are on the meta device memory, those that are tied once, and draw what is lacking."""
-    made: dict[int, nn.Parameter] = {}
-    places: dict[str, nn.Parameter] = {}
+def allocate(model: nn.Module, uninitialised: Collection[str] = ()) -> None:
+    """Allocate the parameters of a model that are on the meta device, in place; tied parameters stay tied.
+
+    uninitialised: names of parameters that are then initialised; all others have arbitrary values.
+    """
+    allocated: dict[int, nn.Parameter] = {}
+    parameters: dict[str, nn.Parameter] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if parameter.is_meta:
-            if id(parameter) not in made:
-                made[id(parameter)] = nn.Parameter(torch.empty_like(parameter, device="cpu"), parameter.requires_grad)
-            places[name] = made[id(parameter)]
-    model.load_state_dict(places, strict=False, assign=True)
+            if id(parameter) not in allocated:
+                empty = torch.empty_like(parameter, device="cpu")
+                allocated[id(parameter)] = nn.Parameter(empty, parameter.requires_grad)
+            parameters[name] = allocated[id(parameter)]
+    model.load_state_dict(parameters, strict=False, assign=True)
     for path, module in model.named_modules():
-        own = (f"{path}.{name}".lstrip(".") for name, _ in module.named_parameters(recurse=False))
-        if any(name in places and name in lacking for name in own):
+        names = (f"{path}.{name}".lstrip(".") for name, _ in module.named_parameters(recurse=False))
+        if any(name in parameters and name in uninitialised for name in names):
             cast("Any", model)._init_weights(module)
 
 
-def _of_pruned_parts(model: nn.Module, name: str) -> str:
-    """What the configuration says of the heads or neurons that a weight has lost; nothing for one that has none."""
+def _pruned_parts_text(model: nn.Module, name: str) -> str:
+    """Describe the pruned parts of a weight's layer for a message; empty for a weight without heads or neurons."""
     match = re.search(
         r"encoder\.layer\.(\d+)\.(attention\.(self\.(query|key|value)|output\.dense)|intermediate|output\.dense)\.",
         name,
@@ -439,124 +474,128 @@ def _of_pruned_parts(model: nn.Module, name: str) -> str:
         return ""
     layer = int(match[1])
     if layer in config.pruned_layers:
-        return f": layer {layer} is gone (pruned_layers)"
+        return f" for layer {layer}, which is removed (pruned_layers)"
     if match[2].startswith("attention"):
         heads = config.pruned_heads.get(layer, ())
-        gone = f"without heads {', '.join(map(str, heads))}" if heads else "with all its heads"
-        return f", a layer {layer} {gone} (pruned_heads)"
+        remaining = f"without heads {', '.join(map(str, heads))}" if heads else "with all its heads"
+        return f" for layer {layer} {remaining} (pruned_heads)"
     neurons = len(config.pruned_neurons.get(layer, ()))
-    gone = f"without {neurons:,} of its neurons" if neurons else "with all its neurons"
-    return f", a layer {layer} {gone} (pruned_neurons)"
+    remaining = f"without {neurons:,} of its neurons" if neurons else "with all its neurons"
+    return f" for layer {layer} {remaining} (pruned_neurons)"
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether any of the regular expressions matches a part of a name."""
     return any(re.search(pattern, name) for pattern in patterns)
 
 
 def write(model: nn.Module, config: BertConfig, folder: str | Path) -> None:
-    """Write a model's configuration and weights to a folder, each file whole or not at all."""
+    """Write the configuration and weights of a model to a folder, each file completely or not at all."""
     prefix = "" if hasattr(model, "bert") else "bert."
-    write_tensors({prefix + name: t for name, t in model.state_dict(keep_vars=True).items()}, config, folder)
+    tensors = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
+    write_tensors(tensors, config, folder)
 
 
 def write_tensors(
     tensors: Mapping[str, Tensor], config: BertConfig, folder: str | Path, dtype: torch.dtype | None = None
 ) -> None:
-    """Write named weights and their configuration to a folder; one that stands under two names is written once.
+    """Write weights and their configuration to a folder, under the names of the configuration's family.
 
-    Names of weights and sizes are those of the configuration's family, and rows of places that no text has are zeros.
-    dtype: the number type of the file, if it is not that of the tensors.
+    Tied weights are written once. Rows of the position embeddings that no text uses are written as zeros.
+    tensors: the weights by current names. dtype: the dtype of the file; None keeps that of the tensors.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    kept = tensors_for_file(tensors, dtype)
-    if (before := config.first_position - config.padding_rows) and POSITION_EMBEDDINGS in kept:
-        table = kept[POSITION_EMBEDDINGS]
-        kept[POSITION_EMBEDDINGS] = torch.cat([table.new_zeros(before, table.shape[1]), table])
-    if not config.tie_word_embeddings and PREDICTION_BIAS in kept:
-        kept[DECODER_BIAS] = kept[PREDICTION_BIAS].clone()
-    kept = renumber_layers(kept, lambda layer: layer // config.layers_per_group)
+    weights = tensors_for_file(tensors, dtype)
+    if (unused_rows := config.first_position - config.padding_rows) and POSITION_EMBEDDINGS in weights:
+        table = weights[POSITION_EMBEDDINGS]
+        weights[POSITION_EMBEDDINGS] = torch.cat([table.new_zeros(unused_rows, table.shape[1]), table])
+    if not config.tie_word_embeddings and PREDICTION_BIAS in weights:
+        weights[DECODER_BIAS] = weights[PREDICTION_BIAS].clone()
+    weights = renumber_layers(weights, lambda layer: layer // config.layers_per_group)
     pooled = not {config.family.token_classifier, config.family.multiple_choice} & set(config.architectures)
-    kept = config.family.from_bert_names(kept, pooled=pooled)
-    write_atomically(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
-    write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
+    weights = config.family.from_bert_names(weights, pooled=pooled)
+    write_atomically(folder / CONFIG_FILE, config.to_json)  # first, since a configuration can be impossible to write
+    write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
 
 
 def tensors_for_file(tensors: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """Weights as a file takes them: on the CPU, and one that stands under two names under the first of them alone.
+    """Return weights as they are written to a file: contiguous, on the CPU, and tied weights once.
 
-    dtype: the number type of the file, if it is not that of the tensors.
+    dtype: the dtype of the file; None keeps that of the tensors.
     """
     return {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in unique_tensors(tensors).items()}
 
 
 def unique_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, not copies; one that stands under two names, as tied weights do, under the first alone."""
-    kept: dict[str, Tensor] = {}
-    seen: set[tuple[int, torch.Size]] = set()
+    """Return the tensors without copying, tied weights under the first of their names only."""
+    unique: dict[str, Tensor] = {}
+    locations: set[tuple[int, torch.Size]] = set()
     for name, tensor in tensors.items():
-        place = (tensor.data_ptr(), tensor.shape)
-        if place not in seen or not tensor.numel():  # all empty tensors stand at one address
-            seen.add(place)
-            kept[name] = tensor
-    return kept
+        location = (tensor.data_ptr(), tensor.shape)
+        if location not in locations or not tensor.numel():  # all empty tensors have the same address
+            locations.add(location)
+            unique[name] = tensor
+    return unique
 
 
 def fits_exactly(tensor: Tensor, dtype: torch.dtype) -> bool:
-    """Whether another number type holds every number of a tensor without rounding."""
-    return all(torch.equal(part.to(dtype).to(part.dtype), part) for part in split_chunks(tensor))
+    """Return whether a dtype represents every number of a tensor without rounding."""
+    return all(torch.equal(chunk.to(dtype).to(chunk.dtype), chunk) for chunk in split_chunks(tensor))
 
 
 def split_chunks(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The numbers of a tensor in their order, `PART` at a time."""
+    """Return the numbers of a tensor in order, in vectors of `CHUNK_NUMBERS`, the last of which can be shorter."""
     return torch.split(tensor.detach().flatten(), CHUNK_NUMBERS)
 
 
 def write_atomically(path: Path, content: str | bytes | Callable[[str], object]) -> None:
-    """Write to a neighbour first and then rename, so that no reader ever sees half a file.
+    """Write a file through a temporary file that is renamed, so that no reader sees an incomplete file.
 
-    content: what is written, a text as UTF-8, or what writes it to a path that it is given.
-    A process that is killed meanwhile leaves a hidden file that ends in .tmp, which nothing reads.
-    Raises OSError with this path where the disk refuses, also where the writer only says that something failed.
+    A process that is killed while it writes leaves a hidden file that ends in .tmp, which nothing reads.
+    content: the text (written as UTF-8) or bytes, or a function that writes the content to a given path.
+    Raises OSError with this path if the disk refuses, also if the function raises an error without the reason.
     """
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:12]}.tmp")
     try:
         temporary.touch()
-        rights = temporary.stat().st_mode  # what umask leaves; some writers leave less
+        mode = temporary.stat().st_mode  # as umask sets it; some functions set fewer permissions
         if callable(content):
             content(str(temporary))
         else:
             temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        temporary.chmod(rights)
+        temporary.chmod(mode)
         with temporary.open("rb+") as file:
-            os.fsync(file.fileno())  # before the new name: after a power cut it must not stand for an empty file
+            os.fsync(
+                file.fileno()
+            )  # before it is renamed, so that a power cut leaves no empty file under the final name
         os.replace(temporary, path)
     except Exception as error:
-        refusal = error if isinstance(error, OSError) and error.errno else _refusal(temporary)
-        if refusal is None:
+        disk_error = error if isinstance(error, OSError) and error.errno else _probe_disk(temporary)
+        if disk_error is None:
             raise
-        raise OSError(refusal.errno, refusal.strerror, str(path)) from error  # the name that the reader knows
+        raise OSError(disk_error.errno, disk_error.strerror, str(path)) from error  # not the temporary path
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
 def temporary_pattern(name: str = "*") -> str:
-    """The pattern of the names that `write_whole` writes to first, for `Path.glob`."""
+    """Return the pattern, for `Path.glob`, of the temporary files that `write_atomically` writes."""
     return f".{name}.{'[0-9a-f]' * 12}.tmp"
 
 
 def append_atomically(path: Path, text: str) -> None:
-    """Add text to the end of a file, and see it to the disk; where that fails, all of it is taken back.
+    """Append text to a file and flush it to the disk; if that fails, the file is restored.
 
-    Raises OSError with this path.
+    Raises OSError with this path if the disk refuses.
     """
     try:
         with path.open("ab", buffering=0) as file:
-            end, left = file.tell(), memoryview(text.encode())
+            end, unwritten = file.tell(), memoryview(text.encode())
             try:
-                while left:
-                    left = left[file.write(left) :]
+                while unwritten:
+                    unwritten = unwritten[file.write(unwritten) :]
                 os.fsync(file.fileno())
             except BaseException:
                 file.truncate(end)
@@ -568,8 +607,8 @@ def append_atomically(path: Path, text: str) -> None:
         raise
 
 
-def _refusal(path: Path) -> OSError | None:
-    """What the system says to some more bytes in a file: writers in C++ and Rust, and NumPy's, lose its reason."""
+def _probe_disk(path: Path) -> OSError | None:
+    """Return the error of writing more bytes to a file, which functions in C++, Rust and NumPy lose, or None."""
     try:
         with path.open("ab") as file:
             file.write(bytes(1 << 20))

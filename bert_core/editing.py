@@ -1,4 +1,4 @@
-"""A model and what is to be changed in it while it runs -> a model that shares its weights and runs so."""
+"""Models with edits: they share the weights of a loaded model and change its activations in every forward pass."""
 
 from __future__ import annotations
 
@@ -31,95 +31,104 @@ Module = TypeVar("Module", bound=nn.Module)
 
 @validate_arguments
 def edited(loaded: LoadedModel, edits: Sequence[Edit]) -> LoadedModel:
-    """A model with the weights of another, not a copy of them, in which some things are changed while it runs.
+    """Return a model that shares the weights of another and applies edits in every forward pass.
 
-    edits: added to those that the model has already. Without any it is the model itself.
-    All that takes a LoadedModel works on it, and records name its edits; the first model stays as it is, so that many
-    edited ones, from many threads, can stand on it at a time. Positions are checked against each text that is read.
-    Raises Refused for what is no edit, and a layer, head or neuron that does not exist, or not any more.
+    Every function that takes a LoadedModel accepts it, and records name its edits. The given model is not modified, so
+    several edited models can share it, also in several threads.
+    loaded: the model. edits: added to the edits that it already has. Without any, the model itself is returned.
+    Raises Refused if an item is not an edit, and for a layer, head or neuron that does not exist or was pruned.
+    Positions of tokens are checked later, against each text.
     """
-    given = require_sequence("edits", edits, "Cut, Scaled or Put")
-    for edit in given:
-        _check(loaded, edit)
-    return _with(loaded, (*loaded.edits, *given)) if given else loaded
+    new_edits = require_sequence("edits", edits, "AttentionKnockout, ScaledNeuron or ActivationPatch")
+    for edit in new_edits:
+        _check_edit(loaded, edit)
+    return _apply_edits(loaded, (*loaded.edits, *new_edits)) if new_edits else loaded
 
 
 @validate_arguments
 def unedited(loaded: LoadedModel) -> LoadedModel:
-    """The model with the same weights in which nothing is changed while it runs; itself, if nothing is."""
-    return _with(loaded, ()) if loaded.edits else loaded
+    """Return the model with the same weights and no edits; a model without edits is returned itself."""
+    return _apply_edits(loaded, ()) if loaded.edits else loaded
 
 
 def with_neuron_gates(loaded: LoadedModel, gates: Sequence[Tensor]) -> LoadedModel:
-    """The model with the same weights in which the activation of each neuron is multiplied by its gate.
+    """Return a model with the same weights that multiplies the activation of each neuron by its gate.
 
-    gates: of each layer (batch or 1, 1, intermediate), of the neurons that it still has, in their order.
+    gates: for each layer (batch or 1, 1, intermediate), in the order of the neurons that the layer still has.
     """
-    new = _with(loaded, loaded.edits)
-    for layer, own in zip(cast("list[BertLayer]", list(new.model.bert.encoder.layer)), gates, strict=True):
-        layer.intermediate.gates = own
-    return new
+    gated = _apply_edits(loaded, loaded.edits)
+    layers = cast("list[BertLayer]", list(gated.model.bert.encoder.layer))
+    for layer, layer_gates in zip(layers, gates, strict=True):
+        layer.intermediate.gates = layer_gates
+    return gated
 
 
-def _with(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
-    known: dict[int, nn.Module] = {}
-    model = _sharing(loaded.model, known)
-    tuned = {name: _sharing(one, known) for name, one in loaded.task_models.items()}
+def _apply_edits(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
+    """Return a model that shares the weights of another and has exactly these edits."""
+    twins: dict[int, nn.Module] = {}
+    model = _share_parameters(loaded.model, twins)
+    task_models = {name: _share_parameters(task_model, twins) for name, task_model in loaded.task_models.items()}
     for number, layer in enumerate(cast("list[BertLayer]", list(model.bert.encoder.layer))):
         layer.attention.self.knockouts = knockouts_in_layer(edits, number)
         layer.intermediate.scaled_neurons = scaled_neurons_in_layer(edits, number)
         layer.computes_all_positions, layer.attention.self.pattern_patches = False, ()
-        for part in _places(layer).values():
-            _take_out(part)
-    _take_out(model.bert.embeddings.output_module)
-    for one in activation_patches(edits):
-        _put_in(model.bert, one)
-    return dataclasses.replace(loaded, model=model, edits=edits, task_models=tuned)
+        for module in _component_modules(layer).values():
+            _remove_patch_hooks(module)
+    _remove_patch_hooks(model.bert.embeddings.output_module)
+    for patch in activation_patches(edits):
+        _register_patch(model.bert, patch)
+    return dataclasses.replace(loaded, model=model, edits=edits, task_models=task_models)
 
 
-def _sharing(module: Module, known: dict[int, nn.Module]) -> Module:
-    """A module of the same parameters, whose parts are such modules too.
+def _share_parameters(module: Module, twins: dict[int, nn.Module]) -> Module:
+    """Return a copy of a module tree that shares all parameters with it.
 
-    known: those that were made already, by the id of what they were made of. By hand: a deep copy that is told
-    what to share takes several times as long.
+    twins: the copies made so far, by the id of the original module. `copy.deepcopy` with a memo of the parameters would
+    do the same, and takes several times as long.
     """
-    if id(module) not in known:
-        twin = known[id(module)] = copy.copy(module)
+    if id(module) not in twins:
+        twin = twins[id(module)] = copy.copy(module)
         for name, value in vars(twin).items():
             if isinstance(value, dict | set):
                 vars(twin)[name] = value.copy()
-        for name, part in module.named_children():
-            twin._modules[name] = _sharing(part, known)
-    return cast("Module", known[id(module)])
+        for name, child in module.named_children():
+            twin._modules[name] = _share_parameters(child, twins)
+    return cast("Module", twins[id(module)])
 
 
 class ReplaceRowsHook:
-    """A hook on a module: rows of what goes in, or comes out, are replaced by those of another pass.
+    """A hook on a module that replaces rows of its input or output with activations of another forward pass.
 
-    tokens: of the text. rows, columns: where; None is all columns. values: (row, column).
+    tokens: length of the text. rows, columns: the entries that are replaced; None as columns replaces whole rows.
+    values: (row, column), the activations of the other pass.
     """
 
-    def __init__(self, put: ActivationPatch, values: Tensor, columns: slice | None) -> None:
-        self.tokens, self.rows, self.values, self.columns = put.tokens, put.rows, values, columns or slice(None)
+    def __init__(self, patch: ActivationPatch, values: Tensor, columns: slice | None) -> None:
+        self.tokens, self.rows, self.values, self.columns = patch.tokens, patch.rows, values, columns or slice(None)
 
-    def __call__(self, module: nn.Module, given: tuple[Tensor, ...], out: Tensor | None = None) -> Tensor:
-        """The output with the rows replaced; as a hook before the module, which has no output yet, its input.
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | None = None) -> Tensor:
+        """Return the output with the rows replaced, or the input where the hook runs before the module.
 
-        Raises Refused where only some tokens of the text go through the module.
+        inputs: the arguments of the module, the first of them (..., token, column). output: its result of the same
+            form; None in a hook that runs before the module.
+        Raises Refused if only some tokens of the text pass through the module.
         """
-        taken = given[0] if out is None else out
-        if taken.ndim < 3 or taken.shape[-2] < self.tokens:
+        activations = inputs[0] if output is None else output
+        if activations.ndim < 3 or activations.shape[-2] < self.tokens:
             raise Refused(
-                "a part of another text is put in, and what is asked is computed from some tokens of a layer alone: "
-                "take it out"
+                "an activation patch needs every token of the text, and this result is computed from only some of "
+                "them: remove the patch"
             )
-        made = taken.clone()
-        made[:, self.rows, self.columns] = self.values.to(made)
-        return made
+        patched = activations.clone()
+        patched[:, self.rows, self.columns] = self.values.to(patched)
+        return patched
 
 
-def _places(layer: BertLayer) -> dict[str, nn.Module]:
-    """Where in a layer each kind of part stands: in what a weight gives; of heads and neurons in what it takes."""
+def _component_modules(layer: BertLayer) -> dict[str, nn.Module]:
+    """Return the module of a layer that each component belongs to.
+
+    Heads and neurons are columns of the input of their module, and all other components are its output.
+    """
     attention, inner = layer.attention.output.dense, layer.attention.self
     return {
         "state": layer.output.LayerNorm, "attention": attention, "feed_forward": layer.output.dense, "head": attention,
@@ -127,39 +136,41 @@ def _places(layer: BertLayer) -> dict[str, nn.Module]:
     }  # fmt: skip
 
 
-def _put_in(bert: BertModel, put: ActivationPatch) -> None:
+def _register_patch(bert: BertModel, patch: ActivationPatch) -> None:
+    """Add an activation patch to a model, in place, as a hook or as a pattern of its attention."""
     layers = cast("list[BertLayer]", list(bert.encoder.layer))
-    values = torch.tensor(put.values, device=next(bert.parameters()).device)
-    if put.component == "state" and not put.layer:
-        bert.embeddings.output_module.register_forward_hook(ReplaceRowsHook(put, values, None))
+    values = torch.tensor(patch.values, device=next(bert.parameters()).device)
+    if patch.component == "state" and not patch.layer:
+        bert.embeddings.output_module.register_forward_hook(ReplaceRowsHook(patch, values, None))
         return
-    layer = layers[put.layer - (put.component == "state")]
+    layer = layers[patch.layer - (patch.component == "state")]
     layer.computes_all_positions = True
-    inner, columns = layer.attention.self, None
-    if put.component == "pattern":
-        inner.pattern_patches = (*inner.pattern_patches, put)
+    attention, columns = layer.attention.self, None
+    if patch.component == "pattern":
+        attention.pattern_patches = (*attention.pattern_patches, patch)
         return
-    if put.component in HEAD_PARTS:
-        place, size = inner.heads.index(cast("int", put.head)), inner.attention_head_size
-        columns = slice(place * size, (place + 1) * size)
-    elif put.component == NEURON:
-        place = layer.intermediate.neurons.index(cast("int", put.neuron))
-        columns = slice(place, place + 1)
-    part, hook = _places(layer)[put.component], ReplaceRowsHook(put, values, columns)
-    if put.component in ("head", NEURON):
-        part.register_forward_pre_hook(hook)
+    if patch.component in HEAD_PARTS:
+        index, size = attention.heads.index(cast("int", patch.head)), attention.attention_head_size
+        columns = slice(index * size, (index + 1) * size)
+    elif patch.component == NEURON:
+        index = layer.intermediate.neurons.index(cast("int", patch.neuron))
+        columns = slice(index, index + 1)
+    module, hook = _component_modules(layer)[patch.component], ReplaceRowsHook(patch, values, columns)
+    if patch.component in ("head", NEURON):
+        module.register_forward_pre_hook(hook)
     else:
-        part.register_forward_hook(hook)
+        module.register_forward_hook(hook)
 
 
-def _take_out(part: nn.Module) -> None:
-    """Without what was put in there; the hooks of others stay."""
-    for hooks in (part._forward_hooks, part._forward_pre_hooks):
+def _remove_patch_hooks(module: nn.Module) -> None:
+    """Remove the hooks of activation patches from a module, in place; other hooks stay."""
+    for hooks in (module._forward_hooks, module._forward_pre_hooks):
         for number in [number for number, hook in hooks.items() if isinstance(hook, ReplaceRowsHook)]:
             del hooks[number]
 
 
-def _check(loaded: LoadedModel, edit: Edit) -> None:
+def _check_edit(loaded: LoadedModel, edit: Edit) -> None:
+    """Raise Refused unless the layers, heads and neurons of an edit exist in a model."""
     config = loaded.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     if isinstance(edit, ScaledNeuron):
@@ -171,7 +182,7 @@ def _check(loaded: LoadedModel, edit: Edit) -> None:
             )
         neuron_index(loaded, edit.layer, edit.neuron)
     elif isinstance(edit, ActivationPatch):
-        _check_put(loaded, edit)
+        _check_patch(loaded, edit)
     elif isinstance(edit, AttentionKnockout):
         for layer in range(layers) if edit.layers is None else edit.layers:
             for head in edit.heads or (0,):
@@ -179,36 +190,44 @@ def _check(loaded: LoadedModel, edit: Edit) -> None:
             for head in edit.heads or ():
                 check_head_exists(config, layer, head)
     else:
-        raise Refused(f"one of the edits is {short_repr(edit)}: it must be a Cut, a Scaled or a Put")
+        raise Refused(
+            f"one of the edits is {short_repr(edit)}: it must be an AttentionKnockout, a ScaledNeuron or an "
+            "ActivationPatch"
+        )
 
 
 def neuron_index(loaded: LoadedModel, layer: int, neuron: int) -> int:
-    """Where a neuron stands among those that its layer still has. Raises Refused for one that was pruned."""
-    there = cast("BertLayer", loaded.model.bert.encoder.layer[layer]).intermediate.neurons
-    if neuron not in there:
+    """Return the index of a neuron among those that its layer still has.
+
+    neuron: its original index. Raises Refused if the neuron was pruned.
+    """
+    neurons = cast("BertLayer", loaded.model.bert.encoder.layer[layer]).intermediate.neurons
+    if neuron not in neurons:
         raise Refused(
-            f"neuron {neuron} of layer {layer} was pruned: this layer still has {len(there):,} of "
+            f"neuron {neuron} of layer {layer} was pruned: this layer still has {len(neurons):,} of "
             f"{loaded.config.intermediate_size:,}"
         )
-    return there.index(neuron)
+    return neurons.index(neuron)
 
 
-def _check_put(loaded: LoadedModel, put: ActivationPatch) -> None:
-    """Raise Refused unless it fits the model: `make_patch` makes what does."""
+def _check_patch(loaded: LoadedModel, patch: ActivationPatch) -> None:
+    """Raise Refused unless an activation patch fits a model; `make_patch` makes patches that do."""
     config = loaded.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
-    check_head_number(put.layer if put.component != "state" else max(0, put.layer - 1), put.head or 0, layers, heads)
+    layer = patch.layer if patch.component != "state" else max(0, patch.layer - 1)
+    check_head_number(layer, patch.head or 0, layers, heads)
     width = config.hidden_size
-    if put.component in HEAD_PARTS:
-        width = put.tokens if put.component == "pattern" else config.attention_head_size
-    elif put.component == NEURON:
+    if patch.component in HEAD_PARTS:
+        width = patch.tokens if patch.component == "pattern" else config.attention_head_size
+    elif patch.component == NEURON:
         width = 1
-    if put.values.shape[1] != width:
+    if patch.values.shape[1] != width:
         raise Refused(
-            f"what is put in is {put.values.shape[1]} numbers wide: a {put.component} of this model has {width}"
+            f"values of the activation patch are {patch.values.shape[1]} wide: a {patch.component} of this model "
+            f"is {width} wide"
         )
-    if put.component in HEAD_PARTS:
-        check_head_exists(config, put.layer, cast("int", put.head))
-    if put.component == NEURON:
-        neuron = require_int("the neuron", put.neuron, 0, config.intermediate_size - 1)
-        neuron_index(loaded, put.layer, neuron)
+    if patch.component in HEAD_PARTS:
+        check_head_exists(config, patch.layer, cast("int", patch.head))
+    if patch.component == NEURON:
+        neuron = require_int("the neuron", patch.neuron, 0, config.intermediate_size - 1)
+        neuron_index(loaded, patch.layer, neuron)

@@ -1,4 +1,4 @@
-"""What is changed in a model while it runs: arrows cut, neurons scaled, parts of another reading put in."""
+"""Edits of a model during its forward passes: attention knockouts, scaled neurons and activation patches."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ TOKEN_PARTS = ("state", "attention", "feed_forward")
 HEAD_PARTS = ("head", "pattern", "query", "key", "value")
 NEURON = "neuron"
 PATCHABLE_PARTS = (*TOKEN_PARTS, *HEAD_PARTS, NEURON)
-EMPTY_SOFTMAX = "a softmax of nothing has no answer: leave a key, or cut without renormalising"
+EMPTY_SOFTMAX = "a softmax over no keys is undefined: leave at least one key, or block without renormalising"
 
 
 class Edit:
-    """One thing that is changed in a model while it runs; frozen, so that records can name it."""
+    """One change to a model during its forward passes; frozen, so that records can name it."""
 
 
 @dataclass(frozen=True)
 class AttentionKnockout(Edit):
-    """Arrows that are cut: these queries do not see these keys.
+    """Blocked attention edges: the given queries do not attend to the given keys.
 
-    queries, keys: positions. layers, heads: those in which they are cut, by their first numbers. None: all.
-    renormalised: what the arrows had goes to the others of their row, as with -inf among the scores; False takes away
-        what they brought, and the row sums to less.
-    Raises Refused for what is no list of whole numbers, an empty one, and every key cut where rows are renormalised.
+    queries, keys: positions of tokens; None selects all of them.
+    layers, heads: the layers and heads in which the edges are blocked, heads by original index; None selects all.
+    renormalised: True sets the scores of the blocked keys to -inf before the softmax, so that the other keys of the
+        row share all of the attention. False sets the probabilities to 0 after the softmax, and the row then sums to
+        less than 1.
+    Raises Refused if an argument is not a list of integers or is empty, and if every key is blocked in rows that are
+    renormalised.
     """
 
     queries: tuple[int, ...] | None = None
@@ -46,23 +49,25 @@ class AttentionKnockout(Edit):
 
     def __post_init__(self) -> None:
         for name in ("queries", "keys", "layers", "heads"):
-            given = getattr(self, name)
-            if given is not None:
-                numbers = {require_int(f"one of {name}", one) for one in require_sequence(name, given, "whole numbers")}
+            values = getattr(self, name)
+            if values is not None:
+                items = require_sequence(name, values, "whole numbers")
+                numbers = {require_int(f"one of {name}", item) for item in items}
                 if not numbers:
-                    raise Refused(f"{name} of a cut are none: name at least one, or give None for all")
+                    raise Refused(f"{name} of an attention knockout is empty: give at least one, or None for all")
                 object.__setattr__(self, name, tuple(sorted(numbers)))
         if not isinstance(self.renormalised, bool):
             raise Refused(f"renormalised is {short_repr(self.renormalised)}: it must be True or False")
         if self.keys is None and self.renormalised:
-            raise Refused(f"every key is cut, and {EMPTY_SOFTMAX}")
+            raise Refused(f"every key is blocked, and {EMPTY_SOFTMAX}")
 
 
 @dataclass(frozen=True)
 class ScaledNeuron(Edit):
-    """One neuron of a layer's feed-forward network whose activation is multiplied, at every position; 0 turns it off.
+    """One neuron of a feed-forward network whose activation is multiplied by a factor at every position.
 
-    Raises Refused for what is no number, or not finite.
+    layer, neuron: the neuron by original index. factor: 0 switches the neuron off, and 1 leaves it unchanged.
+    Raises Refused if a value is not a number, or the factor is not finite.
     """
 
     layer: int
@@ -80,13 +85,17 @@ class ScaledNeuron(Edit):
 
 @dataclass(frozen=True, eq=False)
 class ActivationPatch(Edit):
-    """A part of another reading that stands where the text's own would be; `make_patch` makes it.
+    """Activations of another forward pass that replace a component's own; `make_patch` makes one.
 
-    what: one of `PATCHES`. layer: of a state its depth, 0 for the embeddings.
-    values: a row for each token, or one for the token at `position`: (row, width); of a pattern (query, key).
-    tokens: how many the text has. position: where; None for all. head: by its first number. neuron: of a neuron.
-    source: what it was carried over from, so that it can be named and made again.
-    Raises Refused for what is none of these.
+    component: one of `PATCHABLE_PARTS`.
+    layer: the layer of the component. For a state it is the depth, where 0 is the embeddings.
+    values: (row, width), a row for each token, or one row for the token at `position`. For a pattern the rows are
+        queries and the columns keys.
+    tokens: number of tokens in the text.
+    position: the token whose activations are replaced; None replaces those of all tokens.
+    head: original index of the head, for a component of a head. neuron: original index of the neuron, for a neuron.
+    source: the text or value that the activations come from, so that the patch can be named and made again.
+    Raises Refused if the component is unknown or an argument does not fit it.
     """
 
     component: str
@@ -100,87 +109,105 @@ class ActivationPatch(Edit):
 
     def __post_init__(self) -> None:
         if not isinstance(self.component, str) or self.component not in PATCHABLE_PARTS:
-            raise Refused(f"what {short_repr(self.component)} is unknown: one of {', '.join(PATCHABLE_PARTS)}")
-        own = {"layer", "tokens", *["head"] * (self.component in HEAD_PARTS), *["neuron"] * (self.component == NEURON)}
+            allowed = ", ".join(PATCHABLE_PARTS)
+            raise Refused(f"component {short_repr(self.component)} is unknown: it must be one of {allowed}")
+        required = {
+            "layer", "tokens", *["head"] * (self.component in HEAD_PARTS), *["neuron"] * (self.component == NEURON),
+        }  # fmt: skip
         for name in ("layer", "tokens", "position", "head", "neuron"):
-            given = getattr(self, name)
-            if name in own or (name == "position" and given is not None):
-                most = self.tokens - 1 if name == "position" else None
-                object.__setattr__(self, name, require_int(f"the {name}", given, 0, most))
-            elif given is not None:
-                raise Refused(f"the {name} is {short_repr(given)}: a {self.component} has none, so leave it out")
+            value = getattr(self, name)
+            if name in required or (name == "position" and value is not None):
+                maximum = self.tokens - 1 if name == "position" else None
+                object.__setattr__(self, name, require_int(f"the {name}", value, 0, maximum))
+            elif value is not None:
+                raise Refused(f"the {name} is {short_repr(value)}: a {self.component} has none, so leave it out")
         values = require_array("values", self.values, "row width").astype(np.float32)
         check_finite("values", values)
         if len(values) != (self.tokens if self.position is None else 1):
-            raise Refused(f"values of {len(values)} rows for {self.tokens} tokens: one for each, or one for one")
+            raise Refused(
+                f"values has {len(values)} rows for {self.tokens} tokens: give one row for each token, or one row for "
+                "the token at position"
+            )
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
     @property
     def rows(self) -> slice:
-        """The tokens that get it."""
+        """The positions of the tokens whose activations are replaced."""
         return slice(0, self.tokens) if self.position is None else slice(self.position, self.position + 1)
 
-    def _named(self) -> tuple[object, ...]:
+    def _key(self) -> tuple[object, ...]:
+        """Return the values that are compared; the source is not among them."""
         return self.component, self.layer, self.tokens, self.position, self.head, self.neuron, self.values.tobytes()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActivationPatch) and self._named() == other._named()
+    def __eq__(self, value: object) -> bool:
+        return isinstance(value, ActivationPatch) and self._key() == value._key()
 
     def __hash__(self) -> int:
-        return hash(self._named())
+        return hash(self._key())
 
 
 def blocked_edges(
-    cuts: Sequence[AttentionKnockout], heads: Sequence[int], tokens: int, *, renormalised: bool
+    knockouts: Sequence[AttentionKnockout], heads: Sequence[int], tokens: int, *, renormalised: bool
 ) -> np.ndarray | None:
-    """Which arrows are cut in one way in one layer, boolean (head, query, key); None if none are.
+    """Return the attention edges of one layer that are blocked, boolean (head, query, key); None if none are.
 
-    cuts: those of the layer. heads: by their first numbers.
-    Raises Refused for a position beyond the text, and where every key of a row is cut and it is renormalised.
+    knockouts: those of the layer; only those with this value of `renormalised` count.
+    heads: the heads that the layer still has, by original index. tokens: length of the text.
+    Raises Refused for a position beyond the text, and if every key of a row is blocked in a head that is renormalised.
     """
-    own = [cut for cut in cuts if cut.renormalised == renormalised]
-    if not own:
+    selected = [knockout for knockout in knockouts if knockout.renormalised == renormalised]
+    if not selected:
         return None
-    arrows = np.zeros((len(heads), tokens, tokens), bool)
-    for cut in own:
+    edges = np.zeros((len(heads), tokens, tokens), bool)
+    for knockout in selected:
         for name in ("queries", "keys"):
-            if (last := max(getattr(cut, name) or (0,))) >= tokens:
-                raise Refused(f"position {last} is cut, and the text has positions 0 to {tokens - 1}")
-        there = [place for place, head in enumerate(heads) if cut.heads is None or head in cut.heads]
-        queries, keys = (range(tokens) if at is None else at for at in (cut.queries, cut.keys))
-        arrows[np.ix_(there, queries, keys)] = True
-    if renormalised and arrows.all(-1).any():
-        head, query = np.argwhere(arrows.all(-1))[0]
-        raise Refused(f"every key of position {query} is cut in head {heads[head]}, and {EMPTY_SOFTMAX}")
-    return arrows
+            if (last := max(getattr(knockout, name) or (0,))) >= tokens:
+                raise Refused(f"the knockout names position {last}: the text has positions 0 to {tokens - 1}")
+        indices = [index for index, head in enumerate(heads) if knockout.heads is None or head in knockout.heads]
+        queries, keys = (
+            range(tokens) if positions is None else positions for positions in (knockout.queries, knockout.keys)
+        )
+        edges[np.ix_(indices, queries, keys)] = True
+    if renormalised and edges.all(-1).any():
+        head, query = np.argwhere(edges.all(-1))[0]
+        raise Refused(f"every key of position {query} is blocked in head {heads[head]}, and {EMPTY_SOFTMAX}")
+    return edges
 
 
 def knockouts_in_layer(edits: Sequence[Edit], layer: int) -> tuple[AttentionKnockout, ...]:
-    """The cuts that concern a layer."""
-    return tuple(
-        one for one in edits if isinstance(one, AttentionKnockout) and (one.layers is None or layer in one.layers)
-    )
+    """Return the attention knockouts that apply to a layer."""
+    knockouts = (edit for edit in edits if isinstance(edit, AttentionKnockout))
+    return tuple(knockout for knockout in knockouts if knockout.layers is None or layer in knockout.layers)
 
 
 def scaled_neurons_in_layer(edits: Sequence[Edit], layer: int) -> tuple[ScaledNeuron, ...]:
-    """The scaled neurons of a layer."""
-    return tuple(one for one in edits if isinstance(one, ScaledNeuron) and one.layer == layer)
+    """Return the scaled neurons of a layer."""
+    return tuple(edit for edit in edits if isinstance(edit, ScaledNeuron) and edit.layer == layer)
 
 
 def activation_patches(edits: Sequence[Edit]) -> tuple[ActivationPatch, ...]:
-    """The parts of other readings that are put in."""
-    return tuple(one for one in edits if isinstance(one, ActivationPatch))
+    """Return the activation patches among the edits."""
+    return tuple(edit for edit in edits if isinstance(edit, ActivationPatch))
 
 
-def check_unpatched(edits: Sequence[Edit], doing: str) -> None:
-    """Raise Refused if a part of another reading is put in: what is done here takes every part to be the text's own."""
+def check_unpatched(edits: Sequence[Edit], operation: str) -> None:
+    """Raise Refused if an activation patch is among the edits.
+
+    operation: the name of what needs every activation to come from the text itself, for the message.
+    """
     if activation_patches(edits):
-        raise Refused(f"a part of another text is put in, and {doing} needs all parts to be its own: take it out")
+        raise Refused(
+            f"an activation patch replaces part of this text's activations, and {operation} needs all of them "
+            "unmodified: remove the patch"
+        )
 
 
-def check_unedited(edits: Sequence[Edit], doing: str) -> None:
-    """Raise Refused if there are any: they are no weights, and what is done here is done to the model as it is."""
+def check_unedited(edits: Sequence[Edit], operation: str) -> None:
+    """Raise Refused if there are any edits, since they are not part of the weights.
+
+    operation: the name of what needs the unmodified model, for the message.
+    """
     if edits:
-        kinds = ", ".join(sorted({type(one).__name__ for one in edits}))
-        raise Refused(f"the model is edited ({kinds}), and {doing} needs it as it was loaded: take unedited(loaded)")
+        kinds = ", ".join(sorted({type(edit).__name__ for edit in edits}))
+        raise Refused(f"the model is edited ({kinds}), and {operation} needs it unmodified: use unedited(loaded)")

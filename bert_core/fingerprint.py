@@ -1,4 +1,4 @@
-"""The fingerprint of a model: what tells it from every other one, and files that were made for it from others."""
+"""The fingerprint of a model, which identifies its weights, settings and tokenizer and the files made for it."""
 
 from __future__ import annotations
 
@@ -18,57 +18,58 @@ from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.tokenizer import Tokenizer
 
-# Settings that only training, decoders or the use of memory depend on: an encoder computes the same whatever they are.
+# Settings of training, of decoders and of the use of memory, which do not change the results of an encoder.
 IGNORED_SETTINGS = frozenset({
     "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "initializer_range", "label_smoothing",
     "use_cache", "chunk_size_feed_forward", "is_decoder", "add_cross_attention", "encoder_width",
 })  # fmt: skip
-CLASSIFIERS = ("classifier", "tagger")  # heads whose outputs have names
+CLASSIFIERS = ("classifier", "tagger")  # task heads whose outputs have names
 
-# A tensor -> what was found of it last, with its version and the number type that it was asked for. Kept by tensor and
-# not by model, so that edited models, which share their tensors, share these too.
+# Caches: tensor -> its version, a dtype and the result for that dtype. The keys are tensors and not models, because
+# edited models share their tensors.
 _digests: MutableMapping[Tensor, tuple[int | None, torch.dtype, str]] = WeakIdKeyDictionary()
 _fits: MutableMapping[Tensor, tuple[int | None, torch.dtype, bool]] = WeakIdKeyDictionary()
 _tokenizers: WeakKeyDictionary[Tokenizer, str] = WeakKeyDictionary()
 
 
 def fingerprint(loaded: LoadedModel) -> str:
-    """16 hexadecimal digits that are equal for two models if they are the same model.
+    """Return 16 hexadecimal digits that are equal for two models if they are the same model.
 
-    It covers
-    - every parameter: its name, shape, numbers, and the number type in which `save` writes it, which is that of its
-      file. Parameters that came untrained (`LoadReport.missing`), and tensors of a file that are not used, are left
-      out, as `save` leaves them out;
-    - the settings that an encoder computes with, what was pruned, the family of its architecture, the pooling of a
-      sentence encoder, and the names and the kind of the classes of a classifier;
-    - the tokenizer: vocabulary, normalisation, added and special tokens.
-    So it is the same whatever the device, and whether a model was opened from a folder, from a .zip or from what `save`
-    made of it; names of files, their layout, and settings of training alone are not in it.
-    Of a model that exists only in memory, pruned or trained, it is that of the checkpoint that `save` would write.
-    Edits are no weights: an edited model has the fingerprint of the model that it stands on.
+    The fingerprint covers
 
-    It is computed when it is first asked for, one tensor at a time. Later calls read only tensors that were changed in
-    place since then, as by an optimizer or `load_state_dict`; changes that torch does not count, through
-    `Tensor.data` or by a fused optimizer, are not seen.
+    - every parameter: its name, shape, values, and the dtype in which `save` writes it. Parameters that were missing in
+      the checkpoint (`LoadReport.missing`) and unused tensors of the file are left out, as `save` leaves them out.
+    - the settings that affect the results of an encoder, the pruned parts, the family of the architecture, the pooling
+      of a sentence encoder, and the names and the problem type of a classifier's classes.
+    - the tokenizer: vocabulary, normalisation, added tokens and special tokens.
+
+    It does not depend on the device, the names and layout of files, or settings of training. It is the same for a model
+    from a folder, from a .zip file, and from a checkpoint written by `save`. The fingerprint of a model that was pruned
+    or trained in memory is that of the checkpoint that `save` would write. Edits do not change it.
+
+    The first call reads all tensors, one at a time. Later calls read only tensors that were modified in place, for
+    example by an optimizer or `load_state_dict`. Changes that torch does not count are not detected, such as those
+    through `Tensor.data` or by a fused optimizer.
     """
-    dtypes, pooling = loaded.saved_dtypes(_fits_exactly), loaded.pooling
-    described = {
+    dtypes, pooling = loaded.saved_dtypes(_cached_fits_exactly), loaded.pooling
+    description = {
         "tensors": [
-            [name, list(tensor.shape), str(dtypes[name]), _digest_of(tensor, dtypes[name])]
+            [name, list(tensor.shape), str(dtypes[name]), _cached_digest(tensor, dtypes[name])]
             for name, tensor in sorted(loaded.trained_parameters.items())
         ],
         "settings": fingerprinted_settings(loaded.saved_config, loaded.task_models),
-        # What lower_case does is in the tokenizer.
+        # Lower-casing is part of the tokenizer's rules.
         "pooling": None if pooling is None else [pooling.mode, pooling.normalize, pooling.max_length],
         "tokenizer": tokenizer_digest(loaded.tokenizer),
     }
-    return sha256(_as_json(described)).hexdigest()[:16]
+    return sha256(_to_json(description)).hexdigest()[:16]
 
 
 def fingerprinted_settings(config: BertConfig, heads: Collection[str]) -> dict[str, Any]:
-    """The settings of a configuration that an encoder with these heads computes with, as JSON has them.
+    """Return the settings that affect the results of an encoder, as values that JSON can hold.
 
-    Those with their default value are left out, so that one that a later version adds changes no fingerprint.
+    Settings with their default value are left out, so that a setting added later does not change a fingerprint.
+    config: the configuration. heads: names of the task heads of the model.
     """
     values = {
         field.name: (getattr(config, field.name), field.default) for field in dataclasses.fields(config)
@@ -76,7 +77,7 @@ def fingerprinted_settings(config: BertConfig, heads: Collection[str]) -> dict[s
     }  # fmt: skip
     settings: dict[str, Any] = {name: value for name, (value, default) in values.items() if value != default}
     settings["pruned_heads"], settings["pruned_neurons"] = dict(config.pruned_heads), dict(config.pruned_neurons)
-    # These two have several spellings.
+    # A configuration can leave out these two, or state the same value explicitly.
     settings["embedding_size"], settings["num_hidden_groups"] = config.embedding_width, config.layers_per_group
     if callable(config.hidden_act):
         name = getattr(config.hidden_act, "__qualname__", type(config.hidden_act).__qualname__)
@@ -88,44 +89,45 @@ def fingerprinted_settings(config: BertConfig, heads: Collection[str]) -> dict[s
 
 
 def tensor_digest(tensor: Tensor, dtype: torch.dtype) -> str:
-    """A digest of the bytes of a tensor in a number type."""
+    """Return the SHA-256 digest of the bytes of a tensor that is converted to a dtype."""
     digest = sha256()
-    for part in split_chunks(tensor.to("cpu")):
-        digest.update(part.to(dtype).view(torch.uint8).numpy().data)  # as bytes: NumPy has no bfloat16
+    for chunk in split_chunks(tensor.to("cpu")):
+        digest.update(chunk.to(dtype).view(torch.uint8).numpy().data)  # as bytes, since NumPy has no bfloat16
     return digest.hexdigest()
 
 
-def _digest_of(tensor: Tensor, dtype: torch.dtype) -> str:
-    """The same, kept until the tensor is changed in place."""
-    version = _version_of(tensor)
-    kept = _digests.get(tensor)
-    if kept is None or version is None or kept[:2] != (version, dtype):
-        kept = _digests[tensor] = (version, dtype, tensor_digest(tensor, dtype))
-    return kept[2]
+def _cached_digest(tensor: Tensor, dtype: torch.dtype) -> str:
+    """Return `tensor_digest`, cached until the tensor is modified in place."""
+    version = _tensor_version(tensor)
+    entry = _digests.get(tensor)
+    if entry is None or version is None or entry[:2] != (version, dtype):
+        entry = _digests[tensor] = (version, dtype, tensor_digest(tensor, dtype))
+    return entry[2]
 
 
-def _fits_exactly(tensor: Tensor, dtype: torch.dtype) -> bool:
-    """`fits_exactly`, kept until the tensor is changed in place."""
+def _cached_fits_exactly(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Return `fits_exactly`, cached until the tensor is modified in place."""
     if tensor.dtype == dtype:
         return True
-    version = _version_of(tensor)
-    kept = _fits.get(tensor)
-    if kept is None or version is None or kept[:2] != (version, dtype):
-        kept = _fits[tensor] = (version, dtype, fits_exactly(tensor, dtype))
-    return kept[2]
+    version = _tensor_version(tensor)
+    entry = _fits.get(tensor)
+    if entry is None or version is None or entry[:2] != (version, dtype):
+        entry = _fits[tensor] = (version, dtype, fits_exactly(tensor, dtype))
+    return entry[2]
 
 
-def _version_of(tensor: Tensor) -> int | None:
-    """How often a tensor was changed in place; None where torch does not count."""
+def _tensor_version(tensor: Tensor) -> int | None:
+    """Return how often a tensor was modified in place; None for tensors whose changes torch does not count."""
     return None if tensor.is_inference() else tensor._version
 
 
 def tokenizer_digest(tokenizer: Tokenizer) -> str:
-    """A digest of the rules of a tokenizer: vocabulary, normalisation, added and special tokens."""
+    """Return the SHA-256 digest of a tokenizer's rules: vocabulary, normalisation, added and special tokens."""
     if tokenizer not in _tokenizers:
-        _tokenizers[tokenizer] = sha256(_as_json(tokenizer.rules())).hexdigest()
+        _tokenizers[tokenizer] = sha256(_to_json(tokenizer.rules())).hexdigest()
     return _tokenizers[tokenizer]
 
 
-def _as_json(described: object) -> bytes:
-    return json.dumps(described, sort_keys=True).encode()
+def _to_json(value: object) -> bytes:
+    """Return a value as JSON with sorted keys."""
+    return json.dumps(value, sort_keys=True).encode()

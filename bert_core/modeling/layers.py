@@ -22,10 +22,11 @@ States = Tensor | Sequence[Tensor]
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:
+    """Compute the tanh approximation of GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2)."""
     return F.gelu(x, approximate="tanh")
 
 
-# Activations by the names that published configurations use.
+# Activation functions by their names in published configurations.
 ACT2FN: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu, "gelu_new": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh,
     "relu": F.relu, "silu": F.silu, "swish": F.silu, "tanh": torch.tanh,
@@ -33,6 +34,7 @@ ACT2FN: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _activation(act: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return the activation function of a name; a function is returned unchanged."""
     return ACT2FN[act] if isinstance(act, str) else act
 
 
@@ -40,9 +42,10 @@ def _activation(act: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Ten
 
 
 class BertEmbeddings(nn.Module):
-    """Token + segment + position embeddings, layer norm, dropout (Devlin 2019, figure 2).
+    """The sum of token, segment and position embeddings, with layer norm and dropout.
 
-    Where they have another width than the states, a linear map brings them to it (Clark 2020, arXiv:2003.10555, 3.2).
+    If the embeddings are narrower or wider than the hidden states, a linear map follows.
+    Source: Devlin 2019 (arXiv:1810.04805), figure 2; of the linear map, Clark 2020 (arXiv:2003.10555), section 3.2.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -50,7 +53,7 @@ class BertEmbeddings(nn.Module):
         self.config = config
         width = config.embedding_width
         self.word_embeddings = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
-        # Where positions are counted from the padding token's number, the first row is that of padding tokens.
+        # In families that count positions from the padding token's id, the first row belongs to padding tokens.
         self.position_embeddings = nn.Embedding(config.max_position_embeddings + config.padding_rows, width)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
@@ -68,12 +71,16 @@ class BertEmbeddings(nn.Module):
         inputs_embeds: Tensor | None = None,
         past_key_values_length: int = 0,
     ) -> Tensor:
-        """input_ids, token_type_ids, position_ids: (batch, seq). inputs_embeds: (batch, seq, embedding).
+        """Compute the embeddings that enter the first layer.
 
-        Returns (batch, seq, hidden). Without token_type_ids every token is in segment 0; without position_ids tokens
-        are counted as `positions_of` says, which needs input_ids where a padding token may be among them.
-        Raises ValueError unless exactly one of input_ids and inputs_embeds is given, if the sequence is longer
-        than the position table, or if segments are given to a model that has none.
+        input_ids: (batch, seq). inputs_embeds: (batch, seq, embedding), token embeddings in place of input_ids.
+        token_type_ids: (batch, seq), the segments; None puts every token in segment 0.
+        position_ids: (batch, seq), counted from 0; None counts the tokens as `create_position_ids` does. With
+            inputs_embeds, None counts padding tokens too.
+        past_key_values_length: number of tokens in the cache of a decoder, before the given ones.
+        Returns (batch, seq, hidden).
+        Raises ValueError unless exactly one of input_ids and inputs_embeds is given, and for segments or positions
+        that the model does not have. Raises Refused if the sequence is longer than the position table.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds, and not both")
@@ -102,25 +109,27 @@ class BertEmbeddings(nn.Module):
             embeddings = embeddings + self.position_embeddings(position_ids + self.config.padding_rows)
         elif position_ids is not None:
             raise ValueError(
-                f"position_ids were given, but this model's positions are {self.position_embedding_type!r}: "
-                "they are counted from token to token"
+                f"position_ids were given, but position_embedding_type is {self.position_embedding_type!r}: this model "
+                "uses the distances between tokens only"
             )
         normalised: Tensor = self.dropout(self.LayerNorm(embeddings))
         return normalised if self.embeddings_project is None else self.embeddings_project(normalised)
 
     def create_position_ids(self, input_ids: Tensor, past_key_values_length: int = 0) -> Tensor | None:
-        """The places (batch, seq) of tokens where padding tokens are not counted, theirs -1; None where they are.
+        """Count the positions of tokens for a model that skips padding tokens, as RoBERTa and its variants do.
 
-        RoBERTa and its relatives do not count them, also where they are typed (Liu 2019, as in fairseq).
+        input_ids: (batch, seq). past_key_values_length: number of tokens in the cache, before the given ones.
+        Returns (batch, seq), -1 at padding tokens; None for a model that counts every token.
+        Source: Liu 2019 (arXiv:1907.11692), as implemented in fairseq.
         """
         if not self.config.padding_rows or not self.adds_positions:
             return None
-        counted = input_ids != self.config.pad_token_id
-        return torch.where(counted, counted.cumsum(1) - 1 + past_key_values_length, -1)
+        is_token = input_ids != self.config.pad_token_id
+        return torch.where(is_token, is_token.cumsum(1) - 1 + past_key_values_length, -1)
 
     @property
     def output_module(self) -> nn.Module:
-        """The module that gives what enters the first layer, but for dropout."""
+        """The last module before the first layer apart from dropout: the linear map or, without one, the layer norm."""
         return self.LayerNorm if self.embeddings_project is None else self.embeddings_project
 
 
@@ -128,33 +137,38 @@ class BertEmbeddings(nn.Module):
 
 
 class BertIntermediate(nn.Module):
-    """First half of the feed-forward network: dense layer and activation, hidden -> intermediate."""
+    """The first half of the feed-forward network: a dense layer and the activation function.
+
+    neurons: original indices of the neurons that are left.
+    scaled_neurons: neurons whose activation is multiplied by a factor.
+    gates: (batch or 1, 1, intermediate), factors of all activations; None leaves them unchanged.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
         self.intermediate_act_fn = _activation(config.hidden_act)
-        self.neurons: Sequence[int] = range(config.intermediate_size)  # by their first numbers: pruning leaves gaps
-        self.scaled_neurons: tuple[ScaledNeuron, ...] = ()  # neurons whose activation is multiplied
-        self.gates: Tensor | None = None  # (batch or 1, 1, intermediate), what all activations are multiplied by
+        self.neurons: Sequence[int] = range(config.intermediate_size)  # by original index: pruning leaves gaps
+        self.scaled_neurons: tuple[ScaledNeuron, ...] = ()
+        self.gates: Tensor | None = None
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """(batch, seq, hidden) -> (batch, seq, intermediate)."""
+        """Compute the activations (batch, seq, intermediate) of hidden states (batch, seq, hidden)."""
         return self.activate(self.dense(hidden_states))
 
-    def activate(self, before: Tensor) -> Tensor:
-        """What the neurons pass on, of what they take; both (..., intermediate)."""
-        after: Tensor = self.intermediate_act_fn(before)
+    def activate(self, inputs: Tensor) -> Tensor:
+        """Compute the activations of the neurons from their inputs, with factors and gates, (..., intermediate)."""
+        activations: Tensor = self.intermediate_act_fn(inputs)
         if self.scaled_neurons:
             factors = dict.fromkeys(self.neurons, 1.0)
-            for one in self.scaled_neurons:
-                factors[one.neuron] *= one.factor
-            after = after * after.new_tensor(list(factors.values()))
-        return after if self.gates is None else after * self.gates
+            for scaled in self.scaled_neurons:
+                factors[scaled.neuron] *= scaled.factor
+            activations = activations * activations.new_tensor(list(factors.values()))
+        return activations if self.gates is None else activations * self.gates
 
 
 class BertOutput(nn.Module):
-    """Second half of the feed-forward network: dense layer, dropout, residual connection, layer norm."""
+    """The second half of the feed-forward network: a dense layer, dropout, residual connection and layer norm."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -163,13 +177,23 @@ class BertOutput(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
-        """hidden_states: (batch, seq, intermediate); input_tensor and the result: (batch, seq, hidden)."""
+        """Project the activations of the neurons, and add them to the residual stream.
+
+        hidden_states: (batch, seq, intermediate). input_tensor: (batch, seq, hidden), the residual stream.
+        Returns (batch, seq, hidden).
+        """
         normalised: Tensor = self.LayerNorm(self.dropout(self.dense(hidden_states)) + input_tensor)
         return normalised
 
 
 class LayerOutput(NamedTuple):
-    """What a layer gives: as AttentionOutput, with the maps of both attentions and the cache of both."""
+    """The result of a layer.
+
+    hidden_states: (batch, seq, hidden), at the requested positions only if some were given.
+    attention_probs, cross_attention_probs: (batch, head, query, key), after the softmax and before dropout and the
+        head mask; None unless requested, and the second without cross-attention.
+    past_key_value: keys and values of self-attention, then of cross-attention, if any.
+    """
 
     hidden_states: Tensor
     attention_probs: Tensor | None
@@ -178,14 +202,14 @@ class LayerOutput(NamedTuple):
 
 
 class BlockActivations(NamedTuple):
-    """What one block computes in a pass; the same for every kind of block.
+    """The activations of one block in a forward pass; they are the same for every kind of block.
 
     states, after_attention, output: (batch, seq, hidden), the residual stream before attention, between attention and
-        the feed-forward network, and after that.
-    attention_map: (batch, head, query, key), after the softmax, without the gates.
-    head_outputs: (batch, head, key, hidden), the value vectors of each head through its part of the output projection,
-        times its gate.
-    neurons: (batch, seq, intermediate), the feed-forward network after its activation.
+        the feed-forward network, and after the feed-forward network.
+    attention_map: (batch, head, query, key), after the softmax and before the head gates.
+    head_outputs: (batch, head, key, hidden), the value vectors of each head after its part of the output projection,
+        multiplied by its gate.
+    neurons: (batch, seq, intermediate), the neurons after the activation function.
     """
 
     states: Tensor
@@ -197,7 +221,7 @@ class BlockActivations(NamedTuple):
 
     @property
     def contribution_norms(self) -> Tensor:
-        """The length of what each head adds to the residual stream at a query from a key, (batch, head, query, key).
+        """Value-weighted attention (batch, head, query, key): the norms of the vectors that are summed at each query.
 
         Source: Kobayashi 2020 (arXiv:2004.10102), equation 4.
         """
@@ -206,64 +230,73 @@ class BlockActivations(NamedTuple):
 
 
 class Block(nn.Module, ABC):
-    """One layer of an encoder: attention and a feed-forward network, each of which adds to the residual stream.
+    """Base class of the layers of an encoder.
 
-    A kind of block says where its norms stand and what its feed-forward network is; everything else asks a block for
-    its steps, which are these methods in this order, and for its recorded points.
+    Attention and a feed-forward network each add an update to the residual stream. A subclass defines where the layer
+    norms are and what the feed-forward network is. All other code uses the steps below, in this order, or
+    `compute_activations`.
     """
 
     attention: BertAttention
 
     @abstractmethod
     def attention_input(self, states: Tensor) -> Tensor:
-        """What queries, keys and values are made from, of the states that enter; both (batch, seq, hidden)."""
+        """Compute the input of attention from the hidden states that enter the block; both (batch, seq, hidden)."""
 
     @abstractmethod
     def attention_update(self, context: Tensor) -> Tensor:
-        """What attention adds to the residual stream: (batch, seq, heads * head size) -> (batch, seq, hidden)."""
+        """Compute the update (batch, seq, hidden) by attention from its context (batch, seq, heads * head size)."""
 
     @abstractmethod
     def after_attention(self, update: Tensor, states: Tensor) -> Tensor:
-        """The residual stream after attention, of its update and the states that entered; all (batch, seq, hidden)."""
+        """Compute the residual stream after attention.
+
+        update: (batch, seq, hidden), by attention. states: (batch, seq, hidden), which entered the block.
+        Returns (batch, seq, hidden).
+        """
 
     @abstractmethod
     def neurons(self, after_attention: Tensor) -> Tensor:
-        """The neurons after their activation, (batch, seq, hidden) -> (batch, seq, intermediate)."""
+        """Compute the activations of the neurons (batch, seq, intermediate) from (batch, seq, hidden)."""
 
     @abstractmethod
     def feed_forward_update(self, neurons: Tensor) -> Tensor:
-        """What the feed-forward network adds: (batch, seq, intermediate) -> (batch, seq, hidden)."""
+        """Compute the update (batch, seq, hidden) by the feed-forward network from (batch, seq, intermediate)."""
 
     @abstractmethod
     def output_states(self, update: Tensor, after_attention: Tensor) -> Tensor:
-        """The residual stream after the feed-forward network, of its update and the states before it."""
+        """Compute the residual stream after the feed-forward network.
+
+        update: (batch, seq, hidden), by the feed-forward network. after_attention: (batch, seq, hidden).
+        Returns (batch, seq, hidden).
+        """
 
     def compute_activations(
         self, states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
     ) -> BlockActivations:
-        """The recorded points of a pass over states (batch, seq, hidden).
+        """Run the block on hidden states, and return its activations.
 
-        attention_mask, head_mask: as for BertSelfAttention.forward.
+        states: (batch, seq, hidden). attention_mask, head_mask: as in BertSelfAttention.forward.
         """
         attention = self.attention.self
-        seen = attention(self.attention_input(states), attention_mask, head_mask, output_attentions=True)
-        assert seen.attention_probs is not None  # which was asked for
-        head_outputs = self.attention.head_outputs(seen.past_key_value[1])
+        attended = attention(self.attention_input(states), attention_mask, head_mask, output_attentions=True)
+        assert attended.attention_probs is not None  # output_attentions is set
+        head_outputs = self.attention.head_outputs(attended.past_key_value[1])
         if head_mask is not None:
             head_outputs = head_outputs * head_mask[..., list(attention.heads), :, :]
-        after_attention = self.after_attention(self.attention_update(seen.context), states)
+        after_attention = self.after_attention(self.attention_update(attended.context), states)
         neurons = self.neurons(after_attention)
         output = self.output_states(self.feed_forward_update(neurons), after_attention)
-        return BlockActivations(states, seen.attention_probs, head_outputs, after_attention, neurons, output)
+        return BlockActivations(states, attended.attention_probs, head_outputs, after_attention, neurons, output)
 
 
 class BertLayer(Block):
-    """The block of BERT: a norm after each addition to the residual stream, and a network of two dense layers.
+    """The layer of BERT: attention, cross-attention if configured, and a feed-forward network of two dense layers.
 
-    Attention, cross-attention where the configuration adds it, feed-forward network; after each a residual and norm.
-
-    mode "multimodal" cross-attends wherever there is cross-attention; mode "text" never does.
-    A layer that was taken out (`gone`) keeps its number, and passes on what it is given.
+    A residual connection and a layer norm follow each of them.
+    computes_all_positions: True computes every position in one piece, even if only some are requested, because a hook
+        needs them all.
+    removed: True for a layer that was pruned as a whole. It keeps its index, and returns its input.
     """
 
     def __init__(self, config: BertConfig, layer_num: int = 0) -> None:
@@ -279,37 +312,35 @@ class BertLayer(Block):
             self.crossattention = BertAttention(config, is_cross_attention=True, layer_num=layer_num)
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
-        self.computes_all_positions = (
-            False  # whether every position is computed, in one piece, also where only some are asked for
-        )
+        self.computes_all_positions = False
         self.removed = False
         self.prune_neurons(cast("Collection[int]", config.pruned_neurons.get(layer_num, ())))
         if layer_num in config.pruned_layers:
             self.remove()
 
     def prune_neurons(self, neurons: Collection[int]) -> None:
-        """Take neurons of the feed-forward network out for good, in place: smaller matrices.
+        """Prune neurons of the feed-forward network in place, so that the weight matrices become smaller.
 
-        neurons: by their first numbers, which the others keep; those that are gone already are passed over.
+        neurons: original indices, which the other neurons keep. Neurons that are pruned already are skipped.
         """
-        if not neurons:  # before a layer is counted whose size only a file says
+        if not neurons:  # return before the neurons are listed: the size may come from an unchecked file
             return
-        going, there = set(neurons), self.intermediate.neurons
-        kept = [place for place, neuron in enumerate(there) if neuron not in going]
-        if len(kept) == len(there):
+        pruned, remaining = set(neurons), self.intermediate.neurons
+        selected = [index for index, neuron in enumerate(remaining) if neuron not in pruned]
+        if len(selected) == len(remaining):
             return
-        index = torch.tensor(kept, dtype=torch.long)
-        self.intermediate.dense = prune_linear_layer(self.intermediate.dense, index)
-        self.output.dense = prune_linear_layer(self.output.dense, index, dim=1)
-        self.intermediate.neurons = tuple(there[place] for place in kept)
+        rows = torch.tensor(selected, dtype=torch.long)
+        self.intermediate.dense = prune_linear_layer(self.intermediate.dense, rows)
+        self.output.dense = prune_linear_layer(self.output.dense, rows, dim=1)
+        self.intermediate.neurons = tuple(remaining[index] for index in selected)
 
     def remove(self) -> None:
-        """Take the layer out for good, in place: without heads, neurons, biases and norms only the residual is left.
+        """Prune the layer as a whole, in place, so that only its residual connection is left.
 
         Raises Refused for a layer with cross-attention.
         """
         if self.add_cross_attention:
-            raise Refused("a layer with cross-attention cannot be taken out: take out its heads and neurons")
+            raise Refused("a layer with cross-attention cannot be removed: prune its heads and neurons instead")
         self.attention.prune_heads(self.attention.self.heads)
         self.prune_neurons(self.intermediate.neurons)
         for output in (self.attention.output, self.output):
@@ -333,21 +364,23 @@ class BertLayer(Block):
         mode: str = "multimodal",
         positions: Tensor | None = None,
     ) -> LayerOutput:
-        """As BertSelfAttention.forward, with the residual stream (batch, seq, hidden) in and out.
+        """Apply the layer to the residual stream.
 
-        The head mask gates a head's self-attention and its cross-attention alike.
-        Raises ValueError for another mode, or without the encoder's states where they are attended to.
+        The other arguments are those of BertSelfAttention.forward; the head mask gates a head's self-attention and its
+        cross-attention.
+        mode: "multimodal" uses cross-attention if the layer has it, and "text" never does.
+        Raises ValueError for another mode, and if cross-attention is used without the encoder's states.
         """
         if mode not in ("multimodal", "text"):
-            raise ValueError(f"mode {mode!r} is unknown: 'multimodal' or 'text'")
+            raise ValueError(f"mode {mode!r} is unknown: it must be 'multimodal' or 'text'")
         past = past_key_value or ()
-        asked, positions = positions, None if self.computes_all_positions else positions
+        output_positions, positions = positions, None if self.computes_all_positions else positions
         if self.removed and not self.computes_all_positions:
-            seen = self.attention.self(hidden_states, past_key_value=past or None, positions=positions)
-            passed = hidden_states if positions is None else gather_positions(hidden_states, positions)
-            maps = seen.attention_probs if output_attentions else None
-            return LayerOutput(passed, maps, None, seen.past_key_value)
-        mixed = self.attention(
+            attended = self.attention.self(hidden_states, past_key_value=past or None, positions=positions)
+            residual = hidden_states if positions is None else gather_positions(hidden_states, positions)
+            maps = attended.attention_probs if output_attentions else None
+            return LayerOutput(residual, maps, None, attended.past_key_value)
+        attended = self.attention(
             hidden_states,
             attention_mask,
             head_mask,
@@ -355,7 +388,7 @@ class BertLayer(Block):
             output_attentions=output_attentions,
             positions=positions,
         )
-        attention_output, cache, cross_attention_probs = mixed.context, mixed.past_key_value, None
+        attention_output, cache, cross_attention_probs = attended.context, attended.past_key_value, None
         if mode == "multimodal" and self.add_cross_attention:
             crossed = self.crossattention(
                 attention_output,
@@ -373,41 +406,41 @@ class BertLayer(Block):
             layer_output = torch.cat([self.feed_forward_chunk(chunk) for chunk in chunks], dim=self.seq_len_dim)
         else:
             layer_output = self.feed_forward_chunk(attention_output)
-        if self.computes_all_positions and asked is not None:
-            layer_output = gather_positions(layer_output, asked)
-        return LayerOutput(layer_output, mixed.attention_probs, cross_attention_probs, cache)
+        if self.computes_all_positions and output_positions is not None:
+            layer_output = gather_positions(layer_output, output_positions)
+        return LayerOutput(layer_output, attended.attention_probs, cross_attention_probs, cache)
 
     def feed_forward_chunk(self, attention_output: Tensor) -> Tensor:
-        """The feed-forward network on some positions: (batch, some, hidden) -> the same shape."""
-        fed: Tensor = self.output(self.intermediate(attention_output), attention_output)
-        return fed
+        """Apply the feed-forward network to a chunk of positions (batch, position, hidden), and keep the shape."""
+        chunk_output: Tensor = self.output(self.intermediate(attention_output), attention_output)
+        return chunk_output
 
     def attention_input(self, states: Tensor) -> Tensor:
-        """The states as they are."""
+        """Return the states unchanged."""
         return states
 
     def attention_update(self, context: Tensor) -> Tensor:
-        """Through the output projection and its dropout."""
+        """Apply the output projection and dropout."""
         update: Tensor = self.attention.output.dropout(self.attention.output.dense(context))
         return update
 
     def after_attention(self, update: Tensor, states: Tensor) -> Tensor:
-        """The norm of the sum."""
+        """Apply the layer norm to the sum."""
         normed: Tensor = self.attention.output.LayerNorm(update + states)
         return normed
 
     def neurons(self, after_attention: Tensor) -> Tensor:
-        """The first dense layer and the activation."""
+        """Apply the first dense layer and the activation function."""
         activated: Tensor = self.intermediate(after_attention)
         return activated
 
     def feed_forward_update(self, neurons: Tensor) -> Tensor:
-        """Through the second dense layer and its dropout."""
+        """Apply the second dense layer and dropout."""
         update: Tensor = self.output.dropout(self.output.dense(neurons))
         return update
 
     def output_states(self, update: Tensor, after_attention: Tensor) -> Tensor:
-        """The norm of the sum."""
+        """Apply the layer norm to the sum."""
         normed: Tensor = self.output.LayerNorm(update + after_attention)
         return normed
 
@@ -415,8 +448,8 @@ class BertLayer(Block):
 class BertEncoder(nn.Module):
     """The stack of layers.
 
-    With `gradient_checkpointing = True`, training computes a layer again on the way back instead of keeping what is
-    inside it; a layer that somebody watches keeps it all the same.
+    gradient_checkpointing: True recomputes the activations of a layer in the backward pass of training instead of
+        keeping them, unless its attention map is recorded.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -424,14 +457,14 @@ class BertEncoder(nn.Module):
         self.config = config
         self.layer = nn.ModuleList(BertLayer(config, layer_num) for layer_num in range(config.num_hidden_layers))
         for layer_num, layer in enumerate(self.layer):
-            _share(layer, self.layer[config.first_of_group(layer_num)])
+            _share_weights(layer, self.layer[config.first_of_group(layer_num)])
         distances = config.position_scheme.distances
         if distances is not None and distances.shared_by_layers:
             attentions = [
                 layer.attention.self for layer in cast("list[BertLayer]", list(self.layer)) if not layer.removed
             ]
             for attention in attentions[1:]:
-                _share(attention.get_submodule(distances.table), attentions[0].get_submodule(distances.table))
+                _share_weights(attention.get_submodule(distances.table), attentions[0].get_submodule(distances.table))
         self.gradient_checkpointing = False
 
     def forward(
@@ -449,19 +482,24 @@ class BertEncoder(nn.Module):
         mode: str = "multimodal",
         positions: Tensor | None = None,
     ) -> BertEncoderOutput | tuple[Any, ...]:
-        """hidden_states: (batch, seq, hidden). head_mask: (layer, batch or 1, head, 1, 1). The masks are additive.
+        """Apply the layers in turn. What the first published code calls all encoded layers are the hidden_states.
 
-        encoder_hidden_states, encoder_attention_mask: for all layers, or a list: layer l takes element l modulo its
-        length. return_dict False gives a tuple of what is there.
-        positions: (batch, some), where the last layer is wanted; None wants it everywhere.
-        The first document's "all encoded layers" are the hidden_states of the result.
-        Raises ValueError as its layers do, and for a cache that is asked for while layers are computed again, and
-        Refused where `record` names a layer that does not exist.
+        hidden_states: (batch, seq, hidden). head_mask: (layer, batch or 1, head, 1, 1).
+        attention_mask, encoder_attention_mask: additive, as in BertSelfAttention.forward.
+        encoder_hidden_states, encoder_attention_mask: one for all layers, or lists. Layer l takes element l modulo the
+            length of the list.
+        past_key_values: the cache of each layer. use_cache: return the keys and values of each layer.
+        output_attentions, output_hidden_states: return these of every layer.
+        return_dict: False returns a tuple of the fields that are not None.
+        mode: as in BertLayer.forward.
+        positions: (batch, position), those of the last layer that are computed; None computes all.
+        Raises ValueError as the layers do, and for a cache together with gradient checkpointing. Raises Refused if
+        `record` names a layer that does not exist.
         """
         check_recorded_layers(len(self.layer))
         checkpointing = self.gradient_checkpointing and self.training
         if checkpointing and (use_cache or past_key_values is not None):
-            raise ValueError("gradient checkpointing keeps no keys and values: train with use_cache=False")
+            raise ValueError("gradient checkpointing excludes a cache of keys and values: train with use_cache=False")
         all_hidden_states: list[Tensor] = [hidden_states]
         attentions: list[Tensor | None] = []
         cross_attentions: list[Tensor | None] = []
@@ -471,56 +509,58 @@ class BertEncoder(nn.Module):
                 hidden_states,
                 attention_mask,
                 None if head_mask is None else head_mask[layer_num],
-                _of_layer(encoder_hidden_states, layer_num),
-                _of_layer(encoder_attention_mask, layer_num),
+                _select_layer(encoder_hidden_states, layer_num),
+                _select_layer(encoder_attention_mask, layer_num),
                 None if past_key_values is None else past_key_values[layer_num],
                 output_attentions,
                 mode,
                 positions if layer_num == self.config.num_hidden_layers - 1 else None,
             )
             if checkpointing and not _is_watched(cast("BertLayer", layer)):
-                done = LayerOutput(*recompute(layer, *arguments, use_reentrant=False))
+                outputs = LayerOutput(*recompute(layer, *arguments, use_reentrant=False))
             else:
-                done = layer(*arguments)
-            hidden_states = done.hidden_states
+                outputs = layer(*arguments)
+            hidden_states = outputs.hidden_states
             if output_hidden_states:
                 all_hidden_states.append(hidden_states)
             if output_attentions:
-                attentions.append(done.attention_probs)
-                cross_attentions.append(done.cross_attention_probs)
+                attentions.append(outputs.attention_probs)
+                cross_attentions.append(outputs.cross_attention_probs)
             if use_cache:
-                caches.append(done.past_key_value)
-        crossed = bool(cross_attentions) and cross_attentions[0] is not None
+                caches.append(outputs.past_key_value)
+        has_cross_attentions = bool(cross_attentions) and cross_attentions[0] is not None
         encoded = BertEncoderOutput(
             last_hidden_state=hidden_states,
             past_key_values=tuple(caches) if use_cache else None,
             hidden_states=tuple(all_hidden_states) if output_hidden_states else None,
             attentions=cast("tuple[Tensor, ...]", tuple(attentions)) if output_attentions else None,
-            cross_attentions=cast("tuple[Tensor, ...]", tuple(cross_attentions)) if crossed else None,
+            cross_attentions=cast("tuple[Tensor, ...]", tuple(cross_attentions)) if has_cross_attentions else None,
         )
         return encoded if return_dict else encoded.to_tuple()
 
 
-def _share(module: nn.Module, first: nn.Module) -> None:
-    """Give a module the weights of another: what is seen and changed of it stays its own."""
+def _share_weights(module: nn.Module, first: nn.Module) -> None:
+    """Give a module the parameters of another, in place; recordings and edits of the two stay separate."""
     if module is not first:
-        for own, other in zip(module.modules(), first.modules(), strict=True):
-            for name, parameter in other.named_parameters(recurse=False):
-                setattr(own, name, parameter)
+        for target, source in zip(module.modules(), first.modules(), strict=True):
+            for name, parameter in source.named_parameters(recurse=False):
+                setattr(target, name, parameter)
 
 
-def _of_layer(states: States | None, layer_num: int) -> Tensor | None:
+def _select_layer(states: States | None, layer_num: int) -> Tensor | None:
+    """Return the states or mask for a layer: one for all layers, or the element of a list."""
     return states if states is None or isinstance(states, Tensor) else states[layer_num % len(states)]
 
 
 def map_states(function: Callable[[Tensor], Tensor], states: States | None) -> States | None:
-    """The function of an encoder's states or mask, or of each in a list of them; None for None."""
+    """Apply a function to an encoder's states or mask, or to each of a list of them; None stays None."""
     if states is None or isinstance(states, Tensor):
         return None if states is None else function(states)
-    return [function(one) for one in states]
+    return [function(tensor) for tensor in states]
 
 
 def _is_watched(layer: BertLayer) -> bool:
+    """Return whether an attention map of a layer is saved in the current context."""
     attentions = [layer.attention.self]
     if layer.add_cross_attention:
         attentions.append(layer.crossattention.self)
@@ -528,7 +568,7 @@ def _is_watched(layer: BertLayer) -> bool:
 
 
 class BertPooler(nn.Module):
-    """The first token's hidden state through a dense layer and tanh, or in other families a ReLU or GELU."""
+    """A dense layer and tanh on the hidden state of the first token; some families use ReLU or GELU instead."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -536,6 +576,6 @@ class BertPooler(nn.Module):
         self.activation = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}[config.pooler_act]()
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """(batch, seq, hidden) -> (batch, hidden)."""
+        """Compute the pooled output (batch, hidden) of hidden states (batch, seq, hidden)."""
         pooled: Tensor = self.activation(self.dense(hidden_states[:, 0]))
         return pooled

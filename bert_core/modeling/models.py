@@ -1,4 +1,4 @@
-"""The models: the base class of all, the encoder, and the encoder with each prediction head."""
+"""The models: their base class, the encoder, and the encoder with each prediction head."""
 
 from __future__ import annotations
 
@@ -42,11 +42,14 @@ from bert_core.refused import Refused
 
 
 class BertPreTrainedModel(nn.Module):
-    """What every model shares: initialisation, tied weights, reading and writing checkpoint folders."""
+    """Base class of the models: initialisation, tied weights, pruning, and checkpoint folders.
+
+    load_report: the keys that were missing or unexpected in the checkpoint, of a model read by `from_pretrained`.
+    """
 
     config_class = BertConfig
     base_model_prefix = "bert"
-    # Patterns of keys that a checkpoint may lack, or have too many, without a word in the report.
+    # Patterns of keys that the report leaves out when they are missing or unexpected.
     _keys_to_ignore_on_load_missing: tuple[str, ...] = ()
     _keys_to_ignore_on_load_unexpected: tuple[str, ...] = checkpoint.IGNORED_KEYS
     load_report: checkpoint.LoadReport
@@ -55,60 +58,60 @@ class BertPreTrainedModel(nn.Module):
         super().__init__()
         self.config = config
 
-    def _draw(self, head: nn.Module, *, alone: bool) -> None:
-        """Draw the weights of a head; alone: and those of the encoder that was made for it."""
-        if alone:
+    def _init_head(self, head: nn.Module, *, with_encoder: bool) -> None:
+        """Initialise the weights of a head, in place, and those of a newly created encoder too."""
+        if with_encoder:
             self.init_weights()
         else:
             head.apply(self._init_weights)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Normal weights of width initializer_range, zero biases, layer norms that do nothing."""
+        """Initialise a module in place: normal weights of std initializer_range, zero biases, identity layer norms."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             nn.init.zeros_(module.weight[module.padding_idx].detach())
         if isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
-        if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:  # None: of a layer that is gone
+        if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:  # None in a removed layer
             nn.init.zeros_(module.bias)
 
     def init_weights(self) -> None:
-        """Draw all weights anew, then tie those that are one parameter."""
+        """Initialise all weights in place, then tie those that are one parameter."""
         self.apply(self._init_weights)
         self.tie_weights()
 
     @property
     def base_model(self) -> BertModel:
-        """The BertModel inside, or the model itself."""
+        """The encoder (BertModel) of this model, or the model itself if it is one."""
         return cast("BertModel", getattr(self, self.base_model_prefix, self))
 
     @property
     def prediction_head(self) -> BertLMPredictionHead | None:
-        """The masked-word head, if the model has one."""
+        """The masked language modelling head; None if the model has none."""
         head: BertLMPredictionHead | None = getattr(getattr(self, "cls", None), "predictions", None)
         return head
 
     def tie_weights(self) -> None:
-        """Make the MLM decoder's weight the word embedding table, where the configuration says so."""
+        """Use the word embeddings as the weight of the MLM decoder, if the configuration ties them."""
         head = self.prediction_head
         if head is not None and self.config.tie_word_embeddings:
             head.decoder.weight = self.base_model.embeddings.word_embeddings.weight
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The word embedding table (vocab, embedding)."""
+        """Return the word embeddings (vocab, embedding)."""
         return self.base_model.embeddings.word_embeddings
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embedding table (vocab, embedding); the decoder of a prediction head follows.
+        """Replace the word embeddings, in place; the decoder of a prediction head follows.
 
-        A table of another vocabulary changes the configuration, and `decoder.bias` (and an untied decoder's weight)
-        grow by words of score zero, or lose the last ones.
-        Raises ValueError if the table has another width.
+        Another size of the vocabulary also changes the configuration, `decoder.bias` and an untied decoder's weight.
+        These grow by word pieces with logit 0, or lose the last ones.
+        value: (vocab, embedding). Raises ValueError if it has another width than the embeddings.
         """
         vocab_size, width = value.weight.shape
         if width != self.config.embedding_width:
-            raise ValueError(f"the new embedding table is {width} wide: this model needs {self.config.embedding_width}")
+            raise ValueError(f"the new embeddings are {width} wide: this model needs {self.config.embedding_width}")
         self.base_model.embeddings.word_embeddings = value
         if vocab_size != self.config.vocab_size:
             self._change_config(vocab_size=vocab_size)
@@ -117,9 +120,11 @@ class BertPreTrainedModel(nn.Module):
         self.tie_weights()
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
-        """Grow the vocabulary by freshly drawn rows, or drop the last ones; returns the new table.
+        """Change the size of the vocabulary in place: add newly initialised word embeddings, or drop the last ones.
 
-        Raises ValueError for fewer than one token, or for a vocabulary without the padding token.
+        new_num_tokens: size of the new vocabulary.
+        Returns the new word embeddings (new_num_tokens, embedding).
+        Raises ValueError if the vocabulary would not contain the padding token.
         """
         padding = self.config.pad_token_id
         if new_num_tokens <= padding:
@@ -127,22 +132,22 @@ class BertPreTrainedModel(nn.Module):
         old = self.get_input_embeddings()
         table = nn.Embedding(new_num_tokens, self.config.embedding_width, padding_idx=old.padding_idx).to(old.weight)
         self._init_weights(table)
-        kept = min(new_num_tokens, old.num_embeddings)
+        common = min(new_num_tokens, old.num_embeddings)
         with torch.no_grad():
-            table.weight[:kept] = old.weight[:kept]
+            table.weight[:common] = old.weight[:common]
         table.weight.requires_grad_(old.weight.requires_grad)
         self.set_input_embeddings(table)
         return table
 
     @property
     def pruned_heads(self) -> dict[int, tuple[int, ...]]:
-        """Layer -> the self-attention heads that it has lost, by their first numbers; only layers that lost any."""
+        """The pruned self-attention heads by layer, as original indices; layers without pruned heads are left out."""
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
-        gone = {number: tuple(sorted(layer.attention.pruned_heads)) for number, layer in enumerate(layers)}
-        return {number: heads for number, heads in gone.items() if heads}
+        pruned = {number: tuple(sorted(layer.attention.pruned_heads)) for number, layer in enumerate(layers)}
+        return {number: heads for number, heads in pruned.items() if heads}
 
     def unshare_layers(self) -> None:
-        """Give every layer weights of its own, in place, equal to those that it shared; the model grows by them."""
+        """Give every layer its own copy of the weights that it shares with others, in place."""
         if self.config.layers_per_group == 1:
             return
         for number, layer in enumerate(self.base_model.encoder.layer):
@@ -153,11 +158,12 @@ class BertPreTrainedModel(nn.Module):
         self._change_config(num_hidden_groups=None)
 
     def prune_heads(self, heads_to_prune: Mapping[int, Collection[int]]) -> None:
-        """Take self-attention heads out for good, in place; `bert_core.pruned` makes a new model instead.
+        """Prune self-attention heads in place; `bert_core.pruned` returns a new model instead.
 
-        heads_to_prune: layer -> its heads, by their first numbers, which the others keep; those that are gone already
-        are passed over. Layers that share their weights get their own first.
-        Raises ValueError for one that never was, and then nothing is pruned.
+        Layers that share their weights get their own copies first.
+        heads_to_prune: layer -> heads, as original indices, which the other heads keep. Heads that are pruned already
+            are skipped.
+        Raises Refused for a head that never existed, before anything is pruned.
         """
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer, heads in heads_to_prune.items():
@@ -172,7 +178,11 @@ class BertPreTrainedModel(nn.Module):
         self._change_config()
 
     def prune_neurons(self, neurons_to_prune: Mapping[int, Collection[int]]) -> None:
-        """Take neurons of feed-forward networks out for good, in place, as `prune_heads` takes heads."""
+        """Prune neurons of feed-forward networks in place, as `prune_heads` prunes heads.
+
+        neurons_to_prune: layer -> neurons, as original indices.
+        Raises Refused for a neuron that never existed, before anything is pruned.
+        """
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer, neurons in neurons_to_prune.items():
             for neuron in neurons:
@@ -184,10 +194,10 @@ class BertPreTrainedModel(nn.Module):
         self._change_config()
 
     def prune_layers(self, layers_to_prune: Collection[int]) -> None:
-        """Take whole layers out for good, in place: they keep their numbers, and pass on what they are given.
+        """Prune whole layers in place; they keep their indices and return their inputs.
 
-        Those that are gone already are passed over. Raises Refused for one that does not exist, or has
-        cross-attention, and then nothing is pruned.
+        Layers that are removed already are skipped.
+        Raises Refused for a layer that does not exist or has cross-attention, before anything is pruned.
         """
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer in layers_to_prune:
@@ -201,37 +211,38 @@ class BertPreTrainedModel(nn.Module):
 
     @property
     def pruned_parts(self) -> dict[str, Any]:
-        """What the layers have lost, as the configuration says it: its pruned_heads, _neurons and _layers."""
+        """The pruned parts of all layers: the fields pruned_heads, pruned_neurons and pruned_layers of a BertConfig."""
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
-        size, gone = self.config.intermediate_size, {}
+        size, pruned_neurons = self.config.intermediate_size, {}
         for number, layer in enumerate(layers):
             if len(layer.intermediate.neurons) < size:
-                gone[number] = sorted(set(range(size)).difference(layer.intermediate.neurons))
+                pruned_neurons[number] = sorted(set(range(size)).difference(layer.intermediate.neurons))
         return {
             "pruned_heads": self.pruned_heads,
-            "pruned_neurons": gone,
+            "pruned_neurons": pruned_neurons,
             "pruned_layers": [number for number, layer in enumerate(layers) if layer.removed],
         }
 
     def _change_config(self, **changes: Any) -> None:
-        """Change the configuration that all modules of this model share; what is pruned the layers say."""
-        new = self.config.replace(**changes, **self.pruned_parts)
+        """Change the configuration of all modules of this model; its pruned parts are taken from the layers."""
+        new_config = self.config.replace(**changes, **self.pruned_parts)
         for module in self.modules():
             if isinstance(getattr(module, "config", None), BertConfig):
-                setattr(module, "config", new)  # noqa: B010
+                setattr(module, "config", new_config)  # noqa: B010
 
     @property
     def attention_modules(self) -> list[BertSelfAttention]:
-        """The self-attention module of every layer, from the bottom up."""
+        """The self-attention module of every layer, in the order of the layers."""
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         return [layer.attention.self for layer in layers]
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **model_arguments: Any) -> Self:
-        """A model in evaluation mode from a checkpoint folder; `load_report` says what was missing or left over.
+        """Read a model from a checkpoint folder, in evaluation mode; its `load_report` accounts for all keys.
 
-        Raises checkpoint.CheckpointError if the folder is not a BERT checkpoint, a shape does not fit, or a weight
-        of the encoder itself is missing; a missing prediction head or pooler is only reported.
+        model_arguments: further arguments of the class.
+        Raises checkpoint.CheckpointError if the folder is not a BERT checkpoint, a shape does not fit, or a weight of
+        the encoder is missing. A missing prediction head or pooler is only reported.
         """
         config, weights = checkpoint.read(folder)
         with checkpoint.on_meta_device():
@@ -246,19 +257,19 @@ class BertPreTrainedModel(nn.Module):
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors`, whole or not at all."""
-        # Asked of the layers: the BertModel inside may have been pruned by itself.
+        """Write `config.json` and `model.safetensors` to a folder, each of them completely or not at all."""
+        # The pruned parts are taken from the layers, since the encoder may have been pruned through another model.
         checkpoint.write(self, self.config.replace(**self.pruned_parts), folder)
 
 
-PreTrainedBertModel = BertPreTrainedModel  # its name in the first published code
+PreTrainedBertModel = BertPreTrainedModel  # the name in the first published code
 
 
 class BertModel(BertPreTrainedModel):
     """Embeddings, encoder and, unless add_pooling_layer is False, the pooler.
 
-    It is an encoder, or with `is_decoder` a decoder that sees no later position and can keep its keys and values; with
-    `add_cross_attention` in the configuration each layer also attends to another encoder's states.
+    With `is_decoder` it is a decoder with a causal mask, which can cache its keys and values. With
+    `add_cross_attention` in the configuration each layer also attends to the states of another encoder.
     """
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
@@ -275,13 +286,15 @@ class BertModel(BertPreTrainedModel):
         device: torch.device | None = None,
         is_decoder: bool | None = None,
     ) -> Tensor:
-        """The additive mask (batch, 1, query or 1, key): 0 where a key may be attended to, -10000 where not.
+        """Compute the additive mask of self-attention.
 
-        attention_mask: 1 to attend and 0 not to; (batch, key) for padding or (batch, query, key).
-        input_shape: (batch, query); a decoder with a cache has more keys than queries, the earlier ones first.
-        is_decoder: hide later positions from a (batch, key) mask; None asks the configuration. A (batch, query, key)
-            mask is taken as it is.
-        Raises ValueError for a mask of any other shape.
+        attention_mask: 1 to attend and 0 not to, (batch, key) for padding or (batch, query, key).
+        input_shape: (batch, query). A decoder with a cache has more keys than queries, and the cached ones come first.
+        device: the device of the mask; None keeps its device.
+        is_decoder: also mask later positions in a (batch, key) mask; None uses the configuration. A
+            (batch, query, key) mask is not changed.
+        Returns (batch, 1, query or 1, key), 0 to attend and -10000 not to.
+        Raises ValueError for a mask of another shape.
         """
         batch, queries = input_shape
         causal = self.config.is_decoder if is_decoder is None else is_decoder
@@ -291,42 +304,43 @@ class BertModel(BertPreTrainedModel):
         if fits and attention_mask.shape == (batch, keys):
             allowed = attention_mask[:, None, None, :].to(device=device, dtype=dtype)
             if causal:
-                seen = torch.ones(queries, keys, dtype=dtype, device=allowed.device)
-                allowed = allowed * seen.tril(keys - queries)
+                all_pairs = torch.ones(queries, keys, dtype=dtype, device=allowed.device)
+                allowed = allowed * all_pairs.tril(keys - queries)
         elif fits and attention_mask.shape == (batch, queries, keys):
             allowed = attention_mask[:, None, :, :].to(device=device, dtype=dtype)
         else:
             raise ValueError(
-                f"attention_mask is {tuple(attention_mask.shape)}: for this input it is "
+                f"attention_mask has shape {tuple(attention_mask.shape)}: for this input it must be "
                 f"{(batch, queries)} or {(batch, queries, queries)}"
             )
         return (1.0 - allowed) * MASKED_SCORE
 
     def invert_attention_mask(self, encoder_attention_mask: Tensor) -> Tensor:
-        """The additive mask (batch, 1, query or 1, key) over an encoder's states.
+        """Compute the additive mask of cross-attention.
 
-        encoder_attention_mask: 1 to attend and 0 not to, (batch, key) or (batch, query, key); ValueError otherwise.
+        encoder_attention_mask: 1 to attend and 0 not to, (batch, key) or (batch, query, key).
+        Returns (batch, 1, query or 1, key), 0 to attend and -10000 not to.
+        Raises ValueError for a mask of another number of axes.
         """
         if encoder_attention_mask.dim() not in (2, 3):
             raise ValueError(
-                f"encoder_attention_mask is {tuple(encoder_attention_mask.shape)}: (batch, key) or (batch, query, key)"
+                f"encoder_attention_mask has shape {tuple(encoder_attention_mask.shape)}: it must be (batch, key) or "
+                "(batch, query, key)"
             )
-        for_each_query = encoder_attention_mask.dim() == 3
-        allowed = encoder_attention_mask[:, None] if for_each_query else encoder_attention_mask[:, None, None]
+        has_queries = encoder_attention_mask.dim() == 3
+        allowed = encoder_attention_mask[:, None] if has_queries else encoder_attention_mask[:, None, None]
         return (1.0 - allowed.to(self.embeddings.word_embeddings.weight.dtype)) * MASKED_SCORE
 
     def _prune_heads(self, heads_to_prune: Mapping[int, Collection[int]]) -> None:
-        """Take self-attention heads out for good, in place; see BertAttention.prune_heads.
-
-        As `prune_heads`, by its name in the first published code.
-        """
+        """Prune self-attention heads in place: `prune_heads` under its name in the first published code."""
         self.prune_heads(heads_to_prune)
 
     def get_head_mask(self, head_mask: Tensor | None, batch: int) -> Tensor | None:
-        """Gates of every head as (layer, batch or 1, head, 1, 1), in the dtype of the model.
+        """Return the head gates in the shape that the layers use, in the dtype of the model.
 
-        head_mask: (head,) for every layer alike, (layer, head), or (layer, batch, head) for each example.
-        Raises ValueError for any other shape.
+        head_mask: (head,) for all layers, (layer, head), or (layer, batch, head). batch: number of texts.
+        Returns (layer, batch or 1, head, 1, 1); None without a mask.
+        Raises ValueError for a mask of another shape.
         """
         if head_mask is None:
             return None
@@ -338,8 +352,8 @@ class BertModel(BertPreTrainedModel):
             gates = gates[:, None, :]
         elif gates.shape != (layers, batch, heads):
             raise ValueError(
-                f"head_mask is {tuple(head_mask.shape)}: for this input it is ({heads},), ({layers}, {heads}) "
-                f"or ({layers}, {batch}, {heads})"
+                f"head_mask has shape {tuple(head_mask.shape)}: for this input it must be ({heads},), "
+                f"({layers}, {heads}) or ({layers}, {batch}, {heads})"
             )
         return gates[..., None, None]
 
@@ -364,35 +378,37 @@ class BertModel(BertPreTrainedModel):
         mode: str = "multimodal",
         positions: Tensor | None = None,
     ) -> BertModelOutput:
-        """Contextual vectors of every token.
+        """Compute the hidden states of every token.
 
-        input_ids, token_type_ids, position_ids: (batch, seq). In their place inputs_embeds (batch, seq, embedding), to
-            which positions and segments are added, or encoder_embeds (batch, seq, hidden), which enter the first layer
-            as they are.
-        attention_mask: (batch, key) or (batch, query, key), 1 to attend; None attends to everything.
-        head_mask: (head,), (layer, head) or (layer, batch, head); 1 keeps a head, 0 switches it off.
-        encoder_hidden_states: (batch, key, encoder_width), what cross-attention attends to, with its
-            encoder_attention_mask, (batch, key) or (batch, query, key); or lists, of which layer l takes element l
-            modulo the length.
-        past_key_values: what an earlier call with use_cache gave; this call then takes only the tokens that follow.
-        use_cache: give past_key_values; None asks the configuration, for a decoder.
-        is_decoder: hide later positions; None asks the configuration, any other value overrides it.
-        mode: "multimodal" attends to the encoder's states where the configuration adds cross-attention; "text" never.
-        return_dict: False gives a plain tuple of what is there.
-        positions: (batch, some), the only positions of the last layer that are wanted, and computed:
-            last_hidden_state is (batch, some, hidden), and the pooler reads the first of them, so [CLS] goes first.
-        Raises ValueError for no input or two, an overlong sequence, a mask, a cache or encoder states that do not fit.
+        input_ids, token_type_ids, position_ids: (batch, seq).
+        inputs_embeds: (batch, seq, embedding), in place of input_ids; positions and segments are added to them.
+        encoder_embeds: (batch, seq, hidden), in place of input_ids; they enter the first layer unchanged.
+        attention_mask: (batch, key) or (batch, query, key), 1 to attend and 0 not to; None attends to every token.
+        head_mask: (head,), (layer, head) or (layer, batch, head); 1 leaves a head unchanged and 0 switches it off.
+        encoder_hidden_states: (batch, key, encoder_width), the states for cross-attention. encoder_attention_mask:
+            (batch, key) or (batch, query, key). Both can be lists, of which layer l takes element l modulo the length.
+        past_key_values: the cache of an earlier call with use_cache; the other arguments are then those of the tokens
+            that follow.
+        use_cache: return past_key_values; None uses the configuration, for a decoder.
+        output_attentions, output_hidden_states: return these of every layer.
+        return_dict: False returns a tuple of the fields that are not None.
+        is_decoder: mask later positions; None uses the configuration.
+        mode: "multimodal" uses cross-attention if the model has it, and "text" never does.
+        positions: (batch, position), those of the last layer that are computed; None computes all. The shape of
+            last_hidden_state is then (batch, position, hidden). The pooler reads the first, so [CLS] comes first.
+        Raises ValueError unless exactly one input is given, and for a mask, a cache or encoder states that do not fit.
+        Raises Refused if the sequence is longer than the position table.
         """
-        given = [one for one in (input_ids, inputs_embeds, encoder_embeds) if one is not None]
-        if len(given) != 1:
+        inputs = [tensor for tensor in (input_ids, inputs_embeds, encoder_embeds) if tensor is not None]
+        if len(inputs) != 1:
             raise ValueError("give exactly one of input_ids, inputs_embeds and encoder_embeds")
         causal = self.config.is_decoder if is_decoder is None else is_decoder
         self._check_encoder_states(encoder_hidden_states, past_key_values, mode)
-        past = self._past_length(past_key_values, given[0].shape[0], causal)
+        past = self._past_length(past_key_values, inputs[0].shape[0], causal)
         if use_cache is None:
             use_cache = causal and self.config.use_cache and not (self.training and self.encoder.gradient_checkpointing)
         elif use_cache and not causal:
-            raise ValueError("use_cache needs is_decoder: an encoder's tokens also see later ones, which a cache lacks")
+            raise ValueError("use_cache needs is_decoder: an encoder also attends to later tokens, which a cache lacks")
 
         embedding_output = encoder_embeds
         if embedding_output is None:
@@ -402,15 +418,15 @@ class BertModel(BertPreTrainedModel):
             )  # fmt: skip
         elif token_type_ids is not None or position_ids is not None:
             raise ValueError(
-                "encoder_embeds enter the first layer as they are: leave token_type_ids and position_ids out"
+                "encoder_embeds enter the first layer unchanged: leave out token_type_ids and position_ids"
             )
         batch, seq_length, _ = embedding_output.shape
         if attention_mask is None and causal:
             attention_mask = embedding_output.new_ones(batch, past + seq_length)
         if past and attention_mask is not None and attention_mask.shape[-1] != past + seq_length:
             raise ValueError(
-                f"attention_mask is {tuple(attention_mask.shape)}: the cache holds {past} tokens and {seq_length} more "
-                f"follow, so it is {(batch, past + seq_length)}"
+                f"attention_mask has shape {tuple(attention_mask.shape)}: with {past} tokens in the cache and "
+                f"{seq_length} in the input it must be {(batch, past + seq_length)}"
             )
         extended_mask = None
         if attention_mask is not None:
@@ -438,12 +454,13 @@ class BertModel(BertPreTrainedModel):
             attentions=encoded.attentions,
             cross_attentions=encoded.cross_attentions,
         )
-        # The type says what every caller here gets; a plain tuple is for those who ask for one.
+        # The declared type is that of the default; only callers that set return_dict to False get a tuple.
         return outputs if return_dict else cast("BertModelOutput", outputs.to_tuple())
 
     def _check_encoder_states(
         self, states: States | None, past_key_values: Sequence[LayerCache] | None, mode: str
     ) -> None:
+        """Raise ValueError if an encoder's states are missing for cross-attention, or are given without it."""
         if mode != "multimodal":
             return
         if self.config.add_cross_attention and states is None and past_key_values is None:
@@ -454,19 +471,19 @@ class BertModel(BertPreTrainedModel):
             raise ValueError("encoder_hidden_states were given, but this model has add_cross_attention false")
 
     def _past_length(self, past_key_values: Sequence[LayerCache] | None, batch: int, causal: bool) -> int:
-        """Number of tokens in a cache, checked against this model and batch."""
+        """Return the number of tokens in a cache; raise ValueError if it does not fit the model and the batch."""
         if past_key_values is None:
             return 0
         if not causal:
-            raise ValueError("past_key_values were given without is_decoder: only a decoder can go on from a cache")
+            raise ValueError("past_key_values were given without is_decoder: only a decoder can continue from a cache")
         modules, sizes = self.attention_modules, [tuple(layer[0].shape) for layer in past_key_values]
         length = sizes[0][2] if sizes else 0
-        expected = [(batch, one.num_attention_heads, length, one.attention_head_size) for one in modules]
+        expected = [(batch, module.num_attention_heads, length, module.attention_head_size) for module in modules]
         if sizes != expected:
-            held, needed = (", ".join(map(str, sorted(set(shapes)))) for shapes in (sizes, expected))
+            actual_text, expected_text = (", ".join(map(str, sorted(set(shapes)))) for shapes in (sizes, expected))
             raise ValueError(
-                f"past_key_values hold {len(sizes)} layers of keys {held}: this model and batch need {len(expected)} "
-                f"layers of {needed}"
+                f"past_key_values has {len(sizes)} layers with keys of shape {actual_text}: this model and batch need "
+                f"{len(expected)} layers with keys of shape {expected_text}"
             )
         return length
 
@@ -488,10 +505,11 @@ class BertForPreTraining(BertPreTrainedModel):
         next_sentence_label: Tensor | None = None,
         **model_arguments: Any,
     ) -> BertForPreTrainingOutput:
-        """Scores of every word at every position, and of B following A.
+        """Compute the logits of both heads, and the sum of the losses whose labels are given.
 
-        labels: (batch, seq), -100 where there is none. next_sentence_label: (batch,), 0 if B follows A.
-        model_arguments: as BertModel.forward. The loss is MLM + NSP, or the one whose labels were given.
+        labels: (batch, seq), ids of word pieces, -100 at positions without a label.
+        next_sentence_label: (batch,), 0 if sentence B follows sentence A, and 1 if not.
+        model_arguments: as in BertModel.forward.
         """
         outputs = self.bert(input_ids, **model_arguments)
         prediction_logits, seq_relationship_logits = self.cls(outputs.last_hidden_state, outputs.pooler_output)
@@ -510,7 +528,7 @@ class BertForPreTraining(BertPreTrainedModel):
 
 
 class BertForMaskedLM(BertPreTrainedModel):
-    """BERT with the masked-word head; it has no pooler."""
+    """BERT with the masked language modelling head and without a pooler."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -521,7 +539,11 @@ class BertForMaskedLM(BertPreTrainedModel):
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
     ) -> MaskedLMOutput:
-        """labels: (batch, seq), -100 where there is none. model_arguments: as BertModel.forward."""
+        """Compute the logits of word pieces, and the loss if labels are given.
+
+        labels: (batch, seq), ids of word pieces, -100 at positions without a label.
+        model_arguments: as in BertModel.forward.
+        """
         outputs = self.bert(input_ids, **model_arguments)
         logits = self.cls(outputs.last_hidden_state)
         return MaskedLMOutput(
@@ -533,7 +555,7 @@ class BertForMaskedLM(BertPreTrainedModel):
 
 
 class BertForNextSentencePrediction(BertPreTrainedModel):
-    """BERT with the next-sentence head."""
+    """BERT with the next-sentence prediction head."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -544,7 +566,11 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
     ) -> NextSentencePredictorOutput:
-        """labels: (batch,), 0 if B follows A and 1 if not. model_arguments: as BertModel.forward."""
+        """Compute the logits of the two classes, and the loss if labels are given.
+
+        labels: (batch,), 0 if sentence B follows sentence A, and 1 if not.
+        model_arguments: as in BertModel.forward.
+        """
         outputs = self.bert(input_ids, **model_arguments)
         logits = self.cls(outputs.pooler_output)
         return NextSentencePredictorOutput(
@@ -556,24 +582,27 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
 
 
 class BertForSequenceClassification(BertPreTrainedModel):
-    """BERT with a classifier of whole texts, or pairs, over the pooler; its classes are those of `config.labels`."""
+    """BERT with a classifier of texts or pairs of texts on the pooler; its classes are `config.labels`."""
 
     def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
-        """bert: the encoder to stand on, shared with another model and left as it is; None makes one.
+        """bert: the encoder, shared with another model and not modified; None creates one.
 
-        Raises ValueError if the configuration's classes or problem_type mean nothing.
+        Raises ValueError if the configuration's classes or problem_type are invalid.
         """
         super().__init__(config)
         self.num_labels, self.problem_type = config.num_labels, config.problem_type
         self.bert = BertModel(config) if bert is None else bert
         self.dropout = nn.Dropout(config.dropout_before_classifier)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        self._draw(self.classifier, alone=bert is None)
+        self._init_head(self.classifier, with_encoder=bert is None)
 
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
     ) -> SequenceClassifierOutput:
-        """labels: as classification_loss takes them. model_arguments: as BertModel.forward."""
+        """Compute the logits of the classes, and the loss if labels are given.
+
+        labels: as in classification_loss. model_arguments: as in BertModel.forward.
+        """
         outputs = self.bert(input_ids, **model_arguments)
         logits = self.classifier(self.dropout(outputs.pooler_output))
         return SequenceClassifierOutput(
@@ -585,24 +614,28 @@ class BertForSequenceClassification(BertPreTrainedModel):
 
 
 class BertForTokenClassification(BertPreTrainedModel):
-    """BERT with a classifier of every token, without a pooler; its tags are those of `config.labels`."""
+    """BERT with a classifier of tokens and without a pooler; its tags are `config.labels`."""
 
     def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
-        """bert: the encoder to stand on, shared with another model and left as it is; None makes one.
+        """bert: the encoder, shared with another model and not modified; None creates one.
 
-        Raises ValueError if the configuration's tags mean nothing.
+        Raises ValueError if the configuration's tags are invalid.
         """
         super().__init__(config)
         self.num_labels = config.num_labels
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
         self.dropout = nn.Dropout(config.dropout_before_classifier)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        self._draw(self.classifier, alone=bert is None)
+        self._init_head(self.classifier, with_encoder=bert is None)
 
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
     ) -> TokenClassifierOutput:
-        """labels: (batch, seq), -100 where there is none. model_arguments: as BertModel.forward."""
+        """Compute the logits of the tags, and the loss if labels are given.
+
+        labels: (batch, seq), indices of tags, -100 at positions without a label.
+        model_arguments: as in BertModel.forward.
+        """
         outputs = self.bert(input_ids, **model_arguments)
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         return TokenClassifierOutput(
@@ -614,17 +647,17 @@ class BertForTokenClassification(BertPreTrainedModel):
 
 
 class BertForQuestionAnswering(BertPreTrainedModel):
-    """BERT with two scores of every token, as the first and as the last of an answer, without a pooler.
+    """BERT for extractive question answering, without a pooler: it scores every token as start and end of the answer.
 
     Source: Devlin 2019, section 4.2 (arXiv:1810.04805).
     """
 
     def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
-        """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
+        """bert: the encoder, shared with another model and not modified; None creates one."""
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
-        self._draw(self.qa_outputs, alone=bert is None)
+        self._init_head(self.qa_outputs, with_encoder=bert is None)
 
     def forward(
         self,
@@ -634,7 +667,10 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         end_positions: Tensor | None = None,
         **model_arguments: Any,
     ) -> QuestionAnsweringOutput:
-        """start_positions, end_positions: as span_loss takes them. model_arguments: as BertModel.forward."""
+        """Compute the start and end logits of every token, and the loss if both positions are given.
+
+        start_positions, end_positions: (batch,), as in span_loss. model_arguments: as in BertModel.forward.
+        """
         outputs = self.bert(input_ids, **model_arguments)
         start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
         loss = None
@@ -650,18 +686,19 @@ class BertForQuestionAnswering(BertPreTrainedModel):
 
 
 class BertForMultipleChoice(BertPreTrainedModel):
-    """BERT with one score of a question and an answer to choose, over the pooler: the choice with the largest counts.
+    """BERT for multiple choice: a score on the pooler for each pair of a question and an answer option.
 
+    The option with the largest score is the prediction.
     Source: Devlin 2019, section 4.4 (arXiv:1810.04805).
     """
 
     def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
-        """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
+        """bert: the encoder, shared with another model and not modified; None creates one."""
         super().__init__(config)
         self.bert = BertModel(config) if bert is None else bert
         self.dropout = nn.Dropout(config.dropout_before_classifier)
         self.classifier = nn.Linear(config.hidden_size, 1)
-        self._draw(self.classifier, alone=bert is None)
+        self._init_head(self.classifier, with_encoder=bert is None)
 
     def forward(
         self,
@@ -674,21 +711,27 @@ class BertForMultipleChoice(BertPreTrainedModel):
         labels: Tensor | None = None,
         **model_arguments: Any,
     ) -> MultipleChoiceOutput:
-        """input_ids, attention_mask, token_type_ids, position_ids: (batch, choice, seq), each question with a choice.
+        """Compute the logit of each answer option, and the loss if labels are given.
 
-        inputs_embeds: (batch, choice, seq, embedding). labels: (batch,), the number of the right choice.
-        model_arguments: as BertModel.forward, of batch x choice texts. Raises ValueError for another number of axes.
+        input_ids, attention_mask, token_type_ids, position_ids: (batch, choice, seq), the question with each option.
+        inputs_embeds: (batch, choice, seq, embedding), in place of input_ids.
+        labels: (batch,), the index of the correct option.
+        model_arguments: as in BertModel.forward, for batch * choice texts.
+        Raises ValueError for an input with another number of axes.
         """
-        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        tensors = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         names = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
         texts: dict[str, Tensor] = {}
         choices = 0
-        for name, tensor in zip(names, given, strict=True):
+        for name, tensor in zip(names, tensors, strict=True):
             if tensor is None:
                 continue
             if tensor.dim() != (4 if name == "inputs_embeds" else 3):
-                more = ", embedding" * (name == "inputs_embeds")
-                raise ValueError(f"{name} is {tuple(tensor.shape)}: of choices it is (batch, choice, seq{more})")
+                last_axis = ", embedding" * (name == "inputs_embeds")
+                raise ValueError(
+                    f"{name} has shape {tuple(tensor.shape)}: for multiple choice it must be (batch, choice, "
+                    f"seq{last_axis})"
+                )
             choices = choices or tensor.shape[1]
             texts[name] = tensor.flatten(0, 1)
         outputs = self.bert(**texts, **model_arguments)
@@ -702,29 +745,31 @@ class BertForMultipleChoice(BertPreTrainedModel):
 
 
 class BertForReplacedTokenDetection(BertPreTrainedModel):
-    """BERT with an ELECTRA's discriminator head: whether each token was replaced; it has no pooler."""
+    """BERT with the discriminator head of ELECTRA, which detects replaced tokens, and without a pooler."""
 
     def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
-        """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
+        """bert: the encoder, shared with another model and not modified; None creates one."""
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
         self.discriminator_predictions = BertDiscriminatorPredictions(config)
-        self._draw(self.discriminator_predictions, alone=bert is None)
+        self._init_head(self.discriminator_predictions, with_encoder=bert is None)
 
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
     ) -> ReplacedTokenOutput:
-        """labels: (batch, seq), 1 where a token was replaced and 0 where not; padding has no part in the loss.
+        """Compute the logit of each token, and the loss if labels are given.
 
-        model_arguments: as BertModel.forward.
+        labels: (batch, seq), 1 for a replaced token and 0 for an original one. Tokens with an attention_mask other
+            than 1, such as padding, are left out of the loss.
+        model_arguments: as in BertModel.forward.
         """
         outputs = self.bert(input_ids, **model_arguments)
         logits = self.discriminator_predictions(outputs.last_hidden_state)
         loss = None
         if labels is not None:
             mask = model_arguments.get("attention_mask")
-            there = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask == 1
-            loss = F.binary_cross_entropy_with_logits(logits[there].float(), labels[there].float())
+            is_token = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask == 1
+            loss = F.binary_cross_entropy_with_logits(logits[is_token].float(), labels[is_token].float())
         return ReplacedTokenOutput(
             loss=loss,
             logits=logits,
@@ -734,9 +779,9 @@ class BertForReplacedTokenDetection(BertPreTrainedModel):
 
 
 class BertLMHeadModel(BertPreTrainedModel):
-    """A decoder: BERT with a causal mask and the word head, trained on the next token.
+    """A decoder: BERT with a causal mask and a language modelling head, trained to predict the next token.
 
-    The published captioners are of this form: with `add_cross_attention` it reads an image's patches.
+    With `add_cross_attention` it is the text decoder of a captioner, which attends to the patches of an image.
     """
 
     _keys_to_ignore_on_load_unexpected = (*checkpoint.IGNORED_KEYS, r"^bert\.pooler\.", r"^cls\.seq_relationship\.")
@@ -749,11 +794,11 @@ class BertLMHeadModel(BertPreTrainedModel):
         self.init_weights()
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The decoder (embedding -> vocab)."""
+        """Return the linear layer that computes the logits (..., vocab) from (..., embedding)."""
         return self.cls.predictions.decoder
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        """Replace the decoder, weight and bias together."""
+        """Replace the linear layer that computes the logits, in place, with its bias."""
         self.cls.predictions.decoder = new_embeddings
         self.cls.predictions.bias = new_embeddings.bias
 
@@ -769,16 +814,20 @@ class BertLMHeadModel(BertPreTrainedModel):
         reduction: str = "mean",
         **model_arguments: Any,
     ) -> CausalLMOutput:
-        """Scores of the token after each token.
+        """Compute the logits of the token after each token, and the loss if labels are given.
 
-        labels: (batch, seq), usually the input_ids, -100 where there is none: position t is scored against label t + 1.
-        reduction: of the loss, smoothed by `label_smoothing`: "mean", "sum", or "none" for one sum a row, (batch,).
-        return_logits: give only the scores (batch, seq - 1, vocab) of all positions but the last.
-        model_arguments: as BertModel.forward. With labels nothing is cached.
-        Raises ValueError for an unknown reduction.
+        labels: (batch, seq), usually the input_ids, -100 at positions without a label. The logits of position t are
+            compared with label t + 1.
+        use_cache, is_decoder: as in BertModel.forward; with labels nothing is cached.
+        return_dict: False returns a tuple of the fields that are not None.
+        return_logits: return only the logits (batch, seq - 1, vocab) of all positions but the last.
+        reduction: "mean" or "sum" for a scalar loss, or "none" for the sum of each row, (batch,). The loss uses the
+            configuration's `label_smoothing`.
+        model_arguments: as in BertModel.forward.
+        Raises ValueError for another reduction.
         """
         if reduction not in ("mean", "sum", "none"):
-            raise ValueError(f"reduction {reduction!r} is unknown: 'mean', 'sum' or 'none'")
+            raise ValueError(f"reduction {reduction!r} is unknown: it must be 'mean', 'sum' or 'none'")
         outputs = self.bert(
             input_ids, use_cache=False if labels is not None else use_cache, is_decoder=is_decoder, **model_arguments
         )
@@ -810,11 +859,11 @@ class BertLMHeadModel(BertPreTrainedModel):
         attention_mask: Tensor | None = None,
         **model_kwargs: Any,
     ) -> dict[str, Any]:
-        """The arguments of `forward` for the next token: with a cache only the last token goes in.
+        """Return the arguments of `forward` that compute the next token; with a cache only the last token is an input.
 
-        input_ids: (batch, seq), all tokens so far. attention_mask: (batch, seq), 1 except at padding; positions are
-        then counted from the first token that is none.
-        model_kwargs: encoder_hidden_states and encoder_attention_mask are passed on.
+        input_ids: (batch, seq), all tokens so far. past: the cache of the tokens before the last; None without a cache.
+        attention_mask: (batch, seq), 0 at padding and 1 elsewhere. Positions are then counted without the padding.
+        model_kwargs: encoder_hidden_states and encoder_attention_mask are passed through, and others ignored.
         """
         position_ids = None
         if attention_mask is None:
@@ -835,5 +884,5 @@ class BertLMHeadModel(BertPreTrainedModel):
         }
 
     def _reorder_cache(self, past: Sequence[LayerCache], beam_idx: Tensor) -> tuple[LayerCache, ...]:
-        """The cache of the rows that a beam search keeps: row i of the result is row beam_idx[i] of `past`."""
+        """Return the cache of the rows that a beam search keeps; row i of the result is row beam_idx[i] of `past`."""
         return tuple(tuple(state.index_select(0, beam_idx.to(state.device)) for state in layer) for layer in past)

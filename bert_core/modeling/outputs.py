@@ -8,17 +8,17 @@ from typing import Any
 
 from torch import Tensor
 
-LayerCache = tuple[Tensor, ...]  # keys and values of the sequence, then of the encoder's states where there are any
+LayerCache = tuple[Tensor, ...]  # keys and values of the sequence, then those of an encoder's states, if any
 
 
-# Outputs are compared by identity, as modules are: `==` of their tensors has an entry for each number.
+# Outputs are compared by identity, because `==` of two tensors is a tensor and not a bool.
 @dataclass(eq=False)
 class ModelOutput:
-    """Named results that can also be unpacked or indexed as a tuple, absent ones left out."""
+    """Base class of outputs, whose fields can also be unpacked or indexed as a tuple without those that are None."""
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """The results that are there, in the order of their names."""
-        return tuple(v for f in fields(self) if (v := getattr(self, f.name)) is not None)
+        """Return the fields that are not None, in the order of their definition."""
+        return tuple(value for field in fields(self) if (value := getattr(self, field.name)) is not None)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.to_tuple())
@@ -29,7 +29,7 @@ class ModelOutput:
     def __getitem__(self, key: int | slice | str) -> Any:
         if not isinstance(key, str):
             return self.to_tuple()[key]
-        value = getattr(self, key) if key in {f.name for f in fields(self)} else None
+        value = getattr(self, key) if key in {field.name for field in fields(self)} else None
         if value is None:
             raise KeyError(key)
         return value
@@ -37,13 +37,13 @@ class ModelOutput:
 
 @dataclass(eq=False)
 class BertEncoderOutput(ModelOutput):
-    """What the stack of layers gives.
+    """The output of the stack of layers. Fields that were not requested are None.
 
     last_hidden_state: (batch, seq, hidden).
     past_key_values: for each layer its keys and values (batch, head, key, head size), those of self-attention first.
-    hidden_states: one (batch, seq, hidden) for the embeddings and one for each layer.
-    attentions: one (batch, head, query, key) for each layer: after the softmax, before dropout and head mask.
-    cross_attentions: the same over the encoder's states.
+    hidden_states: (batch, seq, hidden) of the embeddings and of each layer.
+    attentions: (batch, head, query, key) of each layer, after the softmax and before dropout and the head mask.
+    cross_attentions: the same for attention to the encoder's states.
     """
 
     last_hidden_state: Tensor
@@ -55,7 +55,10 @@ class BertEncoderOutput(ModelOutput):
 
 @dataclass(eq=False)
 class BertModelOutput(ModelOutput):
-    """As BertEncoderOutput, with pooler_output (batch, hidden): [CLS] through a dense layer and tanh."""
+    """The output of BertModel: the fields of BertEncoderOutput and the pooler's output.
+
+    pooler_output: (batch, hidden), the hidden state of the first token after a dense layer and tanh.
+    """
 
     last_hidden_state: Tensor
     pooler_output: Tensor | None = None
@@ -67,11 +70,12 @@ class BertModelOutput(ModelOutput):
 
 @dataclass(eq=False)
 class BertForPreTrainingOutput(ModelOutput):
-    """Both pre-training predictions.
+    """The output of a model with both pre-training heads.
 
-    loss: scalar, MLM + NSP, when labels were given.
+    loss: scalar, the sum of the MLM and NSP losses; None without labels.
     prediction_logits: (batch, seq, vocab).
-    seq_relationship_logits: (batch, 2); index 0 means that B follows A.
+    seq_relationship_logits: (batch, 2); index 0 means that sentence B follows sentence A.
+    hidden_states, attentions: as in BertEncoderOutput.
     """
 
     loss: Tensor | None = None
@@ -83,7 +87,12 @@ class BertForPreTrainingOutput(ModelOutput):
 
 @dataclass(eq=False)
 class MaskedLMOutput(ModelOutput):
-    """loss: scalar, when labels were given. logits: (batch, seq, vocab)."""
+    """The output of a model with a masked language modelling head.
+
+    loss: scalar; None without labels.
+    logits: (batch, seq, vocab).
+    hidden_states, attentions: as in BertEncoderOutput.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -93,7 +102,12 @@ class MaskedLMOutput(ModelOutput):
 
 @dataclass(eq=False)
 class NextSentencePredictorOutput(ModelOutput):
-    """loss: scalar, when labels were given. logits: (batch, 2); index 0 means that B follows A."""
+    """The output of a model with a next-sentence head.
+
+    loss: scalar; None without labels.
+    logits: (batch, 2); index 0 means that sentence B follows sentence A.
+    hidden_states, attentions: as in BertEncoderOutput.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -103,7 +117,12 @@ class NextSentencePredictorOutput(ModelOutput):
 
 @dataclass(eq=False)
 class SequenceClassifierOutput(ModelOutput):
-    """loss: scalar, when labels were given. logits: (batch, label)."""
+    """The output of a classifier of texts.
+
+    loss: scalar; None without labels.
+    logits: (batch, label).
+    hidden_states, attentions: as in BertEncoderOutput.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -113,7 +132,12 @@ class SequenceClassifierOutput(ModelOutput):
 
 @dataclass(eq=False)
 class TokenClassifierOutput(ModelOutput):
-    """loss: scalar, when labels were given. logits: (batch, seq, label)."""
+    """The output of a classifier of tokens.
+
+    loss: scalar; None without labels.
+    logits: (batch, seq, label).
+    hidden_states, attentions: as in BertEncoderOutput.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -123,7 +147,12 @@ class TokenClassifierOutput(ModelOutput):
 
 @dataclass(eq=False)
 class QuestionAnsweringOutput(ModelOutput):
-    """loss: scalar, when both positions were given. start_logits, end_logits: (batch, seq)."""
+    """The output of a model for extractive question answering.
+
+    loss: scalar; None unless the first and last positions of the answers are given.
+    start_logits, end_logits: (batch, seq), scores of each token as the first and as the last of the answer.
+    hidden_states, attentions: as in BertEncoderOutput.
+    """
 
     loss: Tensor | None = None
     start_logits: Tensor | None = None
@@ -134,7 +163,12 @@ class QuestionAnsweringOutput(ModelOutput):
 
 @dataclass(eq=False)
 class MultipleChoiceOutput(ModelOutput):
-    """loss: scalar, when labels were given. logits: (batch, choice). The rest as of a batch of batch x choice texts."""
+    """The output of a model for multiple choice.
+
+    loss: scalar; None without labels.
+    logits: (batch, choice).
+    hidden_states, attentions: as in BertEncoderOutput, for a batch of batch * choice texts.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -144,7 +178,12 @@ class MultipleChoiceOutput(ModelOutput):
 
 @dataclass(eq=False)
 class ReplacedTokenOutput(ModelOutput):
-    """loss: scalar, when labels were given. logits: (batch, seq); above 0 a token rather was replaced."""
+    """The output of a detector of replaced tokens.
+
+    loss: scalar; None without labels.
+    logits: (batch, seq); above 0, the token is more likely replaced than original.
+    hidden_states, attentions: as in BertEncoderOutput.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -154,7 +193,12 @@ class ReplacedTokenOutput(ModelOutput):
 
 @dataclass(eq=False)
 class CausalLMOutput(ModelOutput):
-    """loss: scalar, or (batch,) with reduction "none". logits: (batch, seq, vocab). The rest as BertEncoderOutput."""
+    """The output of a decoder with a language modelling head.
+
+    loss: scalar, or (batch,) with reduction "none"; None without labels.
+    logits: (batch, seq, vocab), scores of the token after each token.
+    past_key_values, hidden_states, attentions, cross_attentions: as in BertEncoderOutput.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None

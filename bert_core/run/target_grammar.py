@@ -80,7 +80,9 @@ def parse_target(
     if name in TARGET_KINDS and TARGET_KINDS[name].has_text_form:
         head = TASK_HEADS[TARGET_KINDS[name].head]
         # The name of a kind may also be a word for the mask.
-        is_word = not colon and encoding.mask_positions and loaded.tokenizer.has_token(name) and loaded.has_head("words")
+        is_word = (
+            not colon and encoding.mask_positions and loaded.tokenizer.has_token(name) and loaded.has_head("words")
+        )
         if head.is_trained(loaded) or not is_word:
             return TextTarget(_kind_target(loaded, name, values, text, label), encoding)
     return TextTarget(_word_target(loaded, encoding, text, label), encoding)

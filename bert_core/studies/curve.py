@@ -1,4 +1,4 @@
-"""What is left of a model as more and more of it goes: a table that grows point by point, and its orders as plans."""
+"""Pruning curves: a model measured at increasing numbers of removed parts, in a table that grows, and their plans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bert_core.studies.runner import (
 from bert_core.studies.tables import GrowingTable
 from bert_core.tokenizer import Encoding
 
-TABLE_KIND = "pruning curve"
+TABLE_KIND = "pruning curve"  # in error messages
 MAX_STEPS = 10_000
 _FIGURES = tuple(entry.name for entry in fields(CurvePoint))
 
@@ -46,27 +46,35 @@ def pruning_curve(
     steps: int = 10,
     reference: Sequence[Encoding] = (),
     example_columns: Mapping[str, str] | None = None,
-    found_on: str = "",
+    estimation_source: str = "",
     reference_name: str = "",
     report: Progress = ignore_progress,
 ) -> Iterator[CurvePoint]:
-    """Loss, accuracies, size and speed along some orders of parts, each point from a model that was really pruned.
+    """Measure loss, accuracies, size and speed of models pruned step by step along several orders of their parts.
 
-    estimated, asked: examples to find the orders on, and others to test on. table: a CSV file, which is gone on with;
-    the order of each name stands beside it, as a plan. what: "heads", "neurons" or "layers". orders: of
-    `run.plans.ORDERS_BY_PART`; None: the first of these, and "random", which is a band of several.
-    steps: into how many the parts are divided. reference: texts for ablation-mean and -resample.
-    made_on: what the examples are, as columns of the table; None: a fingerprint of them. found_on, reference_is: what
-    the plans are found on, and what stands in for a head, in words. report: as for `Progress`.
-    Yields the points that are new, each when it is in the table: whoever stops has those before, and the same call goes
-    on. `read_curve` has all of them.
-    Raises Refused for an unknown order, a model without heads, a table of another run or one that another
-    run writes to now, or a plan found on something else.
+    Each new point is written to the table before it is yielded, so the same call resumes after an interruption.
+    `read_curve` returns all points of the table.
+
+    estimation_examples: examples from which the orders are estimated.
+    test_examples: examples on which the pruned models are tested.
+    table: CSV file of the points, which is resumed if it exists. The plan of each order is saved next to it.
+    part_kind: "heads", "neurons" or "layers".
+    orders: names from `run.plans.ORDERS_BY_PART`; None means the first of them and "random", which stands for several
+        random orders.
+    steps: number of steps between the complete model and the removal of all parts, 1 to `MAX_STEPS`.
+    reference: texts for the orders "ablation-mean" and "ablation-resample".
+    example_columns: columns of the table that describe the examples; None means one column with their digest.
+    estimation_source: description of the texts of `estimation_examples`, which is saved in the plans.
+    reference_name: description of the reference texts, which is saved in the plans.
+    report: receives the progress, see `Progress`.
+    Yields the points that the table did not hold before.
+    Raises Refused for an edited model, an unknown order, or a model without such parts. Raises Refused for a table of
+    another run, a table that another run is writing to, or a saved plan of other parts or another source.
     """
     check_unedited(loaded.edits, "a pruning curve")
     estimation_examples, test_examples = (
-        require_instances("estimated", estimation_examples, Batch),
-        require_instances("asked", test_examples, Batch),
+        require_instances("estimation_examples", estimation_examples, Batch),
+        require_instances("test_examples", test_examples, Batch),
     )
     steps, reference = require_int("steps", steps, 1, MAX_STEPS), require_instances("reference", reference, Encoding)
     plans.check_orders(part_kind, [])
@@ -74,96 +82,114 @@ def pruning_curve(
         (plans.ORDERS_BY_PART[part_kind][0], "random") if orders is None else require_instances("orders", orders, str)
     )
     if table.is_dir():
-        raise Refused(f"{table} is a folder: name a table in one")
+        raise Refused(f"{table} is a folder: give the name of a table in it")
     if not orders:
         raise Refused(
             f"there is no order to prune by: name at least one of {', '.join(plans.ORDERS_BY_PART[part_kind])}"
         )
     if example_columns is not None and not isinstance(example_columns, Mapping):
-        raise Refused(f"made_on is {short_repr(example_columns)}: it must give each column its text")
+        raise Refused(
+            f"example_columns is {short_repr(example_columns)}: it must be a mapping of column names to texts"
+        )
     examples = _fingerprint(estimation_examples, test_examples)
     example_columns = {"examples": examples} if example_columns is None else example_columns
     identity = {"version": STATE_VERSION, "weights": fingerprint(loaded), "examples": examples, "what": part_kind}
     with exclusive_lock(table):
-        known = existing_points(loaded, table, orders, example_columns, part_kind=part_kind)
-        place = settings_path(table)
-        if place.is_file() or known:
-            check_same_study(read_json(place) if place.is_file() else {}, identity, table)
-        same = _same(loaded, part_kind, example_columns)
-        grows = GrowingTable(table, (*same, *_FIGURES), TABLE_KIND)
-        wanted = [
+        previous_points = existing_points(loaded, table, orders, example_columns, part_kind=part_kind)
+        settings = settings_path(table)
+        if settings.is_file() or previous_points:
+            check_same_study(read_json(settings) if settings.is_file() else {}, identity, table)
+        fixed = _fixed_columns(loaded, part_kind, example_columns)
+        growing_table = GrowingTable(table, (*fixed, *_FIGURES), TABLE_KIND)
+        methods = [
             (name, seed) for name in orders for seed in (range(plans.RANDOM_ORDERS) if name == "random" else (0,))
         ]
-        plans_made = []
-        for number, (name, seed) in enumerate(wanted):
-            on = "" if name == "random" else found_on
+        found_plans = []
+        for number, (name, seed) in enumerate(methods):
+            source = "" if name == "random" else estimation_source
             if name in ("ablation-mean", "ablation-resample") and reference_name:
-                on += f", with {reference_name} in the place of a head"
-            path, told = plan_path(table, name, seed), progress_of_part(report, number, 2 * len(wanted))
+                source += f", with {reference_name} in the place of a head"  # plans of earlier versions hold this text
+            path, plan_report = plan_path(table, name, seed), progress_of_part(report, number, 2 * len(methods))
             if path.is_file():
                 plan = read_plan(path, loaded)
                 if plan.what != part_kind:
                     raise Refused(
                         f"{path} is a plan of {plan.what}, not of {part_kind}: choose another name for the table"
                     )
-                if plan.found_on not in ("", on):  # older plans do not say it
+                if plan.found_on not in ("", source):  # plans of earlier versions have an empty source
                     raise Refused(
-                        f"{path} was found on {plan.found_on}, not on {on}: choose another name for the table"
+                        f"{path} was found on {plan.found_on}, not on {source}: choose another name for the table"
                     )
             else:
-                told(0, f"finding the order by {name if name != 'random' else f'{name}-{seed}'}")
+                plan_report(0, f"finding the order by {name if name != 'random' else f'{name}-{seed}'}")
                 plan = plans.propose_plan(
-                    loaded, estimation_examples, name, part_kind=part_kind, seed=seed, reference=reference, report=told
+                    loaded,
+                    estimation_examples,
+                    name,
+                    part_kind=part_kind,
+                    seed=seed,
+                    reference=reference,
+                    report=plan_report,
                 )
-                plan = replace(plan, found_on=on)
-                if not place.is_file():  # the plans beside a table are of its examples
+                plan = replace(plan, found_on=source)
+                if not settings.is_file():  # the settings say which examples the saved plans belong to
                     write_settings(table, identity)
                 _write_plan(path, plan)
-            plans_made.append(plan)
-        parts = len(plans_made[0].order)
+            found_plans.append(plan)
+        parts = len(found_plans[0].order)
         removed = sorted({round(parts * step / steps) for step in range(steps + 1)})
-        grows.replace_rows([*same.values(), *astuple(point)] for point in known)
-        by_name = {plan.method: plan.order for plan in plans_made}
+        growing_table.replace_rows([*fixed.values(), *astuple(point)] for point in previous_points)
+        order_by_method = {plan.method: plan.order for plan in found_plans}
         points = curve_points(
             loaded,
             test_examples,
-            by_name,
+            order_by_method,
             removed,
             part_kind=part_kind,
-            previous_points=known,
+            previous_points=previous_points,
             report=progress_of_part(report, 1, 2),
         )
         for point in points:
-            if not place.is_file():
+            if not settings.is_file():
                 write_settings(table, identity)
-            grows.append_rows([[*same.values(), *astuple(point)]])
+            growing_table.append_rows([[*fixed.values(), *astuple(point)]])
             yield point
 
 
 def existing_points(
-    loaded: LoadedModel, table: Path, orders: Sequence[str], made_on: Mapping[str, str], *, part_kind: str = "heads"
+    loaded: LoadedModel,
+    table: Path,
+    orders: Sequence[str],
+    example_columns: Mapping[str, str],
+    *,
+    part_kind: str = "heads",
 ) -> list[CurvePoint]:
-    """The points from which `pruning_curve` goes on. Raises Refused as it does, before there are examples."""
+    """Return the points from which `pruning_curve` resumes; an empty list without a table.
+
+    orders, example_columns, part_kind: as for `pruning_curve`.
+    Raises Refused for an unknown order, a model without such parts, or a table of another run.
+    """
     plans.check_orders(part_kind, orders)
     check_has_parts(loaded, part_kind)
-    same = _same(loaded, part_kind, made_on)
+    fixed = _fixed_columns(loaded, part_kind, example_columns)
     points = []
-    for line in GrowingTable(table, (*same, *_FIGURES), TABLE_KIND).read_rows():
-        check_same_study(dict(zip(same, line, strict=False)), same, table)
+    for line in GrowingTable(table, (*fixed, *_FIGURES), TABLE_KIND).read_rows():
+        check_same_study(dict(zip(fixed, line, strict=False)), fixed, table)
         points += _point(line)
     return points
 
 
-def _same(loaded: LoadedModel, what: str, made_on: Mapping[str, str]) -> dict[str, str]:
-    """What all points of a table have in common; that they are of heads, no table says."""
-    return {"model": Path(loaded.name).name, **({} if what == "heads" else {"what": what}), **made_on}
+def _fixed_columns(loaded: LoadedModel, part_kind: str, example_columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns that are the same for all points of a table; a table of heads has no column for its parts."""
+    parts = {} if part_kind == "heads" else {"what": part_kind}
+    return {"model": Path(loaded.name).name, **parts, **example_columns}
 
 
 @validate_arguments
 def read_curve(table: Path) -> list[CurvePoint]:
-    """All points of a table that `pruning_curve` made. Raises Refused for a file that is none."""
+    """Read all points of a table of `pruning_curve`. Raises Refused for a missing file or another kind of file."""
     if not table.is_file():
-        raise Refused(f"there is no file {table}: a table of points is one")
+        raise Refused(f"there is no file {table}: give a table of {TABLE_KIND} points")
     with table.open(encoding="utf-8", errors="replace") as file:
         header = tuple(file.readline().strip().split(","))
     if header[-len(_FIGURES) :] != _FIGURES:
@@ -172,12 +198,12 @@ def read_curve(table: Path) -> list[CurvePoint]:
 
 
 def plan_path(table: Path, method: str, seed: int = 0) -> Path:
-    """The file beside a table that holds the order of a method."""
+    """Return the file next to a table that holds the plan of an order; `seed` numbers the random orders."""
     return table.with_name(f"{table.stem}.{f'{method}-{seed}' if method == 'random' else method}.json")
 
 
 def read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:
-    """The plan in a file. Raises Refused if it is none, or one for another model."""
+    """Read a plan from a file. Raises Refused for a file that is not a plan, or a plan for another model."""
     try:
         plan = PruningPlan.from_json(path.read_text(encoding="utf-8", errors="replace"))
         config = loaded.config
@@ -192,7 +218,7 @@ def _write_plan(path: Path, plan: PruningPlan) -> None:
 
 
 def _point(line: Sequence[str]) -> list[CurvePoint]:
-    """The point that a line of the table holds, in a list; an empty list for a line that cannot be read."""
+    """Return a list with the point of a line of the table; an empty list for a line that cannot be read."""
     order, removed, *figures = line[-len(_FIGURES) :]
     try:
         values: dict[str, Any] = dict(zip(_FIGURES[2:], map(float, figures), strict=True))
@@ -202,7 +228,7 @@ def _point(line: Sequence[str]) -> list[CurvePoint]:
 
 
 def _fingerprint(*parts: Sequence[Batch]) -> str:
-    """A digest of some examples; other examples have another one."""
+    """Return a digest of the examples, in 12 hexadecimal digits."""
     digest = sha256()
     for batch in (batch for part in parts for batch in part):
         digest.update(batch.input_ids.tobytes() + batch.labels.tobytes() + batch.next_sentence_label.tobytes())

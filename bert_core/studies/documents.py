@@ -1,4 +1,4 @@
-"""An input file as documents, paragraphs and sentences."""
+"""Documents, paragraphs and sentences of an input file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bert_core.studies.files import Format, identify
 from bert_core.studies.rows import read_rows
 from bert_core.studies.texts import missing_columns_message
 
-# A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
+# A sentence ends at . ! or ? with its closing quotes, before white space and a capital letter or a digit.
 _CLOSING = r"[\"'”’)]"
 _SENTENCE_END = re.compile(
     rf"(?:(?<=[.!?])|(?<=[.!?]{_CLOSING})|(?<=[.!?]{_CLOSING}{_CLOSING}))\s+(?=[\"'“‘(]*[A-Z0-9])"
@@ -20,7 +20,7 @@ _SENTENCE_END = re.compile(
 
 
 def check_documents(path: Path, column: str | None = None) -> None:
-    """Raise Refused for a file from which `read_documents` reads nothing, before any work begins."""
+    """Raise Refused for a file that `read_documents` cannot read, by its format and the header of a table."""
     source = identify(path)
     if column is None and source.is_table:
         raise Refused(missing_columns_message(source))
@@ -33,12 +33,12 @@ def check_documents(path: Path, column: str | None = None) -> None:
 
 
 def read_documents(path: Path, column: str | None = None) -> Iterator[list[str]]:
-    """Documents of a file as lists of paragraphs.
+    """Yield the documents of a file as lists of paragraphs.
 
-    path: plain text with one paragraph per line and an empty line between documents; or a table, of which each row is
-    a document and each line of its text a paragraph. column: of the table. Bytes of plain text that are not UTF-8 are
-    replaced.
-    Raises Refused for another kind of file, a table without a column, or a broken file.
+    path: plain text with one paragraph per line and an empty line between documents, or a table with one document per
+        row and one paragraph per line of its text. Bytes of plain text that are not UTF-8 are replaced.
+    column: column of the texts in a table; None for plain text.
+    Raises Refused for another format, a table without a column name, or a damaged file.
     """
     check_documents(path, column)
     if column is not None:
@@ -62,5 +62,5 @@ def read_documents(path: Path, column: str | None = None) -> Iterator[list[str]]
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Sentences of a paragraph, by their punctuation."""
+    """Split a paragraph into sentences at their final punctuation."""
     return [sentence for part in _SENTENCE_END.split(paragraph) if (sentence := part.strip())]

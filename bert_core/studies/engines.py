@@ -1,4 +1,4 @@
-"""Who measures shards, of a file or of an index: this process, or the workers of a Ray cluster; in their order."""
+"""Engines that measure the shards of a study in order: this process, or the workers of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from bert_core.refused import Refused
 from bert_core.unknown_tokens import UnknownTokens, count_unknown_tokens, current_counts
 
 ENGINES = ("local", "ray")
-QUEUED_SHARDS_PER_WORKER = 2  # shards: a cluster is never idle, and never holds the file
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+QUEUED_SHARDS_PER_WORKER = 2  # keeps every worker busy while only a few shards of the file are in memory
+ShardT = TypeVar("ShardT")
+ResultT = TypeVar("ResultT")
 
 
 def check_engine(engine: str) -> None:
-    """Raise Refused for an engine that is unknown."""
+    """Raise Refused for an unknown engine."""
     if engine not in ENGINES:
         raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
 
 
 def ray_worker_device(device: str | None) -> str:
-    """The device on which the workers of a Ray cluster load a model: "cuda" where each of them gets a GPU of its own.
+    """Return the device on which the workers of a Ray cluster load a model; "cuda" means one GPU for each worker.
 
-    device: as for `load`, for this machine or a cluster at RAY_ADDRESS; Ray is started if it is not yet.
-    Raises Refused if Ray is missing, for GPUs that neither this machine nor the cluster has, before a cluster starts on
-    this machine, and for a GPU by its number, which only one machine has.
+    device: as for `load`, for this machine or the cluster at RAY_ADDRESS. Ray is started if it is not running.
+    Raises Refused if Ray is not installed, for a single GPU such as "cuda:1", and for "cuda" without a GPU. Without a
+    cluster, this machine is checked before Ray starts.
     """
     name = device or "auto"
     if name.startswith("cuda:"):
@@ -36,9 +36,9 @@ def ray_worker_device(device: str | None) -> str:
             f"device {name!r} is one GPU of one machine: with the engine 'ray' give 'cuda', and each worker gets a GPU "
             "of the cluster"
         )
-    if not (_ray().is_initialized() or os.environ.get("RAY_ADDRESS")):
+    if not (_import_ray().is_initialized() or os.environ.get("RAY_ADDRESS")):
         best_device(name)
-    ray = _started()
+    ray = _start_ray()
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if name == "cuda" and not gpus:
         cpus = int(ray.cluster_resources().get("CPU", 0))
@@ -47,31 +47,31 @@ def ray_worker_device(device: str | None) -> str:
 
 
 def run_on_ray(
-    measure: Callable[..., Found], given: tuple[Any, ...], rest: Iterator[Given], device: str | None
-) -> Iterator[tuple[Given, Found]]:
-    """Each shard with what `measure(*given, shard)` finds on a worker, in their order, whoever is done first.
+    measure: Callable[..., ResultT], arguments: tuple[Any, ...], shards: Iterator[ShardT], device: str | None
+) -> Iterator[tuple[ShardT, ResultT]]:
+    """Compute `measure(*arguments, shard)` for each shard on the workers of a Ray cluster.
 
-    A shard whose worker died is measured again by another. device: as `device_of_workers` gives it, or None for work
-    without a model; on "cuda" every worker has a GPU of its own.
-    Raises Refused if Ray is missing.
+    device: result of `ray_worker_device`, or None for work without a model. With "cuda", each task reserves one GPU.
+    Yields (shard, result) in the order of the shards. If a worker dies, another one measures its shard again.
+    Raises Refused if Ray is not installed.
     """
-    ray = _started()
+    ray = _start_ray()
     resource = "GPU" if device == "cuda" else "CPU"
-    task = ray.remote(num_cpus=1, num_gpus=int(resource == "GPU"), max_retries=-1)(_with_unknown)
+    task = ray.remote(num_cpus=1, num_gpus=int(resource == "GPU"), max_retries=-1)(_measure_and_count)
     workers = int(ray.cluster_resources().get(resource, 1))
-    most = QUEUED_SHARDS_PER_WORKER * max(1, workers)
-    waiting: deque[tuple[Given, Any]] = deque()
-    for shard in rest:
-        waiting.append((shard, task.remote(measure, *given, shard)))
-        if len(waiting) >= most:
-            first, result = waiting.popleft()
-            yield first, _counted_here(*ray.get(result))
-    while waiting:
-        first, result = waiting.popleft()
-        yield first, _counted_here(*ray.get(result))
+    queue_size = QUEUED_SHARDS_PER_WORKER * max(1, workers)
+    queue: deque[tuple[ShardT, Any]] = deque()
+    for shard in shards:
+        queue.append((shard, task.remote(measure, *arguments, shard)))
+        if len(queue) >= queue_size:
+            first, result = queue.popleft()
+            yield first, _add_counts(*ray.get(result))
+    while queue:
+        first, result = queue.popleft()
+        yield first, _add_counts(*ray.get(result))
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
@@ -79,21 +79,22 @@ def _ray() -> Any:
     return ray
 
 
-def _started() -> Any:
-    """Ray, connected to the cluster at RAY_ADDRESS, or to one on this machine that is started now."""
-    ray = _ray()
+def _start_ray() -> Any:
+    """Return the module ray, connected to the cluster at RAY_ADDRESS or to a new one on this machine."""
+    ray = _import_ray()
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     return ray
 
 
-def _with_unknown(measure: Callable[..., Found], *given: Any) -> tuple[Found, UnknownTokens]:
-    """What a worker finds, and how much of what it read the vocabulary does not know."""
-    with count_unknown_tokens() as read:
-        return measure(*given), read
+def _measure_and_count(measure: Callable[..., ResultT], *arguments: Any) -> tuple[ResultT, UnknownTokens]:
+    """Return the result of a worker with its counts of unknown tokens."""
+    with count_unknown_tokens() as counts:
+        return measure(*arguments), counts
 
 
-def _counted_here(found: Found, read: UnknownTokens) -> Found:
-    if (here := current_counts()) is not None:
-        here.add(read.token_count, read.unknown_count)
-    return found
+def _add_counts(result: ResultT, counts: UnknownTokens) -> ResultT:
+    """Add the counts of a worker to the current counts of this process, if there are any, and return the result."""
+    if (process_counts := current_counts()) is not None:
+        process_counts.add(counts.token_count, counts.unknown_count)
+    return result

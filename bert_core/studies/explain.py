@@ -1,7 +1,7 @@
-"""Why, of every text of a file: a number for each token by each method, and what speaks for an answer over them all.
+"""Explanations of every text of a file: a table with the score of each token by each attribution method.
 
-A shard is explained by one function, here or on another machine, into a part of its own; the parts are put together in
-the order of the file, so the table does not depend on who did the work, nor on where it was stopped and went on.
+Each shard of the file is explained into its own part file, in this process or on another machine. The parts are
+concatenated in the order of the file, so the table depends neither on the engine nor on interruptions.
 """
 
 from __future__ import annotations
@@ -45,23 +45,27 @@ from bert_core.studies.tables import check_table_suffix, concatenate_tables, wri
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.tokenizer import Encoding
 
-TARGET_COLUMNS = ("kind", "first", "last")  # of the target, and where its answer is read; a table of before has none
+# Kind of the target, and the first and last position that it is read from; tables of earlier versions lack these.
+TARGET_COLUMNS = ("kind", "first", "last")
 BASE_COLUMNS = ("text", "position", "side", "token", "word", "start", "end", "asked", *TARGET_COLUMNS, "probability")
 TEXT_COLUMNS = ("side", "token", "word", "asked", "kind")
 INTEGER_COLUMNS = ("text", "position", "start", "end", "first", "last")
-_TYPES = dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(INTEGER_COLUMNS, "int64")  # of .parquet
+_TYPES = dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(INTEGER_COLUMNS, "int64")  # column types in Parquet
 
 
 @dataclass(frozen=True)
 class ExplainSettings:
-    """What is explained of every text, and how.
+    """Settings of `explain_file`: the question that is explained about every text, and the methods.
 
-    asked: a question of `FILE_QUESTIONS` that is explained. Of a class and of a word what the model itself says first,
-    unless `columns` names a column of answers, or `word` gives one word for all texts; of a tag and a span likewise,
-    unless the file says them: with `tags`, the label of a file of words, as `read_labelled_words` takes it, or a
-    `.json` file of SQuAD. Of tags and replaced tokens `word` asks of that word alone. methods: names, as for
-    `token_scores`. max_length: tokens of a text that are read. columns: of a table; None means one text a line.
-    Raises Refused for settings that cannot be.
+    asked: key of `FILE_QUESTIONS` whose targets can be explained. The target is the answer that the file holds: in a
+        column of answers, in the tags of a file of words, or in a SQuAD `.json` file. Without one, it is the
+        prediction of the model.
+    methods: names of attribution methods, as for `token_scores`.
+    word: for "word", the word at the [MASK] of every text; for "tag" and "replaced", the only word that is explained.
+    columns: columns of a table; None means one text per line, or an annotated file.
+    max_length: maximum number of tokens of a text, from 3.
+    tags: label of a file of words with the tags to explain, as for `read_labelled_words`; empty for predicted tags.
+    Raises Refused for an unknown name, or settings that do not fit each other.
     """
 
     asked: str = "class"
@@ -72,12 +76,12 @@ class ExplainSettings:
     tags: str = ""
 
     def __post_init__(self) -> None:
-        known = [name for name, question in FILE_QUESTIONS.items() if question.explained]
-        if not isinstance(self.asked, str) or self.asked not in known:
-            raise Refused(f"asked {short_repr(self.asked)} is unknown: one of {', '.join(known)}")
+        explainable = [name for name, question in FILE_QUESTIONS.items() if question.explained]
+        if not isinstance(self.asked, str) or self.asked not in explainable:
+            raise Refused(f"asked {short_repr(self.asked)} is unknown: one of {', '.join(explainable)}")
         object.__setattr__(self, "methods", tuple(require_sequence("methods", self.methods, "names")))
         if not self.methods:
-            raise Refused("there is nothing to explain with: name at least one method")
+            raise Refused("methods is empty: name at least one method")
         for name in self.methods:
             method_of(name)
         if len(set(self.methods)) < len(self.methods):
@@ -90,10 +94,10 @@ class ExplainSettings:
             )
         object.__setattr__(self, "max_length", require_int("max_length", self.max_length, 3))
         if not isinstance(self.tags, str):
-            raise Refused(f"the label of the tags is {short_repr(self.tags)}: it must be a text")
+            raise Refused(f"tags is {short_repr(self.tags)}: it must be the label of the tags as a text")
         check_question(self.asked, self.columns, self.tags, self.word)
         if self.asked == "next" and (self.columns is None or self.columns.pair is None):
-            raise Refused("whether B follows A needs a column of second texts")
+            raise Refused("the question 'next' needs a column of second texts")
 
 
 # ---------------------------------------------------------------------------- one shard
@@ -102,23 +106,27 @@ class ExplainSettings:
 def explain_shard(
     loaded: LoadedModel, shard: Shard, settings: ExplainSettings
 ) -> tuple[dict[str, list[Any]], Counter[str]]:
-    """Every token of the texts of a shard as columns, `PLACES` and the methods; and what was read.
+    """Explain every text of a shard.
 
-    A text of which several things are asked stands there once for each.
-    counts: of `lines.Shard`, and of "texts" and "tokens" explained, "questions" of them, texts "shortened" to the
-    length that is read, "unreadable", and "without the word" or "without an answer", where it cannot be asked for.
+    Returns two values. The first is a table as columns, `BASE_COLUMNS` and the methods, with one row per token; a text
+    with several targets has its rows once for each target. The second holds the counts of `lines.Shard` and these.
+        "texts", "tokens", "questions": texts, tokens and targets that were explained.
+        "shortened": texts cut to `max_length` tokens.
+        "unreadable": texts without a character that the tokenizer knows.
+        "without the word": texts to which the question does not apply, such as those without a [MASK].
+        "without an answer": texts without a target.
     """
     columns: dict[str, list[Any]] = {name: [] for name in (*BASE_COLUMNS, *settings.methods)}
     counts = Counter(shard.counts)
     for line in shard.lines:
         try:
             encoding = encode_line(loaded, line, settings.asked, settings.max_length)
-        except Refused:  # nothing in it that can be read
+        except Refused:  # no character that the tokenizer knows
             counts["unreadable"] += 1
             continue
         try:
             questions = targets_of(loaded, encoding, line, settings.asked, settings.word)
-        except Refused:  # no [MASK], not as many as the word has pieces, or no second text
+        except Refused:  # too few [MASK] tokens for the word, or no second text
             counts["without the word"] += 1
             continue
         if not questions:
@@ -128,28 +136,28 @@ def explain_shard(
         counts["tokens"] += len(encoding)
         counts["questions"] += len(questions)
         counts["shortened"] += bool(encoding.truncated_count)
-        for target, asked in questions:
+        for target, answer in questions:
             scores = token_scores(loaded, encoding, target, settings.methods)
             words = _words(encoding, target)
-            whole = answer_probability(loaded, encoding, target)
+            probability = answer_probability(loaded, encoding, target)
             for position, (start, end) in enumerate(encoding.offsets):
-                place = (
+                row = (
                     line.number, position, encoding.sides[position] or "", encoding.tokens[position], words[position],
-                    start, end, asked, target.kind, target.rows[0], target.rows[-1], whole,
+                    start, end, answer, target.kind, target.rows[0], target.rows[-1], probability,
                     *scores[:, position].tolist(),
                 )  # fmt: skip
-                for name, value in zip(columns, place, strict=True):
+                for name, value in zip(columns, row, strict=True):
                     columns[name].append(value)
     return columns, counts
 
 
 def _words(encoding: Encoding, target: Target) -> list[str]:
-    """The word of each token; none of what is added, nor where the word itself is asked for."""
-    hidden = [position for position, _ in target.target_pieces]
+    """Return the word of each token; an empty text for special tokens and for the masked positions of the target."""
+    masked = [position for position, _ in target.target_pieces]
     words = [""] * len(encoding)
     for word, positions in words_with_positions(encoding):
         for position in positions:
-            words[position] = "" if encoding.special[position] or position in hidden else word
+            words[position] = "" if encoding.special[position] or position in masked else word
     return words
 
 
@@ -157,17 +165,17 @@ def _words(encoding: Encoding, target: Target) -> list[str]:
 
 
 def _check(loaded: LoadedModel, settings: ExplainSettings) -> None:
-    """Raise Refused if a model cannot answer the question."""
+    """Raise Refused if a model cannot answer the question of the settings, or `max_length` is too large for it."""
     if settings.asked == "class" and not loaded.has_head("classifier"):
-        # The class is what is explained by default: say which options explain something else of this model.
+        # The class is the default question, so the message names the options for the questions that this model answers.
         options = {"word": "--word or --guess", "next": "--follows"}
-        ways = ", ".join(
+        usable_options = ", ".join(
             options.get(name, f"--ask {name}") for name, question in FILE_QUESTIONS.items()
             if question.explained and loaded.has_head(question.head)
         )  # fmt: skip
         raise Refused(
             f"{loaded.name} has no trained classifier, so there is no class to explain: "
-            + (f"ask with {ways}" if ways else "none of its heads was trained")
+            + (f"ask with {usable_options}" if usable_options else "none of its heads was trained")
         )
     check_model(loaded, settings.asked)
     check_length(loaded, settings.max_length)
@@ -177,7 +185,11 @@ STUDY = ShardStudy(explain_shard, _check)
 
 
 class ExplainResult(NamedTuple):
-    """What a table of explanations is of. counts: as `explain_shard` has them. was_complete: it was there already."""
+    """Result of `explain_file`.
+
+    counts: counts of `explain_shard`, summed over the file.
+    was_complete: whether the complete table existed before the call.
+    """
 
     counts: Counter[str]
     was_complete: bool = False
@@ -195,17 +207,23 @@ def explain_file(
     overwrite: bool = False,
     on_progress: Callable[[Counter[str], float], None] | None = None,
 ) -> ExplainResult:
-    """Explain every text of a file, one a line or a row, into a table, .csv or .parquet, of a row a token.
+    """Explain every text of a file, and write a table with one row per token.
 
-    What is done lies in the folder OUT.parts, from which the same call goes on; it may be stopped at any moment. Only
-    when the whole file is done the parts become the table, beside which OUT.settings.json says what it was made with.
-    engine, device: as for `heads_over`. overwrite: write over the table of another study. on_progress: called after
-    each shard with what was read so far, as `explain_shard` counts, and the share of the file.
-    Raises Refused for the table of another study, parts of other settings, another text or other weights, what the
-    model cannot be asked, a table in which something is missing, where no text could be explained, where the file or
-    the model changes meanwhile, and where another run writes there now.
+    The call may be interrupted at any moment, and the same call resumes: finished shards are in the folder OUT.parts.
+    They become the table when the file is complete, with the identity of the study next to it in OUT.settings.json.
+
+    path: plain text with one text per line, a table with one text per row, or an annotated file.
+    out: the `.csv` or `.parquet` table.
+    model: as for `load`.
+    settings: None means `ExplainSettings()`.
+    engine, device: as for `iter_heads`.
+    overwrite: whether to overwrite the table of another study.
+    on_progress: called after each shard with the counts of `explain_shard` so far and the share of the file, 0 to 1.
+    Raises Refused for a table of another study, for parts of another study, and for a file that another run is writing.
+    Raises Refused for a question that the model cannot answer, and for an input table with empty fields. Raises Refused
+    if no text could be explained, and if the file or the model changes during the run.
     """
-    was_complete = out.exists() and not _parts_of(out).exists() and not overwrite
+    was_complete = out.exists() and not _parts_folder(out).exists() and not overwrite
     steps = iter_explanations(path, out, model, settings, engine=engine, device=device, overwrite=overwrite)
     return ExplainResult(run_to_end(steps, on_progress, Counter[str]()), was_complete)
 
@@ -221,49 +239,55 @@ def iter_explanations(
     device: str | None = None,
     overwrite: bool = False,
 ) -> Iterator[tuple[Counter[str], float]]:
-    """What `explain_file` has read after each shard, and the share of the file; the last step makes the table."""
+    """Run `explain_file` step by step: yield its counts and the share of the file after each shard.
+
+    The last step writes the table. Arguments and exceptions are those of `explain_file`.
+    """
     settings = ExplainSettings() if settings is None else settings
     check_table_suffix(out)
     with exclusive_lock(out):
         run = ShardRun(STUDY, path, model, settings, engine=engine, device=device)
-        folder, identity = _parts_of(out), run.identity()
+        folder, identity = _parts_folder(out), run.identity()
         if not folder.exists() and is_complete(out, identity, overwrite=overwrite):
             yield Counter(read_json(settings_path(out))["counts"]), 1.0
             return
         if (folder / "state.json").exists():
             raise Refused(f"{folder} was left by an earlier version of Headlight: delete it to begin anew")
-        shards_from = shard_reader(path, run.loaded, settings.asked, settings.columns, settings.tags)
+        read_shards = shard_reader(path, run.loaded, settings.asked, settings.columns, settings.tags)
         folder.mkdir(parents=True, exist_ok=True)
         state, counts, place = StateFile(folder / "state.npz", identity), Counter[str](), ResumePoint()
-        if (before := state.read()) is not None:
-            place, counts = before[0], Counter(before[1])
+        if (saved_state := state.read()) is not None:
+            place, counts = saved_state[0], Counter(saved_state[1])
             yield counts, place.read / run.source.size
-        for part in folder.iterdir():  # of a shard that was written, but not yet counted
+        for part in folder.iterdir():  # an interrupted run may have written a part without counting it
             if part.stem.isdigit() and int(part.stem) >= place.number:
                 part.unlink()
-        for shard, (columns, read) in run.measure_shards(shards_from(**place.shard_arguments)):
+        for shard, (columns, shard_counts) in run.measure_shards(read_shards(**place.shard_arguments)):
             if columns["text"]:
                 write_columns(columns, folder / f"{shard.number:08d}{out.suffix}", _TYPES)
-            counts, place = counts + read, ResumePoint.after(shard)
+            counts, place = counts + shard_counts, ResumePoint.after(shard)
             state.write(place, counts, {})
             yield counts, place.read / run.source.size
         if not counts["texts"]:
             shutil.rmtree(folder)
-            raise Refused(f"none of {counts['lines']:,} lines of {path.name} could be explained{_why_none(counts)}")
+            raise Refused(
+                f"none of {counts['lines']:,} lines of {path.name} could be explained{_skipped_texts(counts)}"
+            )
         concatenate_tables(sorted(folder.glob(f"[0-9]*{out.suffix}")), out)
         write_settings(out, {**identity, "counts": counts})
         shutil.rmtree(folder)
 
 
-def _parts_of(out: Path) -> Path:
+def _parts_folder(out: Path) -> Path:
     return Path(f"{out}.parts")
 
 
-def _why_none(counts: Mapping[str, int]) -> str:
+def _skipped_texts(counts: Mapping[str, int]) -> str:
+    """Return the end of a sentence with the number of skipped texts for each reason; empty if there are none."""
     reasons = {
-        "without the word": "without a [MASK] at which it could be asked",
-        "without an answer": "without an answer to ask for",
-        "unreadable": "without a sign to read",
+        "without the word": "without the [MASK] tokens or the second text that the question needs",
+        "without an answer": "without an answer to explain",
+        "unreadable": "without a character that the tokenizer knows",
     }
-    said = [f"{counts[name]:,} {words}" for name, words in reasons.items() if counts.get(name)]
-    return f": {', '.join(said)}" if said else ""
+    phrases = [f"{counts[name]:,} {reason}" for name, reason in reasons.items() if counts.get(name)]
+    return f": {', '.join(phrases)}" if phrases else ""

@@ -1,4 +1,4 @@
-"""A table of explanations read again, and what every word says of an answer over the whole of it."""
+"""Reading of a table of explanations, and the mean score of every word over a whole file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from bert_core.studies.explain import BASE_COLUMNS, INTEGER_COLUMNS, TARGET_COLU
 from bert_core.studies.files import check_file
 from bert_core.studies.tables import check_table_suffix, read_batches
 
-REQUIRED_COLUMNS = tuple(
-    name for name in BASE_COLUMNS if name not in TARGET_COLUMNS
-)  # of a table from before it said more
+# Tables of earlier versions lack the columns of the target.
+REQUIRED_COLUMNS = tuple(name for name in BASE_COLUMNS if name not in TARGET_COLUMNS)
 
 
 @dataclass(frozen=True)
 class WordTotal:
-    """What a word says of an answer over a whole file, by one method.
+    """Mean score of a word for one answer over a whole file, by one method.
 
-    asked: the answer. word: as the model reads it. texts: that have it, where this answer is explained.
-    mean, error: of its score in these texts, in the method's unit, and the standard error; NaN from one text.
+    asked: the answer that is explained.
+    word: the word as the model reads it.
+    texts: number of texts that contain the word and whose explained answer is this one.
+    mean, error: mean of the scores of the word in these texts, in the unit of the method, and its standard error, which
+        is NaN for one text.
     """
 
     asked: str
@@ -40,10 +42,10 @@ class WordTotal:
 
 @validate_arguments
 def explained_rows(path: Path, *, required_columns: Sequence[str] = REQUIRED_COLUMNS) -> Iterator[dict[str, list[Any]]]:
-    """The rows of a table that `explain_file` wrote, some at a time, as columns; numbers as numbers.
+    """Yield the rows of a table of `explain_file` in batches, as columns of texts, integers and floats.
 
-    needed: columns that must be there, of a table by somebody else.
-    Raises Refused for a file that is no such table.
+    required_columns: columns that a table from another source must have.
+    Raises Refused for a file that is not such a table.
     """
     check_table_suffix(path)
     check_file(path)
@@ -52,52 +54,54 @@ def explained_rows(path: Path, *, required_columns: Sequence[str] = REQUIRED_COL
             raise Refused(f"{path.name} has no column {missing[0]!r}: such a table comes from `headlight explain`")
         if not batch.keys() - set(BASE_COLUMNS):
             raise Refused(f"{path.name} has no column of scores: such a table comes from `headlight explain`")
-        yield {name: _typed(path, name, values) for name, values in batch.items()}
+        yield {name: _convert(path, name, values) for name, values in batch.items()}
 
 
-def _typed(path: Path, name: str, values: list[Any]) -> list[Any]:
+def _convert(path: Path, name: str, values: list[Any]) -> list[Any]:
+    """Convert the values of a column to its type. Raises Refused for a value that is not a number."""
     if name in TEXT_COLUMNS:
         return ["" if value is None else str(value) for value in values]
     try:
         return [int(value) for value in values] if name in INTEGER_COLUMNS else [float(value) for value in values]
     except (TypeError, ValueError, OverflowError) as error:
-        raise Refused(f"the column {name!r} of {path.name} holds something else than numbers") from error
+        raise Refused(f"the column {name!r} of {path.name} contains a value that is not a number") from error
 
 
 @validate_arguments
 def word_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
-    """What every word says of every answer over a table that `explain_file` wrote, by each method.
+    """Compute the mean score of every word for every answer over a table of `explain_file`, by each method.
 
-    Of a word that stands in a text several times the sum; a hidden word that is asked for, and added tokens, are left
-    out. A text counts once for each thing that is asked of it, as for the tags of two words.
-    least: texts that must have a word. Sorted by answer and method, what speaks for it most first.
+    The scores of a word that occurs several times in a text are summed. Special tokens and the masked word of a target
+    are left out. A text with several targets, such as the tags of two words, counts once for each.
+    min_texts: minimum number of texts with the word.
+    Returns the totals sorted by answer and method, and then by decreasing mean.
     Raises Refused as `explained_rows`.
     """
-    sums: dict[tuple[str, str], np.ndarray] = {}  # (count, sum, sum of squares; method) of an answer and a word
+    sums: dict[tuple[str, str], np.ndarray] = {}  # (answer, word) -> (count, sum, sum of squares; method)
     methods: tuple[str, ...] = ()
-    text: tuple[int, str, int] | None = None  # its number, its answer, and where that is read
-    words: dict[str, np.ndarray] = {}  # of that text, (method,)
+    text: tuple[int, str, int] | None = None  # number of the text, answer, and first position of the target
+    words: dict[str, np.ndarray] = {}  # summed scores (method,) of the words of this text
 
-    def add() -> None:
+    def add_text() -> None:
         for word, scores in words.items():
-            found = np.array([np.ones_like(scores), scores, scores**2])
-            sums[text[1], word] = sums.get((text[1], word), 0) + found  # type: ignore[index]
+            moments = np.array([np.ones_like(scores), scores, scores**2])
+            sums[text[1], word] = sums.get((text[1], word), 0) + moments  # type: ignore[index]
         words.clear()
 
     for batch in explained_rows(path):
         methods = tuple(name for name in batch if name not in BASE_COLUMNS)
         scores = np.array([batch[name] for name in methods]).reshape(len(methods), -1)
         places = batch.get("first", [0] * len(batch["text"]))
-        each = zip(batch["text"], batch["asked"], places, batch["word"], strict=True)
-        for row, (number, asked, place, word) in enumerate(each):
-            if text != (number, asked, place):
-                add()
-                text = (number, asked, place)
+        rows = zip(batch["text"], batch["asked"], places, batch["word"], strict=True)
+        for row, (number, answer, place, word) in enumerate(rows):
+            if text != (number, answer, place):
+                add_text()
+                text = (number, answer, place)
             if word:
                 words[word] = words.get(word, 0) + scores[:, row]
-    add()
+    add_text()
     totals = []
-    for (asked, word), (count, total, squares) in sums.items():
+    for (answer, word), (count, total, squares) in sums.items():
         texts = int(count[0])
         if texts < min_texts:
             continue
@@ -105,22 +109,23 @@ def word_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
         spread = np.sqrt(np.maximum(squares / texts - mean**2, 0) / max(texts - 1, 1))
         for number, method in enumerate(methods):
             error = math.nan if texts < 2 else float(spread[number])
-            totals.append(WordTotal(asked, method, word, texts, float(mean[number]), error))
+            totals.append(WordTotal(answer, method, word, texts, float(mean[number]), error))
     order = {name: number for number, name in enumerate(methods)}
-    return sorted(totals, key=lambda one: (one.asked, order[one.method], -one.mean, one.word))
+    return sorted(totals, key=lambda total: (total.asked, order[total.method], -total.mean, total.word))
 
 
 def totals_csv(totals: Sequence[WordTotal]) -> str:
-    """The totals as a table, a row each, in full precision."""
+    """Format totals as CSV, one row per total, in full precision."""
     names = [field.name for field in dataclasses.fields(WordTotal)]
     return as_csv([names, *map(dataclasses.astuple, totals)])
 
 
 @validate_arguments
 def read_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
-    """The totals of a file that `totals_csv` wrote, or those of a table that `explain_file` wrote.
+    """Read the totals of a file of `totals_csv`, or compute those of a table of `explain_file`.
 
-    least: texts that must have a word. Sorted as `word_totals`. Raises Refused as `explained_rows`.
+    min_texts: minimum number of texts with the word.
+    Returns the totals in the order of `word_totals`. Raises Refused as `explained_rows`.
     """
     check_table_suffix(path)
     check_file(path)
@@ -130,14 +135,17 @@ def read_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
     totals = []
     for batch in read_batches(path):
         for row in zip(*(batch[name] for name in names), strict=True):
-            asked, method, word, *numbers = row
+            answer, method, word, *numbers = row
             try:
                 texts, mean, error = int(numbers[0]), float(numbers[1]), float(numbers[2])
-            except ValueError as wrong:
-                raise Refused(f"the totals of {word!r} in {path.name} are no numbers") from wrong
+            except ValueError as parse_error:
+                raise Refused(f"the totals of {word!r} in {path.name} are not numbers") from parse_error
             if texts < 1 or not math.isfinite(mean) or error < 0:
-                raise Refused(f"the totals of {word!r} in {path.name} cannot be: {texts} texts, a mean of {mean}")
+                raise Refused(
+                    f"the totals of {word!r} in {path.name} are {texts} texts, mean {mean}, error {error}: they must "
+                    "be at least one text, a finite mean and a non-negative error"
+                )
             if texts >= min_texts:
-                totals.append(WordTotal(asked, method, word, texts, mean, error))
-    order = {name: number for number, name in enumerate(dict.fromkeys(one.method for one in totals))}
-    return sorted(totals, key=lambda one: (one.asked, order[one.method], -one.mean, one.word))
+                totals.append(WordTotal(answer, method, word, texts, mean, error))
+    order = {name: number for number, name in enumerate(dict.fromkeys(total.method for total in totals))}
+    return sorted(totals, key=lambda total: (total.asked, order[total.method], -total.mean, total.word))

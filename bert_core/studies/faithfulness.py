@@ -1,7 +1,7 @@
-"""How far to trust each method over a whole file: its sentences as questions, a table that grows, and its summary.
+"""Faithfulness of attribution methods over a whole file: the questions, a table of judgements and its summary.
 
-Every question is a function of the file, the settings and its number, so a study that was stopped goes on as if it had
-not been.
+Each question depends only on the file, the settings and its number, so an interrupted study resumes with the same
+questions.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ DEFAULT_KINDS = ("content", "function", "nsp")
 
 
 def question_kinds() -> tuple[str, ...]:
-    """The kinds of questions that a study draws from a file."""
+    """Return the kinds of questions that a study draws from a file."""
     return (*DEFAULT_KINDS, *(name for name in target_questions() if FILE_QUESTIONS[name].faithfulness_kinds))
 
 
-# Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
-# for, a closed list; every other word of three letters or more is a content word.
+# The closed word classes of English: determiners, pronouns, prepositions, conjunctions, auxiliaries and particles.
+# Every other word of at least three letters is a content word.
 _FUNCTION_WORDS = """
 a an the this that these those each every either neither some any no all both such another other
 i you he she it we they me him her us them my your his its our their mine yours hers ours theirs myself yourself
@@ -65,14 +65,19 @@ FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 
 @dataclass(frozen=True)
 class StudySettings:
-    """What a table is made with; to go on with one, all of it must be the same, but for `questions`.
+    """Settings of `judge_file`; an existing table is resumed only with the same settings, except for `questions`.
 
-    questions: how many of each kind. kinds: of `question_kinds()`. methods: names.
-    lengths, pair_lengths: the fewest and the most tokens of a sentence, and of a pair.
-    least: probability that the model gives the answer, at least: where it does not give the answer, there is little to
+    questions: maximum number of questions of each kind.
+    kinds: names from `question_kinds()`.
+    methods: names of attribution methods.
+    lengths, pair_lengths: minimum and maximum number of tokens of a sentence, and of a pair of sentences.
+    least: minimum probability of the answer, 0 to 1. An answer that the model does not predict leaves little to
         explain, and all measures are near 0.
-    words: take whole words away instead of pieces. random_rankings: for the band. seed: of sentences, words, rankings.
-    tags: the label of a file of words, whose own tags are asked for; else they are the model's own.
+    words: whether whole words are removed instead of tokens.
+    random_rankings: number of random rankings in the baseline band.
+    seed: random seed for the sentences, the words and the rankings.
+    tags: label of a file of words with the tags to explain; empty for the tags that the model predicts.
+    Raises Refused for an unknown name, a value out of range, or settings that do not fit each other.
     """
 
     questions: int = 150
@@ -88,34 +93,39 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         if self.questions < 1:
-            raise Refused(f"{self.questions} questions of each kind: at least one")
+            raise Refused(f"questions is {self.questions}: at least one question of each kind is needed")
         for kind in self.kinds:
             if kind not in question_kinds():
                 raise Refused(f"kind {kind!r} is unknown: one of {', '.join(question_kinds())}")
         if not self.kinds or not self.methods:
             raise Refused("there is nothing to judge: name at least one kind of question and one method")
         if self.tags and "tag" not in self.kinds:
-            raise Refused(f"the label {self.tags!r:.60} is that of tags: name the kind tag")
+            raise Refused(f"the label of tags {self.tags!r:.60} needs the kind 'tag', which is not among the kinds")
         if (self.tags or "span" in self.kinds) and len(self.kinds) > 1:
-            raise Refused("a file of tags, or of questions and answers, is asked for them alone: name no other kind")
+            raise Refused("a file with annotated tags or answers allows no other kind: name only 'tag' or 'span'")
         for name in self.methods:
             method_of(name)
-        for what, least, (shortest, longest) in (("sentences", 4, self.lengths), ("pairs", 6, self.pair_lengths)):
-            if not least <= shortest <= longest:
-                raise Refused(f"{what} of {shortest} to {longest} tokens: from {least}, the fewest first")
+        limits = (("lengths", 4, self.lengths), ("pair_lengths", 6, self.pair_lengths))
+        for name, minimum, (shortest, longest) in limits:
+            if not minimum <= shortest <= longest:
+                raise Refused(
+                    f"{name} is {shortest} to {longest} tokens: give the minimum, from {minimum}, before the maximum"
+                )
         if not 0 <= self.least <= 1:
-            raise Refused(f"answers with a probability of at least {self.least}: from 0 to 1")
+            raise Refused(f"least is {self.least}: it must be a probability, 0 to 1")
         if self.random_rankings < 1:
-            raise Refused(f"{self.random_rankings} random rankings: at least one, or a measure says nothing")
+            raise Refused(f"random_rankings is {self.random_rankings}: at least one is needed as the baseline")
 
 
 @dataclass(frozen=True)
 class StudyQuestion:
-    """One thing to explain: a hidden word of a sentence, or that a sentence follows the one before.
+    """One prediction to explain, such as a masked word or that a sentence follows the one before.
 
-    number: counts within its kind. kind: of `judged_kinds()`; of the hidden word "content" or "function", of a file of
-        scores "word" or "class".
-    answer: the hidden word, "follows", or the name of what else is asked, as `targets_of` gives it.
+    number: number of the question within its kind, from 0.
+    kind: name from `faithfulness_kinds()`. It is "content" or "function" for a masked word, and "word" or "class" for a text
+        of a file of external scores.
+    encoding, target: the encoded text, and the prediction that is explained.
+    answer: the masked word, "follows", or the name that `targets_of` returns.
     """
 
     number: int
@@ -127,10 +137,12 @@ class StudyQuestion:
 
 @dataclass(frozen=True)
 class Judgement:
-    """How one method fares on one question: a line of the table.
+    """Faithfulness of one method on one question: a row of the table.
 
-    probability: of the answer, with the text whole. scores, low, high: of each of `MEASURES`, the method's own and the
-    edges of the random rankings' band.
+    kind, number, answer: as for `StudyQuestion`. tokens: number of tokens of the text.
+    probability: probability of the answer for the unmodified text.
+    scores: value of each of `MEASURES`, (measure,).
+    low, high: limits of the band of the random rankings, (measure,) each.
     Raises Refused for an unknown kind, or another number of measures.
     """
 
@@ -154,7 +166,7 @@ class Judgement:
                 )
 
     def verdict(self, measure: str) -> str:
-        """Whether "better", "chance" or "worse" than random rankings on this question."""
+        """Return "better", "chance" or "worse": the method compared with random rankings on this question."""
         place = MEASURES.index(measure)
         band = (self.low[place], self.high[place])
         return Faithfulness(measure, np.array([self.scores[place]]), np.empty(0), band).verdicts[0]
@@ -166,69 +178,73 @@ class Judgement:
 def draw_questions(
     loaded: LoadedModel, text: Path, settings: StudySettings, column: str | None = None
 ) -> list[StudyQuestion]:
-    """The questions of a file, the kinds in turn; each kind's are drawn by the seed from the whole file.
+    """Draw the questions of a study at random from the whole file.
 
-    Of a sentence one word is asked, a content word or a function word, among those that are one piece; the true piece
-    is the target. Sentences that follow each other in a paragraph are asked as pairs, none of them twice. Of tags,
-    answers, replaced tokens and likeness one of each text is asked, as `targets_of` has them. text, column: as for
-    `read_documents`.
-    Raises Refused for a file that is no text, a head that the model does not have, or a file without a question.
+    "content", "function": one word of a sentence, of a single token; the target is this token at the masked position.
+    "nsp": two consecutive sentences of a paragraph; no sentence is in two pairs.
+    Other kinds: one target of `targets_of` for each text.
+    text: plain text, a table or an annotated file. column: column of the texts in a table, else None.
+    Returns the questions with the kinds in turn.
+    Raises Refused for an unsupported file, a model without a needed head, or a file without a question.
     """
-    hidden = [kind for kind in settings.kinds if kind in ("content", "function")]
+    word_kinds = [kind for kind in settings.kinds if kind in ("content", "function")]
     for kind in settings.kinds:
         if kind in FILE_QUESTIONS:
             check_model(loaded, kind)
-    if hidden:
-        loaded.require_head("words", "ask for nsp alone")
+    if word_kinds:
+        loaded.require_head("words", "name only the kind nsp")
     if "nsp" in settings.kinds:
-        loaded.require_head("next", "ask for content and function alone")
+        loaded.require_head("next", "name only the kinds content and function")
     columns = None if column is None else Columns(column)
-    marked = read_annotated(text, settings.kinds[0], settings.tags, loaded.tags, columns)
-    check_pairs(settings.kinds[0], marked, None)
+    annotated = read_annotated(text, settings.kinds[0], settings.tags, loaded.tags, columns)
+    check_pairs(settings.kinds[0], annotated, None)
     paragraphs: list[Sequence[str]] = []
-    if marked is None:
+    if annotated is None:
         paragraphs = [split_sentences(paragraph) for document in read_documents(text, column) for paragraph in document]
     by_kind: dict[str, list[StudyQuestion]] = {kind: [] for kind in settings.kinds}
     for question in (
-        *_of_words(loaded, paragraphs, settings, hidden),
-        *_of_pairs(loaded, paragraphs, settings),
-        *_of_heads(loaded, paragraphs, settings, marked),
+        *_word_questions(loaded, paragraphs, settings, word_kinds),
+        *_pair_questions(loaded, paragraphs, settings),
+        *_target_questions(loaded, paragraphs, settings, annotated),
     ):
         by_kind[question.kind].append(question)
-    in_turn = [each for group in zip_longest(*by_kind.values()) for each in group if each is not None]
-    if not in_turn:
+    groups = zip_longest(*by_kind.values())
+    interleaved = [question for group in groups for question in group if question is not None]
+    if not interleaved:
         raise Refused(
-            f"{text.name} holds no question: it needs sentences of {_range(settings.lengths)} tokens, or two in a row "
-            f"of {_range(settings.pair_lengths)}, with an answer that the model gives {settings.least:g} or more"
+            f"{text.name} holds no question: it needs sentences of {_range(settings.lengths)} tokens, or two "
+            f"consecutive sentences of {_range(settings.pair_lengths)} tokens, with an answer of probability "
+            f"{settings.least:g} or more"
         )
-    return in_turn
+    return interleaved
 
 
-def _of_words(
+def _word_questions(
     loaded: LoadedModel, paragraphs: Iterable[Sequence[str]], settings: StudySettings, kinds: Sequence[str]
 ) -> Iterator[StudyQuestion]:
+    """Draw sentences at random, and yield a question about one word of each."""
     sentences = [sentence for paragraph in paragraphs for sentence in paragraph]
     counts = dict.fromkeys(kinds, 0)
     for number in np.random.default_rng(settings.seed).permutation(len(sentences)).tolist():
-        wanted = [kind for kind in counts if counts[kind] < settings.questions]
-        if not wanted:
+        open_kinds = [kind for kind in counts if counts[kind] < settings.questions]
+        if not open_kinds:
             return
-        if (encoding := _encoded(loaded, settings.lengths, sentences[number])) is None:
+        if (encoding := _encode(loaded, settings.lengths, sentences[number])) is None:
             continue
-        # The kind that has fewer questions so far; a sentence is asked once.
-        for kind in sorted(wanted, key=counts.__getitem__):
-            asked = _a_word(loaded, encoding, settings, kind, counts[kind], number)
-            if asked is not None:
+        # Each sentence has one question, of the kind with the fewest questions so far if possible.
+        for kind in sorted(open_kinds, key=counts.__getitem__):
+            question = _word_question(loaded, encoding, settings, kind, counts[kind], number)
+            if question is not None:
                 counts[kind] += 1
-                yield asked
+                yield question
                 break
 
 
-def _a_word(
+def _word_question(
     loaded: LoadedModel, encoding: Encoding, settings: StudySettings, kind: str, number: int, sentence: int
 ) -> StudyQuestion | None:
-    """One word of a kind, of those that the model guesses; None if there is none."""
-    words = _single_pieces(encoding)[kind]
+    """Return the question about a random word of a kind that the model predicts well enough; None without one."""
+    words = _single_token_words(encoding)[kind]
     for word in np.random.default_rng([settings.seed, sentence]).permutation(words).tolist():
         (position,) = encoding.pieces_of(word)
         target = Target("mlm", position, encoding.input_ids[position])
@@ -238,98 +254,104 @@ def _a_word(
     return None
 
 
-def _single_pieces(encoding: Encoding) -> dict[str, list[int]]:
-    """The numbers of the words that are one piece, by kind; unknown and short ones are left out."""
+def _single_token_words(encoding: Encoding) -> dict[str, list[int]]:
+    """Return the numbers of the words of one token, by kind, without unknown tokens and short content words."""
     by_kind: dict[str, list[int]] = {"content": [], "function": []}
     for word in range(encoding.word_count):
-        (first, *more), written = encoding.pieces_of(word), encoding.word_text(word).lower()
-        if more or encoding.roles[first] == "unknown" or not written.isalpha():
+        (first, *continuation), text = encoding.pieces_of(word), encoding.word_text(word).lower()
+        if continuation or encoding.roles[first] == "unknown" or not text.isalpha():
             continue
-        if written in FUNCTION_WORDS:
+        if text in FUNCTION_WORDS:
             by_kind["function"].append(word)
-        elif len(written) > 2:
+        elif len(text) > 2:
             by_kind["content"].append(word)
     return by_kind
 
 
-def _of_pairs(
+def _pair_questions(
     loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings
 ) -> Iterator[StudyQuestion]:
+    """Draw pairs of consecutive sentences at random, and yield a question about the NSP of each."""
     if "nsp" not in settings.kinds:
         return
-    # Two by two, so that none is in two pairs.
-    pairs = [some[place : place + 2] for some in paragraphs for place in range(0, len(some) - 1, 2)]
+    pairs = _disjoint_pairs(paragraphs)
     number, target = 0, Target("nsp")
-    for drawn in np.random.default_rng(settings.seed).permutation(len(pairs)).tolist():
+    for pair_number in np.random.default_rng(settings.seed).permutation(len(pairs)).tolist():
         if number == settings.questions:
             return
-        encoding = _encoded(loaded, settings.pair_lengths, *pairs[drawn])
+        encoding = _encode(loaded, settings.pair_lengths, *pairs[pair_number])
         if encoding is not None and answer_probability(loaded, encoding, target) >= settings.least:
             yield StudyQuestion(number, "nsp", encoding, target, "follows")
             number += 1
 
 
-def _of_heads(
-    loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings, marked: Sequence[Line] | None
+def _target_questions(
+    loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings, annotated: Sequence[Line] | None
 ) -> Iterator[StudyQuestion]:
-    """Of each text that is drawn one thing that its tagger, reader, detector or pooling is asked."""
+    """Draw texts at random, and yield a question about one target of each, for the kinds whose loss has targets."""
     for kind in (kind for kind in settings.kinds if kind in target_questions()):
-        if marked is not None:
-            lines = list(marked)
-        elif FILE_QUESTIONS[kind].pairs:  # sentences that follow each other, none in two pairs
-            pairs = [some[place : place + 2] for some in paragraphs for place in range(0, len(some) - 1, 2)]
-            lines = [Line(number, one, two) for number, (one, two) in enumerate(pairs)]
+        if annotated is not None:
+            lines = list(annotated)
+        elif FILE_QUESTIONS[kind].pairs:
+            pairs = _disjoint_pairs(paragraphs)
+            lines = [Line(number, first, second) for number, (first, second) in enumerate(pairs)]
         else:
-            lines = [Line(n, sentence) for n, sentence in enumerate(one for some in paragraphs for one in some)]
+            sentences = (sentence for paragraph in paragraphs for sentence in paragraph)
+            lines = [Line(number, sentence) for number, sentence in enumerate(sentences)]
         number, longest = 0, loaded.config.max_position_embeddings
-        for drawn in np.random.default_rng(settings.seed).permutation(len(lines)).tolist():
+        for line_number in np.random.default_rng(settings.seed).permutation(len(lines)).tolist():
             if number == settings.questions:
                 break
-            line, draw = lines[drawn], np.random.default_rng([settings.seed, drawn])
+            line, generator = lines[line_number], np.random.default_rng([settings.seed, line_number])
             try:
                 encoding = encode_line(loaded, line, kind, longest)
                 if encoding.truncated_count or not (
                     kind == "span" or settings.lengths[0] <= len(encoding) <= settings.lengths[1]
                 ):
                     continue
-                asked = targets_of(loaded, encoding, line, kind)
-            except Refused:  # no sign that can be read
+                targets = targets_of(loaded, encoding, line, kind)
+            except Refused:  # no character that the tokenizer knows
                 continue
-            for place in draw.permutation(len(asked)).tolist():
-                target, name = asked[place]
+            for place in generator.permutation(len(targets)).tolist():
+                target, answer = targets[place]
                 if answer_probability(loaded, encoding, target) >= settings.least:
-                    yield StudyQuestion(number, kind, encoding, target, name)
+                    yield StudyQuestion(number, kind, encoding, target, answer)
                     number += 1
                     break
 
 
-def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Encoding | None:
-    """A sentence, or a pair, that is neither too short nor too long; None for others."""
+def _disjoint_pairs(paragraphs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Return pairs of consecutive sentences of each paragraph; no sentence is in two pairs."""
+    return [paragraph[place : place + 2] for paragraph in paragraphs for place in range(0, len(paragraph) - 1, 2)]
+
+
+def _encode(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Encoding | None:
+    """Encode a sentence or a pair; return None if it has too few or too many tokens, or cannot be encoded."""
     shortest, longest = lengths
-    if sum(map(len, texts)) > 16 * longest:  # no need to look closely
+    if sum(map(len, texts)) > 16 * longest:  # far too long, so tokenization is skipped
         return None
     try:
         encoding = loaded.tokenizer.encode(*texts, max_length=loaded.config.max_position_embeddings)
-    except Refused:  # no sign that can be read
+    except Refused:  # no character that the tokenizer knows
         return None
     return encoding if shortest <= len(encoding) <= longest and not encoding.truncated_count else None
 
 
 def answer_probability(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:
-    """The probability of the answer with nothing taken out of the text."""
-    whole = np.zeros((1, len(encoding)), bool)
-    return float(values_without(loaded, encoding, target, whole, probability=True)[0])
+    """Compute the probability of the answer for the unmodified text, 0 to 1."""
+    removed = np.zeros((1, len(encoding)), bool)  # (variant, token): one variant that removes nothing
+    return float(values_without(loaded, encoding, target, removed, probability=True)[0])
 
 
 def _range(lengths: tuple[int, int]) -> str:
     return f"{lengths[0]} to {lengths[1]}"
 
 
-# ---------------------------------------------------------------------------- the answers, and how they fare
+# ---------------------------------------------------------------------------- the judgements
 
 
 def judge_question(loaded: LoadedModel, question: StudyQuestion, settings: StudySettings) -> list[Judgement]:
-    """Every method on one question, in the order of the settings; all are beside the same random rankings."""
+    """Judge every method of the settings on one question, compared with the same random rankings."""
     scores = token_scores(loaded, question.encoding, question.target, settings.methods)
     return evaluate_scores(
         loaded, question, settings.methods, scores, words=settings.words, random_rankings=settings.random_rankings,
@@ -347,19 +369,21 @@ def evaluate_scores(
     random_rankings: int,
     seed: int,
 ) -> list[Judgement]:
-    """Some scores (method, token) on one question, whoever made them, beside the same random rankings.
+    """Judge the scores of several methods on one question, compared with the same random rankings.
 
-    names: of the methods. The rest as in `StudySettings`.
+    names: names of the methods. scores: (method, token).
+    words, random_rankings, seed: as for `StudySettings`.
+    Returns one judgement per method.
     """
     encoding, target = question.encoding, question.target
     by_measure = faithfulness(
         loaded, encoding, target, scores, words=words, random_rankings=random_rankings, seed=seed + question.number
     )
-    whole = answer_probability(loaded, encoding, target)
+    probability = answer_probability(loaded, encoding, target)
     measures = [by_measure[name] for name in MEASURES]
     return [
         Judgement(
-            question.kind, question.number, len(encoding), question.answer, whole, name,
+            question.kind, question.number, len(encoding), question.answer, probability, name,
             tuple(float(measure.scores[row]) for measure in measures),
             tuple(measure.band[0] for measure in measures), tuple(measure.band[1] for measure in measures),
         )
@@ -377,21 +401,24 @@ def judge_file(
     column: str | None = None,
     report: Progress = ignore_progress,
 ) -> list[Judgement]:
-    """Ask every question of a file, and write each answer's judgement into a table, a CSV file, as it comes.
+    """Judge the faithfulness of attribution methods on questions drawn from a file.
 
-    A table that is there is gone on with, where it stopped; its settings stand beside it, in TABLE.settings.json.
-    text, column: as for `read_documents`.
-    report: told first how many questions are done already, and then how many are done, as for `Progress`.
-    Returns all judgements. Raises Refused for other settings than those of the table, where another run writes to it
-    now, and as `questions`.
+    The judgements of each question are appended to the table at once, and the same call resumes an existing table.
+
+    text, column: as for `draw_questions`.
+    table: CSV file of the judgements; the identity of the study is next to it in TABLE.settings.json.
+    report: receives first the number of questions that the table already holds, then the progress, see `Progress`.
+    Returns all judgements.
+    Raises Refused for an edited model, a table of another study, a table that another run is writing to, and as
+    `draw_questions`.
     """
     check_unedited(loaded.edits, "a study")
     source = SourceFile(text)
     identity = study_identity(source, fingerprint(loaded), settings, column=column)
-    del identity["questions"]  # more of them are the same study
+    del identity["questions"]  # a study with more questions continues the same table
     check_existing_table(table, identity)
-    asked = draw_questions(loaded, text, settings, column)
-    by_key = {(one.kind, one.number): one for one in asked}
+    questions = draw_questions(loaded, text, settings, column)
+    by_key = {(question.kind, question.number): question for question in questions}
 
     def judge(key: tuple[str, int]) -> list[Judgement]:
         source.check_unchanged()
@@ -409,29 +436,35 @@ def fill_table(
     *,
     report: Progress,
 ) -> list[Judgement]:
-    """The judgements of some questions, by kind and number, each written as it comes; those that are there are kept.
+    """Judge the questions that a table does not yet hold, and append their judgements to it one question at a time.
 
-    identity: what the table is made with, as it is kept beside it. methods: names, a row for each. judge: makes these
-    rows. Raises Refused where another run writes to it now.
+    identity: identity of the study, which is saved next to a new table.
+    methods: names of the methods; each question has one row per method.
+    keys: kind and number of each question. judge: returns the judgements of a question by its key.
+    Returns the judgements of all questions.
+    Raises Refused if another run is writing to the table.
     """
     table.parent.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(table):
-        if not table.exists():  # not before there are questions: what was given wrongly must not bind the next call
+        if not table.exists():  # only now: a call without a question must leave no settings behind
             write_settings(table, identity)
-        wanted = set(keys)
-        done = [judgement for judgement in read_judgements(table, methods) if _key(judgement) in wanted]
-        known = set(map(_key, done))
-        before, of, noun = len(known), len(keys), "question" if len(keys) == 1 else "questions"
-        report(before / of, f"{before:,} of {of:,} questions are in {table} already" if before else f"{of:,} {noun}")
+        selected = set(keys)
+        judgements = [judgement for judgement in read_judgements(table, methods) if _key(judgement) in selected]
+        judged_keys = set(map(_key, judgements))
+        previous, total, noun = len(judged_keys), len(keys), "question" if len(keys) == 1 else "questions"
+        report(
+            previous / total,
+            f"{previous:,} of {total:,} questions are already in {table}" if previous else f"{total:,} {noun}",
+        )
         for key in keys:
-            if key in known:
+            if key in judged_keys:
                 continue
             rows = judge(key)
-            _grows(table).append_rows(map(_to_line, rows))
-            done += rows
-            known.add(key)
-            report_count(report, len(known), of, "questions")
-        return done
+            _growing_table(table).append_rows(map(_to_line, rows))
+            judgements += rows
+            judged_keys.add(key)
+            report_count(report, len(judged_keys), total, "questions")
+        return judgements
 
 
 def _key(judgement: Judgement) -> tuple[str, int]:
@@ -439,16 +472,16 @@ def _key(judgement: Judgement) -> tuple[str, int]:
 
 
 def check_existing_table(table: Path, identity: Mapping[str, Any]) -> None:
-    """Raise Refused for a table that is there and was made by another study, or by none."""
+    """Raise Refused for an existing table of another study, or of no study."""
     if not table.exists():
         return
-    place = settings_path(table)
-    if not place.is_file():
-        raise Refused(f"{table.name} is there, without the settings of a study beside it: choose another name")
-    kept = read_json(place)
-    if not kept:
-        raise Refused(f"{place.name} does not hold the settings of a study: choose another name for the table")
-    check_same_study(kept, identity, table)
+    path = settings_path(table)
+    if not path.is_file():
+        raise Refused(f"{table.name} exists without the settings of a study next to it: choose another name")
+    saved_identity = read_json(path)
+    if not saved_identity:
+        raise Refused(f"{path.name} does not hold the settings of a study: choose another name for the table")
+    check_same_study(saved_identity, identity, table)
 
 
 # ---------------------------------------------------------------------------- the table
@@ -461,40 +494,45 @@ _HEADER = (
 
 @validate_arguments
 def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[Judgement]:
-    """The judgements of a table; an empty list where there is none.
+    """Read the judgements of a table; return an empty list for a file that does not exist.
 
-    methods: keep whole questions only, those with a line for each of these; the rest, of a study that was cut short
-        while it wrote, is taken out of the file.
-    Raises Refused for a file that is no such table.
+    methods: names of methods. Only questions with one row for each of them are returned, and the other rows, of a
+        study that was interrupted while it wrote, are removed from the file. None returns all rows.
+    Raises Refused for a file that is not such a table.
     """
-    lines = _grows(table).read_rows()
+    lines = _growing_table(table).read_rows()
     judgements = [judgement for line in lines if (judgement := _from_line(line)) is not None]
     if methods is None:
         return judgements
-    of_question: dict[tuple[str, int], list[Judgement]] = {}
+    by_question: dict[tuple[str, int], list[Judgement]] = {}
     for judgement in judgements:
-        of_question.setdefault((judgement.kind, judgement.number), []).append(judgement)
-    whole = [
+        by_question.setdefault((judgement.kind, judgement.number), []).append(judgement)
+    complete = [
         judgement
-        for rows in of_question.values()
+        for rows in by_question.values()
         if [row.method for row in rows] == list(methods)
         for judgement in rows
     ]
-    _grows(table).replace_rows(map(_to_line, whole))
-    return whole
+    _growing_table(table).replace_rows(map(_to_line, complete))
+    return complete
 
 
-def _grows(table: Path) -> GrowingTable:
+def _growing_table(table: Path) -> GrowingTable:
     return GrowingTable(table, _HEADER, "table of a study")
 
 
-def _to_line(one: Judgement) -> list[object]:
-    measured = [f"{number:.6g}" for triple in zip(one.scores, one.low, one.high, strict=True) for number in triple]
-    return [one.kind, one.number, one.tokens, one.answer, f"{one.probability:.6g}", one.method, *measured]
+def _to_line(judgement: Judgement) -> list[object]:
+    """Return the row of a judgement in the order of `_HEADER`."""
+    triples = zip(judgement.scores, judgement.low, judgement.high, strict=True)
+    measured = [f"{number:.6g}" for triple in triples for number in triple]
+    probability = f"{judgement.probability:.6g}"
+    return [
+        judgement.kind, judgement.number, judgement.tokens, judgement.answer, probability, judgement.method, *measured
+    ]  # fmt: skip
 
 
 def _from_line(line: Sequence[str]) -> Judgement | None:
-    """The judgement that a line of the table holds; None for a line that was cut off."""
+    """Return the judgement of a line of the table; None for an incomplete line."""
     if len(line) != len(_HEADER):
         return None
     kind, number, tokens, answer, probability, method, *measured = line
@@ -513,10 +551,11 @@ def _from_line(line: Sequence[str]) -> Judgement | None:
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """How one method fares on all questions of a kind.
+    """Faithfulness of one method over all questions of a kind.
 
-    questions: how many. medians: of each of `MEASURES`. verdicts: shares of "better", "chance" and "worse" for each of
-    `MEASURES`.
+    questions: number of questions.
+    medians: median of each of `MEASURES`, (measure,).
+    verdicts: shares of "better", "chance" and "worse" for each of `MEASURES`, (measure, 3), 0 to 1.
     """
 
     kind: str
@@ -527,29 +566,32 @@ class MethodSummary:
 
 
 def summarise_methods(judgements: Iterable[Judgement]) -> list[MethodSummary]:
-    """Every method on every kind of question, the kinds in their order, the largest median AOPC first."""
+    """Summarise judgements by method and kind of question.
+
+    Returns one summary for each, sorted by kind in the order of `faithfulness_kinds()`, and then by decreasing median AOPC.
+    """
     groups: dict[tuple[str, str], list[Judgement]] = {}
     for judgement in require_instances("judgements", judgements, Judgement):
         groups.setdefault((judgement.kind, judgement.method), []).append(judgement)
-    table = []
+    summaries = []
     for (kind, method), rows in groups.items():
         medians = tuple(np.median([row.scores for row in rows], axis=0).tolist())
         verdicts = []
         for measure in MEASURES:
-            said = [row.verdict(measure) for row in rows]
-            better, chance, worse = (said.count(word) / len(said) for word in ("better", "chance", "worse"))
+            row_verdicts = [row.verdict(measure) for row in rows]
+            better, chance, worse = (row_verdicts.count(word) / len(rows) for word in ("better", "chance", "worse"))
             verdicts.append((better, chance, worse))
-        table.append(MethodSummary(kind, method, len(rows), medians, tuple(verdicts)))
+        summaries.append(MethodSummary(kind, method, len(rows), medians, tuple(verdicts)))
     aopc = MEASURES.index("aopc")
     kinds = list(faithfulness_kinds())
-    return sorted(table, key=lambda standing: (kinds.index(standing.kind), -standing.medians[aopc]))
+    return sorted(summaries, key=lambda summary: (kinds.index(summary.kind), -summary.medians[aopc]))
 
 
-def summary_markdown(standings: Sequence[MethodSummary]) -> str:
-    """The standings as tables, one for each kind of question: medians, and the verdicts by AOPC."""
+def summary_markdown(summaries: Sequence[MethodSummary]) -> str:
+    """Format summaries as Markdown, one table per kind of question, with the medians and the verdicts by AOPC."""
     aopc, lines = MEASURES.index("aopc"), []
     for kind, title in faithfulness_kinds().items():
-        rows = [standing for standing in standings if standing.kind == kind]
+        rows = [summary for summary in summaries if summary.kind == kind]
         if not rows:
             continue
         lines += [
@@ -558,9 +600,9 @@ def summary_markdown(standings: Sequence[MethodSummary]) -> str:
             "| Method | Comprehensiveness | Sufficiency | AOPC | Better than chance | Chance | Worse |",
             "| --- | --- | --- | --- | --- | --- | --- |",
         ]
-        for standing in rows:
-            medians = [f"{median:.3f}" for median in standing.medians]
-            verdicts = [f"{share:.0%}" for share in standing.verdicts[aopc]]
-            lines.append(f"| {' | '.join([standing.method, *medians, *verdicts])} |")
+        for summary in rows:
+            medians = [f"{median:.3f}" for median in summary.medians]
+            verdicts = [f"{share:.0%}" for share in summary.verdicts[aopc]]
+            lines.append(f"| {' | '.join([summary.method, *medians, *verdicts])} |")
         lines.append("")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The questions that studies ask of every text of a file: the files that they read, and the targets of each text."""
+"""Questions about every text of a file: the shards that a study reads, and the targets of each text."""
 
 from __future__ import annotations
 
@@ -22,77 +22,99 @@ from bert_core.task_heads import TASK_HEADS, FileText, NamedTarget
 from bert_core.tokenizer import Encoding
 
 
-def check_question(name: str, columns: Columns | None, tags: str, word: str = "", label: str = "asking for") -> None:
-    """Raise Refused for a question of a file that does not fit its other settings.
+def check_question(name: str, columns: Columns | None, tags: str, word: str = "", label: str = "the question") -> None:
+    """Check that a question about a file fits the other settings of a study.
 
-    name: of `FILE_QUESTIONS`. columns: of a table; None for a file that is no table. tags: label of a file of words.
-    word: one word for all texts. what: how the settings name the question, in an error.
+    name: key of `FILE_QUESTIONS`.
+    columns: columns of a table; None for a file that is not a table.
+    tags: label of a file of words, as `read_labelled_words` takes it; empty for none.
+    word: the one word to which the question is restricted in all texts; empty for none.
+    label: what error messages call the setting that holds `name`.
+    Raises Refused if the word, the label of tags or a column does not fit the question, or a column is missing.
     """
     question, answer = FILE_QUESTIONS[name], None if columns is None else columns.answer
     if word and (not question.takes_word or answer is not None):
         takers = ", ".join(name for name, row in FILE_QUESTIONS.items() if row.takes_word)
-        raise Refused(f"{label} {name!r} does not need the word {word!r:.40}: it goes with {takers}, without a column")
+        raise Refused(
+            f"{label} {name!r} does not take the word {word!r:.40}: a word is allowed for {takers}, without an answer "
+            "column"
+        )
     if tags and (name != "tag" or columns is not None):
-        raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
+        raise Refused(
+            f"the label of tags {tags!r:.60} is allowed only for the question 'tag' about a file of words, without "
+            "columns of a table"
+        )
     if question.separate_texts and (columns is None or columns.pair is None):
-        raise Refused("how alike two texts are needs a column of second texts")
+        raise Refused(f"{label} {name!r} needs a column of second texts")
     if answer is not None and not question.takes_answer:
-        raise Refused(f"{label} {name!r} does not need the column {answer!r}")
+        raise Refused(f"{label} {name!r} does not take the answer column {answer!r}")
 
 
 def check_model(loaded: LoadedModel, name: str) -> None:
     """Raise Refused unless a model has the trained head that answers a question of `FILE_QUESTIONS`."""
-    loaded.require_head(FILE_QUESTIONS[name].head, f"{name} cannot be asked for")
+    loaded.require_head(FILE_QUESTIONS[name].head, f"the question {name!r} cannot be answered")
 
 
 def check_length(loaded: LoadedModel, max_length: int) -> None:
-    """Raise Refused unless a model reads texts of this many tokens."""
+    """Raise Refused if `max_length` exceeds the number of tokens that a model reads."""
     longest = loaded.config.max_position_embeddings
     if max_length > longest:
-        raise Refused(f"{loaded.name} reads {longest} tokens at most, and {max_length} were asked for")
+        raise Refused(f"max_length is {max_length}: {loaded.name} reads at most {longest} tokens")
 
 
 def shard_reader(
-    path: Path, loaded: LoadedModel, asked: str, columns: Columns | None, tags: str
+    path: Path, loaded: LoadedModel, question_name: str, columns: Columns | None, tags: str
 ) -> Callable[..., Iterator[Shard]]:
-    """The shards of a file of which something is asked, as a function of where to begin, as `text_shards` has it.
+    """Return a function that yields the shards of a file, from a given shard on, for one question.
 
-    asked: of `FILE_QUESTIONS`. columns: of a table. tags: as for `marked_lines`.
-    Raises Refused, before any shard is read, for a table in which something is missing or a class stands that the model
-    does not have, for spans in texts without a second one, and as `check_texts` and `marked_lines`.
+    question_name: key of `FILE_QUESTIONS`. columns: columns of a table, else None. tags: as for `read_annotated`.
+    Returns a function with the keyword arguments `number`, `start` and `line` of `text_shards`.
+    Raises Refused before any shard is read, for a table with an empty field or an unknown class. Raises Refused for a
+    question about two texts if the file has only one, and as `check_texts` and `read_annotated`.
     """
-    question = FILE_QUESTIONS[asked]
+    question = FILE_QUESTIONS[question_name]
     if columns is not None:
-        classes = loaded.labels if asked == "class" and columns.answer else ()
+        classes = loaded.labels if question_name == "class" and columns.answer else ()
         check_rows(path, columns, classes, pairs=question.pairs)
-    marked = read_annotated(path, asked, tags, loaded.tags, columns)
-    check_pairs(asked, marked, columns)
-    if question.pairs and question.loss_from_targets and marked is None and (columns is None or columns.pair is None):
-        raise Refused(f"{asked} is asked of two texts: give a table, and name the columns of both")
-    if marked is not None:
-        return partial(annotated_shards, path, marked)
+    annotated = read_annotated(path, question_name, tags, loaded.tags, columns)
+    check_pairs(question_name, annotated, columns)
+    if question.pairs and question.loss_from_targets and annotated is None and (columns is None or columns.pair is None):
+        raise Refused(
+            f"the question {question_name!r} needs two texts: give a table, and name the columns of both texts"
+        )
+    if annotated is not None:
+        return partial(annotated_shards, path, annotated)
     if columns is None:
         check_texts(path)
     return partial(text_shards, path, columns)
 
 
-def check_pairs(asked: str, marked: list[Line] | None, columns: Columns | None) -> None:
-    """Raise Refused where spans are asked for in texts that have no second one. marked: as `marked_lines` gives it."""
-    if asked == "span" and marked is None and (columns is None or columns.pair is None):
-        raise Refused("an answer is looked for in a second text: give a .json file of SQuAD, or columns of both texts")
+def check_pairs(question_name: str, annotated: list[Line] | None, columns: Columns | None) -> None:
+    """Raise Refused if the question is "span" and the texts have no second text to search for the answer.
+
+    annotated: the result of `read_annotated`.
+    """
+    if question_name == "span" and annotated is None and (columns is None or columns.pair is None):
+        raise Refused(
+            "the answer span is searched for in a second text: give a SQuAD .json file, or name the columns of both "
+            "texts"
+        )
 
 
 def read_annotated(
-    path: Path, asked: str, tags: str, known: tuple[str, ...], columns: Columns | None = None
+    path: Path, question_name: str, tags: str, model_tags: tuple[str, ...], columns: Columns | None = None
 ) -> list[Line] | None:
-    """The texts of a file that says tags or answers itself; None for one that is read line by line, or row by row.
+    """Read a file that holds its own annotations: the tags of words, or the answers to questions.
 
-    tags: the label of a file of words, as `read_labelled_words` takes it; a `.json` file that is asked for spans is
-    one of SQuAD, where no columns are named. known: the model's tags. A text's number is that of its line; of a
-    question its place, from 0.
-    Raises Refused as these readers do, and for tags that the model does not have.
+    question_name: key of `FILE_QUESTIONS`; only "tag" and "span" have annotated files.
+    tags: label of a file of words, as `read_labelled_words` takes it; empty for a file without annotated tags.
+    model_tags: the tags that the model predicts.
+    columns: columns of a table; a `.json` file is read as SQuAD only where this is None.
+    Returns one line per sentence, numbered by its line in the file, or one per SQuAD question, numbered from 0.
+    Returns None for any other file, which `text_shards` reads line by line or row by row.
+    Raises Refused for a tag that the model does not have, and as `read_labelled_words` and `read_squad`.
     """
-    if asked == "tag" and tags:
+    if question_name == "tag" and tags:
         lines = []
         for sentence in read_labelled_words(path, tags):
             pairs = zip(sentence.spans, sentence.labels, strict=True)
@@ -100,20 +122,20 @@ def read_annotated(
             lines.append(Line(sentence.line, sentence.text, marks=marks, comments=sentence.comments))
         for line in lines:
             for _, _, label in line.marks or ():
-                if label not in known:
+                if label not in model_tags:
                     raise Refused(
                         f"{path.name} has the tag {label!r:.60} (the sentence of line {line.number}), which the model "
-                        f"does not have: its tags are {', '.join(known)}"
+                        f"does not have: its tags are {', '.join(model_tags)}"
                     )
         return lines
-    if asked == "span" and columns is None and identify(path).format is Format.JSON:
+    if question_name == "span" and columns is None and identify(path).format is Format.JSON:
         questions, _ = read_squad(path)
         return [
             Line(
-                number, one.question, one.context,
-                marks=tuple((one.start, one.start + len(text), text) for text in one.answers[:1]),
+                number, question.question, question.context,
+                marks=tuple((question.start, question.start + len(text), text) for text in question.answers[:1]),
             )
-            for number, one in enumerate(questions)
+            for number, question in enumerate(questions)
         ]  # fmt: skip
     return None
 
@@ -121,35 +143,42 @@ def read_annotated(
 def annotated_shards(
     path: Path, lines: list[Line], *, number: int = 0, start: int = 0, line: int = 0
 ) -> Iterator[Shard]:
-    """Such texts as `lines.shards` gives those of a plain file, from one shard on; line, and what follows, as there."""
-    size, rest = path.stat().st_size, [one for one in lines if one.number >= line]
-    for first in range(0, len(rest), SHARD_LINES):
-        some = rest[first : first + SHARD_LINES]
-        read = size * (len(lines) - len(rest) + first + len(some)) // len(lines)
-        behind = rest[first + len(some)].number if first + len(some) < len(rest) else some[-1].number + 1
-        counts = Counter(lines=len(some), comments=sum(line.comments for line in some))
-        yield Shard(number, tuple(some), read, behind, counts, read)
+    """Yield the lines of `read_annotated` in shards, with the arguments and the shard fields of `line_shards`.
+
+    number, line: number of the first shard, and of the first line in it. start: has no effect, since the lines are in
+    memory.
+    """
+    size, remaining = path.stat().st_size, [entry for entry in lines if entry.number >= line]
+    for first in range(0, len(remaining), SHARD_LINES):
+        shard_lines = remaining[first : first + SHARD_LINES]
+        end = first + len(shard_lines)
+        bytes_read = size * (len(lines) - len(remaining) + end) // len(lines)
+        next_line = remaining[end].number if end < len(remaining) else shard_lines[-1].number + 1
+        counts = Counter(lines=len(shard_lines), comments=sum(line.comments for line in shard_lines))
+        yield Shard(number, tuple(shard_lines), bytes_read, next_line, counts, bytes_read)
         number += 1
 
 
-def encode_line(loaded: LoadedModel, line: Line, asked: str, max_length: int) -> Encoding:
-    """A text as it is read: with its second one, unless the question reads the two apart."""
-    return loaded.tokenizer.encode(
-        line.text, None if FILE_QUESTIONS[asked].separate_texts else line.pair, max_length=max_length
-    )
+def encode_line(loaded: LoadedModel, line: Line, question_name: str, max_length: int) -> Encoding:
+    """Encode a text together with its second text, unless the question encodes the two texts separately."""
+    pair = None if FILE_QUESTIONS[question_name].separate_texts else line.pair
+    return loaded.tokenizer.encode(line.text, pair, max_length=max_length)
 
 
-def targets_of(loaded: LoadedModel, encoding: Encoding, line: Line, asked: str, word: str = "") -> list[NamedTarget]:
-    """The targets of one text for a question of `FILE_QUESTIONS`; empty where there are none.
+def targets_of(
+    loaded: LoadedModel, encoding: Encoding, line: Line, question_name: str, word: str = ""
+) -> list[NamedTarget]:
+    """Return the targets of one text for a question of `FILE_QUESTIONS`; an empty list if there are none.
 
-    An answer that the file holds is the target; without one the model's own answer is.
-    word: only tags and tokens of this word, in whatever case, or the word at the [MASK].
-    Raises Refused if the question cannot be asked of this text.
+    The target is the answer that the file holds; without one, it is the prediction of the model.
+    word: restricts tags and replaced tokens to this word, in any case, or is the word at the [MASK]; empty for none.
+    Raises Refused if the question does not apply to this text.
     """
-    head = TASK_HEADS[FILE_QUESTIONS[asked].head]
-    positions = None if asked == "word" else ()  # where pieces are predicted: nowhere but for the word at the [MASK]
+    head = TASK_HEADS[FILE_QUESTIONS[question_name].head]
+    positions = None if question_name == "word" else ()  # only the word at a [MASK] needs predictions of tokens
 
     def run() -> ModelRun:
         return capture(loaded, encoding, positions=positions, top_k=1)
 
-    return head.targets_of(loaded, FileText(encoding, line.text, line.pair, line.answer, line.marks, asked, word, run))
+    text = FileText(encoding, line.text, line.pair, line.answer, line.marks, question_name, word, run)
+    return head.targets_of(loaded, text)

@@ -1,4 +1,4 @@
-"""Input files: which format, compression and encoding a file has, and its lines."""
+"""Input files: detection of the format, compression and encoding of a file, and reading of its lines."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import IO, Any, cast
 from bert_core.refused import Refused, short_repr
 
 _HEAD = 1 << 16  # bytes of the decompressed file from which its content is identified
-_HEAD_LINES = 10  # lines among them
+_HEAD_LINES = 10  # number of these lines that identify the format
 _CHUNK = 1 << 16
-_MOST_ZEROS = 0.05  # share of zero bytes among the first ones of a text
+_MAX_ZERO_SHARE = 0.05  # share of zero bytes at the beginning of a text
 
 
 class Format(Enum):
@@ -42,10 +42,10 @@ _EXTENSIONS = {
     ".iob2": Format.COLUMNS,
 }  # fmt: skip
 _COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
-_EXTENSION_OF = {of_format: extension for extension, of_format in reversed(_EXTENSIONS.items())}
+_EXTENSION_OF = {file_format: extension for extension, file_format in reversed(_EXTENSIONS.items())}
 _ARROW_NAMES = {".gz": "gzip", ".zst": "zstd"}
 
-# Formats that are not read, by their first bytes and by their extensions.
+# Unsupported formats by their first bytes and by their extensions.
 _SIGNATURES = {
     b"PAR1": "a Parquet file", b"%PDF-": "a PDF document", b"ARROW1": "an Arrow file", b"BZh91AY&SY": "a bzip2 file",
     b"PK\x03\x04": "a ZIP archive", b"7z\xbc\xaf": "a 7z archive", b"\xd0\xcf\x11\xe0": "an Office document",
@@ -67,11 +67,12 @@ _ADVICE = "save it as plain text (.txt), a table (.csv, .tsv) or JSON lines (.js
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of texts, as `identify` finds it.
+    """A file of texts, with the properties that `identify` detects.
 
-    format: what the decompressed file contains. compression: ".gz", ".xz", ".zst", or "" for none.
-    encoding: "utf-8" or "utf-16". carriage_returns: whether single carriage returns end the lines, as on early
-    Macintosh systems.
+    format: format of the decompressed content.
+    compression: ".gz", ".xz", ".zst", or "" for none.
+    encoding: "utf-8" or "utf-16".
+    carriage_returns: whether single carriage returns end the lines, as on early Macintosh systems.
     """
 
     path: Path
@@ -82,32 +83,34 @@ class InputFile:
 
     @property
     def name(self) -> str:
-        """The name of the file without its folder."""
+        """Name of the file without its folder."""
         return self.path.name
 
     @property
     def is_table(self) -> bool:
-        """Whether texts are in named columns or fields."""
+        """Whether the texts are in named columns or fields."""
         return self.format in TABLE_FORMATS
 
     @contextmanager
     def open(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        """The content as UTF-8 with line feeds between lines, and the file on disk, whose position is the progress.
+        """Open the file and return two streams: its content, and the file on disk.
 
-        The content can be sought forwards. Reading raises Refused where the compression or UTF-16 is broken.
+        The content is UTF-8 with line feeds between the lines, and supports forward seeks. The position in the file on
+        disk shows the progress.
+        Reading raises Refused for damaged compression or UTF-16.
         """
         with self.path.open("rb") as disk:
             if not self.compression and self.encoding == "utf-8" and not self.carriage_returns:
                 yield disk, disk
             else:
-                source = _decompressed(disk, self.compression)  # which closes the file on disk when it is deleted
+                source = _decompressed(disk, self.compression)  # keep a reference: deleting it closes the file on disk
                 with io.BufferedReader(_Converted(self._converted(source)), _CHUNK) as content:
                     yield content, disk
 
     def lines(self) -> Iterator[tuple[str, int]]:
-        """Each line without its end, and how many bytes of the file on disk are read.
+        """Yield each line without its line end, with the number of bytes of the file on disk that were read.
 
-        Raises Refused for a file that is not UTF-8, and as `open`.
+        Raises Refused for content that is not UTF-8, and as `open`.
         """
         with self.open() as (content, disk), io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n") as text:
             try:
@@ -116,43 +119,43 @@ class InputFile:
             except UnicodeDecodeError as error:
                 raise utf8_error(self.path, error) from error
 
-    def read_text(self, largest: int) -> str:
-        """The whole text. Raises Refused for more bytes than `largest`, and as `lines`."""
+    def read_text(self, max_bytes: int) -> str:
+        """Read the whole text. Raises Refused for more than `max_bytes` bytes, and as `lines`."""
         with self.open() as (content, _):
-            data = content.read(largest + 1)
-        if len(data) > largest:
-            raise Refused(f"{self.name} contains more than {largest:,} bytes: at most these are read")
+            data = content.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise Refused(f"{self.name} contains more than {max_bytes:,} bytes, the maximum that is read")
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise utf8_error(self.path, error) from error
 
     def _converted(self, source: IO[bytes]) -> Iterator[bytes]:
-        """The content in chunks: decompressed, as UTF-8, with a line feed for each carriage return."""
+        """Yield the content in chunks, as UTF-8 with a line feed for each carriage return."""
         decoder = codecs.getincrementaldecoder("utf-16")() if self.encoding == "utf-16" else None
         try:
             while True:
                 chunk = source.read(_CHUNK)
-                ended = not chunk
+                is_last = not chunk
                 if decoder is not None:
-                    chunk = decoder.decode(chunk, final=ended).encode()
+                    chunk = decoder.decode(chunk, final=is_last).encode()
                 yield chunk.replace(b"\r", b"\n") if self.carriage_returns else chunk
-                if ended:
+                if is_last:
                     return
         except (OSError, EOFError, lzma.LZMAError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # an error of the disk
+                raise  # the disk failed, and not the compression
             raise Refused(f"{self.name} is not a whole {self.compression} file: {error}") from error
         except (UnicodeDecodeError, UnicodeEncodeError) as error:
             raise Refused(f"{self.name} is not whole UTF-16: {error.reason}") from error
 
 
 class _Converted(io.RawIOBase):
-    """A stream of chunks of bytes that can be sought forwards."""
+    """Readable stream over chunks of bytes, with forward seeks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         super().__init__()
-        self._chunks, self._rest, self._position = chunks, b"", 0
+        self._chunks, self._buffer, self._position = chunks, b"", 0
 
     def readable(self) -> bool:
         return True
@@ -161,21 +164,21 @@ class _Converted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._rest:
+        while not self._buffer:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return 0
-            self._rest = chunk
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
+            self._buffer = chunk
+        count = min(len(buffer), len(self._buffer))
+        buffer[:count] = self._buffer[:count]
+        self._buffer = self._buffer[count:]
         self._position += count
         return count
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        target = offset + (self._position if whence == io.SEEK_CUR else 0)
-        if whence == io.SEEK_END or target < self._position:
-            raise io.UnsupportedOperation("a converted file is only read forwards")
+    def seek(self, offset: int, origin: int = io.SEEK_SET) -> int:
+        target = offset + (self._position if origin == io.SEEK_CUR else 0)
+        if origin == io.SEEK_END or target < self._position:
+            raise io.UnsupportedOperation("a converted file supports only forward seeks")
         while self._position < target and self.readinto(bytearray(min(target - self._position, _CHUNK))):
             pass
         return self._position
@@ -196,26 +199,25 @@ def _decompressed(disk: IO[bytes], compression: str) -> IO[bytes]:
 
 
 def utf8_error(path: Path, error: UnicodeDecodeError) -> Refused:
-    """The error for a file whose bytes are not those of UTF-8."""
+    """Return the error for a file that is not UTF-8."""
     return Refused(f"{path.name} is not UTF-8 ({error.reason}): save it as UTF-8")
 
 
 def check_file(path: Path) -> None:
-    """Raise Refused unless a path names a file that is not empty."""
+    """Raise Refused unless a path is that of a file that is not empty."""
     if not path.is_file():
-        raise Refused(f"there is no file {short_repr(str(path))}: name one that holds a text")
+        raise Refused(f"there is no file {short_repr(str(path))}: give the path of a file with text")
     if not path.stat().st_size:
         raise Refused(f"{path.name} is empty: there is no text in it")
 
 
 def identify(path: Path, *, tabs_in_text: bool = False) -> InputFile:
-    """Which format, compression and encoding a file has, by its extension and its first bytes.
+    """Detect the format, compression and encoding of a file from its extension and its first bytes.
 
-    The extension of a compressed file is the one before `.gz`, `.xz` or `.zst`. Where the extension is unknown or
-    missing the content decides, and so it does between CoNLL-U and other columns for `.conll` and `.iob2`.
-    tabs_in_text: whether plain text may have as many tabs in each line, which otherwise makes it a table.
-    Raises Refused for a file that does not exist or is empty, that has a format which is not read, or whose content is
-    not what its extension says.
+    The extension of a compressed file is the one before `.gz`, `.xz` or `.zst`. The content decides if the extension is
+    unknown or missing. It also decides between CoNLL-U and other columns for `.conll` and `.iob2`.
+    tabs_in_text: whether plain text may have the same number of tabs in each line, which otherwise makes it a table.
+    Raises Refused for a file that is missing or empty, has an unsupported format, or does not match its extension.
     """
     check_file(path)
     compression = _compression(path)
@@ -230,24 +232,24 @@ def identify(path: Path, *, tabs_in_text: bool = False) -> InputFile:
     carriage_returns = "\r" in text and "\n" not in text
     lines = text.replace("\r", "\n" if carriage_returns else "").split("\n")
     if len(head) == _HEAD and len(lines) > 1:
-        del lines[-1]  # it may be cut off
+        del lines[-1]  # it may be incomplete
     formats = _possible_formats(lines)
     if declared is None:
-        as_text = (Format.CSV, Format.TSV) if tabs_in_text else (Format.CSV,)
-        declared = Format.TEXT if formats[0] in as_text else formats[0]
+        text_formats = (Format.CSV, Format.TSV) if tabs_in_text else (Format.CSV,)
+        declared = Format.TEXT if formats[0] in text_formats else formats[0]
     elif declared is Format.COLUMNS and Format.TREEBANK in formats[:1]:
         declared = Format.TREEBANK
     elif declared not in formats and not (tabs_in_text and declared is Format.TEXT and formats[0] is Format.TSV):
-        right = path.name.removesuffix(path.suffix if not compression else "".join(path.suffixes[-2:]))
+        stem = path.name.removesuffix(path.suffix if not compression else "".join(path.suffixes[-2:]))
         raise Refused(
-            f"{path.name} has the extension {extension} for {declared.value} and contains {formats[0].value}: "
-            f"rename it to {right}{_EXTENSION_OF[formats[0]]}{compression}, or save it as {declared.value}"
+            f"{path.name} has the extension {extension} for {declared.value} but contains {formats[0].value}: "
+            f"rename it to {stem}{_EXTENSION_OF[formats[0]]}{compression}, or save it as {declared.value}"
         )
     return InputFile(path, declared, compression, encoding, carriage_returns)
 
 
 def _compression(path: Path) -> str:
-    """How a file is compressed, ".gz", ".xz", ".zst" or "". Raises Refused where its extension says something else."""
+    """Return the compression of a file: ".gz", ".xz", ".zst" or "". Raises Refused for another extension."""
     with path.open("rb") as file:
         start = file.read(16)
     for signature, name in _SIGNATURES.items():
@@ -258,33 +260,33 @@ def _compression(path: Path) -> str:
     compression = next((name for name, signature in _COMPRESSIONS.items() if start.startswith(signature)), "")
     if extension in _COMPRESSIONS and compression != extension:
         raise Refused(
-            f"{path.name} has the extension {extension} and is not compressed like that: "
+            f"{path.name} has the extension {extension} but is not compressed that way: "
             + (f"its content is that of a {compression} file" if compression else f"rename it to {path.stem}")
         )
     if compression != extension and compression:
         raise Refused(
-            f"{path.name} has the extension {extension or '(none)'} and contains compressed data: "
+            f"{path.name} has the extension {extension or '(none)'} but contains compressed data: "
             f"rename it to {path.name}{compression}"
         )
     return compression
 
 
 def _encoding(path: Path, head: bytes) -> str:
-    """The encoding of a text, "utf-8" or "utf-16". Raises Refused for UTF-32, UTF-16 without its mark, and no text."""
+    """Return "utf-8" or "utf-16". Raises Refused for UTF-32, UTF-16 without a byte order mark, and binary files."""
     if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         raise Refused(f"{path.name} is in UTF-32, which is not read: save it as UTF-8")
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     zeros = [half.count(0) / max(len(half), 1) for half in (head[::2], head[1::2])]
-    if max(zeros) > 0.5 and min(zeros) < 0.1:  # of each two bytes one is zero
+    if max(zeros) > 0.5 and min(zeros) < 0.1:  # one byte of each pair is zero
         raise Refused(f"{path.name} looks like UTF-16 without a byte order mark: save it as UTF-8")
-    if max(zeros) > _MOST_ZEROS:
+    if max(zeros) > _MAX_ZERO_SHARE:
         raise Refused(f"{path.name} is a binary file, which is not read: {_ADVICE}")
     return "utf-8"
 
 
 def _possible_formats(lines: list[str]) -> tuple[Format, ...]:
-    """The formats that the first lines of a file may have, the most likely one first."""
+    """Return the formats that the first lines of a file may have, the most likely first."""
     filled = [line for line in lines if line.strip()]
     if not filled:
         return tuple(Format)
@@ -298,8 +300,8 @@ def _possible_formats(lines: list[str]) -> tuple[Format, ...]:
     if data and all(re.match(r"\d+(-\d+|\.\d+)?\t", line) and line.count("\t") == 9 for line in data):
         return Format.TREEBANK, Format.COLUMNS, Format.TSV
     words = (Format.COLUMNS, Format.TREEBANK)
-    last = len(lines) - next(place for place, line in enumerate(reversed(lines)) if line.strip())
-    if len(filled) > 1 and len(filled) == last:  # without empty lines between
+    end = len(lines) - next(place for place, line in enumerate(reversed(lines)) if line.strip())
+    if len(filled) > 1 and len(filled) == end:  # no empty line lies between the others
         if len({line.count("\t") for line in sample}) == 1 and "\t" in sample[0]:
             return Format.TSV, *words
         if "\t" not in start and any(_same_fields(sample, separator) for separator in ",;"):
@@ -316,7 +318,7 @@ def _is_object(line: str) -> bool:
 
 
 def _same_fields(lines: list[str], separator: str) -> bool:
-    """Whether each line has the same number of fields, and more than one."""
+    """Return whether each line has the same number of fields, and more than one."""
     try:
         counts = {len(fields) for fields in csv.reader(lines, delimiter=separator)}
     except csv.Error:

@@ -1,9 +1,9 @@
-"""Every head of a model over a file: its importance, what its removal costs, where it looks.
+"""Figures of every attention head over a file: importance, loss without the head, and properties of its attention.
 
-What the loss is of is chosen: hidden pieces, one word, a class, what follows.
+The loss is that of masked tokens, of one word, of a class, of the next sentence, or of the targets of a task head.
 
-A shard is measured by one function, here or on another machine, and the sums are added in the order of the file: the
-table does not depend on who did the work, nor on where it was stopped and went on.
+Each shard of the file is measured in this process or on another machine, and the sums are added in the order of the
+file. The table therefore depends neither on the engine nor on interruptions.
 """
 
 from __future__ import annotations
@@ -61,24 +61,30 @@ from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.task_heads import IS_NEXT
 from bert_core.tokenizer import Encoding
 
-NOT_NEXT = "from elsewhere"  # the answer of a line whose second text does not follow its first
+NOT_NEXT = "from elsewhere"  # answer of a line whose second text does not follow the first
 
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """What is asked of every text, and how.
+    """Settings of `measure_heads`: what is measured on every text, and which loss.
 
-    importance: the size of the slope of the text's loss with each head's gate. ablation: the loss without each head.
-    max_length: tokens of a text that are read. mask_share: of its pieces that are hidden for the loss, all behind
-    [MASK]. seed: with the number of the line it decides which, and which second texts are from elsewhere.
-    loss: one of `FILE_QUESTIONS`: "words", hidden pieces; "word", one word at a [MASK] of the text; "class", the
-    text's class; "next", whether the second text follows, half of them drawn from elsewhere in the shard;
-    or a question of targets, such as "tag", "span", "replaced" and "similarity", where it is minus the value of the
-    targets, the mean over those of a text. tags: the label of a file of words, whose own tags are asked for.
-    word: the word at the [MASK] of every text, or the one whose tag is asked for, or whether it was replaced.
-    columns: of a table; None means one text a line.
-    method, reference: what takes the place of a head's output in ablation, as for `Replacement`; texts.
-    Raises Refused for settings that cannot be, or that would do nothing.
+    importance: whether to compute the gradient importance, the absolute gradient of the loss of a text with respect to
+        the gate of each head.
+    ablation: whether to compute the loss without each head.
+    max_length: maximum number of tokens of a text, from 3.
+    mask_share: share of the tokens of a text that are masked for the loss "words", above 0 and below 1.
+    seed: with the number of the line, the random seed for the masked tokens and for unrelated second texts.
+    loss: key of `FILE_QUESTIONS`. "words" is the loss of randomly masked tokens, "word" that of the word at the [MASK]
+        of the text, "class" that of its class. "next" is the next-sentence loss, with half of the second texts drawn
+        from elsewhere in the shard. For a question with targets, such as "tag", "span", "replaced" and "similarity",
+        the loss is minus the mean value of the targets of a text.
+    word: the word at the [MASK] of every text for the loss "word", and the only word that is measured for "tag" and
+        "replaced"; empty for none.
+    columns: columns of a table; None means one text per line, or an annotated file.
+    method, reference: replacement of the output of a head in the ablation, and its reference texts, as for
+        `Replacement`.
+    tags: label of a file of words with the tags to use, as for `read_labelled_words`; empty for predicted tags.
+    Raises Refused for an unknown name, a value out of range, or settings that would have no effect.
     """
 
     importance: bool = True
@@ -95,44 +101,50 @@ class CorpusSettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.mask_share < 1:
-            raise Refused(f"the share of hidden pieces is {self.mask_share}: it is above 0 and below 1")
+            raise Refused(f"mask_share is {self.mask_share}: it must be above 0 and below 1")
         if self.max_length < 3:
-            raise Refused(f"texts of {self.max_length} tokens hold no word: 3 is the least")
+            raise Refused(f"max_length is {self.max_length}: it must be at least 3 tokens")
         if self.loss not in FILE_QUESTIONS:
             raise Refused(f"the loss {self.loss!r} is unknown: one of {', '.join(FILE_QUESTIONS)}")
         if self.loss != "words" and not self.needs_loss:
-            raise Refused(f"the loss {self.loss!r} is asked for by importance or ablation: neither was")
+            raise Refused(f"the loss {self.loss!r} has no effect without importance or ablation: choose at least one")
         answer = None if self.columns is None else self.columns.answer
         if self.loss == "class" and answer is None:
-            raise Refused("the class of a text stands in a column: say in which")
+            raise Refused("the loss 'class' needs a column of classes")
         if self.loss == "word" and bool(self.word) == (answer is not None):
-            raise Refused("the word at the [MASK] is either one word, or named by a column")
+            raise Refused("the loss 'word' needs either one word for all texts, or a column of words")
         check_question(self.loss, self.columns, self.tags, self.word, label="the loss")
         if self.loss == "next" and self.columns is not None and self.columns.pair is None:
-            raise Refused("whether B follows A needs a column of second texts")
+            raise Refused("the loss 'next' needs a column of second texts")
         if self.method not in REPLACEMENTS:
             raise Refused(f"method {self.method!r} is unknown: one of {', '.join(REPLACEMENTS)}")
         if self.method != "zero" and not self.ablation:
-            raise Refused(f"method {self.method!r} is one of ablation, which was not asked for")
+            raise Refused(f"method {self.method!r} has no effect without ablation")
         if (self.method == "zero") == bool(self.reference):
             raise Refused(f"method {self.method!r} needs {'no' if self.reference else 'a'} reference text")
 
     @property
     def needs_loss(self) -> bool:
-        """Whether a loss is needed at all."""
+        """Whether the settings need a loss."""
         return self.importance or self.ablation
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class HeadSums:
-    """What was measured so far, summed over texts, float64.
+    """Sums of the figures of every head over the texts measured so far.
 
-    figures: by name (layer, head). loss: of the texts with all heads, nats.
-    counts: of `lines.Shard`, and of "texts" and "tokens" that were read, pieces "hidden", texts "shortened" to the
-        length that is read, "strangers" among second texts, lines "unreadable", without a sign that the tokenizer
-        knows, and "without the word", where it cannot be asked for.
-    weights: the fingerprint of the model; empty where nothing was measured.
+    figures: sums by name, (layer, head) each, float64.
+    loss: sum of the losses of the texts with all heads, in the unit of the loss.
+    counts: the counts of `lines.Shard` and these.
+        "texts", "tokens", "hidden": texts, tokens and masked tokens that were measured.
+        "questions": targets, for a loss with targets.
+        "strangers": second texts from elsewhere in the shard.
+        "shortened": texts cut to `max_length` tokens.
+        "unreadable": lines without a character that the tokenizer knows.
+        "without the word": lines without a [MASK] for each token of the word.
+        "without an answer": lines without a target.
+    weights: fingerprint of the model; empty if no text was measured.
     """
 
     figures: Mapping[str, np.ndarray]
@@ -140,106 +152,112 @@ class HeadSums:
     counts: Counter[str] = field(default_factory=Counter)
     weights: str = ""
 
-    def __add__(self, other: HeadSums) -> HeadSums:
-        if self.weights and other.weights and self.weights != other.weights:
+    def __add__(self, second: HeadSums) -> HeadSums:
+        if self.weights and second.weights and self.weights != second.weights:
             raise Refused(
-                f"the model had the fingerprint {self.weights} and now has {other.weights}: measure all texts with one"
+                f"the model had the fingerprint {self.weights} and now has {second.weights}: measure all texts with "
+                "the same weights"
             )
-        if self.figures and other.figures:
-            figures = {name: values + other.figures[name] for name, values in self.figures.items()}
+        if self.figures and second.figures:
+            figures = {name: values + second.figures[name] for name, values in self.figures.items()}
         else:
-            figures = dict(self.figures or other.figures)
-        counts = self.counts + other.counts
-        return HeadSums(figures, self.loss + other.loss, counts, self.weights or other.weights)
+            figures = dict(self.figures or second.figures)
+        counts = self.counts + second.counts
+        return HeadSums(figures, self.loss + second.loss, counts, self.weights or second.weights)
 
     def table(self, model: str, settings: CorpusSettings | None = None) -> HeadTable:
-        """The means over the texts; `importance_in_layer` besides, and the standard error of what removal costs.
+        """Compute the means over the texts, with `importance_in_layer` and the standard error of the loss change.
 
-        model: its name. settings: what was asked. Raises Refused if there was no text.
+        model: name of the model. settings: settings of the measurement; None means `CorpusSettings()`.
+        Raises Refused if no text was measured.
         """
         texts = self.counts["texts"]
         if not texts:
-            odd = f" ({said})" if (said := ", ".join(_odd(self.counts))) else ""
-            raise Refused(f"there is no text in {self.counts['lines']:,} lines to ask about{odd}: nothing was measured")
+            reasons = ", ".join(_exceptions(self.counts))
+            raise Refused(
+                f"no text in {self.counts['lines']:,} lines could be measured{f' ({reasons})' if reasons else ''}"
+            )
         figures = {name: values / texts for name, values in self.figures.items() if name != "loss_change_squared"}
         if "importance" in figures:
             figures["importance_in_layer"] = layer_normalised(figures["importance"])
         if "loss_change" in figures:
             spread = self.figures["loss_change_squared"] / texts - figures["loss_change"] ** 2
             figures["loss_change_error"] = np.sqrt(np.maximum(spread, 0) / max(texts - 1, 1))
-        asked = "importance" in figures or "loss_change" in figures
-        loss = self.loss / texts if asked else None
+        has_loss = "importance" in figures or "loss_change" in figures
+        loss = self.loss / texts if has_loss else None
         settings = CorpusSettings() if settings is None else settings
         tokens = self.counts["tokens"]
         return HeadTable(Path(model).name, texts, tokens, figures, loss, settings.loss, settings.method, self.weights)
 
 
 def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -> HeadSums:
-    """Every head on every text of a shard; the maps of the texts as they are written, the losses as they are asked.
+    """Measure every head on every text of a shard.
 
-    Raises Refused for a model without a trained head for the loss that is asked for, or a class that it does not
-    have.
+    The figures of the attention are those of the unmodified texts, and the losses those of the masked texts.
+    Raises Refused for a model that lacks the head for the loss or a class of a text.
     """
     counts = Counter(shard.counts)
     if FILE_QUESTIONS[settings.loss].loss_from_targets:
-        return _of_targets(loaded, shard, settings, counts)
-    encodings, texts = _questions(loaded, shard, settings, counts)
+        return _measure_targets(loaded, shard, settings, counts)
+    encodings, examples = _examples(loaded, shard, settings, counts)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
     if not encodings:
         return HeadSums({}, 0.0, counts)
-    figures, loss = _figures_of_maps(loaded, encodings), 0.0
+    figures, loss = _attention_figures(loaded, encodings), 0.0
     if settings.importance:
-        losses, slopes = gate_gradients(loaded, texts)
-        # The size is taken of each text's own slope, which is already a sum over its positions (Michel 2019).
-        figures["importance"] = np.abs(slopes).sum(0)
+        losses, gradients = gate_gradients(loaded, examples)
+        # The absolute value is taken of the gradient of each text, a sum over its positions (Michel 2019).
+        figures["importance"] = np.abs(gradients).sum(0)
         loss = float(losses.sum())
     if settings.ablation:
-        losses, without = losses_without_heads(loaded, texts, _replacement(loaded, settings))
-        change = without - losses[:, None, None]
+        losses, ablated_losses = losses_without_heads(loaded, examples, _replacement(loaded, settings))
+        change = ablated_losses - losses[:, None, None]  # (text, layer, head)
         figures["loss_change"] = change.sum(0)
         figures["loss_change_squared"] = (change**2).sum(0)
         loss = float(losses.sum())
     return HeadSums(figures, loss, counts, fingerprint(loaded))
 
 
-def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, counts: Counter[str]) -> HeadSums:
-    """The same where what is asked of a text is some targets, of which its loss is minus the mean."""
+def _measure_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, counts: Counter[str]) -> HeadSums:
+    """Measure a shard for a loss with targets: minus the mean value of the targets of each text."""
     encodings: list[Encoding] = []
     targets: list[list[Target]] = []
     for line in shard.lines:
         try:
             encoding = encode_line(loaded, line, settings.loss, settings.max_length)
-            found = [one.target for one in targets_of(loaded, encoding, line, settings.loss, settings.word)]
-        except Refused:  # nothing in it that can be read
+            line_targets = [entry.target for entry in targets_of(loaded, encoding, line, settings.loss, settings.word)]
+        except Refused:  # no character that the tokenizer knows
             counts["unreadable"] += 1
             continue
-        if not found:
+        if not line_targets:
             counts["without an answer"] += 1
             continue
         counts["shortened"] += bool(encoding.truncated_count)
         encodings.append(encoding)
-        targets.append(found)
+        targets.append(line_targets)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
     counts["questions"] = sum(map(len, targets))
-    figures, loss = _figures_of_maps(loaded, encodings), 0.0
-    for encoding, some in zip(encodings, targets, strict=True):
+    figures, loss = _attention_figures(loaded, encodings), 0.0
+    for encoding, text_targets in zip(encodings, targets, strict=True):
         if settings.importance:
-            runs = [capture(loaded, encoding, target=target, positions=()) for target in some]
-            # The size of the text's own slope, as of any other loss.
-            slope = np.mean([run.gate_gradient for run in runs if run.gate_gradient is not None], 0)
-            _add(figures, "importance", np.abs(slope))
+            runs = [capture(loaded, encoding, target=target, positions=()) for target in text_targets]
+            # The absolute value is taken of the gradient of the text, as for the other losses.
+            gradient = np.mean([run.gate_gradient for run in runs if run.gate_gradient is not None], 0)
+            _add(figures, "importance", np.abs(gradient))
             value = float(np.mean([run.target_value for run in runs if run.target_value is not None]))
         if settings.ablation:
-            whole, without = values_without_heads(loaded, encoding, some, _replacement(loaded, settings))
-            change, value = (whole[:, None, None] - without).mean(0), float(whole.mean())
+            values, ablated_values = values_without_heads(
+                loaded, encoding, text_targets, _replacement(loaded, settings)
+            )
+            change, value = (values[:, None, None] - ablated_values).mean(0), float(values.mean())
             _add(figures, "loss_change", change)
             _add(figures, "loss_change_squared", change**2)
         loss -= value
     return HeadSums(figures, loss, counts, fingerprint(loaded))
 
 
-def _figures_of_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
-    """What the maps of some texts say of every head, (layer, head) by name, summed over the texts."""
+def _attention_figures(loaded: LoadedModel, encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+    """Compute the figures of the attention of every head by name, (layer, head) each, summed over texts."""
     figures: dict[str, np.ndarray] = {}
     for number, attention in attention_maps(loaded, encodings):
         for name, values in head_figures(attention, encodings[number]).items():
@@ -251,35 +269,35 @@ def _add(figures: dict[str, np.ndarray], name: str, values: np.ndarray) -> None:
     figures[name] = figures.get(name, 0.0) + values.astype(np.float64)
 
 
-def _questions(
+def _examples(
     loaded: LoadedModel, shard: Shard, settings: CorpusSettings, counts: Counter[str]
 ) -> tuple[list[Encoding], list[TextExample]]:
-    """The texts of a shard as they are written, and what is asked of each; nothing if no loss is asked for."""
+    """Return the unmodified texts of a shard, and the example of each for the loss; no examples without a loss."""
     encodings: list[Encoding] = []
-    texts: list[TextExample] = []
+    examples: list[TextExample] = []
     lines = draw_pairs(shard.lines, settings.seed) if settings.loss == "next" else shard.lines
     counts["strangers"] += sum(line.answer == NOT_NEXT for line in lines)
     for line in lines:
         try:
             encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=settings.max_length)
-        except Refused:  # nothing in it that can be read
+        except Refused:  # no character that the tokenizer knows
             counts["unreadable"] += 1
             continue
         if settings.needs_loss:
             try:
-                text = _question(loaded, encoding, line, settings)
-            except Refused:  # no [MASK], or not as many as the word has pieces
+                example = _example(loaded, encoding, line, settings)
+            except Refused:  # fewer [MASK] tokens than the word has tokens
                 counts["without the word"] += 1
                 continue
-            counts["hidden"] += len(text.positions)
-            texts.append(text)
+            counts["hidden"] += len(example.positions)
+            examples.append(example)
         counts["shortened"] += bool(encoding.truncated_count)
         encodings.append(encoding)
-    return encodings, texts
+    return encodings, examples
 
 
-def _question(loaded: LoadedModel, encoding: Encoding, line: Line, settings: CorpusSettings) -> TextExample:
-    """What is asked of one text. Raises Refused if its word cannot be asked for."""
+def _example(loaded: LoadedModel, encoding: Encoding, line: Line, settings: CorpusSettings) -> TextExample:
+    """Return the example of one text. Raises Refused if its [MASK] tokens do not fit the word."""
     if settings.loss == "class":
         return TextExample(encoding, label=loaded.labels.index(line.answer))
     if settings.loss == "next":
@@ -289,44 +307,48 @@ def _question(loaded: LoadedModel, encoding: Encoding, line: Line, settings: Cor
             *word_target(loaded.tokenizer, encoding, settings.word or line.answer).target_pieces, strict=True
         )
         return TextExample(encoding, positions, answers)
-    rng = np.random.default_rng([settings.seed, line.number])
-    return mask_pieces(loaded.tokenizer, encoding, rng, share=settings.mask_share)
+    generator = np.random.default_rng([settings.seed, line.number])
+    return mask_pieces(loaded.tokenizer, encoding, generator, share=settings.mask_share)
 
 
 def draw_pairs(lines: Sequence[Line], seed: int) -> list[Line]:
-    """Second texts that follow and such that do not: half of the pairs, by a coin, get one from elsewhere in the shard.
+    """Pair texts for the next-sentence loss: each pair gets another second text of the shard with probability 1/2.
 
-    lines: of a text, each paired with the next if no empty line is between; or rows of a table with their own pairs.
-    Returns lines with a pair, whose answer is `IS_NEXT` or `NOT_NEXT`.
+    lines: lines of a text, each paired with the next one if no empty line lies between; or rows of a table with pairs.
+    seed: with the number of the line, the random seed.
+    Returns lines with a pair and the answer `IS_NEXT` or `NOT_NEXT`.
     """
     if any(line.pair is not None for line in lines):
         pairs = [(line.number, line.text, line.pair or "") for line in lines]
         seconds = [line.pair or "" for line in lines]
     else:
-        following = [(one, two) for one, two in itertools.pairwise(lines) if two.number == one.number + 1]
-        pairs = [(one.number, one.text, two.text) for one, two in following]
+        pairs = [
+            (line.number, line.text, next_line.text)
+            for line, next_line in itertools.pairwise(lines)
+            if next_line.number == line.number + 1
+        ]
         seconds = [line.text for line in lines]
-    found = []
+    paired_lines = []
     for number, first, second in pairs:
-        rng = np.random.default_rng([seed, number])
-        others = [other for other in seconds if other not in (first, second)]
-        if others and rng.random() < 0.5:
-            found.append(Line(number, first, others[int(rng.integers(len(others)))], NOT_NEXT))
+        generator = np.random.default_rng([seed, number])
+        candidates = [text for text in seconds if text not in (first, second)]
+        if candidates and generator.random() < 0.5:
+            paired_lines.append(Line(number, first, candidates[int(generator.integers(len(candidates)))], NOT_NEXT))
         else:
-            found.append(Line(number, first, second, IS_NEXT))
-    return found
+            paired_lines.append(Line(number, first, second, IS_NEXT))
+    return paired_lines
 
 
 @lru_cache(maxsize=1)
 def _replacement(loaded: LoadedModel, settings: CorpusSettings) -> Replacement:
-    """What takes the place of a head's output, made once in a process."""
+    """Return the replacement of the output of a head; each process computes it once."""
     encode = loaded.tokenizer.encode
     reference = [encode(text, max_length=settings.max_length) for text in settings.reference]
     return Replacement(loaded, settings.method, reference)
 
 
 def _check(loaded: LoadedModel, settings: CorpusSettings) -> None:
-    """Raise Refused if a model cannot answer the question."""
+    """Raise Refused if a model lacks what the settings need."""
     check_has_parts(loaded)
     check_length(loaded, settings.max_length)
     if settings.needs_loss:
@@ -352,9 +374,11 @@ def measure_heads(
     device: str | None = None,
     on_progress: Callable[[HeadSums, float], None] | None = None,
 ) -> HeadSums:
-    """Measure every head over a file, one text a line or a row; see `iter_heads`, which gives the sums shard by shard.
+    """Measure every head over the texts of a file; `iter_heads` yields the sums shard by shard.
 
-    on_progress: called after each shard with the sums so far and the share of the file. Raises Refused as `iter_heads`.
+    path, model, settings, state, engine, device: as for `iter_heads`.
+    on_progress: called after each shard with the sums so far and the share of the file, 0 to 1.
+    Returns the sums over the file. Raises Refused as `iter_heads`.
     """
     steps = iter_heads(path, model, settings, state=state, engine=engine, device=device)
     return run_to_end(steps, on_progress, HeadSums({}))
@@ -370,32 +394,35 @@ def iter_heads(
     engine: str = "local",
     device: str | None = None,
 ) -> Iterator[tuple[HeadSums, float]]:
-    """The sums after each shard of a file, and the share of the file that they are of.
+    """Measure every head over the texts of a file, and yield the sums after each shard with the share of the file.
 
-    model: as for `load`. state: a file that keeps what was measured, and from which the same call goes on; it may be
-    stopped at any moment. engine: "local", or "ray", which measures many shards at once on a Ray cluster (that of
-    RAY_ADDRESS, or one on this machine). device: as for `load`.
-    Raises Refused for a state of other settings, another text or other weights, an unknown engine, or Ray missing; for
-    what the model cannot be asked; for a table in which something is missing, or a class that it does not have; and
-    where the file or the model changes meanwhile.
+    path: plain text with one text per line, a table with one text per row, or an annotated file.
+    model: as for `load`.
+    settings: None means `CorpusSettings()`.
+    state: file in which the sums are saved after each shard; the same call resumes from it. None saves nothing.
+    engine: "local", or "ray" for a Ray cluster that measures many shards at once, at RAY_ADDRESS or on this machine.
+    device: as for `load`.
+    Yields the sums so far and the share of the file, 0 to 1.
+    Raises Refused for a state of another study, an unknown engine, a missing installation of Ray, and a model that
+    lacks what the settings need. Raises Refused for a table with empty fields or unknown classes, and if the file or
+    the model changes during the run.
     """
     settings = CorpusSettings() if settings is None else settings
-    yield from _sums(ShardRun(STUDY, path, model, settings, engine=engine, device=device), state)
+    yield from _iter_sums(ShardRun(STUDY, path, model, settings, engine=engine, device=device), state)
 
 
-def _sums(run: ShardRun[CorpusSettings, HeadSums], state: Path | None) -> Iterator[tuple[HeadSums, float]]:
-    settings, kept = run.settings, StateFile(state, run.identity())
+def _iter_sums(run: ShardRun[CorpusSettings, HeadSums], state: Path | None) -> Iterator[tuple[HeadSums, float]]:
+    """Yield the sums after each shard of a run, from its state file on."""
+    settings, state_file = run.settings, StateFile(state, run.identity())
     total, place = HeadSums({}), ResumePoint()
-    if (before := kept.read()) is not None:
-        place, values, figures = before
+    if (saved_state := state_file.read()) is not None:
+        place, values, figures = saved_state
         total = HeadSums(figures, values["loss"], Counter(values["counts"]), run.weights if figures else "")
         yield total, place.read / run.source.size
-    rest = shard_reader(run.source.path, run.loaded, settings.loss, settings.columns, settings.tags)(
-        **place.shard_arguments
-    )
-    for shard, sums in run.measure_shards(rest):
+    read_shards = shard_reader(run.source.path, run.loaded, settings.loss, settings.columns, settings.tags)
+    for shard, sums in run.measure_shards(read_shards(**place.shard_arguments)):
         total, place = total + sums, ResumePoint.after(shard)
-        kept.write(place, {"loss": total.loss, "counts": total.counts}, total.figures)
+        state_file.write(place, {"loss": total.loss, "counts": total.counts}, total.figures)
         yield total, place.read / run.source.size
 
 
@@ -411,13 +438,17 @@ def heads_file(
     overwrite: bool = False,
     on_progress: Callable[[HeadSums, float], None] | None = None,
 ) -> HeadSums | None:
-    """Measure every head over a file, and write the table, .csv or .parquet, of a row a head.
+    """Measure every head over the texts of a file, and write a table with one row per head.
 
-    Stopped, it leaves what is done in OUT.part, from which the same call goes on, and a table of what was measured.
-    What the table was made with stands beside it, in OUT.settings.json. overwrite: write over the table of another
-    study. The rest is as for `heads_over`.
-    Returns the sums, or None for a table that the same call has finished before. Raises Refused as `heads_over`, for a
-    table of another study, for a file without a text, and where another run writes to it now.
+    An interrupted call leaves its state in OUT.part, from which the same call resumes. After a KeyboardInterrupt, the
+    table holds the texts measured so far. The identity of the study is next to the table, in OUT.settings.json.
+
+    out: the `.csv` or `.parquet` table.
+    overwrite: whether to overwrite the table of another study.
+    path, model, settings, engine, device, on_progress: as for `measure_heads`.
+    Returns the sums, or None for a table that the same call has completed before.
+    Raises Refused as `measure_heads`, for a table of another study, a file without a text, and a table that another
+    run is writing.
     """
     settings = CorpusSettings() if settings is None else settings
     check_table_suffix(out)
@@ -428,7 +459,7 @@ def heads_file(
             return None
         total: HeadSums | None = None
         try:
-            for total, share in _sums(run, state):
+            for total, share in _iter_sums(run, state):
                 if on_progress is not None:
                     on_progress(total, share)
         except KeyboardInterrupt:
@@ -436,7 +467,7 @@ def heads_file(
                 write_table(total.table(model, settings), out)
             raise
         if total is None or not total.counts["texts"]:
-            state.unlink(missing_ok=True)  # nothing in it to go on from
+            state.unlink(missing_ok=True)  # it holds no text
         if total is None:
             raise Refused(f"{path.name} is empty: there is no text in it")
         write_table(total.table(model, settings), out)
@@ -446,25 +477,30 @@ def heads_file(
 
 
 def reading_note(counts: Mapping[str, int]) -> str:
-    """How many lines of the file were read, and why others were not, in one sentence."""
-    said = f"{counts.get('texts', 0):,} of {counts.get('lines', 0):,} lines were read"
+    """Return one sentence with the number of lines that were read, and the reasons why others were not.
+
+    counts: counts of `HeadSums` or of `explain_shard`.
+    """
+    sentence = f"{counts.get('texts', 0):,} of {counts.get('lines', 0):,} lines were read"
     if counts.get("strangers"):
-        said = (
+        sentence = (
             f"{counts['texts']:,} pairs from {counts['lines']:,} lines were read, {counts['strangers']:,} of them with "
             "a second text from elsewhere"
         )
-    parts = _odd(counts)
-    return said + (": " + ", ".join(parts) if parts else "")
+    phrases = _exceptions(counts)
+    return sentence + (": " + ", ".join(phrases) if phrases else "")
 
 
-def _odd(counts: Mapping[str, int]) -> list[str]:
-    """How many lines were not read, or not as they stand, for each reason, in words."""
-    odd = {
-        "empty": "empty", "unreadable": "without a sign that can be read",
-        "without the word": "without a [MASK] at which the word can be asked for",
-        "without an answer": "without an answer to ask for",
-        "shortened": "cut to the length that is read", "overlong": "of which only the beginning was looked at",
+def _exceptions(counts: Mapping[str, int]) -> list[str]:
+    """Return a phrase for each reason why lines were skipped or changed, with their number."""
+    reasons = {
+        "empty": "empty",
+        "unreadable": "without a character that the tokenizer knows",
+        "without the word": "without a [MASK] for each token of the word",
+        "without an answer": "without an answer",
+        "shortened": "cut to the maximum length",
+        "overlong": "too long, of which only the beginning was read",
         "not UTF-8": "with bytes that are not UTF-8, which were replaced",
         "comments": "lines of comments left out",
-    }  # fmt: skip
-    return [f"{counts[name]:,} {words}" for name, words in odd.items() if counts.get(name)]
+    }
+    return [f"{counts[name]:,} {reason}" for name, reason in reasons.items() if counts.get(name)]

@@ -1,4 +1,4 @@
-"""What an index of a file will cost: its tokens counted, and its beginning read to see how quickly that goes here."""
+"""Cost of an index: the tokens of a file are counted, and its beginning is indexed to measure the time and size."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from bert_core.studies.texts import check_texts
 LONG_CORPUS_ADVICE = (
     "make an index with `headlight index corpus.txt --out runs/index`, and start `headlight app --index runs/index`"
 )
-PROBE_CHARACTERS, PROBE_SHARDS = 1 << 12, 3  # characters of a shard, and shards: about 1,000 tokens each
+PROBE_CHARACTERS, PROBE_SHARDS = 1 << 12, 3  # size and number of the measured shards, about 1,000 tokens each
 
 
 @dataclass(frozen=True)
 class IndexCost:
-    """What an index of a file takes: tokens, bytes, and about how many seconds.
+    """Cost of an index of a file.
 
-    Tokens are counted; bytes and seconds a token are those of the file's beginning. counts: of what is not read whole,
-    as `index.Packed` has them.
+    tokens: number of tokens of the file.
+    nbytes, seconds: estimated size, and estimated time on this machine, both from the beginning of the file.
+    counts: "unreadable", "shortened" and "overlong" as in the counts of `index.PackedShard`.
     """
 
     tokens: int
@@ -42,11 +43,11 @@ class IndexCost:
 
 
 def bytes_per_token(loaded: LoadedModel, settings: IndexSettings) -> int:
-    """What the arrays of an index hold of each token; what is written of the token itself is a few bytes more."""
+    """Return the number of bytes per token in the arrays of an index; the columns of the token take a few more."""
     layers, config = len(indexed_layers(loaded, settings)), loaded.config
     scales, key = 8, (1 if settings.max_length <= 256 else 2) + 2
-    of_heads = config.num_attention_heads * (config.attention_head_size + scales + TOP_KEYS * key)
-    return (layers + 1) * (config.hidden_size + scales) + layers * of_heads
+    head_bytes = config.num_attention_heads * (config.attention_head_size + scales + TOP_KEYS * key)
+    return (layers + 1) * (config.hidden_size + scales) + layers * head_bytes
 
 
 @validate_arguments
@@ -58,17 +59,20 @@ def index_cost(
     max_tokens: int,
     report: Progress = ignore_progress,
 ) -> IndexCost:
-    """Count the tokens of a file as `index_file` reads them, and index its beginning to see what that takes here.
+    """Estimate the cost of `index_file` by counting the tokens of a file and indexing its beginning.
 
-    most: tokens that are allowed. report: told how far it is, as for `Progress`.
-    Raises Refused for a file that cannot be indexed, that is not UTF-8, without a sentence, or with more tokens.
+    path: plain text or a treebank. settings: None means `IndexSettings()`.
+    max_tokens: maximum number of tokens, from 1.
+    report: receives the progress, see `Progress`.
+    Raises Refused for a file that cannot be indexed, is not UTF-8, has no readable sentence, or has more tokens than
+    `max_tokens`.
     """
     settings, max_tokens = IndexSettings() if settings is None else settings, require_int("most", max_tokens, 1)
     check_texts(path)
     tokens, counts, size = 0, Counter[str](), max(path.stat().st_size, 1)
     for shard in corpus_shards(path, characters=PROBE_CHARACTERS):
         if shard.counts["not UTF-8"]:
-            raise Refused(f"{path.name} is not UTF-8, which the text of an index must be: save it so")
+            raise Refused(f"{path.name} is not UTF-8, as the text of an index must be: save it as UTF-8")
         for *_, encoding in iter_sentences(loaded, shard, settings):
             tokens += 0 if encoding is None else len(encoding)
             counts["unreadable"] += encoding is None
@@ -79,21 +83,21 @@ def index_cost(
         report(0.8 * min(shard.read / size, 1.0))
     if not tokens:
         raise Refused(f"{path.name} has no sentence that can be read")
-    seconds, nbytes = _paces(path, loaded, settings)
+    seconds, nbytes = _measure_beginning(path, loaded, settings)
     report(1.0)
     return IndexCost(tokens, round(nbytes * tokens), seconds * tokens, counts)
 
 
-def _paces(path: Path, loaded: LoadedModel, settings: IndexSettings) -> tuple[float, float]:
-    """Seconds and bytes a token, of the quickest of a file's first shards: other work only makes them slower."""
-    quickest, read, probes, began = float("inf"), 0, 0, time.perf_counter()
+def _measure_beginning(path: Path, loaded: LoadedModel, settings: IndexSettings) -> tuple[float, float]:
+    """Return seconds and bytes per token; the time is that of the fastest shard, as other work only slows shards."""
+    seconds, tokens, measured_shards, start = float("inf"), 0, 0, time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for counts, _ in iter_index(path, Path(folder), loaded, settings, characters=PROBE_CHARACTERS):
-            now, more = time.perf_counter(), counts["tokens"] - read
-            if more:
-                quickest, probes = min(quickest, (now - began) / more), probes + 1
-            began, read = now, counts["tokens"]
-            if probes == PROBE_SHARDS:
+            end, shard_tokens = time.perf_counter(), counts["tokens"] - tokens
+            if shard_tokens:
+                seconds, measured_shards = min(seconds, (end - start) / shard_tokens), measured_shards + 1
+            start, tokens = end, counts["tokens"]
+            if measured_shards == PROBE_SHARDS:
                 break
         nbytes = sum(file.stat().st_size for file in Path(folder).glob("*/*"))
-    return quickest, nbytes / read
+    return seconds, nbytes / tokens

@@ -1,4 +1,4 @@
-"""An index read again: its shards, memory-mapped, each part looked at only when it is what was written."""
+"""Reading of a corpus index: its shards are memory-mapped, and each part is verified before its first use."""
 
 from __future__ import annotations
 
@@ -28,130 +28,143 @@ TOKEN_COLUMNS = ("document", "line", "sentence", "position", "piece", "word", "s
 
 
 class BrokenShard(Refused):
-    """A shard whose files are not what was written."""
+    """Error for a shard whose files are missing or differ from those that were written."""
 
 
 @dataclass(frozen=True)
 class IndexedShard:
-    """One shard of an index. What is read of it is kept; arrays stay on disk, and are mapped into memory.
+    """One shard of an index. Columns are cached, and arrays are memory-mapped.
 
-    Whatever reads it raises BrokenShard, naming it, for a file that is missing, or has another size or digest.
+    Every property and method raises BrokenShard for a file that is missing or has another size or digest.
+
+    folder: folder of the shard. document: name of the file whose tokens it holds.
     """
 
     folder: Path
     document: str
-    _read: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    _cache: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def tokens(self) -> int:
-        """How many it has."""
+        """Number of tokens."""
         return int(self._contents["tokens"])
 
     def part(self, name: str, number: int) -> np.ndarray:
-        """One depth, or layer, of an array, by its place among those that are kept; as `index.Packed` has it."""
-        if (name, number) not in self._read:
-            if name not in self._read:
-                self._read[name] = self._mapped(name)
-            part = self._read[name][number]
+        """Return one depth or layer of an array of `index.PackedShard`.
+
+        name: name from `index.ARRAYS`. number: index of the depth or layer among those that are stored.
+        """
+        if (name, number) not in self._cache:
+            if name not in self._cache:
+                self._cache[name] = self._map_array(name)
+            part = self._cache[name][number]
             if digest(part) != self._contents["digests"][name][number]:
-                raise self._broken(f"{name}.npy", "is not what was written")
-            self._read[name, number] = part
-        found: np.ndarray = self._read[name, number]
-        return found
+                raise self._broken(f"{name}.npy", "differs from what was written")
+            self._cache[name, number] = part
+        verified: np.ndarray = self._cache[name, number]
+        return verified
 
     def column(self, name: str) -> Any:
-        """A column of the tokens, as pyarrow has it; None where this shard has none of that name."""
+        """Return a column of the tokens as a pyarrow array; None if the shard has no such column."""
         return self._column("tokens", name)
 
     def integer_column(self, name: str, *, table: str = "tokens") -> np.ndarray:
-        """A column without gaps, of the tokens, or of the "texts"."""
-        found: np.ndarray = self._column(table, name).to_numpy(zero_copy_only=False)
-        return found
+        """Return a column of integers without missing values, of the table "tokens" or "texts"."""
+        values: np.ndarray = self._column(table, name).to_numpy(zero_copy_only=False)
+        return values
 
     @property
     def special(self) -> np.ndarray:
-        """Whether each token was added and not typed, as [CLS] and [SEP]."""
-        if "added" not in self._read:
-            self._read["added"] = self.column("word").is_null().to_numpy(zero_copy_only=False)
-        found: np.ndarray = self._read["added"]
-        return found
+        """Whether each token is special ([CLS], [SEP]) and not typed, (token,)."""
+        if "special" not in self._cache:
+            self._cache["special"] = self.column("word").is_null().to_numpy(zero_copy_only=False)
+        special: np.ndarray = self._cache["special"]
+        return special
 
     @property
     def texts(self) -> list[str]:
-        """Its sentences."""
-        found: list[str] = self._column("texts", "text").to_pylist()
-        return found
+        """The sentences of the shard."""
+        texts: list[str] = self._column("texts", "text").to_pylist()
+        return texts
 
     def row(self, number: int) -> dict[str, Any]:
-        """All that is written of a token, and its sentence as "sentence_text"."""
-        found = {}
+        """Return the existing `TOKEN_COLUMNS` of a token by name, and its sentence as "sentence_text"."""
+        values = {}
         for name in TOKEN_COLUMNS:
             column = self.column(name)
             if column is not None:
-                found[name] = column[number].as_py()
-        found["sentence_text"] = self._column("texts", "text")[self.column("text")[number].as_py()].as_py()
-        return found
+                values[name] = column[number].as_py()
+        values["sentence_text"] = self._column("texts", "text")[self.column("text")[number].as_py()].as_py()
+        return values
 
     @property
     def _contents(self) -> dict[str, Any]:
-        if "contents" not in self._read:
+        """The sizes and digests of the files; the sizes are verified when it is first read."""
+        if "contents" not in self._cache:
             contents = read_json(self.folder / SHARD_FILE) if (self.folder / SHARD_FILE).is_file() else {}
             if not isinstance(contents.get("sizes"), dict) or not isinstance(contents.get("digests"), dict):
                 raise self._broken(SHARD_FILE, "is missing, or cannot be read")
             for name, size in contents["sizes"].items():
                 path = self.folder / name
                 if not path.is_file() or path.stat().st_size != size:
-                    there = f"{path.stat().st_size:,} bytes" if path.is_file() else "nothing"
-                    raise self._broken(name, f"has {there} and not {size:,} bytes")
-            self._read["contents"] = contents
-        found: dict[str, Any] = self._read["contents"]
-        return found
+                    actual = f"has {path.stat().st_size:,} bytes" if path.is_file() else "is missing"
+                    raise self._broken(name, f"{actual} instead of {size:,} bytes")
+            self._cache["contents"] = contents
+        cached: dict[str, Any] = self._cache["contents"]
+        return cached
 
-    def _mapped(self, name: str) -> np.ndarray:
-        _ = self._contents  # the sizes
+    def _map_array(self, name: str) -> np.ndarray:
+        _ = self._contents  # verifies the sizes
         try:
             mapped: np.ndarray = np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:
             raise self._broken(f"{name}.npy", "cannot be read") from error
         return mapped
 
-    def _column(self, of: str, name: str) -> Any:
+    def _column(self, table: str, name: str) -> Any:
+        """Return a column of the table "tokens" or "texts" as a pyarrow array; None if there is no such column."""
         import pyarrow
         from pyarrow import parquet
 
-        if (of, name) in self._read:
-            return self._read[of, name]
-        path = self.folder / f"{of}.parquet"
-        if of not in self._read:
-            if digest(path.read_bytes() if of in self._contents["digests"] else b"") != self._contents["digests"][of]:
-                raise self._broken(path.name, "is not what was written")
-            self._read[of] = parquet.read_schema(path).names
+        if (table, name) in self._cache:
+            return self._cache[table, name]
+        path = self.folder / f"{table}.parquet"
+        if table not in self._cache:
+            digests = self._contents["digests"]
+            if digest(path.read_bytes() if table in digests else b"") != digests[table]:
+                raise self._broken(path.name, "differs from what was written")
+            self._cache[table] = parquet.read_schema(path).names
         column = None
-        if name in self._read[of]:
+        if name in self._cache[table]:
             try:
                 column = parquet.read_table(path, columns=[name]).column(0).combine_chunks()
             except (pyarrow.ArrowException, OSError) as error:
                 raise self._broken(path.name, "cannot be read") from error
             if isinstance(column, pyarrow.ChunkedArray):
                 column = column.chunk(0)
-            if pyarrow.types.is_string(column.type) and of == "tokens":
+            if pyarrow.types.is_string(column.type) and table == "tokens":
                 column = column.dictionary_encode()
-        self._read[of, name] = column
+        self._cache[table, name] = column
         return column
 
-    def _broken(self, name: str, what: str) -> BrokenShard:
+    def _broken(self, name: str, damage: str) -> BrokenShard:
+        """Return the error for a damaged file. damage: the end of a sentence with the file as its subject."""
         return BrokenShard(
-            f"the shard {self.folder.name} of {self.folder.parent} is broken, its {name} {what}: "
-            f"take {self.document} out and add it again"
+            f"the shard {self.folder.name} of {self.folder.parent} is broken, its {name} {damage}: "
+            f"remove {self.document} from the index and add it again"
         )
 
 
 @dataclass(frozen=True)
 class Index:
-    """An index that is there to be searched.
+    """A corpus index, opened for searches.
 
-    model, weights: the model's name, and its fingerprint. layers: whose heads are kept.
-    heads: of a layer. documents: name -> tokens.
+    folder: folder of the index.
+    model, weights: name and fingerprint of the model.
+    settings: settings with which the index was made.
+    layers: layers whose heads and outputs are stored. heads: number of heads per layer.
+    documents: number of tokens by the name of each file.
+    shards: complete shards, in the order of the documents.
     """
 
     folder: Path
@@ -162,54 +175,54 @@ class Index:
     heads: int
     documents: dict[str, int]
     shards: tuple[IndexedShard, ...]
-    _fitting: WeakSet[LoadedModel] = field(default_factory=WeakSet, repr=False, compare=False)
+    _verified_models: WeakSet[LoadedModel] = field(default_factory=WeakSet, repr=False, compare=False)
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """At which states are kept: 0 for the embeddings, n + 1 for what leaves layer n."""
+        """Depths whose hidden states are stored: 0 for the embeddings, n + 1 for the output of layer n."""
         return (0, *(layer + 1 for layer in self.layers))
 
     @property
     def all_heads(self) -> list[tuple[int, int]]:
-        """All heads that are kept, as (layer, head)."""
+        """All stored heads, as (layer, head)."""
         return [(layer, head) for layer in self.layers for head in range(self.heads)]
 
     @property
     def tokens(self) -> int:
-        """How many it has, of all documents."""
+        """Number of tokens of all documents."""
         return sum(self.documents.values())
 
     def validate_heads(self, heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Pairs (layer, head) as they were given. Raises Refused for what is no pair, or a head that is not kept."""
-        found = []
-        for one in require_sequence("heads", heads, "pairs (layer, head)"):
-            pair = require_sequence("a head", one, "two numbers, (layer, head)")
+        """Return pairs (layer, head) as integers. Raises Refused for another value, or a head that is not stored."""
+        valid_heads = []
+        for value in require_sequence("heads", heads, "pairs (layer, head)"):
+            pair = require_sequence("a head", value, "two numbers, (layer, head)")
             if len(pair) != 2:
-                raise Refused(f"a head is {short_repr(pair)}: two numbers, (layer, head)")
+                raise Refused(f"a head is {short_repr(pair)}: it must be two numbers, (layer, head)")
             layer, head = (require_int("a head", part, 0) for part in pair)
             if layer not in self.layers:
-                kept = ", ".join(map(str, self.layers))
-                raise Refused(f"{self.folder} has no heads of layer {layer}: it has those of {kept}")
+                layers = ", ".join(map(str, self.layers))
+                raise Refused(f"{self.folder} has no heads of layer {layer}: it has those of {layers}")
             check_part_number("head", layer, head, max(self.layers) + 1, self.heads)
-            found.append((layer, head))
-        return found
+            valid_heads.append((layer, head))
+        return valid_heads
 
     def check_model(self, loaded: LoadedModel) -> None:
-        """Raise Refused for a model of other weights."""
-        if loaded in self._fitting:
+        """Raise Refused for a model whose weights are not those of the index."""
+        if loaded in self._verified_models:
             return
         if fingerprint(loaded) != self.weights:
             raise Refused(
                 f"{self.folder} is an index of {self.model}, and {loaded.name} has other weights: search it with the "
-                "model that it was made with, or make it again with `headlight index` where an earlier version of "
+                "model that it was made with, or make it again with `headlight index` if an earlier version of "
                 "Headlight made it"
             )
-        self._fitting.add(loaded)
+        self._verified_models.add(loaded)
 
 
 @validate_arguments
 def open_index(folder: Path) -> Index:
-    """An index that `index_file` made, or of what it has made so far. Raises Refused for a folder that is none."""
+    """Open an index of `index_file`, which may be incomplete. Raises Refused for a folder that is not an index."""
     contents = read_contents(folder)
     try:
         layers = None if contents["layers"] is None else tuple(contents["layers"])
@@ -220,8 +233,8 @@ def open_index(folder: Path) -> Index:
             IndexSettings(layers, contents["max_length"]),
             tuple(contents["kept_layers"]),
             int(contents["heads"]),
-            {one["name"]: int(one["counts"].get("tokens", 0)) for one in contents["documents"]},
+            {entry["name"]: int(entry["counts"].get("tokens", 0)) for entry in contents["documents"]},
             tuple(IndexedShard(folder / name, document) for name, document in shard_folders(contents)),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Refused(f"{folder} is no whole index: make it again") from error
+        raise Refused(f"{folder} is a damaged index: make it again with `headlight index`") from error

@@ -259,7 +259,7 @@ def test_faithfulness_judges_the_sentences_of_a_file(
     code, again, err = headlight(*command, "--plot", picture)
     drawn = picture.read_text(encoding="utf-8")
     assert all(text in drawn for text in ("rollout", "occlusion", "Masked content word (2)", "better than chance"))
-    assert (code, again, err) == (0, out, f"4 of 4 questions are in {table} already\n")
+    assert (code, again, err) == (0, out, f"4 of 4 questions are already in {table}\n")
 
 
 # ---------------------------------------------------------------------------- saying no
@@ -500,7 +500,7 @@ def test_an_index_reaches_the_app(
         cli.main(["app", "--index", str(tmp_path / "index")])
     assert started[0][1]["HEADLIGHT_INDEX"] == str(tmp_path / "index")
     code, _, err = headlight("app", "--index", tmp_path)
-    assert code == 2 and "is no index" in err
+    assert code == 2 and "is not an index" in err
 
 
 def test_a_teachers_code_is_shown_in_a_terminal_alone(
@@ -819,7 +819,7 @@ def test_a_captioner_is_trained_and_judged(headlight: Run, tmp_path: Path) -> No
     code, _, err = headlight("train-captioner", *steps, "--seed", 1)
     assert code == 2 and "holds a run with other settings (weights" in err
     code, _, err = headlight("evaluate-captioner", tmp_path)
-    assert code == 2 and "is no captioner: name headlight-shapes" in err
+    assert code == 2 and "is no captioner: give headlight-shapes" in err
 
 
 # ---------------------------------------------------------------------------- score
@@ -1009,11 +1009,11 @@ def test_roles_prints_and_writes_the_table_of_relations(
     [
         (("heads", "FILE", "--out", "a.xlsx"), b"a cat\n", "the name of the table a.xlsx must end in .csv or .parquet"),
         (("heads", "FILE", "--out", "a.csv"), b"", "file.txt is empty: there is no text in it"),
-        (("heads", "FILE", "--out", "a.csv"), b"\n \n", "there is no text in 2 lines"),
+        (("heads", "FILE", "--out", "a.csv"), b"\n \n", "no text in 2 lines could be measured"),
         (
             ("heads", "FILE", "--out", "a.csv", "--ablation", "--word", "cat"),
             b"a dog\n\n",
-            "no text in 2 lines to ask about (1 empty, 1 without a [MASK] at which the word can be asked for)",
+            "no text in 2 lines could be measured (1 empty, 1 without a [MASK] for each token of the word)",
         ),
         (("heads", "FILE", "--out", "a.csv", "--engine", "cloud"), b"a cat\n", "engine 'cloud' is unknown"),
         (("heads", "FILE", "--out", "a.csv", "--label", "b"), b"a\n", "--label names a column: say with"),
@@ -1025,7 +1025,7 @@ def test_roles_prints_and_writes_the_table_of_relations(
         (
             ("heads", "FILE", "--out", "a.csv", "--follows"),
             b"a\n",
-            "the loss 'next' is asked for by",
+            "the loss 'next' has no effect without",
         ),
         (
             ("heads", "FILE", "--out", "a.csv", "--ablation", "--by", "mean", "--reference", "FILE"),

@@ -43,7 +43,7 @@ def test_an_address_says_what_is_cut(written: str, cuts: tuple[AttentionKnockout
     ("written", "sentence"),
     [
         ("2.3", "write a cut as layer.head:qQUERIES>kKEYS:r, such as 2.3:q4>k7,8:r"),
-        ("2.3:q4>k:r", "every key is cut, and a softmax of nothing has no answer"),
+        ("2.3:q4>k:r", "every key is blocked, and a softmax over no keys is undefined"),
         ("_".join(["2.3:q4>k7:r"] * (MOST_EDITS + 1)), f"at most {MOST_EDITS} cuts"),
         ("2.3:q-4>k7:r", "write a cut as"),
     ],
@@ -130,9 +130,9 @@ def test_pages_live_with_rows_that_sum_to_less(page: str) -> None:
 def test_what_the_text_has_not_is_said_and_nothing_is_cut() -> None:
     """A link whose cut is beyond the text, of a head that is not there, or leaves a row nothing."""
     for cut, says in (
-        ("2.3:q6>k40:r", "Position 40 is cut, and the text has positions 0 to 8."),
+        ("2.3:q6>k40:r", "The knockout names position 40: the text has positions 0 to 8."),
         ("9.3:q6>k4:r", "Layer 9"),
-        ("2.3:q6>k0,1,2,3,4:r_2:q6>k5,6,7,8:r", "Every key of position 6 is cut in head 3"),
+        ("2.3:q6>k0,1,2,3,4:r_2:q6>k5,6,7,8:r", "Every key of position 6 is blocked in head 3"),
     ):
         app = settled(visited("predict", **TEXT, cut=cut))
         assert any(says in warning.value.replace("\\", "") for warning in app.warning), cut

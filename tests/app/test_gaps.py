@@ -59,7 +59,7 @@ def test_a_temperature_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPat
     """A broken file beside the weights is one sentence, and the words are there."""
 
     def broken(_: object) -> float:
-        raise bert_core.Refused("calibration.json cannot be read: it holds no temperature and weights")
+        raise bert_core.Refused("calibration.json cannot be read: it must hold a temperature above 0")
 
     monkeypatch.setattr(gaps, "read_temperature", broken)
     monkeypatch.setattr(gaps, "kept_of_model", lambda _, make: make())

@@ -287,7 +287,7 @@ def test_other_formats_are_one_sentence(ask: Any, name: str) -> None:
     """Exit code 2, nothing on stdout, one line that names what the file is or what is needed."""
     command = COMMANDS[name]
     contents = {".txt": PLAIN, ".conllu": TREES, ".conll": TAGS, ".iob2": TAGS, **IN_TABLES}
-    other = "has the extension .txt for plain text and contains JSON lines"
+    other = "has the extension .txt for plain text but contains JSON lines"
     cases = [
         *(
             (f"file{extension}", contents[extension].encode(), said, False)
@@ -295,7 +295,7 @@ def test_other_formats_are_one_sentence(ask: Any, name: str) -> None:
         ),
         *((f"file{extension}", data, said, True) for extension, (data, said) in OTHERS.items()),
         ("file.txt", IN_TABLES[".jsonl"].encode(), other, True),
-        ("file.txt.gz", PLAIN.encode(), "has the extension .gz and is not compressed like that", True),
+        ("file.txt.gz", PLAIN.encode(), "has the extension .gz but is not compressed that way", True),
     ]
     if command.table:
         listed = r"name the (column|field) of .*; its (columns|fields) are text, second, class"

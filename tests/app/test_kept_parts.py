@@ -73,10 +73,10 @@ def test_what_takes_all_parts_to_be_the_texts_own_says_so(page: str) -> None:
     """In one sentence, with the way to take it out beside it, and no traceback."""
     app = settled(visited(page, **THEIRS, put="state.3@2", put_from=SOURCE, colour="removal"))
     assert not app.exception and SAYS in words(app)
-    assert "part of another text is put in" in words(app)
+    assert "activation patch replaces part of" in words(app)
     app.button(key="restore_put").click()
     settled(app.run())
-    assert not app.exception and "part of another text is put in" not in words(app)
+    assert not app.exception and "activation patch replaces part of" not in words(app)
 
 
 def test_noise_and_words_that_are_hidden_go_along() -> None:

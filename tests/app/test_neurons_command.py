@@ -99,7 +99,7 @@ def test_drawn_tokens_are_said(
         (("--examples", "there.csv"), "there.csv': its ending must be one of json"),
         (("--pair", "b"), "--pair names a column: say with --text which column holds the texts"),
         (("--text", "b"), "words.txt contains plain text, which has no named columns"),
-        (("--max-length", "600"), "reads 512 tokens at most, and 600 were asked for"),
+        (("--max-length", "600"), "reads at most 512 tokens"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(

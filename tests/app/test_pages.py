@@ -253,7 +253,7 @@ def test_a_broken_folder_named_at_start_gets_one_sentence(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("/no/such/folder", "neither a folder nor a bundled model"),
+        ("/no/such/folder", "must be a folder, a .zip file or a bundled model"),
         ("  ", "name is empty"),
         ("/no/such/model.zip", "/no/such/model.zip cannot be unpacked: No such file"),
     ],

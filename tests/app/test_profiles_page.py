@@ -395,7 +395,7 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     code, _, err = headlight("profile", index, "--out", tmp_path / "n.txt")
     assert code == 2 and "its ending must be one of" in err
     code, _, err = headlight("profile", tmp_path, "--out", tmp_path / "n.json")
-    assert code == 2 and "is no index" in err
+    assert code == 2 and "is not an index" in err
 
 
 def test_the_old_name_of_the_command_still_works(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:

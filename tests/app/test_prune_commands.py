@@ -104,7 +104,10 @@ def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
         (["prune", "--out", "OUT", "--neurons", "0.64"], "neuron 64 does not exist in layer 0: this model has neurons"),
         (["prune", "--out", "OUT", "--layers", "a"], "--layers is 'a': write numbers with commas, as in 4,5"),
         (["prune", "--out", "OUT", "--layers", "2"], "layer 2 does not exist: this model has layers 0 to 1"),
-        (["prune-curve", "TEXT", "--out", "OUT", "--what", "words"], "the kind of part 'words' is unknown: one of heads, neurons"),
+        (
+            ["prune-curve", "TEXT", "--out", "OUT", "--what", "words"],
+            "the kind of part 'words' is unknown: one of heads, neurons",
+        ),
         (
             ["prune-curve", "TEXT", "--out", "OUT", "--what", "layers", "--orders", "importance"],
             "order 'importance' is unknown for layers: one of ablation, iterative, random",
@@ -112,7 +115,7 @@ def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
         (["prune", "--out", "OUT", "--heads", "0-1"], "--heads is '0-1': write layer.head with commas"),
         (["prune", "--out", "OUT", "--heads", "0.4"], "head 4 does not exist in layer 0: this model has heads 0 to 3"),
         (["prune", "--out", "OUT", "--heads", "9.*"], "layer 9 does not exist: this model has layers 0 to 1"),
-        (["prune", "--out", "TAKEN", "--heads", "0.1"], "exists already: choose another name"),
+        (["prune", "--out", "TAKEN", "--heads", "0.1"], "already exists: choose another name"),
         (
             ["prune", "--out", "OUT", "--plan", "PLAN"],
             "the plan is for other (6 layers of 12 heads), but the model here is",

@@ -134,7 +134,7 @@ def test_what_index_refuses(headlight: Run, text_file: Path, tiny_model_folder: 
         ((text_file, "--layers", "9"), "a layer of"),
         ((text_file, "--layers", "x"), "--layers is 'x'"),
         ((text_file, "--engine", "x"), "engine 'x' is unknown"),
-        (("--remove", "x.txt"), "is no index"),
+        (("--remove", "x.txt"), "is not an index"),
     ):
         code, printed, err = headlight("index", *options, "--model", tiny_model_folder, "--out", out)
         assert (code, printed) == (2, "") and sentence in err, err
@@ -147,4 +147,4 @@ def test_what_was_not_read_whole_is_said(headlight: Run, tiny_model_folder: Path
     path = tmp_path / "long.conllu"
     path.write_text("\n".join([row(1, word), "", *SENTENCES]) + "\n", encoding="utf-8")
     code, _, err = headlight("index", path, "--out", tmp_path / "i", "--model", tiny_model_folder, "--device", "cpu")
-    assert code == 0 and "1 so long that only the beginning was read" in err, err
+    assert code == 0 and "1 lines too long, of which only the beginning was read" in err, err

@@ -237,9 +237,9 @@ def test_what_cannot_be_asked_is_one_sentence(
     squad.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": asked}]}]}))
     with pytest.raises(Refused, match="are not in their context"):
         list(iter_explanations(squad, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
-    with pytest.raises(Refused, match="looked for in a second text"):
+    with pytest.raises(Refused, match="searched for in a second text"):
         list(iter_explanations(path, out, str(tiny_reader_folder), ExplainSettings("span"), device="cpu"))
     with pytest.raises(Refused, match="needs a column of second texts"):
         CorpusSettings(loss="similarity")
-    with pytest.raises(Refused, match="is one of a file of words"):
+    with pytest.raises(Refused, match="the label of tags 'last' is allowed only for the question 'tag'"):
         ExplainSettings("span", tags="last")

@@ -239,7 +239,7 @@ def test_a_head_mask_of_another_shape_is_one_clear_error(model: BertForPreTraini
     """The sentence says what was given and the three shapes that fit this input."""
     with pytest.raises(ValueError) as caught:
         model.bert(some_ids(), head_mask=torch.ones(shape))
-    assert str(caught.value) == f"head_mask is {shape}: for this input it is (4,), (2, 4) or (2, 2, 4)"
+    assert str(caught.value) == f"head_mask has shape {shape}: for this input it must be (4,), (2, 4) or (2, 2, 4)"
 
 
 # ---------------------------------------------------------------------------- the module's own door

@@ -22,7 +22,7 @@ def test_probabilities_at_a_temperature_are_those_of_divided_scores() -> None:
         expected = (logits / temperature).softmax(-1).numpy()
         np.testing.assert_allclose(apply_temperature(probabilities, temperature), expected, rtol=1e-4, atol=1e-7)
     for wrong in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="it is a number above 0"):
+        with pytest.raises(ValueError, match="it must be above 0"):
             apply_temperature(probabilities, wrong)
 
 
@@ -41,7 +41,7 @@ def test_a_temperature_belongs_to_its_weights(tiny_model_folder: Path, tmp_path:
     with pytest.raises(CheckpointError, match=r"`headlight evaluate .* TEXT --keep-temperature` fits"):
         check_temperature(loaded)
     (folder / FILE).write_text('{"temperature": "warm"}', encoding="utf-8")
-    with pytest.raises(CheckpointError, match="holds no temperature and weights"):
+    with pytest.raises(CheckpointError, match="must hold a temperature above 0 and the fingerprint of weights"):
         read_temperature(loaded)
     (folder / FILE).unlink()
     check_temperature(loaded)

@@ -243,8 +243,14 @@ def test_a_record_cannot_be_changed(tiny_loaded: LoadedModel, encoding: Encoding
         ({"target": Target("mlm", 3, 155)}, "token 155 does not exist: the vocabulary has 0 to 154"),
         ({"target": Target("contrast", 3, 4, against=155)}, "token 155 does not exist: the vocabulary has 0 to 154"),
         ({"head_mask": np.ones((3, 4))}, "head_mask has the shape (3, 4): this model has 2 layers of 4 heads"),
-        ({"head_mask": np.full((2, 4), 1.5)}, "head_mask holds a gate outside 0 to 1: 0 switches a head off and 1 leaves it on"),
-        ({"head_mask": np.full((2, 4), np.nan)}, "head_mask holds a gate outside 0 to 1: 0 switches a head off and 1 leaves it on"),
+        (
+            {"head_mask": np.full((2, 4), 1.5)},
+            "head_mask holds a gate outside 0 to 1: 0 switches a head off and 1 leaves it on",
+        ),
+        (
+            {"head_mask": np.full((2, 4), np.nan)},
+            "head_mask holds a gate outside 0 to 1: 0 switches a head off and 1 leaves it on",
+        ),
     ],
 )
 def test_what_does_not_exist_is_one_clear_sentence(

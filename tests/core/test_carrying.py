@@ -187,8 +187,8 @@ def test_what_cannot_be_is_refused(tiny_loaded: LoadedModel, texts: tuple[Encodi
         lambda: walk(model, text, 0),
         lambda: make_patch(model, source, text, "state", 1),
     ):
-        with pytest.raises(Refused, match=r"a part of another text is put in, and .* needs all parts to be its own"):
+        with pytest.raises(Refused, match=r"an activation patch replaces .* needs all of them unmodified"):
             ask()
-    with pytest.raises(Refused, match="what is put in is 3 numbers wide: a state of this model has"):
+    with pytest.raises(Refused, match="patch are 3 wide: a state of this model is 32 wide"):
         edited(tiny_loaded, [ActivationPatch("state", 1, np.zeros((1, 3)), 8, 2)])
     assert torch.is_grad_enabled()

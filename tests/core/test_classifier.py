@@ -237,7 +237,7 @@ def test_a_classifier_of_tokens_is_not_one_of_texts(tiny_model_folder: Path, tmp
 @pytest.mark.parametrize(
     ("extra", "reason"),
     [
-        ({"num_labels": 3}, "the configuration says"),
+        ({"num_labels": 3}, "the configuration requires"),
         ({"id2label": {"0": "a", "2": "b"}}, "classes of .* cannot be read: id2label is .* each once"),
         ({"problem_type": "guess"}, "classes of .* cannot be read: problem_type 'guess' is unknown"),
     ],

@@ -170,14 +170,17 @@ def test_importance_may_be_that_of_a_class(tiny_classifier_folder: Path) -> None
     assert found.before.loss_of == "class" and found.before.loss is not None and found.lens_before is None
     words = compare_models(loaded, loaded, TEXTS)
     assert np.abs(words.before.figures["importance"] - found.before.figures["importance"]).max() > 1e-4
-    for labels, why in ((["pet"], "4 texts are given, and 1 have a class"), (["cat"] * 4, "'cat' is none of")):
+    for labels, why in (
+        (["pet"], "4 texts and 1 labels are given"),
+        (["cat"] * 4, "the class 'cat' does not exist in"),
+    ):
         with pytest.raises(Refused, match=why):
             compare_models(loaded, loaded, TEXTS, labels=labels)
 
 
 def test_other_tokens_and_no_text_are_refused(tiny_loaded: LoadedModel) -> None:
     """Two models that do not read the same tokens are not compared, nor any two on nothing."""
-    with pytest.raises(Refused, match="do not read"):
+    with pytest.raises(Refused, match="into different tokens"):
         compare_models(tiny_loaded, bert_core.load("headlight-mini", device="cpu"), TEXTS)
     with pytest.raises(Refused, match="there is no text"):
         compare_models(tiny_loaded, tiny_loaded, [])

@@ -126,12 +126,12 @@ def test_odd_lines_are_counted_and_said(tmp_path: Path, tiny_model_folder: Path)
     path.write_bytes(b"a cat\n\n" + b"cat " * 100_000 + b"\ndo\xffg\n\xe2\x80\x8b\n")
     total = last(path, tiny_model_folder, CorpusSettings(ablation=False))
     assert reading_note(total.counts) == (
-        "3 of 5 lines were read: 1 empty, 1 without a sign that can be read, 1 cut to the length that is read, "
-        "1 of which only the beginning was looked at, 1 with bytes that are not UTF-8, which were replaced"
+        "3 of 5 lines were read: 1 empty, 1 without a character that the tokenizer knows, 1 cut to the maximum length, "
+        "1 too long, of which only the beginning was read, 1 with bytes that are not UTF-8, which were replaced"
     )
     assert all(np.isfinite(values).all() for values in total.figures.values())
     path.write_bytes(b"\n\n \n")
-    with pytest.raises(ValueError, match=r"no text in 3 lines to ask about \(3 empty\): nothing was measured"):
+    with pytest.raises(ValueError, match=r"no text in 3 lines could be measured \(3 empty\)"):
         last(path, tiny_model_folder).table("m")
 
 
@@ -192,8 +192,8 @@ def test_a_run_with_other_settings_is_not_gone_on_with(corpus: Path, tiny_model_
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"mask_share": 0.0}, "the share of hidden pieces is 0.0: it is above 0 and below 1"),
-        ({"max_length": 2}, "texts of 2 tokens hold no word: 3 is the least"),
+        ({"mask_share": 0.0}, "mask_share is 0.0: it must be above 0 and below 1"),
+        ({"max_length": 2}, "max_length is 2: it must be at least 3 tokens"),
     ],
 )
 def test_settings_that_cannot_be(given: dict[str, float], sentence: str) -> None:
@@ -204,7 +204,7 @@ def test_settings_that_cannot_be(given: dict[str, float], sentence: str) -> None
 
 def test_more_tokens_than_the_model_reads(corpus: Path, tiny_model_folder: Path) -> None:
     """It is said before any text is read; an engine that there is not, too."""
-    with pytest.raises(ValueError, match="reads 512 tokens at most, and 600 were asked for"):
+    with pytest.raises(ValueError, match=r"max_length is 600: .* reads at most 512 tokens"):
         next(iter_heads(corpus, str(tiny_model_folder), CorpusSettings(max_length=600)))
     with pytest.raises(ValueError, match="engine 'cloud' is unknown: one of local, ray"):
         next(iter_heads(corpus, str(tiny_model_folder), engine="cloud"))

@@ -66,7 +66,7 @@ def test_one_word_for_every_line(tmp_path: Path, tiny_loaded: LoadedModel, tiny_
     path = write(tmp_path / "gaps.txt", *lines)
     total = last(path, tiny_model_folder, CorpusSettings(loss="word", word="cat"))
     assert total.counts["without the word"] == 2 and total.counts["texts"] == 2
-    assert "2 of 4 lines were read: 2 without a [MASK] at which the word can be asked for" in reading_note(total.counts)
+    assert "2 of 4 lines were read: 2 without a [MASK] for each token of the word" in reading_note(total.counts)
     encodings = [tiny_loaded.tokenizer.encode(line) for line in (lines[0], lines[2])]
     asked = [(encoding, word_target(tiny_loaded.tokenizer, encoding, "cat")) for encoding in encodings]
     check_against_capture(tiny_loaded, total, asked, lambda run: -run.target_value)
@@ -196,16 +196,16 @@ def test_what_stands_in_for_a_head(
     ("given", "sentence"),
     [
         ({"loss": "sense"}, "the loss 'sense' is unknown: one of words, next, word, class"),
-        ({"loss": "next", "importance": False, "ablation": False}, "is asked for by importance or ablation: neither"),
-        ({"loss": "class"}, "the class of a text stands in a column: say in which"),
-        ({"loss": "word"}, "the word at the [MASK] is either one word, or named by a column"),
-        ({"loss": "word", "word": "a", "columns": Columns("a", None, "b")}, "is either one word, or named by a column"),
-        ({"columns": Columns("a", None, "b")}, "the loss 'words' does not need the column 'b'"),
-        ({"loss": "next", "columns": Columns("a")}, "whether B follows A needs a column of second texts"),
+        ({"loss": "next", "importance": False, "ablation": False}, "has no effect without importance or ablation"),
+        ({"loss": "class"}, "the loss 'class' needs a column of classes"),
+        ({"loss": "word"}, "the loss 'word' needs either one word for all texts, or a column"),
+        ({"loss": "word", "word": "a", "columns": Columns("a", None, "b")}, "the loss 'word' needs either one word"),
+        ({"columns": Columns("a", None, "b")}, "the loss 'words' does not take the answer column 'b'"),
+        ({"loss": "next", "columns": Columns("a")}, "the loss 'next' needs a column of second texts"),
         ({"method": "half"}, "method 'half' is unknown: one of zero, mean, resample"),
         ({"method": "mean"}, "method 'mean' needs a reference text"),
         ({"reference": ("a",)}, "method 'zero' needs no reference text"),
-        ({"ablation": False, "method": "mean", "reference": ("a",)}, "is one of ablation, which was not asked for"),
+        ({"ablation": False, "method": "mean", "reference": ("a",)}, "method 'mean' has no effect without ablation"),
     ],
 )
 def test_questions_that_cannot_be(given: dict[str, Any], sentence: str) -> None:

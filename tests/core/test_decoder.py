@@ -347,7 +347,7 @@ def test_only_distances_count() -> None:
 def test_relative_positions_ask_for_no_position_ids() -> None:
     """position_ids would be ignored, so they are refused; and a sequence longer than the table is too."""
     model = made(BertModel, encoder_config(position_embedding_type="relative_key"))
-    with pytest.raises(ValueError, match="position_ids were given, but this model's positions are 'relative_key'"):
+    with pytest.raises(ValueError, match="position_ids were given, but position_embedding_type is 'relative_key'"):
         model(ids_of(5), position_ids=torch.arange(5)[None])
     with pytest.raises(ValueError, match="the sequence has 41 tokens: this model takes at most 40"):
         model(ids_of(41))
@@ -465,9 +465,9 @@ def test_a_decoder_comes_back_from_its_folder(tmp_path: Path) -> None:
     assert loaded.report.missing == loaded.report.unexpected == () and loaded.tokenizer is None
     given = {"input_ids": ids_of(5), "encoder_hidden_states": states_of()}
     assert torch.equal(loaded.model(**given).logits, model(**given).logits)
-    with pytest.raises(CheckpointError, match="is a decoder, which reads a text from left to right: load_decoder"):
+    with pytest.raises(CheckpointError, match="is a decoder and not an encoder: load it with"):
         bert_core.load(str(tmp_path / "decoder"))
-    with pytest.raises(CheckpointError, match="is an encoder, which reads a text as a whole: load takes it"):
+    with pytest.raises(CheckpointError, match="is an encoder and not a decoder: load it with"):
         bert_core.load_decoder("headlight-mini")
 
 
@@ -513,39 +513,41 @@ def cache_of(length: int = 3, rows: int = 2) -> Any:
     ("arguments", "sentence"),
     [
         ({}, "encoder_hidden_states are missing: this model has cross-attention; mode='text' leaves it out"),
-        ({"mode": "image"}, "mode 'image' is unknown: 'multimodal' or 'text'"),
+        ({"mode": "image"}, "mode 'image' is unknown: it must be 'multimodal' or 'text'"),
         (
             {"encoder_hidden_states": states_of(width=21)},
-            "encoder_hidden_states is (2, 7, 21): this model attends to (batch, key, 20), its encoder_width",
+            "encoder_hidden_states has shape (2, 7, 21): it must be (batch, key, 20), and the last size is the "
+            "encoder_width of this model",
         ),
         (
             {"past_key_values": cache_of, "is_decoder": False},
-            "past_key_values were given without is_decoder: only a decoder can go on from a cache",
+            "past_key_values were given without is_decoder: only a decoder can continue from a cache",
         ),
         (
             {"past_key_values": cache_of, "attention_mask": torch.ones(2, 4)},
-            "attention_mask is (2, 4): the cache holds 3 tokens and 4 more follow, so it is (2, 7)",
+            "attention_mask has shape (2, 4): with 3 tokens in the cache and 4 in the input it must be (2, 7)",
         ),
         (
             {"past_key_values": lambda: cache_of(rows=3)},
-            "past_key_values hold 2 layers of keys (3, 4, 3, 8): this model and batch need 2 layers of (2, 4, 3, 8)",
+            "past_key_values has 2 layers with keys of shape (3, 4, 3, 8): this model and batch need 2 layers with "
+            "keys of shape (2, 4, 3, 8)",
         ),
         (
             {"past_key_values": lambda: (cache_of(3)[0], cache_of(4)[1])},
-            "past_key_values hold 2 layers of keys (2, 4, 3, 8), (2, 4, 4, 8): this model and batch need 2 layers of "
-            "(2, 4, 3, 8)",
+            "past_key_values has 2 layers with keys of shape (2, 4, 3, 8), (2, 4, 4, 8): this model and batch need 2 "
+            "layers with keys of shape (2, 4, 3, 8)",
         ),
         (
             {"encoder_hidden_states": states_of(), "encoder_attention_mask": torch.ones(7)},
-            "encoder_attention_mask is (7,): (batch, key) or (batch, query, key)",
+            "encoder_attention_mask has shape (7,): it must be (batch, key) or (batch, query, key)",
         ),
         (
             {"encoder_hidden_states": states_of(), "use_cache": True, "is_decoder": False},
-            "use_cache needs is_decoder: an encoder's tokens also see later ones, which a cache lacks",
+            "use_cache needs is_decoder: an encoder also attends to later tokens, which a cache lacks",
         ),
         (
             {"encoder_hidden_states": states_of(), "labels": ids_of(4), "reduction": "max"},
-            "reduction 'max' is unknown: 'mean', 'sum' or 'none'",
+            "reduction 'max' is unknown: it must be 'mean', 'sum' or 'none'",
         ),
     ],
 )  # fmt: skip
@@ -561,7 +563,7 @@ def test_a_layer_by_itself_says_what_is_wrong() -> None:
     """A layer refuses another mode, and to cross-attend without states; in mode "text" it needs none."""
     layer = made(BertModel, decoder_config()).encoder.layer[0]
     hidden_states = states_of(width=32)
-    with pytest.raises(ValueError, match="mode 'image' is unknown: 'multimodal' or 'text'"):
+    with pytest.raises(ValueError, match="mode 'image' is unknown: it must be 'multimodal' or 'text'"):
         layer(hidden_states, mode="image")
     with pytest.raises(ValueError, match="cross-attention needs encoder_hidden_states"):
         layer(hidden_states)
@@ -612,7 +614,9 @@ def test_the_mask_of_a_decoder_worked_by_hand() -> None:
     assert encoder.tolist() == [[[[0, 0, 0]]], [[[hidden, 0, 0]]]]
     each = torch.tensor([[[1, 0], [1, 1]]])
     assert model.get_extended_attention_mask(each, (1, 2)).tolist() == [[[[0, hidden], [0, 0]]]]
-    with pytest.raises(ValueError, match=r"attention_mask is \(2,\): for this input it is \(1, 2\) or \(1, 2, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"attention_mask has shape \(2,\): for this input it must be \(1, 2\) or \(1, 2, 2\)"
+    ):
         model.get_extended_attention_mask(torch.ones(2), (1, 2))
 
 

@@ -421,20 +421,20 @@ def test_each_arrow_cut_by_itself_is_a_whole_pass_with_that_cut(
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda _: AttentionKnockout((1,), None), "every key is cut, and a softmax of nothing has no answer"),
-        (lambda _: AttentionKnockout((), (1,)), "queries of a cut are none: name at least one, or give None for all"),
+        (lambda _: AttentionKnockout((1,), None), "every key is blocked, and a softmax over no keys is undefined"),
+        (lambda _: AttentionKnockout((), (1,)), "queries of an attention knockout is empty: give at least one"),
         (lambda _: AttentionKnockout((-1,), (1,)), "one of queries is -1: it must be a whole number of at least 0"),
         (lambda _: ScaledNeuron(0, 1, math.inf), "the factor is inf: it must be a finite number"),
         (lambda a: edited(a, [AttentionKnockout((1,), (2,), layers=(7,))]), "layer 7"),
         (lambda a: edited(a, [AttentionKnockout((1,), (2,), heads=(4,))]), "head 4"),
         (lambda a: edited(a, [ScaledNeuron(0, 64)]), "neuron 64 does not exist: each layer .* 0 to 63"),
-        (lambda a: edited(a, ["cut"]), "one of the edits is 'cut': it must be a Cut, a Scaled or a Put"),
+        (lambda a: edited(a, ["cut"]), "one of the edits is 'cut': it must be an AttentionKnockout"),
         (
             lambda a: edited(bert_core.pruned(a, [(1, 0)]), [AttentionKnockout((1,), (2,), heads=(0,))]),
             "L1 H0 was pruned: this layer still has the heads 1, 2, 3",
         ),
-        (lambda a: bert_core.save(edited(a, SEVERAL), "nowhere"), r"edited \(AttentionKnockout, ScaledNeuron\), and saving needs it as it"),
-        (lambda a: bert_core.pruned(edited(a, SEVERAL), [(0, 0)]), "and pruning needs it as it was loaded"),
+        (lambda a: bert_core.save(edited(a, SEVERAL), "nowhere"), r"\(AttentionKnockout, ScaledNeuron\), and saving "),
+        (lambda a: bert_core.pruned(edited(a, SEVERAL), [(0, 0)]), "and pruning needs it unmodified"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said(tiny_loaded: LoadedModel, call: Callable[[LoadedModel], object], sentence: str) -> None:
@@ -467,10 +467,10 @@ def test_a_cut_that_the_text_has_not_is_refused(
     for queries, keys in (((8,), (0,)), ((0,), (8,))):
         for renormalised in (True, False):
             loaded = edited(tiny_loaded, [AttentionKnockout(queries, keys, renormalised=renormalised)])
-            with pytest.raises(Refused, match="position 8 is cut, and the text has positions 0 to 7"):
+            with pytest.raises(Refused, match="the knockout names position 8: the text has positions 0 to 7"):
                 ask(loaded, text)
     halves = [AttentionKnockout((2,), (0, 1, 2, 3), layers=(1,)), AttentionKnockout(None, (4, 5, 6, 7), heads=(3,))]
-    with pytest.raises(Refused, match="every key of position 2 is cut in head 3, and a softmax of nothing"):
+    with pytest.raises(Refused, match="every key of position 2 is blocked in head 3, and a softmax over no keys"):
         ask(edited(tiny_loaded, halves), text)
     ask(edited(tiny_loaded, [replace(cut, renormalised=False) for cut in halves]), text)
 

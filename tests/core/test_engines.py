@@ -21,7 +21,7 @@ DRIVER = """
 import json, os, time
 import ray
 from bert_core.refused import Refused
-from bert_core.studies.engines import device_of_workers, on_ray
+from bert_core.studies.engines import ray_worker_device, run_on_ray
 
 def visible(shard):
     time.sleep(0.3)
@@ -32,8 +32,8 @@ for gpus in (2, 0):
     ray.init(num_cpus=4, num_gpus=gpus, include_dashboard=False, log_to_driver=False)
     for device in ("auto", "cuda", "cpu", None):
         try:
-            of_workers = device_of_workers(device)
-            gpus_seen = sorted({seen for _, seen in on_ray(visible, (), iter(range(8)), of_workers)})
+            of_workers = ray_worker_device(device)
+            gpus_seen = sorted({seen for _, seen in run_on_ray(visible, (), iter(range(8)), of_workers)})
             found[f"{device} {gpus}"] = [of_workers, gpus_seen]
         except Refused as error:
             found[f"{device} {gpus}"] = str(error)
@@ -52,7 +52,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_a_cluster_starts(
     (tmp_path / "a.txt").write_text("the cat sat\n", encoding="utf-8")
     given, model = tmp_path / "a.txt", str(tiny_model_folder)
     for device, sentence in (
-        ("cuda", "device 'cuda' is not on this machine"),
+        ("cuda", "device 'cuda' is not available"),
         ("cuda:1", "give 'cuda', and each worker"),
     ):
         for study in (

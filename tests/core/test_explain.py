@@ -243,10 +243,10 @@ def refusals(tmp_path: Path, plain: str, classes: str) -> Iterator[tuple[Any, st
     text.write_text("no gap is here\n")
     of = ExplainSettings
     yield lambda: of("what"), "asked 'what' is unknown"
-    yield lambda: of(methods=()), "nothing to explain with"
+    yield lambda: of(methods=()), "methods is empty"
     yield lambda: of(methods=("what",)), "method 'what' is unknown"
     yield lambda: of("next"), "needs a column of second texts"
-    yield lambda: of("class", word="cat"), "asking for 'class' does not need the word 'cat'"
+    yield lambda: of("class", word="cat"), "the question 'class' does not take the word 'cat'"
     yield lambda: done(file, out, plain, of("class", METHODS)), "has no trained classifier"
     yield lambda: done(file, tmp_path / "out.txt", classes), "must end in .csv or .parquet"
     yield lambda: done(tmp_path / "none.csv", out, classes), "there is no file"
@@ -255,7 +255,7 @@ def refusals(tmp_path: Path, plain: str, classes: str) -> Iterator[tuple[Any, st
     yield lambda: done(file, out, classes, other), "which the model does not have"
     yield lambda: done(file, out, classes, engine="what"), "engine 'what' is unknown"
     yield lambda: done(text, out, plain, of("word", METHODS)), "none of 1 lines of text.txt could be explained"
-    yield lambda: done(text, out, classes, of(max_length=4096)), "tokens at most, and 4096"
+    yield lambda: done(text, out, classes, of(max_length=4096)), "max_length is 4096"
     yield lambda: list(explained_rows(file)), "has no column 'text'"
 
 
@@ -281,5 +281,5 @@ def test_a_broken_table_is_named(tiny_classifier_folder: Path, tmp_path: Path, e
         list(explained_rows(broken))
     if ending == ".csv":
         broken.write_text(out.read_text().replace(",0,", ",x,", 1))
-        with pytest.raises(Refused, match="holds something else than numbers"):
+        with pytest.raises(Refused, match="contains a value that is not a number"):
             list(explained_rows(broken))

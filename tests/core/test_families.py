@@ -302,7 +302,9 @@ def test_choices_and_their_gradients_are_those_of_transformers(
 def test_an_electra_that_chooses_otherwise_is_refused(name: str, value: object, tmp_path: Path) -> None:
     """What stands before its scores is said by its configuration; what is not built is one sentence."""
     folder = save_family("electra", tmp_path / "odd", "ForMultipleChoice", **{name: value})
-    with pytest.raises(CheckpointError, match=rf"{name} is {value!r}: a multiple-choice head with .* alone is supported$"):
+    with pytest.raises(
+        CheckpointError, match=rf"{name} is {value!r}: a multiple-choice head with .* alone is supported$"
+    ):
         bert_core.load(folder, device="cpu")
     words = save_family("electra", tmp_path / "words", **{name: value})
     assert bert_core.load(words, device="cpu").has_mlm

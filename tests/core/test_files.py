@@ -111,19 +111,19 @@ def test_reading_goes_on_in_the_middle_of_any_file(stored: str, table: bool, tmp
 
 
 DISAGREEMENTS = {
-    "a.txt": (JSON_LINES, "has the extension .txt for plain text and contains JSON lines: rename it to a.jsonl"),
+    "a.txt": (JSON_LINES, "has the extension .txt for plain text but contains JSON lines: rename it to a.jsonl"),
     "b.txt": (TAB, "contains a table of tab-separated values: rename it to b.tsv"),
     "c.txt": (TREE, "contains a treebank in CoNLL-U: rename it to c.conllu"),
     "d.txt": (json.dumps(SQUAD, indent=1), "contains a JSON document: rename it to d.json"),
     "a.csv": (TAB, "contains a table of tab-separated values: rename it to a.tsv"),
     "b.csv": (JSON_LINES, "contains JSON lines: rename it to b.jsonl"),
     "a.tsv": (COMMA, "contains a table of comma-separated values: rename it to a.csv"),
-    "a.jsonl": (PLAIN, "has the extension .jsonl for JSON lines and contains plain text: rename it to a.txt"),
+    "a.jsonl": (PLAIN, "has the extension .jsonl for JSON lines but contains plain text: rename it to a.txt"),
     "b.jsonl": (json.dumps(RECORDS, indent=1), "contains a JSON document: rename it to b.json"),
-    "a.json": (JSON_LINES, "has the extension .json for a JSON document and contains JSON lines"),
+    "a.json": (JSON_LINES, "has the extension .json for a JSON document but contains JSON lines"),
     "b.json": (PLAIN, "contains plain text: rename it to b.txt"),
     "a.conllu": (JSON_LINES, "contains JSON lines: rename it to a.jsonl"),
-    "a.iob2": (JSON_LINES, "has the extension .iob2 for words in columns and contains JSON lines"),
+    "a.iob2": (JSON_LINES, "has the extension .iob2 for words in columns but contains JSON lines"),
 }
 
 
@@ -152,7 +152,7 @@ def test_an_extension_that_the_content_contradicts_is_refused(name: str, compres
         ("a.docx", b"not really", "a.docx is a Word document, which is not read"),
         ("a.html.gz", gzip.compress(b"<html>", mtime=0), "a.html.gz is an HTML page, which is not read"),
         ("a.txt", gzip.compress(b"a\n", mtime=0), "contains compressed data: rename it to a.txt.gz"),
-        ("a.txt.gz", b"a\n", "a.txt.gz has the extension .gz and is not compressed like that: rename it to a.txt"),
+        ("a.txt.gz", b"a\n", "a.txt.gz has the extension .gz but is not compressed that way: rename it to a.txt"),
         ("a.txt.gz", lzma.compress(b"a\n"), "its content is that of a .xz file"),
         ("a.txt", "a b\n".encode("utf-32"), "a.txt is in UTF-32, which is not read: save it as UTF-8"),
         ("a.txt", ("plain words\n" * 9).encode("utf-16-le"), "a.txt looks like UTF-16 without a byte order mark"),

@@ -152,17 +152,19 @@ def test_a_model_in_training_is_left_in_training(model: Any) -> None:
 @pytest.mark.parametrize(
     ("prompt", "how", "sentence"),
     [
-        (ids_of(0), {}, "the prompt is (2, 0): it is (batch, seq), with at least one token"),
-        (ids_of(3)[0], {}, "the prompt is (3,): it is (batch, seq), with at least one token"),
-        (ids_of(3), {"top_k": -1}, "top_k is -1: 0 for all tokens, or how many of the likeliest"),
-        (ids_of(3), {"top_p": 0.0}, "top_p is 0: above 0, and at most 1"),
-        (ids_of(3), {"temperature": 0.0}, "temperature is 0: it must be above 0 (greedy decoding takes the likeliest)"),
-        (ids_of(3), {"num_beams": 0}, "num_beams is 0: at least 1"),
+        (ids_of(0), {}, "the prompt has shape (2, 0): it must be (batch, seq), with at least one token"),
+        (ids_of(3)[0], {}, "the prompt has shape (3,): it must be (batch, seq), with at least one token"),
+        (ids_of(3), {"top_k": -1}, "top_k is -1: it must be 0 for all tokens, or a number of tokens"),
+        (ids_of(3), {"top_p": 0.0}, "top_p is 0: it must be above 0 and at most 1"),
+        (ids_of(3), {"temperature": 0.0},
+         "temperature is 0: it must be above 0, and without do_sample decoding is greedy"),
+        (ids_of(3), {"num_beams": 0}, "num_beams is 0: it must be at least 1"),
         (ids_of(3), {"num_beams": 2, "do_sample": True},
-         "do_sample with 2 beams: draw with one beam, or search without drawing"),
-        (ids_of(3), {"max_new_tokens": 0}, "max_new_tokens is 0: at least 1"),
+         "do_sample is set with 2 beams: sample with one beam, or search without sampling"),
+        (ids_of(3), {"max_new_tokens": 0}, "max_new_tokens is 0: it must be at least 1"),
         (ids_of(38), {"max_new_tokens": 9},
-         "a prompt of 38 tokens and 9 new ones: this model takes at most 40, so at most 3 new ones"),
+         "the prompt has 38 tokens and max_new_tokens is 9: this model has 40 positions, so max_new_tokens can be at "
+         "most 3"),
     ],
 )  # fmt: skip
 def test_bad_settings_are_one_clear_sentence(model: Any, prompt: Tensor, how: dict[str, Any], sentence: str) -> None:

@@ -59,7 +59,7 @@ def test_a_table_of_other_weights_does_not_fit() -> None:
         ValueError, match=r"tiny-bert of fingerprint 1{16}, .* tiny-bert here has fingerprint 2{16}: .*headlight heads"
     ):
         check_fits(table, "tiny-bert", 2, 3, "2" * 16)
-    with pytest.raises(ValueError, match=r"a\.csv is of 2 models with other weights"):
+    with pytest.raises(ValueError, match=r"a\.csv has the fingerprints of 2 models"):
         read_table(as_csv(weights=["1" * 16, "2" * 16]), "a.csv")
 
 
@@ -101,20 +101,24 @@ def as_csv(**changes: object) -> bytes:
             "a.csv",
             "the file a.csv lacks the column 'head': a table of heads comes from",
         ),
-        (as_csv(confidence=None), "a.csv", "the file a.csv lacks a figure"),
-        (as_csv(model=["m", "n"]), "a.csv", "the file a.csv is of 2 models: a table is of one"),
+        (as_csv(confidence=None), "a.csv", "the file a.csv lacks a column of figures"),
+        (as_csv(model=["m", "n"]), "a.csv", "the file a.csv has the names of 2 models: a table describes one model"),
         (as_csv(head=[0, 0]), "a.csv", "the file a.csv has a head twice"),
-        (as_csv(head=[0, -1]), "a.csv", "the column 'head' of a.csv counts from zero, in whole numbers below 256"),
-        (as_csv(layer=[0, 10**9]), "a.csv", "the column 'layer' of a.csv counts from zero"),
-        (as_csv(layer=[0, 0.5]), "a.csv", "the column 'layer' of a.csv counts from zero"),
-        (as_csv(confidence=["high", "low"]), "a.csv", "the column 'confidence' of a.csv holds something else"),
+        (as_csv(head=[0, -1]), "a.csv", "the column 'head' of a.csv must hold whole numbers from 0 and below 256"),
+        (as_csv(layer=[0, 10**9]), "a.csv", "the column 'layer' of a.csv must hold whole numbers from 0"),
+        (as_csv(layer=[0, 0.5]), "a.csv", "the column 'layer' of a.csv must hold whole numbers from 0"),
+        (as_csv(confidence=["high", "low"]), "a.csv", "the column 'confidence' of a.csv contains a value that is not"),
         (
             as_csv(loss_of=["words", "class"]),
             "a.csv",
-            "the column 'loss_of' of a.csv is one of words, next, word, class",
+            "the column 'loss_of' of a.csv must be one of words, next, word, class",
         ),
-        (as_csv(method=["half", "half"]), "a.csv", "the column 'method' of a.csv is one of zero, mean, resample, the"),
-        (b"a" * 9_000_000, "a.csv", "the file a.csv has 9.0 MB: a table of heads has 8 at most"),
+        (
+            as_csv(method=["half", "half"]),
+            "a.csv",
+            "the column 'method' of a.csv must be one of zero, mean, resample, the",
+        ),
+        (b"a" * 9_000_000, "a.csv", "the file a.csv has 9.0 MB: a table of heads has at most 8 MB"),
     ],
 )
 def test_what_is_no_table_is_refused_in_one_sentence(data: bytes, name: str, sentence: str) -> None:

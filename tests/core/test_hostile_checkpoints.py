@@ -100,13 +100,16 @@ def loaded_or_refused(load: Callable[[], Any]) -> Any:
     [
         (
             {"vocab_size": HUGE},
-            r"word_embeddings.weight in .* has shape \(\d+, 32\), but the configuration says \(1000",
+            r"word_embeddings.weight in .* has shape \(\d+, 32\): the configuration requires \(1000",
         ),
-        ({"hidden_size": HUGE, "num_attention_heads": HUGE}, r"configuration says \(\d+, 1000000000\)"),
-        ({"num_hidden_layers": 1_000_000}, "says 1,000,000 layers and holds 2: it must hold all, and at most 1,000 "),
+        ({"hidden_size": HUGE, "num_attention_heads": HUGE}, r"configuration requires \(\d+, 1000000000\)"),
+        (
+            {"num_hidden_layers": 1_000_000},
+            "has 1,000,000 layers and its weights 2: the weights must contain all layers, at most 1,000",
+        ),
         (
             {"intermediate_size": HUGE},
-            r"intermediate.dense.weight in .* has shape \(64, 32\), but .* \(1000000000, 32\)",
+            r"intermediate.dense.weight in .* has shape \(64, 32\): .* \(1000000000, 32\)",
         ),
         ({"max_position_embeddings": HUGE}, r"position_embeddings.weight .* has shape \(512, 32\)"),
         ({"type_vocab_size": HUGE}, r"token_type_embeddings.weight .* has shape \(2, 32\)"),
@@ -131,7 +134,8 @@ def test_what_python_would_build_is_held_first(
     change(folder / "config.json", **sizes)
     monkeypatch.setattr(BertModel, "__init__", lambda *_: pytest.fail("a model was begun"))
     assert (
-        "the configuration says" in (sentence := refusal(lambda: bert_core.load(str(folder)))) or "layers" in sentence
+        "the configuration requires" in (sentence := refusal(lambda: bert_core.load(str(folder))))
+        or "layers" in sentence
     )
     refusal(lambda: BertForPreTraining.from_pretrained(folder))
 
@@ -153,13 +157,13 @@ def test_layers_of_nothing_are_not_built(folder: Path, monkeypatch: pytest.Monke
     save_file({**weights, "bert.encoder.layer.5000.x": torch.zeros(1)}, folder / "model.safetensors")
     change(folder / "config.json", num_hidden_layers=5001)
     monkeypatch.setattr(BertModel, "__init__", lambda *_: pytest.fail("a model was begun"))
-    assert "says 5,001 layers and holds 5,001" in refusal(lambda: bert_core.load(str(folder)))
+    assert "has 5,001 layers and its weights 5,001" in refusal(lambda: bert_core.load(str(folder)))
 
 
 def test_a_decoder_and_its_encoder_are_held_too(tmp_path: Path, folder: Path, no_memory: None) -> None:
     """load_decoder takes no memory for a width, or for layers, that its file does not have."""
     change(folder / "config.json", is_decoder=True, num_hidden_layers=10**6)
-    assert "says 1,000,000 layers" in refusal(lambda: bert_core.load_decoder(str(folder)))
+    assert "has 1,000,000 layers" in refusal(lambda: bert_core.load_decoder(str(folder)))
     change(folder / "config.json", num_hidden_layers=2, intermediate_size=HUGE)
     assert "intermediate.dense.weight" in refusal(lambda: bert_core.load_decoder(str(folder)))
 
@@ -186,7 +190,7 @@ def test_what_is_missing_is_no_larger_than_what_is_there(
     save_file(kept, folder / "model.safetensors")
     change(folder / "config.json", num_hidden_layers=0, max_position_embeddings=1, tie_word_embeddings=False)
     sentence = refusal(lambda: BertForPreTraining.from_pretrained(folder))
-    assert "a part that is missing may be no larger than the rest" in sentence
+    assert "the missing parts may not be larger than the rest" in sentence
 
 
 @pytest.mark.parametrize(
@@ -196,11 +200,11 @@ def test_what_is_missing_is_no_larger_than_what_is_there(
             {"image_size": 10**9, "patch_size": 10**8},
             "image_size is 1000000000: it must be a whole number from 1 to 4,096",
         ),
-        ({"image_size": 4096, "patch_size": 1}, "configuration says"),
-        ({"vision": {"num_hidden_layers": 10**6}}, "says 1,000,000 layers and holds 2"),
-        ({"text": {"num_hidden_layers": 10**6}}, "says 1,000,000 layers and holds 2"),
-        ({"text": {"intermediate_size": HUGE}}, "configuration says"),
-        ({"vision": {"max_position_embeddings": HUGE}}, "configuration says"),
+        ({"image_size": 4096, "patch_size": 1}, "configuration requires"),
+        ({"vision": {"num_hidden_layers": 10**6}}, "has 1,000,000 layers and its weights 2"),
+        ({"text": {"num_hidden_layers": 10**6}}, "has 1,000,000 layers and its weights 2"),
+        ({"text": {"intermediate_size": HUGE}}, "configuration requires"),
+        ({"vision": {"max_position_embeddings": HUGE}}, "configuration requires"),
         ({"vision": []}, r"vision is \[\]: it must be an object"),
     ],
 )
@@ -230,7 +234,7 @@ KINDS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "whole": (lambda t: t.to(torch.int32), "a tensor of int32"),
     "bool": (lambda t: t > 0, "a tensor of bool"),
     "float8": (lambda t: t.to(torch.float8_e4m3fn), "a tensor of float8_e4m3fn"),
-    "repeated": (lambda t: torch.zeros(1).expand(t.shape), "bytes: a file must hold every number of a weight"),
+    "repeated": (lambda t: torch.zeros(1).expand(t.shape), "bytes: a file must contain every number of a weight"),
 }
 
 
@@ -253,7 +257,7 @@ def test_weights_that_share_their_numbers_are_refused(folder: Path, no_memory: N
         weights.update({name: block[: t.numel()].view(t.shape) for name, t in weights.items()})
 
     as_bin(folder, share)
-    assert "each must have its own" in refusal(lambda: bert_core.load(str(folder), device="cpu"))
+    assert "each weight must have its own" in refusal(lambda: bert_core.load(str(folder), device="cpu"))
 
 
 class Reduced:
@@ -311,7 +315,7 @@ def test_a_packed_bin_is_refused(folder: Path) -> None:
         for entry in old.infolist():
             new.writestr(entry.filename, old.read(entry))
     packed.replace(path)
-    assert "a file of weights is not packed" in refusal(lambda: bert_core.load(str(folder)))
+    assert "a file of weights must be uncompressed" in refusal(lambda: bert_core.load(str(folder)))
 
 
 def test_old_bins_still_load(folder: Path, tiny_loaded: LoadedModel) -> None:
@@ -572,12 +576,12 @@ def lying(path: Path) -> None:
 
 
 ZIPS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "bomb": (bomb, r"unpacks to 30,\d+,\d+ bytes from \d+,\d+: at most 20 times its size is unpacked"),
-    "twice": (twice, "holds config.json twice"),
-    "encrypted": (encrypted, "is encrypted: only open files are read"),
-    "rare": (rare, "is packed in a rare way"),
-    "many": (many, "its table of contents has more than 1,000,000 bytes"),
-    "lying": (lying, "is not a whole .zip file"),
+    "bomb": (bomb, r"unpacks from \d+,\d+ to 30,\d+,\d+ bytes: a checkpoint may unpack to at most 20 times"),
+    "twice": (twice, "contains config.json more than once"),
+    "encrypted": (encrypted, "is encrypted: files must not be encrypted"),
+    "rare": (rare, "has an unsupported compression method"),
+    "many": (many, "its directory has more than 1,000,000 bytes"),
+    "lying": (lying, "is not a complete .zip file"),
 }
 
 

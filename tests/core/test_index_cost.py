@@ -55,7 +55,7 @@ def test_what_is_not_read_whole_is_counted(tiny_loaded: LoadedModel, tmp_path: P
     assert {name: counts[name] for name in cost.counts} == cost.counts
     assert (cost.counts["shortened"], cost.counts["overlong"]) == (1, 1)
     assert incomplete_note(cost.counts) == (
-        "; 1 sentences cut to the length that is read; 1 so long that only the beginning was read"
+        "; 1 sentences cut to the maximum length; 1 lines too long, of which only the beginning was read"
     )
 
 

@@ -215,7 +215,9 @@ def test_bad_questions_to_the_layers_are_one_sentence(tiny: LoadedModel) -> None
     with pytest.raises(ValueError, match="has no trained masked-word head: its layers cannot be read as words"):
         logit_lens(headless, encoding)
     assert layer_states(headless, encoding).states.shape == (3, 16, 32)
-    with pytest.raises(ValueError, match=r"^followed has 2 ids and the text has 16 positions: give one id for each position$"):
+    with pytest.raises(
+        ValueError, match=r"^followed has 2 ids and the text has 16 positions: give one id for each position$"
+    ):
         logit_lens(tiny, encoding, followed=[1, 2])
     with pytest.raises(ValueError, match="an id of followed does not exist: the vocabulary has 0 to"):
         logit_lens(tiny, encoding, followed=[10**6] * 16)

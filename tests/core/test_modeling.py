@@ -189,11 +189,11 @@ def test_a_decoder_does_not_see_what_comes_later(tiny_config: BertConfig) -> Non
         ),
         (
             {"input_ids": some_ids(), "attention_mask": torch.ones(2, 8)},
-            "attention_mask is (2, 8): for this input it is (2, 9) or (2, 9, 9)",
+            "attention_mask has shape (2, 8): for this input it must be (2, 9) or (2, 9, 9)",
         ),
         (
             {"input_ids": some_ids(), "attention_mask": torch.ones(2, 1, 9, 9)},
-            "attention_mask is (2, 1, 9, 9): for this input it is (2, 9) or (2, 9, 9)",
+            "attention_mask has shape (2, 1, 9, 9): for this input it must be (2, 9) or (2, 9, 9)",
         ),
     ],
 )
@@ -219,7 +219,7 @@ def test_the_embedding_table_can_be_read_and_replaced(kind: type[Any], tiny_conf
     model.set_input_embeddings(table)
     assert model.get_input_embeddings() is table
     assert not torch.allclose(model(some_ids())[0], before, atol=1e-3)
-    with pytest.raises(ValueError, match="the new embedding table is 31 wide: this model needs 32"):
+    with pytest.raises(ValueError, match="the new embeddings are 31 wide: this model needs 32"):
         model.set_input_embeddings(nn.Embedding(tiny_config.vocab_size, 31))
 
 
@@ -252,7 +252,7 @@ def test_narrow_tables_are_brought_to_the_width_of_the_layers(tiny_config: BertC
     assert torch.allclose(embeddings(some_ids()), by_hand, atol=1e-6)
     assert model.resize_token_embeddings(tiny_config.vocab_size + 3).weight.shape[1] == 20
     assert model(some_ids()).prediction_logits.shape[-1] == tiny_config.vocab_size + 3
-    with pytest.raises(ValueError, match="the new embedding table is 32 wide: this model needs 20"):
+    with pytest.raises(ValueError, match="the new embeddings are 32 wide: this model needs 20"):
         model.set_input_embeddings(nn.Embedding(tiny_config.vocab_size, 32))
     assert made(BertForPreTraining, tiny_config.replace(embedding_size=32)).bert.embeddings.embeddings_project is None
 

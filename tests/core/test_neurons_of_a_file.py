@@ -339,7 +339,7 @@ def test_what_cannot_be_read_or_asked_is_refused(corpus: Path, tiny_model_folder
         (tmp_path / "none.txt", {}, "there is no file"),
         (corpus, {"neurons": ((2, 0),)}, "layer 2 does not exist: this model has layers 0 to 1"),
         (corpus, {"neurons": ((0, 10**6),)}, "neuron 1000000 does not exist in layer 0: this model has neurons 0 to"),
-        (corpus, {"max_length": 600}, "reads 512 tokens at most, and 600 were asked for"),
+        (corpus, {"max_length": 600}, "reads at most 512 tokens"),
     ):
         with pytest.raises(Refused, match=sentence):
             over(path, tiny_model_folder, **settings)

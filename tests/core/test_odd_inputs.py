@@ -214,7 +214,13 @@ def erasers_of(a: Asked, **given: Any) -> object:
 
 def curve(a: Asked, **given: Any) -> object:
     """An order that is found on nothing, so that nothing is written."""
-    right = {"loaded": a.loaded, "estimated": [], "asked": [a.batch], "table": "table.csv", "orders": ["importance"]}
+    right = {
+        "loaded": a.loaded,
+        "estimation_examples": [],
+        "test_examples": [a.batch],
+        "table": "table.csv",
+        "orders": ["importance"],
+    }
     return list(bert_core.pruning_curve(**{**right, **given}))
 
 
@@ -761,15 +767,17 @@ DOORS: dict[str, Door] = {
     "track_relations sentence": lambda a, v: bert_core.track_relations(a.loaded, [v]),
     "track_relations model": lambda a, v: bert_core.track_relations(v, []),
     # Studies of files.
-    "pruning_curve what": lambda a, v: curve(a, what=v),
-    "pruning_curve": lambda a, v: curve(a, estimated=v),
-    "pruning_curve asked": lambda a, v: curve(a, asked=v),
+    "pruning_curve part_kind": lambda a, v: curve(a, part_kind=v),
+    "pruning_curve": lambda a, v: curve(a, estimation_examples=v),
+    "pruning_curve test_examples": lambda a, v: curve(a, test_examples=v),
     "pruning_curve table": lambda a, v: curve(a, table=v),
     "pruning_curve orders": lambda a, v: curve(a, orders=v),
     "pruning_curve steps": lambda a, v: curve(a, steps=v),
-    "pruning_curve reference": lambda a, v: curve(a, orders=["ablation-mean"], estimated=[a.batch], reference=v),
-    "pruning_curve made_on": lambda a, v: curve(a, made_on=v),
-    "pruning_curve found_on": lambda a, v: curve(a, found_on=v),
+    "pruning_curve reference": lambda a, v: curve(
+        a, orders=["ablation-mean"], estimation_examples=[a.batch], reference=v
+    ),
+    "pruning_curve example_columns": lambda a, v: curve(a, example_columns=v),
+    "pruning_curve estimation_source": lambda a, v: curve(a, estimation_source=v),
     "neurons_over": lambda a, v: firing(a, path=v),
     "neurons_over model": lambda a, v: firing(a, model=v),
     "neurons_over settings": lambda a, v: firing(a, settings=v),
@@ -954,7 +962,7 @@ def test_paths_stand_for_names(tiny_model_folder: Path, tiny_loaded: LoadedModel
     assert bert_core.load(tiny_model_folder, device="cpu").name == str(tiny_model_folder)
     place = bert_core.save(tiny_loaded, tmp_path / "again.zip")
     assert bert_core.load(place, device="cpu").report.missing == ()
-    with pytest.raises(Refused, match="is an encoder, which reads a text as a whole"):
+    with pytest.raises(Refused, match="is an encoder and not a decoder"):
         bert_core.load_decoder(tiny_model_folder)
     captioner = loading.ASSETS / "headlight-shapes"
     assert bert_core.load_captioner(captioner).name == str(captioner)
@@ -966,7 +974,9 @@ def test_a_text_of_another_vocabulary_is_refused(asked: Asked) -> None:
     """A piece that the model has no row for is named, wherever a text is read."""
     foreign = bert_core.Tokenizer.from_folder(loading.ASSETS / "headlight-mini").encode("Paris was large.")
     for door in ("capture", "captures of", "walk", "layer_states", "head_vectors", "alti"):
-        with pytest.raises(Refused, match=r"the vocabulary of .* has ids 0 to .* encode the text with this model's tokenizer"):
+        with pytest.raises(
+            Refused, match=r"the vocabulary of .* has ids 0 to .* encode the text with this model's tokenizer"
+        ):
             DOORS[door](asked, foreign)
 
 

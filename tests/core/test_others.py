@@ -122,7 +122,7 @@ def test_words_at_a_mask_are_judged(tiny_loaded: LoadedModel, tmp_path: Path) ->
         ([(2, 0, 3, "cat", 1)], "text,start,end,asked,mine", r"has no \[MASK\] for a word"),
         ([(2, 0, 3, "pet", 1), (2, 4, 7, "ruler", 1)], "text,start,end,asked,mine", "has scores for 2 answers"),
         ([(n, 0, 3, "pet", 1) for n in (2, 3, 2)], "text,start,end,asked,mine", "are not consecutive"),
-        ([(2, 0, 3, "pet", "x")], "text,start,end,asked,mine", "holds something else than numbers"),
+        ([(2, 0, 3, "pet", "x")], "text,start,end,asked,mine", "contains a value that is not a number"),
         ([(2, 0, 3, "pet", 1)], "text,start,end,asked,rollout", "'rollout' is both a column of"),
     ],
 )

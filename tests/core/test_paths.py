@@ -284,7 +284,10 @@ def test_what_cannot_be_asked_is_refused(tiny_loaded: LoadedModel, texts: tuple[
         ({"receivers": [(2, 0)]}, "layer 2 does not exist: this model has layers 0 to 1"),
         ({"receivers": [(0, 0)]}, "no head is below the receivers"),
         ({"senders": [(1, 0)], "receivers": [(1, 1)]}, "L1 H0 is below no receiver"),
-        ({"receivers": [(1, 1)], "receiver_input": "gate"}, "receiver_input 'gate' is unknown: one of query, key, value"),
+        (
+            {"receivers": [(1, 1)], "receiver_input": "gate"},
+            "receiver_input 'gate' is unknown: one of query, key, value",
+        ),
         ({"receiver_input": "query"}, "receiver_input is 'query' without receivers: give receivers"),
         ({"align": "letters"}, "align 'letters' is unknown"),
     ):

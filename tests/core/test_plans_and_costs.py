@@ -175,7 +175,9 @@ def test_orders_are_those_of_their_figures(tiny_loaded: LoadedModel, batches: li
     again = loss_importance(bert_core.pruned(tiny_loaded, iterative[:3]), batches)
     assert again[iterative[3]] == np.nanmin(again)
     for method in ("importance", "ablation", "iterative"):
-        with pytest.raises(ValueError, match=f"there are no examples: method '{method}' needs at least one batch of examples"):
+        with pytest.raises(
+            ValueError, match=f"there are no examples: method '{method}' needs at least one batch of examples"
+        ):
             propose_plan(tiny_loaded, [], method)
     assert propose_plan(tiny_loaded, batches, "random", seed=1) != propose_plan(tiny_loaded, batches, "random", seed=2)
 

@@ -181,31 +181,31 @@ def _changed(folder: Path, file: str, change: Any) -> None:
 BROKEN: dict[str, tuple[str, Any, str]] = {
     "a folder that is missing": (
         "modules.json", lambda m: m[1].update(path="9_Pooling"),
-        r"names the folder '9_Pooling' for the pooling: it has no config\.json$",
+        r"names the folder '9_Pooling' of the pooling: it has no config\.json$",
     ),
     "an encoder that is missing": (
         "modules.json", lambda m: m[0].update(path="0_Elsewhere"),
-        r"names the folder '0_Elsewhere' for the encoder: it has no config\.json$",
+        r"names the folder '0_Elsewhere' of the encoder: it has no config\.json$",
     ),
     "a path that leads out": (
         "modules.json", lambda m: m[1].update(path="../1_Pooling"), r"names the folder '\.\./1_Pooling': it must be",
     ),
     "a path from the root": (
-        "modules.json", lambda m: m[0].update(path="/etc"), r"names the folder '/etc': it must be one inside",
+        "modules.json", lambda m: m[0].update(path="/etc"), r"names the folder '/etc': it must be inside",
     ),
     "a path of Windows": (
-        "modules.json", lambda m: m[0].update(path="C:\\x"), r"names the folder .*: it must be one inside",
+        "modules.json", lambda m: m[0].update(path="C:\\x"), r"names the folder .*: it must be inside",
     ),
     "a module that is not read": (
         "modules.json", lambda m: m.insert(2, {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}),
-        r"names Transformer, Pooling, Dense, Normalize: what is read is one of .*; without that file the encoder",
+        r"names Transformer, Pooling, Dense, Normalize: it must name one of .*. Remove the file to read the encoder",
     ),
     "another's code": (
         "modules.json", lambda m: m[0].update(type="custom_st.Transformer"), r"names custom_st\.Transformer, Pooling",
     ),
     "a module without a type": ("modules.json", lambda m: m[0].pop("type"), r"it must have a type and a path$"),
     "two ways at once": (
-        "1_Pooling/config.json", lambda c: c.update(pooling_mode=["cls", "mean"]), r"pools by \['cls', 'mean'\]",
+        "1_Pooling/config.json", lambda c: c.update(pooling_mode=["cls", "mean"]), r"pooling mode \['cls', 'mean'\]",
     ),
     "an unknown way": (
         "1_Pooling/config.json", lambda c: c.update(pooling_mode="median"), r"the pooling mode is 'median': it must",
@@ -216,7 +216,7 @@ BROKEN: dict[str, tuple[str, Any, str]] = {
     "a prompt before every text": (
         "config_sentence_transformers.json",
         lambda c: c.update(prompts={"query": "query: "}, default_prompt_name="query"),
-        r"puts 'query: ' before every text",
+        r"prepends 'query: ' to every text",
     ),
     "an architecture that is not read": (
         "config.json", lambda c: c.update(model_type="modernbert"), r"type 'modernbert', which norms before",

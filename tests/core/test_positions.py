@@ -122,7 +122,7 @@ def test_a_model_without_distances_has_none(tiny_config: BertConfig) -> None:
     model = BertModel(tiny_config)
     attention = model.attention_modules[0]
     assert attention.distances is None and not any("attention.self.d" in name for name in model.state_dict())
-    with pytest.raises(AttributeError, match="distances add nothing"):
+    with pytest.raises(AttributeError, match="has no relative positions"):
         attention.position_scores(torch.zeros(1), torch.zeros(1), 1, None, (0,))
 
 

@@ -202,7 +202,7 @@ def test_a_layer_with_cross_attention_stays() -> None:
         is_decoder=True, add_cross_attention=True,
     )  # fmt: skip
     model = BertModel(config).eval()
-    with pytest.raises(Refused, match="a layer with cross-attention cannot be taken out"):
+    with pytest.raises(Refused, match="a layer with cross-attention cannot be removed"):
         bert_core.pruned(model, layers=[0])
     assert bert_core.pruned(model, neurons=[(1, 4)]).config.pruned_neurons == {1: (4,)}
 
@@ -392,7 +392,7 @@ def test_transformers_reads_the_filled_model(four_layers: LoadedModel, tmp_path:
         found, ours = theirs(**with_padding()), smaller.model(**with_padding())
     assert_near(found.prediction_logits, ours.prediction_logits)
     assert_near(found.seq_relationship_logits, ours.seq_relationship_logits)
-    with pytest.raises(Refused, match="all layers were taken out: a BERT of other programs has at least one"):
+    with pytest.raises(Refused, match="all layers are removed, and other programs need at least one layer"):
         bert_core.zero_filled(bert_core.pruned(four_layers, layers=range(4)))
 
 
@@ -430,8 +430,8 @@ def test_it_learns_what_is_left(four_layers: LoadedModel) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"pruned_neurons": {}}, r"intermediate\.dense\.weight in .* \(62, 32\).* a layer 0 with all its neurons"),
-        ({"pruned_neurons": {"0": [3]}}, r"says \(63, 32\), a layer 0 without 1 of its neurons \(pruned_neurons\)"),
+        ({"pruned_neurons": {}}, r"intermediate\.dense\.weight in .* \(62, 32\).* for layer 0 with all its neurons"),
+        ({"pruned_neurons": {"0": [3]}}, r"requires \(63, 32\) for layer 0 without 1 of its neurons"),
         ({"pruned_neurons": {"0": [64]}}, "pruned_neurons: neuron 64 does not exist in layer 0: this model has neur"),
         ({"pruned_neurons": {"0": [[60, 10**12]]}}, "pruned_neurons is .* it gives some layers a list of neurons"),
         ({"pruned_neurons": {"0": [[0, 63]] * 9}}, "it gives some layers a list of neurons"),
@@ -442,7 +442,7 @@ def test_it_learns_what_is_left(four_layers: LoadedModel) -> None:
         ({"pruned_neurons": [3]}, r"pruned_neurons is \[3\]"),
         ({"pruned_neurons": {"0": [-1]}}, "pruned_neurons: neuron -1 does not exist"),
         ({"pruned_layers": []}, r"is not a complete BERT: \d+ of \d+ weights are missing"),
-        ({"pruned_layers": [0, 1]}, r"layer\.0\..* layer 0 is gone \(pruned_layers\)"),
+        ({"pruned_layers": [0, 1]}, r"layer\.0\..* layer 0, which is removed \(pruned_layers\)"),
         ({"pruned_layers": [2]}, "pruned_layers: layer 2 does not exist: this model has layers 0 to 1"),
         ({"pruned_layers": [-1]}, "one of pruned_layers is -1: it must be a whole number of at least 0"),
         ({"pruned_layers": "1"}, "pruned_layers is '1': it must be a list of layers"),

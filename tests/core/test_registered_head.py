@@ -82,7 +82,7 @@ class BertForPairScore(BertPreTrainedModel):
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
         self.pair_score = nn.Linear(2 * config.hidden_size, 1)
-        self._draw(self.pair_score, alone=bert is None)
+        self._init_head(self.pair_score, with_encoder=bert is None)
 
 
 class PairScore(TaskHead):

@@ -143,7 +143,7 @@ def test_what_is_saved_shares_as_before(folder: Path, loaded: LoadedModel, tmp_p
         ({"inner_group_num": 2}, "inner_group_num is 2: only models with 1 are supported"),
         ({"num_hidden_groups": 3}, "num_hidden_layers 4 is not a multiple of num_hidden_groups 3"),
         ({"num_hidden_groups": 0}, "num_hidden_groups is 0: it must be"),
-        ({"num_hidden_layers": 1001, "num_hidden_groups": 1}, "says 1,001 layers"),
+        ({"num_hidden_layers": 1001, "num_hidden_groups": 1}, "has 1,001 layers"),
         (
             {"pruned_heads": {"0": [1]}, "num_hidden_groups": 1},
             "layers that share their weights cannot have pruned heads",

@@ -264,7 +264,9 @@ def test_a_target_belongs_to_its_text(tiny_loaded: LoadedModel) -> None:
     one, other = both(tiny_loaded)
     target = similarity_target(tiny_loaded, one, other)
     assert hash(target) == hash(similarity_target(tiny_loaded, one, other))
-    with pytest.raises(Refused, match=r"the target pools 9 positions, but .* pools 11 positions of this text \(mode 'mean'\)"):
+    with pytest.raises(
+        Refused, match=r"the target pools 9 positions, but .* pools 11 positions of this text \(mode 'mean'\)"
+    ):
         capture(tiny_loaded, other, target=target)
     with pytest.raises(Refused, match="a 'similarity' target needs a second text and the pooled positions"):
         Target("similarity")

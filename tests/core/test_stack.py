@@ -342,7 +342,7 @@ def test_a_part_of_another_text_is_refused_where_all_must_be_own(relative: Loade
     """`trace_text` refuses it unless it is told that no part has to be the text's own."""
     source, text = encodings_of(relative, ("the old cat ran to the house", "the red dog sat on the mat"))
     model = edited(relative, [make_patch(relative, source, text, "state", 1)])
-    with pytest.raises(Refused, match="a part of another text is put in"):
+    with pytest.raises(Refused, match="an activation patch replaces part of"):
         next(trace_text(model, text))
     first, second, _ = trace_text(model, text, requires_unpatched=False)
     assert_near(second.input_states, trace(encoder_layers(relative), embed_text(relative, source)).states[1][0])

@@ -105,7 +105,7 @@ def test_a_study_goes_on_where_it_stopped(tiny_loaded: LoadedModel, text: Path, 
     cut.write_text(cut.read_text(encoding="utf-8")[:-3], encoding="utf-8")
     told.clear()
     judge_file(tiny_loaded, text, cut, settings(), report=lambda done, what="": told.append(what))
-    assert told == [f"3 of 9 questions are in {cut} already", *(f"{n} of 9 questions" for n in range(4, 10))]
+    assert told == [f"3 of 9 questions are already in {cut}", *(f"{n} of 9 questions" for n in range(4, 10))]
     assert cut.read_bytes() == whole.read_bytes()
     assert read_judgements(whole) == read_judgements(cut) and len(read_judgements(whole)) == 18
 
@@ -141,7 +141,7 @@ def test_other_settings_are_refused(tiny_loaded: LoadedModel, text: Path, tmp_pa
     assert table.read_bytes() == written
     strange = tmp_path / "notes.csv"
     strange.write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"^notes.csv is there, without the settings of a study beside it"):
+    with pytest.raises(ValueError, match=r"^notes.csv exists without the settings of a study next to it"):
         judge_file(tiny_loaded, text, strange, settings(questions=1))
     with pytest.raises(ValueError, match=r"notes\.csv exists and is no table of a study"):
         read_judgements(strange)
@@ -170,17 +170,17 @@ def test_settings_that_are_none_are_refused(tiny_loaded: LoadedModel, text: Path
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"questions": 0}, "0 questions of each kind: at least one"),
+        ({"questions": 0}, "questions is 0: at least one question of each kind is needed"),
         (
             {"kinds": ("verbs",)},
             "kind 'verbs' is unknown: one of content, function, nsp, tag, span, replaced, similarity",
         ),
         ({"kinds": ()}, "there is nothing to judge: name at least one kind of question and one method"),
         ({"methods": ()}, "there is nothing to judge: name at least one kind of question and one method"),
-        ({"lengths": (9, 8)}, "sentences of 9 to 8 tokens: from 4, the fewest first"),
-        ({"pair_lengths": (3, 8)}, "pairs of 3 to 8 tokens: from 6, the fewest first"),
-        ({"least": 1.5}, "answers with a probability of at least 1.5: from 0 to 1"),
-        ({"random_rankings": 0}, "0 random rankings: at least one, or a measure says nothing"),
+        ({"lengths": (9, 8)}, "lengths is 9 to 8 tokens: give the minimum, from 4, before the maximum"),
+        ({"pair_lengths": (3, 8)}, "pair_lengths is 3 to 8 tokens: give the minimum, from 6, before the maximum"),
+        ({"least": 1.5}, "least is 1.5: it must be a probability, 0 to 1"),
+        ({"random_rankings": 0}, "random_rankings is 0: at least one is needed as the baseline"),
     ],
 )
 def test_settings_that_cannot_be_are_one_sentence(more: dict[str, object], sentence: str) -> None:
@@ -195,7 +195,7 @@ def test_settings_that_cannot_be_are_one_sentence(more: dict[str, object], sente
 def test_a_file_without_a_question_says_what_it_needs(tiny_loaded: LoadedModel, text: Path) -> None:
     """Sentences of the lengths that were asked for."""
     with pytest.raises(
-        ValueError, match=r"^text.txt holds no question: it needs sentences of 90 to 99 tokens, or two in a"
+        ValueError, match=r"^text.txt holds no question: it needs sentences of 90 to 99 tokens, or two consec"
     ):
         draw_questions(tiny_loaded, text, settings(lengths=(90, 99), pair_lengths=(90, 99)))
 

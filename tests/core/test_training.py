@@ -114,7 +114,7 @@ def test_a_broken_xz_is_one_clear_error(damage: str, tmp_path: Path) -> None:
     flipped[len(whole) // 2] ^= 0xFF
     content = {"not xz": b"plain text", "cut": whole[: len(whole) // 2], "flipped": bytes(flipped)}[damage]
     (tmp_path / "a.xz").write_bytes(content)
-    sentence = "has the extension .xz and is not compressed" if damage == "not xz" else "is not a whole .xz file"
+    sentence = "has the extension .xz but is not compressed" if damage == "not xz" else "is not a whole .xz file"
     with pytest.raises(ValueError, match=rf"^a\.xz {re.escape(sentence)}"):
         list(read_documents(tmp_path / "a.xz"))
 

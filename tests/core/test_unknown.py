@@ -10,7 +10,7 @@ import numpy as np
 import bert_core
 from bert_core import LoadedModel, iter_heads
 from bert_core.run.similarity import unrelated_cosines
-from bert_core.studies.engines import _counted_here, _with_unknown
+from bert_core.studies.engines import _add_counts, _measure_and_count
 from bert_core.studies.heads import CorpusSettings
 from bert_core.unknown_tokens import UnknownTokens, count_unknown_tokens, current_counts
 
@@ -48,12 +48,12 @@ def test_a_count_within_a_count_is_its_own(tiny_loaded: LoadedModel) -> None:
 
 def test_what_a_worker_read_counts_where_it_was_asked_for(tiny_loaded: LoadedModel) -> None:
     """A cluster's workers bring back what they counted."""
-    found, read = _with_unknown(lambda text: tiny_loaded.tokenizer.encode(text).typed_count, UNKNOWN_TEXT)
+    found, read = _measure_and_count(lambda text: tiny_loaded.tokenizer.encode(text).typed_count, UNKNOWN_TEXT)
     assert read.token_count == read.unknown_count == found > 0
     with count_unknown_tokens() as here:
-        assert _counted_here(found, read) == found
+        assert _add_counts(found, read) == found
     assert (here.token_count, here.unknown_count, here.mostly_unknown) == (found, found, True)
-    assert _counted_here(found, read) == found  # where nobody counts
+    assert _add_counts(found, read) == found  # where nobody counts
 
 
 def test_a_corpus_is_counted(tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path) -> None:

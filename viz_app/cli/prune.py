@@ -152,7 +152,7 @@ def prune_curve(
     for point in pruning_curve(
         loaded, *_examples(loaded, corpus, column, examples, length), out, part_kind=what, orders=chosen, steps=points,
         reference=others, example_columns=made_on,
-        found_on=f"{examples} examples of {length} tokens of {_sized(corpus)}",
+        estimation_source=f"{examples} examples of {length} tokens of {_sized(corpus)}",
         reference_name="" if reference is None else _sized(reference), report=report,
     ):  # fmt: skip
         note(f"{point.order}: {point.removed:,} of {there:,} {what} gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")

@@ -294,7 +294,7 @@ def _suppressed(current: Question, found: NeuronAttribution, layer: int) -> None
         return
     if everywhere is None or active is None:
         return
-    say = partial(target.target_kind.format_value, written=two_digits)
+    say = partial(target.target_kind.format_value, format_number=two_digits)
     ends = [(say(float(one.random.min())), say(float(one.random.max()))) for one in (everywhere, active)]
     verdict = (
         "further than any of them" if everywhere.beyond_chance and active.beyond_chance

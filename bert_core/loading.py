@@ -491,7 +491,7 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CheckpointError(
-            f"{destination} could not be written ({reason}), and nothing is left there: choose another destination"
+            f"{destination} could not be written ({reason}), and nothing is left there: choose another place"
         ) from error
     return destination
 

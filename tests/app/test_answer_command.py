@@ -92,7 +92,7 @@ WRONG = {
     ),
     "--json is for one question, and a file was given": ("TABLE", "--text", "q", "--pair", "c", "--json"),
     "the column 'x' is not in asked.csv": ("TABLE", "--text", "x", "--pair", "c"),
-    "nothing in the column 'c' (row 3;": ("TABLE", "--text", "q", "--pair", "c"),
+    "an empty field in the column 'c' (row 3;": ("TABLE", "--text", "q", "--pair", "c"),
 }
 
 

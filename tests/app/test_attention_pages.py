@@ -535,4 +535,4 @@ def test_models_of_other_shapes_are_not_compared(
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two"})
     at(app, "compare").run()
-    assert not app.exception and "2 layers of 4 heads and 1 of 4 cannot be compared" in words(app)
+    assert not app.exception and "2 layers of 4 heads before and 1 of 4 after" in words(app)

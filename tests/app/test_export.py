@@ -193,7 +193,7 @@ def test_the_numbers_of_the_neuron_view_give_the_captured_attention(tiny_loaded:
     with np.load(io.BytesIO(tables.neuron_npz(vectors)), allow_pickle=False) as file:
         assert np.array_equal(file["q"][4], table["q"][0]) and np.array_equal(file["k"], table["k"])
         assert_near(file["softmax"], run.attention[1, 3])
-    with pytest.raises(ValueError, match="query 99 does not exist: the queries of are 0 to"):
+    with pytest.raises(ValueError, match="query 99 does not exist: the queries of this text are 0 to"):
         tables.neuron_csv(vectors, 99)
 
 

@@ -190,7 +190,7 @@ def test_lengths_that_are_brought_are_compared(tiny_loaded: LoadedModel, compari
 
 def test_what_cannot_be_compared_is_named(comparison: Comparison) -> None:
     """Models of other shapes, heads that do not exist, and choices that a comparison does not know."""
-    with pytest.raises(ValueError, match="2 layers of 4 heads and 2 of 3 cannot be compared"):
+    with pytest.raises(ValueError, match="2 layers of 4 heads before and 2 of 3 after"):
         Comparison(comparison.before, run_of(["a"]))
     with pytest.raises(ValueError, match="head 4 does not exist in layer 1"):
         ChangeFiles(comparison, MapView(layer=1, heads=(4,)))

@@ -379,7 +379,7 @@ def test_the_ending_of_a_file_says_what_is_learned(tiny_model_folder: Path) -> N
         ("a.conll", b"Anna\tO\n\nTom\tO\n", "every word of a.conll has the same label"),
         ("a.conllu", b"Anna\tO\n", "a.conllu"),
         ("a.json", b"[1]", "'data' is missing in a.json"),
-        ("a.json", b'{"data": []}', "has no question"),
+        ("a.json", b'{"data": []}', "has no usable question"),
         ("a.json", b"{", "is not a JSON file"),
     ],
 )  # fmt: skip

@@ -499,7 +499,7 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_table(dataclasses.replace(own, weights="0" * 16), folder / "e.csv")
     monkeypatch.setenv("HEADLIGHT_TABLES", str(folder))
     app = saying(roles_page(over="file"), "Does the gradient predict the cost of removal? Rank correlation")
-    assert "12 texts with 340 tokens, whose loss is 2.500 nats a class to tell" in words(app)
+    assert "12 texts with 340 tokens, whose loss is 2.500 nats per text" in words(app)
     assert "What its removal costs, by mean" in app.selectbox(key=key_of(app, "file_figure")).options
     app.selectbox(key=key_of(app, "table")).set_value("b.parquet").run()
     assert not app.exception
@@ -526,7 +526,7 @@ def test_a_text_file_is_measured_when_its_button_is_clicked(tmp_path: Path) -> N
     assert f"a mean over 2 texts with {expected.tokens} tokens" in words(app) and expected.loss_text in words(app)
     app.file_uploader(key="table_upload#file").upload("empty.txt", b"\n\n", "text/plain").run()
     app = settled(next(b for b in app.button if b.label.startswith("Measure the first")).click().run(), "stop_here")
-    assert not app.exception and "There is no text in 2 lines" in said(app.error[0])
+    assert not app.exception and "No text in 2 lines" in said(app.error[0])
     app = roles_page(over="file")
     next(b for b in app.button if b.label == "Take four example sentences").click().run()
     assert [b for b in app.button if b.label.startswith("Measure the first 4 lines, about ")] and not app.error

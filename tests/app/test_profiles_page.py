@@ -89,7 +89,7 @@ def test_the_guide_says_what_the_bundled_profiles_say() -> None:
 
 def test_a_head_is_shown_beside_chance() -> None:
     """The bars are those of the file; what is asked and of which tokens are choices; another head has another."""
-    found = read_profiles(BUNDLED).of(*FIRST_HEAD)
+    found = read_profiles(BUNDLED).find_head(*FIRST_HEAD)
     app = start()
     assert not app.exception and f"L{FIRST_HEAD[0]} H{FIRST_HEAD[1]}" in words(app)
     for whole, bars in ((False, found.active), (True, found.bars)):
@@ -105,7 +105,7 @@ def test_a_head_is_shown_beside_chance() -> None:
     said = words(app).replace("\\", "")
     assert f"by {abs(change):.4f} nats" in said and "2,001 texts of" in said
     other = start(head="0.3", asked_of="upos", tenth="1")
-    shown = read_profiles(BUNDLED).of(0, 3)
+    shown = read_profiles(BUNDLED).find_head(0, 3)
     expected = {bar.name: (bar.share, bar.chance) for bar in shown.active["upos"]}
     assert drawn(other)["NOUN"] == pytest.approx(expected["NOUN"])
     assert list(other.dataframe[3].value["sentence"]) == [marked(look) for look in shown.tenths[0]]
@@ -201,7 +201,7 @@ def test_one_guesses_before_one_sees() -> None:
     app = start(hidden="1")
     (looks,) = (one.value.splitlines() for one in app.markdown if one.value.startswith("1. "))
     assert not app.get("plotly_chart") and not app.dataframe and len(looks) == 10
-    one = read_profiles(BUNDLED).of(*FIRST_HEAD)
+    one = read_profiles(BUNDLED).find_head(*FIRST_HEAD)
     expected = [*one.tenths[-1], *(tenth[0] for tenth in reversed(one.tenths[:-1]))][:10]
     assert [look.replace("\\", "") for look in looks] == [
         f"{number}. {marked(look)}{'' if look.key else f' → {look.piece}'}" for number, look in enumerate(expected, 1)

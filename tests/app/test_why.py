@@ -77,7 +77,7 @@ def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tin
     assert [row[0][0] for row in table_of(app)] == [method.name for method in METHODS]
     said = words(app)
     assert "Why “mat” at position 6?" in said and "**What rollout measures:** Attention multiplied" in said
-    assert "It ignores which word is predicted, has no sign" in said
+    assert "It has no sign, weights all heads equally" in said
 
 
 def test_trust_is_asked_for_by_a_button_and_is_the_librarys(

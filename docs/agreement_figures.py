@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core import Cut, Encoding, LoadedModel, edited, head_mask_without
-from bert_core.agreement import FRAMES, Agreement, sentences
+from bert_core import AttentionKnockout, Encoding, LoadedModel, edited, head_mask_without
+from bert_core.agreement import FRAME_COUNTS, Agreement, sentences
 from bert_core.run.costs import score
 from bert_core.run.inputs import layer_gates
-from bert_core.run.losses import examples_of
-from bert_core.run.stack import Trace, layers_of, run_layers, trace
+from bert_core.run.losses import masked_examples
+from bert_core.run.stack import Trace, encoder_layers, run_layers, trace
 
 ROLES = ("subject", "attractor", "between", "gap", "rest")
 STUDIED = {"attractor": ("phrase", "clause"), "subject": ("adverb", "phrase", "clause")}
@@ -91,7 +91,7 @@ def _read(loaded: LoadedModel, items: Sequence[Agreement], gates: Tensor | None 
     ids = torch.tensor([one.input_ids for one in encodings], device=loaded.device)
     gaps = torch.tensor([one.mask_positions for one in encodings], device=loaded.device)
     states = loaded.model.bert.embeddings(ids)
-    return trace(layers_of(loaded), states, gates=gates, positions=gaps, keep=("context",))
+    return trace(encoder_layers(loaded), states, gates=gates, positions=gaps, keep=("context",))
 
 
 def _plural(loaded: LoadedModel, items: Sequence[Agreement], leaving: Tensor) -> np.ndarray:
@@ -126,7 +126,7 @@ def patched(loaded: LoadedModel, pairs: Sequence[Pair]) -> Found:
 @torch.no_grad()
 def _patched(loaded: LoadedModel, pairs: Sequence[Pair]) -> Found:
     """Those whose sentences are alike."""
-    layers = layers_of(loaded)
+    layers = encoder_layers(loaded)
     read, source = ([pair[side] for pair in pairs] for side in (0, 1))
     encoding = loaded.tokenizer.encode(read[0].text)
     roles, gap = roles_of(encoding, read[0]), encoding.mask_positions[0]
@@ -147,7 +147,7 @@ def _patched(loaded: LoadedModel, pairs: Sequence[Pair]) -> Found:
         return mixed
 
     def attended(number: int, places: Sequence[int], part: slice = slice(None)) -> np.ndarray:
-        attention, states = layers[number].attention, own.layers[number].entering
+        attention, states = layers[number].attention, own.layers[number].input_states
         context = carried("merged_context", number, places, part)
         if number == len(layers) - 1:
             context, states = context[:, gap : gap + 1], states[:, gap : gap + 1]
@@ -160,7 +160,7 @@ def _patched(loaded: LoadedModel, pairs: Sequence[Pair]) -> Found:
     for number in range(len(layers)):
         # Of the embeddings only the noun differs, and above the last layer only the gap is read.
         found["state"].append([
-            moved(carried("entering", number, places), number) if places and (number or role == noun) else nothing
+            moved(carried("input_states", number, places), number) if places and (number or role == noun) else nothing
             for role, places in roles.items()
         ])  # fmt: skip
         found["attention"].append([
@@ -193,7 +193,7 @@ def shares(found: np.ndarray, whole: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 def tested_frames(count: int) -> list[Agreement]:
     """The sentences of the last frames of every construction."""
-    return [item for structure in FRAMES for frame in frames_of(structure)[-count:] for item in frame]
+    return [item for structure in FRAME_COUNTS for frame in frames_of(structure)[-count:] for item in frame]
 
 
 def group_of(item: Agreement) -> str:
@@ -223,7 +223,9 @@ def right_unseen(
         some = [item for item in items if item.structure == structure]
         roles = roles_of(loaded.tokenizer.encode(some[0].text), some[0])
         arrow = (tuple(roles["gap"]), tuple(roles["attractor"]))
-        cuts = [Cut(*arrow)] if heads is None else [Cut(*arrow, (layer,), (head,)) for layer, head in heads]
+        cuts = [AttentionKnockout(*arrow)]
+        if heads is not None:
+            cuts = [AttentionKnockout(*arrow, (layer,), (head,)) for layer, head in heads]
         for group, share in right_of(edited(loaded, cuts), some).items():
             right.setdefault(group, []).append(share)
     return {group: float(np.mean(of_each)) for group, of_each in right.items()}
@@ -311,7 +313,7 @@ class Study:
 
 def _examples(loaded: LoadedModel, text: str) -> list[Any]:
     """Hidden pieces of the first words of a paragraph."""
-    return list(examples_of(loaded, loaded.tokenizer.encode(" ".join(text.split()[:40]))))
+    return list(masked_examples(loaded, loaded.tokenizer.encode(" ".join(text.split()[:40]))))
 
 
 def _keep(path: Path, done: Mapping[str, Any]) -> None:

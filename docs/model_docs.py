@@ -38,7 +38,7 @@ from bert_core.studies.documents import read_documents
 from bert_core.studies.head_tables import read_table
 from bert_core.studies.probes import read_probes
 from bert_core.studies.treebank import read_treebank
-from bert_core.training.lens import CARD as LENS_CARD
+from bert_core.training.lens import CARD_FILE as LENS_CARD
 from bert_core.translators import FILE as LENS_FILE
 from tools.bundled_examples import write_examples
 

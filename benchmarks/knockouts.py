@@ -92,8 +92,8 @@ def table() -> str:
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
         f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of {REPEATS} runs a side, "
         f"{TOKENS} tokens.\n",
-        "| layer | arrows | `cut_each`, ms | one edited pass an arrow, ms | one hooked pass an arrow, ms | "
-        "`cut_each` is faster | apart, of the largest | load; others' CPUs |",
+        "| layer | arrows | `knock_out_edges`, ms | one edited pass an arrow, ms | one hooked pass an arrow, ms | "
+        "`knock_out_edges` is faster | apart, of the largest | load; others' CPUs |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for layer in LAYERS:

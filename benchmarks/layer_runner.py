@@ -61,11 +61,13 @@ def paths(tokens: int) -> dict[str, Callable[[], object]]:
         "`patch`, states": lambda: bert_core.patch(*arguments),
         "`patch`, heads": lambda: bert_core.patch(*arguments, part_kind="head"),
         "`estimate_patches`, heads": lambda: bert_core.estimate_patches(*arguments, part_kind="head"),
-        "`cut_each`, layer 2": lambda: bert_core.knock_out_edges(loaded, shorter, target_of(shorter, target), 2, 3),
+        "`knock_out_edges`, layer 2": lambda: bert_core.knock_out_edges(
+            loaded, shorter, target_of(shorter, target), 2, 3
+        ),
         "`patch_path`, two receivers": lambda: bert_core.patch_path(*arguments, receivers=[(3, 1), (4, 2)]),
         "`neuron_activations`": lambda: bert_core.neuron_activations(loaded, text),
         "`neuron_gradients`, 5 steps": lambda: bert_core.neuron_gradients(loaded, text, target, steps=5),
-        "`hidden_words_by_depth`": lambda: masked_losses_by_depth(loaded, [example]),
+        "`masked_losses_by_depth`": lambda: masked_losses_by_depth(loaded, [example]),
     }
 
 

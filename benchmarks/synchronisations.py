@@ -32,7 +32,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "`captures`, 3 texts": ("captures",),
     "`word_states`, 6 texts": ("word_states_of_texts",),
     "`attention_maps`, 6 texts": ("attention_maps_of_texts",),
-    "`states_of`, 6 texts, 7 depths": ("states_of_texts",),
+    "`iter_states`, 6 texts, 7 depths": ("states_of_texts",),
     "`logit_lens`, 7 depths": ("logit_lens",),
     "`estimate_patches`, 9 kinds": ("estimate_patches",),
     "`compare_models`, 4 texts": ("compare_models",),

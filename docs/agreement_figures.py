@@ -223,9 +223,11 @@ def right_unseen(
         some = [item for item in items if item.structure == structure]
         roles = roles_of(loaded.tokenizer.encode(some[0].text), some[0])
         arrow = (tuple(roles["gap"]), tuple(roles["attractor"]))
-        cuts = [AttentionKnockout(*arrow)]
-        if heads is not None:
-            cuts = [AttentionKnockout(*arrow, (layer,), (head,)) for layer, head in heads]
+        cuts = (
+            [AttentionKnockout(*arrow)]
+            if heads is None
+            else [AttentionKnockout(*arrow, (layer,), (head,)) for layer, head in heads]
+        )
         for group, share in right_of(edited(loaded, cuts), some).items():
             right.setdefault(group, []).append(share)
     return {group: float(np.mean(of_each)) for group, of_each in right.items()}

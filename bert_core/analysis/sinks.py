@@ -125,7 +125,9 @@ def sink_contribution(
     if not is_sink.any():
         return SinkContribution(0, int(exists.sum()), float("nan"), float("nan"))
     key_shares = value_weighted[..., np.asarray(keys)].sum(-1) / np.where(sums > 0, sums, np.nan)
-    head_means = np.nanmean(key_shares[is_sink], axis=-1)
+    head_shares = key_shares[is_sink]  # (sink, query); NaN for queries without value-weighted attention
+    counts = (~np.isnan(head_shares)).sum(-1)
+    head_means = np.nansum(head_shares, axis=-1) / np.where(counts > 0, counts, np.nan)
     return SinkContribution(
         int(is_sink.sum()), int(exists.sum()), float(shares[is_sink].mean()), float(head_means.mean())
     )

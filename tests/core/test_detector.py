@@ -157,7 +157,7 @@ def test_the_numpy_twin_and_both_walks_agree(folder: Path, loaded: LoadedModel, 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"discriminator_predictions.dense.weight": (31, 32)}, "dense.weight in .* has shape .31, 32., but the conf"),
+        ({"discriminator_predictions.dense.weight": (31, 32)}, "dense.weight in .* has shape .31, 32.: the conf"),
         ({"discriminator_predictions.dense_prediction.weight": (2, 32)}, "prediction.weight in .* has shape .2, 32"),
         ({"electra.embeddings.word_embeddings.weight": (9, 32)}, "word_embeddings.weight in .* has shape .9, 32."),
     ],

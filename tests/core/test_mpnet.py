@@ -244,7 +244,7 @@ def test_a_table_of_another_size_is_refused(folder: Path, tmp_path: Path) -> Non
     weights = checkpoint.read_tensors(tmp_path / "odd" / "model.safetensors")
     weights[TABLE] = weights[TABLE][:30].contiguous()
     checkpoint.save_file(weights, tmp_path / "odd" / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"relative_attention_bias.* has shape \(30, 4\), but .* \(32, 4\)$"):
+    with pytest.raises(CheckpointError, match=r"relative_attention_bias.* has shape \(30, 4\): .* \(32, 4\)$"):
         bert_core.load(tmp_path / "odd", device="cpu")
 
 

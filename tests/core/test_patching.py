@@ -300,7 +300,7 @@ def test_what_cannot_be_patched_is_refused(tiny_loaded: LoadedModel, texts: tupl
         patch(tiny_loaded, source, text, WORD, positions=[8])
     with pytest.raises(Refused, match="per_position=True"):
         patch(tiny_loaded, source, text, WORD, part_kind="head", positions=[1])
-    with pytest.raises(Refused, match="token by token"):
+    with pytest.raises(Refused, match="position by position"):
         patch(tiny_loaded, source, text, WORD, part_kind="neuron", per_position=False)
     with pytest.raises(Refused, match="second sentence"):
         patch(tiny_loaded, source, text, Target("nsp"))

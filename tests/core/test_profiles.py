@@ -229,7 +229,7 @@ def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: 
         number = one.layer * of_a_text.heads + one.head
         assert one.figures == {"entropy": number, **({} if number == 3 else {"loss_change": number})}
     assert found.measured == (
-        "7 texts of somebody's, where the loss with all heads is 4.250 nats a hidden piece, a head's output replaced "
+        "7 texts of somebody's, where the loss with all heads is 4.250 nats per masked piece, a head's output replaced "
         "by zero"
     )
     write_profiles(found, tmp_path / "profiles.json")

@@ -283,7 +283,7 @@ def test_a_record_shows_what_is_asked_for(loaded: LoadedCaptioner) -> None:
     """The product is attention times gradient; an unknown name is a ValueError that lists those there are."""
     run = describe(loaded, pictures(1)[0])
     assert np.array_equal(run.select_map("product"), run.select_map("attention") * run.select_map("gradient"))
-    with pytest.raises(ValueError, match="'heat' is unknown: one of attention, gradient, product"):
+    with pytest.raises(ValueError, match="'heat' is unknown: it must be one of attention, gradient, product"):
         run.select_map("heat")
 
 

@@ -198,8 +198,10 @@ def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) ->
     """Add the gradients of one batch to the parameters, and return its metrics without waiting for the device.
 
     The MLM head is computed at the masked positions only.
-    Returns "loss", the sum of the MLM and the NSP loss in nats; "mlm", the masked-token accuracy, 0 to 1; and "nsp",
-    the NSP accuracy, 0 to 1, unless the batch has no pairs.
+    Returns a mapping with these keys:
+    loss: sum of the MLM and the NSP loss, in nats.
+    mlm: masked-token accuracy, 0 to 1.
+    nsp: NSP accuracy, 0 to 1; missing if the batch has no pairs.
     """
     mlm_logits, labels, nsp_logits, nsp_labels = predictions(model, batch, device)
     masked, pairs = count_labels(batch.labels), count_labels(batch.next_sentence_label)
@@ -285,8 +287,9 @@ def evaluate(
 
     held_out: generator of the examples, which depend only on the seed, so that models are compared on the same ones.
     lengths: sequence lengths in tokens. batches: number of batches per length. tokens: number of tokens of a batch.
-    Returns for each length "mlm", the masked-token accuracy, 0 to 1; "loss", the masked-token loss in nats; "nsp", the
-    NSP accuracy, 0 to 1; and "masked" and "pairs", the numbers of masked tokens and of pairs.
+    Returns for each length a mapping with these keys:
+    mlm, loss: accuracy, 0 to 1, and loss in nats for masked tokens. nsp: NSP accuracy, 0 to 1.
+    masked, pairs: number of masked tokens, and of pairs.
     """
     was_training = model.training
     model.eval()

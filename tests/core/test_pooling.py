@@ -219,7 +219,7 @@ BROKEN: dict[str, tuple[str, Any, str]] = {
         r"puts 'query: ' before every text",
     ),
     "an architecture that is not read": (
-        "config.json", lambda c: c.update(model_type="modernbert"), r"type 'modernbert', which norms before",
+        "config.json", lambda c: c.update(model_type="modernbert"), r"type 'modernbert', which normalises the input",
     ),
 }  # fmt: skip
 

@@ -53,7 +53,7 @@ def read_tweet_pieces(
 
     settings: content of tokenizer_config.json.
     Returns a tokenizer of the tokenizers library, the number in the vocabulary of each of its pieces, and the texts of
-    both files by name, because the library's own format cannot represent them.
+    both files by name. The library's own format cannot represent the texts.
     Lines of bpe.codes without a count, as transformers 5 writes them, get one, because transformers takes the last
     part of a line as the count.
     Intermediate results of merges need not be in the vocabulary. They stand for the unknown token, and the library's

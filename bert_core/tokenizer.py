@@ -387,8 +387,8 @@ class Tokenizer:
 
         text, pair: texts, in which [MASK] stands for the mask token of any family. An empty pair counts as None.
         max_length: maximum number of tokens. The longer text is truncated at its end first.
-        Raises Refused if a text is empty or has no readable character, if there is a pair without a text, or if
-        max_length has no room for a token of each text.
+        Raises Refused if a text is empty or has no readable character, or if there is a pair without a text. A
+        max_length without room for a token of each text is also refused.
         """
         pair = pair if pair is not None and pair.strip() else None
         if not text.strip():

@@ -35,25 +35,25 @@ def in_batches(model: BertForPreTraining, ids: Tensor, autocast: bool) -> np.nda
     """Ours: log-probability of the word (layer, head) without each head."""
     bert, config = model.bert, model.config
     middle = torch.tensor([[ids.shape[1] // 2]], device=ids.device)
-    found = []
+    log_probs = []
     with torch.no_grad(), torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
-        _, without = iter_head_ablations(list(bert.encoder.layer), bert.embeddings(ids), middle)
-        for _, states in without:
-            found.append(model.cls.predictions(states[:, 0, 0]).float().log_softmax(-1)[:, TOKEN])
-    return torch.cat(found).reshape(config.num_hidden_layers, config.num_attention_heads).cpu().numpy()
+        _, ablated_states = iter_head_ablations(list(bert.encoder.layer), bert.embeddings(ids), middle)
+        for _, states in ablated_states:
+            log_probs.append(model.cls.predictions(states[:, 0, 0]).float().log_softmax(-1)[:, TOKEN])
+    return torch.cat(log_probs).reshape(config.num_hidden_layers, config.num_attention_heads).cpu().numpy()
 
 
 @torch.no_grad()
-def one_by_one(model: BertForPreTraining, ids: Tensor) -> np.ndarray:
+def heads_one_by_one(model: BertForPreTraining, ids: Tensor) -> np.ndarray:
     """One forward pass a head with its gate at zero, the last layer and the word head at the asked position alone."""
     middle = torch.tensor([[ids.shape[1] // 2]], device=ids.device)
-    found = np.empty((model.config.num_hidden_layers, model.config.num_attention_heads), np.float32)
-    for layer, head in np.ndindex(found.shape):
-        gates = torch.ones(found.shape, device=ids.device)
+    differences = np.empty((model.config.num_hidden_layers, model.config.num_attention_heads), np.float32)
+    for layer, head in np.ndindex(differences.shape):
+        gates = torch.ones(differences.shape, device=ids.device)
         gates[layer, head] = 0
         hidden = model.bert(ids, head_mask=gates, positions=middle).last_hidden_state[:, 0]
-        found[layer, head] = model.cls.predictions(hidden).log_softmax(-1)[0, TOKEN].item()
-    return found
+        differences[layer, head] = model.cls.predictions(hidden).log_softmax(-1)[0, TOKEN].item()
+    return differences
 
 
 @torch.no_grad()
@@ -61,19 +61,19 @@ def hooked(model: transformers.BertForPreTraining, ids: Tensor) -> np.ndarray:
     """Theirs: transformers 5 has no head mask, so a hook silences the head before the output projection."""
     config = model.config
     size = config.hidden_size // config.num_attention_heads
-    found = np.empty((config.num_hidden_layers, config.num_attention_heads), np.float32)
-    for layer, head in np.ndindex(found.shape):
+    differences = np.empty((config.num_hidden_layers, config.num_attention_heads), np.float32)
+    for layer, head in np.ndindex(differences.shape):
 
-        def silence(_module: torch.nn.Module, given: tuple[Tensor], head: int = head) -> tuple[Tensor]:
-            changed = given[0].clone()
+        def silence(_module: torch.nn.Module, inputs: tuple[Tensor], head: int = head) -> tuple[Tensor]:
+            changed = inputs[0].clone()
             changed[..., head * size : (head + 1) * size] = 0
             return (changed,)
 
         hook = model.bert.encoder.layer[layer].attention.output.dense.register_forward_pre_hook(silence)
         hidden = model.bert(ids).last_hidden_state[:, ids.shape[1] // 2]
         hook.remove()
-        found[layer, head] = model.cls.predictions(hidden).log_softmax(-1)[0, TOKEN].item()
-    return found
+        differences[layer, head] = model.cls.predictions(hidden).log_softmax(-1)[0, TOKEN].item()
+    return differences
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -90,22 +90,22 @@ def measure(tokens: int, repeats: int) -> dict[str, object]:
     sides: dict[str, Callable[[Tensor], np.ndarray]] = {
         "ours": lambda ids: in_batches(ours, ids, autocast=False),
         "ours, bfloat16": lambda ids: in_batches(ours, ids, autocast=True),
-        "one masked pass a head": lambda ids: one_by_one(ours, ids),
+        "one masked pass a head": lambda ids: heads_one_by_one(ours, ids),
         "transformers, one hooked pass a head": lambda ids: hooked(theirs, ids),
     }
     ids = sentence(tokens)
-    found = {name: side(ids) for name, side in sides.items()}
-    base = np.abs(found["ours"]).max()
-    own, peers = (np.abs(found["ours"] - other).max() / base for other in list(found.values())[2:])
-    if own > 1e-5 or peers > 1e-4:
+    results = {name: side(ids) for name, side in sides.items()}
+    base = np.abs(results["ours"]).max()
+    own_error, peers = (np.abs(results["ours"] - result).max() / base for result in list(results.values())[2:])
+    if own_error > 1e-5 or peers > 1e-4:
         raise SystemExit(
-            f"{tokens} tokens: ours differs by {own} from our masked passes, by {peers} from the hooked ones"
+            f"{tokens} tokens: ours differs by {own_error} from our masked passes, by {peers} from the hooked ones"
         )
     ms, machine = in_turns(sides, ids, repeats)
-    correlation = np.corrcoef(ranks(found["ours"]), ranks(found["ours, bfloat16"]))[0, 1]
+    correlation = np.corrcoef(ranks(results["ours"]), ranks(results["ours, bfloat16"]))[0, 1]
     return {
         "ms": ms,
-        "difference": float(own),
+        "difference": float(own_error),
         "correlation": float(correlation),
         "machine": machine,
     }
@@ -126,10 +126,11 @@ def table() -> str:
         masked, peer = list(result["ms"].values())[2:]
         for name, targets in (("ours", TARGETS), ("ours, bfloat16", BF16_TARGETS)):
             ms, goal = result["ms"][name], targets.get(tokens)
-            met = "" if goal is None else f"{goal:g} {'met' if masked / ms >= goal else '**missed**'}"
-            what = name if name == "ours" else f"{name} (rank correlation {result['correlation']:.3f})"
+            goal_met = "" if goal is None else f"{goal:g} {'met' if masked / ms >= goal else '**missed**'}"
+            label = name if name == "ours" else f"{name} (rank correlation {result['correlation']:.3f})"
             lines.append(
-                f"| {tokens} | {what} | {ms:.0f} | {masked / ms:.2f} | {peer / ms:.2f} | {met} | {result['machine']} |"
+                f"| {tokens} | {label} | {ms:.0f} | {masked / ms:.2f} | {peer / ms:.2f} | {goal_met} | "
+                f"{result['machine']} |"
             )
         lines.append(f"| {tokens} | one masked pass a head | {masked:.0f} | 1 | {peer / masked:.2f} | | |")
     return "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ import numpy as np
 KINDS = ("float32", "fp16")  # flat, and the scalar quantizer
 
 
-def drawn(rows: int, size: int, seed: int) -> np.ndarray:
+def random_rows(rows: int, size: int, seed: int) -> np.ndarray:
     """The rows that all sides look through, int8 (row, size)."""
     rng = np.random.default_rng(seed)
     values = np.empty((rows, size), np.int8)
@@ -34,8 +34,8 @@ class Faiss:
         """The rows most like the one in the middle by cosine, the best first."""
         assert self._process.stdin is not None and self._process.stdout is not None
         print(kind, threads, file=self._process.stdin, flush=True)
-        found: list[int] = json.loads(self._process.stdout.readline())
-        return found
+        indices: list[int] = json.loads(self._process.stdout.readline())
+        return indices
 
 
 def answer() -> None:
@@ -43,14 +43,14 @@ def answer() -> None:
     import faiss
 
     rows, size, seed, best = map(int, sys.argv[1:])
-    values = drawn(rows, size, seed)
+    values = random_rows(rows, size, seed)
     half = faiss.IndexScalarQuantizer(size, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
     indexes = dict(zip(KINDS, (faiss.IndexFlatIP(size), half), strict=True))
     for first in range(0, rows, 50_000):
-        some = values[first : first + 50_000].astype(np.float32)
-        some /= np.linalg.norm(some, axis=1, keepdims=True)
+        block = values[first : first + 50_000].astype(np.float32)
+        block /= np.linalg.norm(block, axis=1, keepdims=True)
         for index in indexes.values():
-            index.add(some)
+            index.add(block)
     question = values[rows // 2 : rows // 2 + 1].astype(np.float32)
     question /= np.linalg.norm(question)
     del values

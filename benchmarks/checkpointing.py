@@ -31,7 +31,7 @@ def resident(field: str) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def held_now() -> float:
+def trimmed_memory() -> float:
     """MiB that this process holds, what is free given back first, where a run could hide; forgets the peak so far."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
@@ -48,7 +48,7 @@ def measure(examples: int, tokens: int, checkpointing: bool) -> dict[str, object
     ids = torch.randint(1000, 30000, (examples, tokens), generator=torch.Generator().manual_seed(1))
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    held, seconds = held_now(), []
+    base_memory, seconds = trimmed_memory(), []
     for _ in range(STEPS):
         model.zero_grad(set_to_none=False)
         start = time.perf_counter()
@@ -59,7 +59,7 @@ def measure(examples: int, tokens: int, checkpointing: bool) -> dict[str, object
         seconds.append(time.perf_counter() - start)
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     return {
-        "MiB": resident("VmHWM") - held,
+        "MiB": resident("VmHWM") - base_memory,
         "seconds": statistics.median(seconds),
         "gradients": [float(sum(g.double().abs().sum() for g in gradients)), float(gradients[0][ids[0, 0]].sum())],
     }
@@ -73,13 +73,13 @@ def table() -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for examples, tokens in SHAPES:
-        kept, saved = (in_own_process(__file__, examples, tokens, saving, malloc={}) for saving in (False, True))
-        for one, other in zip(kept["gradients"], saved["gradients"], strict=True):
-            if abs(one - other) > 1e-4 * abs(one):
-                raise SystemExit(f"{examples} x {tokens}: the gradients differ, {one} and {other}")
+        plain, saved = (in_own_process(__file__, examples, tokens, saving, malloc={}) for saving in (False, True))
+        for gradient, recomputed in zip(plain["gradients"], saved["gradients"], strict=True):
+            if abs(gradient - recomputed) > 1e-4 * abs(gradient):
+                raise SystemExit(f"{examples} x {tokens}: the gradients differ, {gradient} and {recomputed}")
         lines.append(
-            f"| {examples} x {tokens} | {kept['MiB']:.0f} | {saved['MiB']:.0f} | {saved['MiB'] / kept['MiB']:.2f} "
-            f"| {kept['seconds']:.2f} | {saved['seconds']:.2f} | {saved['seconds'] / kept['seconds']:.2f} |"
+            f"| {examples} x {tokens} | {plain['MiB']:.0f} | {saved['MiB']:.0f} | {saved['MiB'] / plain['MiB']:.2f} "
+            f"| {plain['seconds']:.2f} | {saved['seconds']:.2f} | {saved['seconds'] / plain['seconds']:.2f} |"
         )
     return "\n".join(lines) + "\n"
 

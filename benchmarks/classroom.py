@@ -83,7 +83,9 @@ class Student(Visitor):
             try:
                 raw = await asyncio.wait_for(self.socket.recv(), wait)
             except TimeoutError:
-                for fragment in [one for one, when in self.follows.items() if when <= time.monotonic()]:
+                for fragment in [
+                    fragment_id for fragment_id, due_time in self.follows.items() if due_time <= time.monotonic()
+                ]:
                     self.follows[fragment] = time.monotonic() + 3.0
                     await self.send(fragment, self.query, "learn")
                 continue
@@ -106,17 +108,17 @@ class Student(Visitor):
         elif kind == "auto_rerun":
             self.follows[message.auto_rerun.fragment_id] = time.monotonic() + message.auto_rerun.interval
         elif kind == "delta":
-            what = element.WhichOneof("type")
-            if what == "bidi_component" and '"text": null' in element.bidi_component.json:
+            element_type = element.WhichOneof("type")
+            if element_type == "bidi_component" and '"text": null' in element.bidi_component.json:
                 self.asked.append(element.bidi_component.id)
-            elif what == "number_input":
+            elif element_type == "number_input":
                 self.number = element.number_input.id
                 self.ready.set()
-            elif what == "button" and element.button.label == "Send my answer":
+            elif element_type == "button" and element.button.label == "Send my answer":
                 self.say = element.button.id
-            elif what == "alert" and "Your answer" in element.alert.body:
+            elif element_type == "alert" and "Your answer" in element.alert.body:
                 self.is_said.set()
-            elif what == "exception":
+            elif element_type == "exception":
                 raise SystemExit(element.exception.message)
 
     is_drawn = False
@@ -144,51 +146,56 @@ async def attended(server: Server, number: int) -> str:
         teacher.set_default_timeout(120_000)
         code = await opened(teacher, server.address)
         students = [Student(server.address, code) for _ in range(number)]
-        follows = []
-        for one in students:
-            await one.connect()
-            await one.run()
-            follows.append(asyncio.create_task(one.follow()))
+        tasks = []
+        for student in students:
+            await student.connect()
+            await student.run()
+            tasks.append(asyncio.create_task(student.follow()))
             await asyncio.sleep(0.1)
         await teacher.locator(".st-key-class_counts").get_by_text(str(number), exact=True).first.wait_for()
         await asyncio.sleep(SETTLING)
         before = server.cpu()
         await asyncio.sleep(WAITING)
         waiting = (server.cpu() - before) / WAITING / cores
-        asked = time.monotonic()
+        start_time = time.monotonic()
         await teacher.keyboard.press("1")
-        heard = [time.monotonic() - asked for _ in [await one.ready.wait() for one in students]]
+        delays_to_students = [
+            time.monotonic() - start_time for _ in [await student.ready.wait() for student in students]
+        ]
         await asyncio.sleep(SETTLING)
         await teacher.evaluate(WATCH)
-        sent: list[float] = []
-        own: list[float] = []
+        send_times: list[float] = []
+        own_delays: list[float] = []
 
-        async def vote(one: Student, when: float) -> None:
-            await asyncio.sleep(when)
-            await one.run(number=random.Random(when).randint(0, 100))
+        async def vote(student: Student, delay: float) -> None:
+            await asyncio.sleep(delay)
+            await student.run(number=random.Random(delay).randint(0, 100))
             await asyncio.sleep(1.0)
             start = time.time()
-            sent.append(start)
-            await one.run(say="")
-            await one.is_said.wait()
-            own.append(time.time() - start)
+            send_times.append(start)
+            await student.run(say="")
+            await student.is_said.wait()
+            own_delays.append(time.time() - start)
 
         before, start = server.cpu(), time.monotonic()
-        await asyncio.gather(*(vote(one, VOTING * place / number) for place, one in enumerate(students)))
+        await asyncio.gather(*(vote(student, VOTING * place / number) for place, student in enumerate(students)))
         voting = (server.cpu() - before) / (time.monotonic() - start) / cores
         await teacher.wait_for_function(f"() => {number} in window.counted")
-        counted = {int(n): when / 1000 for n, when in (await teacher.evaluate("window.counted")).items()}
-        for task in follows:
+        counted = {
+            int(n): milliseconds / 1000 for n, milliseconds in (await teacher.evaluate("window.counted")).items()
+        }
+        for task in tasks:
             task.cancel()
         await browser.close()
-    sent.sort()
+    send_times.sort()
     delays = [
-        min((when for n, when in counted.items() if n >= place), default=float("nan")) - at
-        for place, at in enumerate(sent, 1)
+        min((count_time for n, count_time in counted.items() if n >= place), default=float("nan")) - send_time
+        for place, send_time in enumerate(send_times, 1)
     ]
     return (
-        f"| {number} | {statistics.median(own):.2f} s | {statistics.median(delays):.2f} s | {max(delays):.2f} s | "
-        f"{max(heard):.1f} s | {waiting:.0%} | {voting:.0%} | {server.peak():,} MiB |"
+        f"| {number} | {statistics.median(own_delays):.2f} s | {statistics.median(delays):.2f} s | "
+        f"{max(delays):.2f} s | "
+        f"{max(delays_to_students):.1f} s | {waiting:.0%} | {voting:.0%} | {server.peak():,} MiB |"
     )
 
 
@@ -200,14 +207,14 @@ TITLE = (
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--students", type=int, default=2 if QUICK else 100)
-    given = parse_arguments(parser)
+    options = parse_arguments(parser)
     os.environ["HEADLIGHT_CLASS"] = CODE
     server = Server()
     try:
-        line = asyncio.run(attended(server, given.students))
+        line = asyncio.run(attended(server, options.students))
     finally:
         server.stop()
     print(f"{TITLE}\n{line}")
-    if given.write:
+    if options.write:
         machine = f"{platform.machine()}, {os.cpu_count()} CPUs; Python {platform.python_version()}"
         write_table(__file__, f"{machine}; {time.strftime('%Y-%m-%d')}.\n\n{TITLE}\n{line}\n")

@@ -71,10 +71,10 @@ class Crowd:
     steady: bool = False
 
     @classmethod
-    def read(cls, written: str) -> Crowd:
+    def read(cls, text: str) -> Crowd:
         """`30x4:1` is 30 visitors with 4 edits and a pause of 1 s; `100x4:15s` a steady one."""
-        visitors, _, rest = written.partition("x")
-        edits, _, pause = rest.partition(":")
+        visitors, _, remainder = text.partition("x")
+        edits, _, pause = remainder.partition(":")
         return cls(int(visitors), int(edits), float(pause.rstrip("s") or 0), pause.endswith("s"))
 
     def __str__(self) -> str:
@@ -154,13 +154,13 @@ class Visitor:
 
     async def _come_back(self) -> None:
         """Open the socket again, as a page does whose server is gone."""
-        self.controls, self.page, until = {}, "", time.monotonic() + AWAY
+        self.controls, self.page, deadline = {}, "", time.monotonic() + AWAY
         self.kept.clear()
         while True:
             try:
                 return await self.connect()
             except (OSError, websockets.InvalidHandshake):
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(0.5)
 
@@ -195,18 +195,18 @@ class Visitor:
 
     async def _answer(self) -> Answer:
         """What stands on the page when the script has come to its end with an answer on it."""
-        again: dict[str, tuple[float, float]] = {}  # fragment -> when it is to be asked again, and its interval
+        timers: dict[str, tuple[float, float]] = {}  # fragment -> when it is to be asked again, and its interval
         self.words, self.verdict = (), ""
         while True:
-            due = min((when for when, _ in again.values()), default=None)
+            due = min((due_time for due_time, _ in timers.values()), default=None)
             try:
                 wait = None if due is None else max(due - time.monotonic(), 0.0)
                 raw = await asyncio.wait_for(self.socket.recv(), wait)
             except TimeoutError:
-                for fragment, (when, interval) in list(again.items()):
-                    if when <= time.monotonic():
+                for fragment, (due_time, interval) in list(timers.items()):
+                    if due_time <= time.monotonic():
                         self.seen.polls += 1
-                        again[fragment] = (time.monotonic() + interval, interval)
+                        timers[fragment] = (time.monotonic() + interval, interval)
                         await self.send(fragment)
                 continue
             assert isinstance(raw, bytes)
@@ -216,13 +216,13 @@ class Visitor:
             self._note_problem(message)
             if kind == "new_session":
                 if not message.metadata.run.fragment_ids:
-                    again.clear()
+                    timers.clear()
                     self.words, self.verdict = (), ""
             elif kind == "navigation":
                 self.page = message.navigation.page_script_hash  # `new_session` has that of the script
             elif kind == "auto_rerun":
                 interval = message.auto_rerun.interval
-                again[message.auto_rerun.fragment_id] = (time.monotonic() + interval, interval)
+                timers[message.auto_rerun.fragment_id] = (time.monotonic() + interval, interval)
             elif kind == "delta":
                 self._look(message)
             elif kind == "script_finished" and self.words and self.verdict:
@@ -232,10 +232,10 @@ class Visitor:
         """The message itself, where only its number was sent because the browser has kept it."""
         message = ForwardMsg.FromString(raw)
         if message.WhichOneof("type") == "ref_hash":
-            kept = ForwardMsg()
-            kept.CopyFrom(self.kept[message.ref_hash])
-            kept.metadata.CopyFrom(message.metadata)
-            return kept
+            stored = ForwardMsg()
+            stored.CopyFrom(self.kept[message.ref_hash])
+            stored.metadata.CopyFrom(message.metadata)
+            return stored
         if message.metadata.cacheable:
             self.kept[message.hash] = message
             while len(self.kept) > KEPT:
@@ -286,57 +286,63 @@ def questions(crowd: Crowd, seed: int) -> list[list[tuple[str, str]]]:
     ]
 
 
-def expected(asked: Sequence[Sequence[tuple[str, str]]]) -> dict[tuple[str, str], Answer]:
+def expected(questions_by_visitor: Sequence[Sequence[tuple[str, str]]]) -> dict[tuple[str, str], Answer]:
     """What the model says of each, asked directly."""
     loaded = load("headlight-mini", device="cpu")
-    found = {}
-    for text, pair in (question for of_visitor in asked for question in of_visitor):
+    answers = {}
+    for text, pair in (question for visitor_questions in questions_by_visitor for question in visitor_questions):
         run = capture(loaded, loaded.tokenizer.encode(text, pair))
         assert run.nsp is not None
         words = tuple(loaded.tokenizer.token_of(token) for token, _ in run.predictions[0].top[:WORDS])
-        found[text, pair] = (words, nsp_verdict(run.nsp))
-    return found
+        answers[text, pair] = (words, nsp_verdict(run.nsp))
+    return answers
 
 
-def same(answer: Answer, right: Answer) -> bool:
+def is_same(answer: Answer, right: Answer) -> bool:
     """Whether the words and the verdict are the same, its number but for one in the last place that is written.
 
     Texts that are read together round otherwise in the last place of a float, which may turn a written 0.073 to 0.074.
     """
-    said, meant = (re.fullmatch(r"(.*?)(\d+\.\d+)", verdict) for verdict in (answer[1], right[1]))
-    if said is None or meant is None:
+    match, expected_match = (re.fullmatch(r"(.*?)(\d+\.\d+)", verdict) for verdict in (answer[1], right[1]))
+    if match is None or expected_match is None:
         return answer == right
-    last = 10.0 ** -min(len(found[2].partition(".")[2]) for found in (said, meant))
-    return answer[0] == right[0] and said[1] == meant[1] and abs(float(said[2]) - float(meant[2])) < 1.5 * last
+    last = 10.0 ** -min(len(verdict[2].partition(".")[2]) for verdict in (match, expected_match))
+    return (
+        answer[0] == right[0]
+        and match[1] == expected_match[1]
+        and abs(float(match[2]) - float(expected_match[2])) < 1.5 * last
+    )
 
 
-async def attend(crowd: Crowd, address: str, asked: Sequence[Sequence[tuple[str, str]]], right: Mapping) -> Seen:
+async def attend(
+    crowd: Crowd, address: str, questions_by_visitor: Sequence[Sequence[tuple[str, str]]], right: Mapping
+) -> Seen:
     """Send the crowd in, and see what comes back."""
-    seen = Seen()
+    measurements = Seen()
 
-    async def one(number: int) -> None:
-        visitor = Visitor(address, seen)
+    async def visit(number: int) -> None:
+        visitor = Visitor(address, measurements)
         if crowd.steady:
             await asyncio.sleep(crowd.pause * number / crowd.visitors)
         await visitor.open()
-        for text, pair in asked[number]:
+        for text, pair in questions_by_visitor[number]:
             start = time.monotonic()
             answer = await visitor.edit(text, pair)
-            took = time.monotonic() - start
-            seen.seconds.append(took)
-            if not same(answer, right[text, pair]):
-                seen.wrong += 1
-                seen.problems.append(f"{text} {pair} {answer} instead of {right[text, pair]}")
-            await asyncio.sleep(max(crowd.pause - took, 0.0) if crowd.steady else crowd.pause)
+            seconds = time.monotonic() - start
+            measurements.seconds.append(seconds)
+            if not is_same(answer, right[text, pair]):
+                measurements.wrong += 1
+                measurements.problems.append(f"{text} {pair} {answer} instead of {right[text, pair]}")
+            await asyncio.sleep(max(crowd.pause - seconds, 0.0) if crowd.steady else crowd.pause)
         await visitor.close()
 
-    tasks = [asyncio.create_task(one(number)) for number in range(crowd.visitors)]
-    done, late = await asyncio.wait(tasks, timeout=LIMIT + (crowd.edits * crowd.pause if crowd.steady else 0))
+    tasks = [asyncio.create_task(visit(number)) for number in range(crowd.visitors)]
+    finished, late = await asyncio.wait(tasks, timeout=LIMIT + (crowd.edits * crowd.pause if crowd.steady else 0))
     for task in late:
         task.cancel()
-    seen.problems += [repr(task.exception()) for task in done if task.exception() is not None]
-    seen.lost = crowd.visitors * crowd.edits - len(seen.seconds)
-    return seen
+    measurements.problems += [repr(task.exception()) for task in finished if task.exception() is not None]
+    measurements.lost = crowd.visitors * crowd.edits - len(measurements.seconds)
+    return measurements
 
 
 class Busy(Visitor):
@@ -381,23 +387,23 @@ class Busy(Visitor):
 
 async def beside_long_work(address: str, edits: int) -> tuple[list[float], list[float], str]:
     """Seconds of one visitor's edits, alone and while another one's long work runs; and what that work is called."""
-    asked = questions(Crowd(1, 2 * edits, 0.0), 99)[0]
-    visitor, taken = Visitor(address, Seen()), []
+    visitor_questions = questions(Crowd(1, 2 * edits, 0.0), 99)[0]
+    visitor, times = Visitor(address, Seen()), []
     await visitor.open()
     busy = Busy(address, Seen())
     label, looking = "", None
-    for number, (text, pair) in enumerate(asked):
+    for number, (text, pair) in enumerate(visitor_questions):
         if number == edits:
             label = await busy.begin()
             looking = asyncio.create_task(busy.look())
             await asyncio.sleep(0 if QUICK else 5)
         start = time.monotonic()
         await visitor.edit(text, pair)
-        taken.append(time.monotonic() - start)
+        times.append(time.monotonic() - start)
         await asyncio.sleep(0.5)
     if looking is not None:
         looking.cancel()
-    return taken[:edits], taken[edits:], label
+    return times[:edits], times[edits:], label
 
 
 def free_port() -> int:
@@ -471,56 +477,58 @@ def behind_one_door(servers: Sequence[Server]) -> Iterator[str]:
 
 def with_copies(crowd: Crowd, copies: int, kill: float | None) -> tuple[str, Seen]:
     """What one crowd saw behind one door, of which one copy was killed meanwhile; also in a few sentences."""
-    asked = questions(crowd, 5)
-    right = expected(asked)
+    questions_by_visitor = questions(crowd, 5)
+    right = expected(questions_by_visitor)
     servers = [Server(["--shared"]) for _ in range(copies)]
 
     async def watched(door: str) -> Seen:
         if kill is not None:
             asyncio.get_running_loop().call_later(kill, servers[0].process.send_signal, signal.SIGKILL)
-        return await attend(crowd, door, asked, right)
+        return await attend(crowd, door, questions_by_visitor, right)
 
     try:
         with behind_one_door(servers) as door:
             start = time.monotonic()
-            seen = asyncio.run(watched(door))
+            measurements = asyncio.run(watched(door))
             wall = time.monotonic() - start
     finally:
         for server in servers:
             server.stop()
-    taken = sorted(seen.seconds) or [float("nan")]
+    times = sorted(measurements.seconds) or [float("nan")]
     lines = [
-        f"{crowd}, {copies} copies behind HAProxy: {len(seen.seconds) / wall:.1f} answers/s, median "
-        f"{statistics.median(taken):.2f} s, 95% {taken[int(0.95 * len(taken))]:.2f} s, longest {taken[-1]:.2f} s; "
-        f"{seen.wrong} wrong, {seen.lost} lost"
+        f"{crowd}, {copies} copies behind HAProxy: {len(measurements.seconds) / wall:.1f} answers/s, median "
+        f"{statistics.median(times):.2f} s, 95% {times[int(0.95 * len(times))]:.2f} s, longest {times[-1]:.2f} s; "
+        f"{measurements.wrong} wrong, {measurements.lost} lost"
     ]
     if kill is not None:
         lines.append(
-            f"after {kill:g} s one copy was killed: {len(seen.back)} visitors were cut off, all of "
-            f"{len(set(seen.back))} copy, and got their answers elsewhere"
+            f"after {kill:g} s one copy was killed: {len(measurements.back)} visitors were cut off, all of "
+            f"{len(set(measurements.back))} copy, and got their answers elsewhere"
         )
-    return "; ".join(lines + [f"problem: {problem}" for problem in sorted(set(seen.problems))[:3]]), seen
+    return "; ".join(
+        lines + [f"problem: {problem}" for problem in sorted(set(measurements.problems))[:3]]
+    ), measurements
 
 
 def row(crowd: Crowd, server: Server, seed: int) -> tuple[str, Seen]:
     """One crowd at this server, as a line of the table, and what it saw."""
-    asked = questions(crowd, seed)
-    right = expected(asked)
-    before, own, start = server.cpu(), time.process_time(), time.monotonic()
-    seen = asyncio.run(attend(crowd, server.address, asked, right))
+    questions_by_visitor = questions(crowd, seed)
+    right = expected(questions_by_visitor)
+    before, own_cpu, start = server.cpu(), time.process_time(), time.monotonic()
+    measurements = asyncio.run(attend(crowd, server.address, questions_by_visitor, right))
     wall = time.monotonic() - start
     cores = os.cpu_count() or 1
-    served, clients = (server.cpu() - before) / wall / cores, (time.process_time() - own) / wall / cores
-    taken = sorted(seen.seconds) or [float("nan")]
-    late = taken[min(int(0.95 * len(taken)), len(taken) - 1)]
-    for problem in sorted(set(seen.problems))[:3]:
+    served, clients = (server.cpu() - before) / wall / cores, (time.process_time() - own_cpu) / wall / cores
+    times = sorted(measurements.seconds) or [float("nan")]
+    late = times[min(int(0.95 * len(times)), len(times) - 1)]
+    for problem in sorted(set(measurements.problems))[:3]:
         print("problem:", problem, file=sys.stderr)
-    rate, size = len(seen.seconds) / wall, seen.received / 1e6 / max(len(seen.seconds), 1)
+    rate, size = len(measurements.seconds) / wall, measurements.received / 1e6 / max(len(measurements.seconds), 1)
     return (
-        f"| {crowd} | {rate:.1f} | {statistics.median(taken):.2f} s | {late:.2f} s | {seen.wrong} | "
-        f"{seen.lost} | {seen.polls:,} | {size:.2f} MB | "
+        f"| {crowd} | {rate:.1f} | {statistics.median(times):.2f} s | {late:.2f} s | {measurements.wrong} | "
+        f"{measurements.lost} | {measurements.polls:,} | {size:.2f} MB | "
         f"{served:.0%} | {clients:.0%} | {server.peak():,} MiB |",
-        seen,
+        measurements,
     )
 
 
@@ -537,37 +545,40 @@ if __name__ == "__main__":
     parser.add_argument("--beside", type=int, metavar="EDITS", help="edits alone, and beside another's long work")
     parser.add_argument("--copies", type=int, metavar="N", help="the first crowd, at so many servers behind HAProxy")
     parser.add_argument("--kill", type=float, metavar="SECONDS", help="with --copies: when one of them is killed")
-    given = parse_arguments(parser)
-    if given.copies:
-        text, seen = with_copies(Crowd.read(given.crowd[0]), given.copies, given.kill)
+    arguments = parse_arguments(parser)
+    if arguments.copies:
+        text, measurements = with_copies(Crowd.read(arguments.crowd[0]), arguments.copies, arguments.kill)
         print(text)
-        seen.require_right()
+        measurements.require_right()
         raise SystemExit
-    if given.beside:
+    if arguments.beside:
         server = Server()
         try:
-            alone, beside, label = asyncio.run(beside_long_work(server.address, given.beside))
+            alone, beside, label = asyncio.run(beside_long_work(server.address, arguments.beside))
         finally:
             server.stop()
-        one, other = statistics.median(alone), statistics.median(beside)
-        print(f"alone {one:.3f} s, beside “{label}” {other:.3f} s: {other / one:.2f} times (medians of {given.beside})")
+        median_alone, median_beside = statistics.median(alone), statistics.median(beside)
+        print(
+            f"alone {median_alone:.3f} s, beside “{label}” {median_beside:.3f} s: "
+            f"{median_beside / median_alone:.2f} times (medians of {arguments.beside})"
+        )
         raise SystemExit
     lines = [TITLE]
     print(TITLE, flush=True)
-    for number, crowd in enumerate(map(Crowd.read, given.crowd)):
+    for number, crowd in enumerate(map(Crowd.read, arguments.crowd)):
         server = Server()
         try:
-            for turn in range(3 if given.again and number == len(given.crowd) - 1 else 1):
-                line, seen = row(crowd, server, 10 * number + turn)
+            for turn in range(3 if arguments.again and number == len(arguments.crowd) - 1 else 1):
+                line, measurements = row(crowd, server, 10 * number + turn)
                 print(line, flush=True)
-                seen.require_right()
+                measurements.require_right()
                 lines.append(line)
         finally:
             server.stop()
     machine = (
         f"{platform.machine()}, {os.cpu_count()} CPUs; Python {platform.python_version()}; {time.strftime('%Y-%m-%d')}"
     )
-    if given.write:
+    if arguments.write:
         write_table(
             __file__,
             f"{machine}. Each crowd at a server of its own.\n\n" + "\n".join(lines) + "\n",

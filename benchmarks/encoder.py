@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from checkpointing import held_now, resident
+from checkpointing import resident, trimmed_memory
 from tables import QUICK, SIZES, command, in_own_process
 from torch import Tensor
 
@@ -76,7 +76,7 @@ def variants(names: Sequence[str]) -> dict[str, Callable[[Tensor], Findings]]:
     # `capture` asks the tokenizer which special tokens there are.
     tokenizer = Tokenizer.from_folder(ASSETS / "headlight-mini")
     loaded = LoadedModel("random", ours, tokenizer, LoadReport("random", (), ()), device)
-    found = {
+    variants = {
         "ours_plain": lambda ids: ours_forward(ours, ids, watched=False),
         "ours_maps": lambda ids: ours_forward(ours, ids, watched=True),
         "ours_everywhere": lambda ids: ours_gradients(ours, ids),
@@ -91,17 +91,17 @@ def variants(names: Sequence[str]) -> dict[str, Callable[[Tensor], Findings]]:
             model.tie_weights()
             return model.to(device).eval().requires_grad_(not frozen)
 
-        fused, frozen, written = peer("sdpa", True), peer("eager", True), peer("eager", False)
-        found |= {
+        fused, frozen, unfused = peer("sdpa", True), peer("eager", True), peer("eager", False)
+        variants |= {
             "theirs_fused": lambda ids: theirs_forward(fused, ids, watched=False),
             "theirs_maps": lambda ids: theirs_forward(frozen, ids, watched=True),
-            "theirs_written": lambda ids: theirs_gradients(written, {"input_ids": ids}, everywhere=True),
-            "theirs_written_target": lambda ids: theirs_gradients(written, {"input_ids": ids}, everywhere=False),
-            "theirs_frozen": lambda ids: theirs_gradients(frozen, leaf(frozen, ids), everywhere=True),
-            "theirs_frozen_target": lambda ids: theirs_gradients(frozen, leaf(frozen, ids), everywhere=False),
+            "theirs_written": lambda ids: theirs_gradients(unfused, {"input_ids": ids}, all_positions=True),
+            "theirs_written_target": lambda ids: theirs_gradients(unfused, {"input_ids": ids}, all_positions=False),
+            "theirs_frozen": lambda ids: theirs_gradients(frozen, leaf(frozen, ids), all_positions=True),
+            "theirs_frozen_target": lambda ids: theirs_gradients(frozen, leaf(frozen, ids), all_positions=False),
         }
     gc.freeze()  # what is built stays: the collector need not walk it between two runs
-    return {name: found[name] for name in names}
+    return {name: variants[name] for name in names}
 
 
 @torch.no_grad()
@@ -146,10 +146,12 @@ def leaf(model: transformers.BertForPreTraining, ids: Tensor) -> dict[str, Tenso
     return {"inputs_embeds": model.get_input_embeddings()(ids).requires_grad_()}
 
 
-def theirs_gradients(model: transformers.BertForPreTraining, inputs: dict[str, Tensor], everywhere: bool) -> Findings:
-    """Maps and gradients as people write it; everywhere: with the MLM head at all positions, as the model has it."""
-    (middle,) = (given.shape[1] // 2 for given in inputs.values())
-    if everywhere:
+def theirs_gradients(
+    model: transformers.BertForPreTraining, inputs: dict[str, Tensor], all_positions: bool
+) -> Findings:
+    """Maps and gradients as people write it; all_positions: with the MLM head at all positions, as the model has it."""
+    (middle,) = (tensor.shape[1] // 2 for tensor in inputs.values())
+    if all_positions:
         output = model(**inputs, output_attentions=True)
         scores = output.prediction_logits[0]
         explained = scores[middle].log_softmax(-1)[TOKEN]
@@ -165,13 +167,13 @@ def theirs_gradients(model: transformers.BertForPreTraining, inputs: dict[str, T
     return {"value": [explained], "scores": scores, "maps": output.attentions, "gradients": gradients}
 
 
-def require_same(ours: Findings, theirs: Findings, what: str) -> None:
+def require_same(ours: Findings, theirs: Findings, label: str) -> None:
     """Stop unless all that ours found is what theirs found, each array to TOLERANCE of its own largest number."""
     for name in ours.keys() & theirs.keys():
         for pair in zip(ours[name], theirs.get(name, ()), strict=True):
             a, b = (x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x) for x in pair)
             if a.shape != b.shape or not np.abs(a - b).max() <= TOLERANCE * np.abs(b).max():
-                raise SystemExit(f"{what}: {name} differ by {np.abs(a - b).max()}, the largest is {np.abs(b).max()}")
+                raise SystemExit(f"{label}: {name} differ by {np.abs(a - b).max()}, the largest is {np.abs(b).max()}")
 
 
 def seconds_of(run: Callable[[Tensor], object], ids: Tensor) -> float:
@@ -179,45 +181,45 @@ def seconds_of(run: Callable[[Tensor], object], ids: Tensor) -> float:
     gc.collect()
     synchronize(ids.device)
     start = time.perf_counter()
-    found = run(ids)
+    results = run(ids)
     synchronize(ids.device)
     seconds = time.perf_counter() - start
-    del found  # giving the memory back is not timed
+    del results  # giving the memory back is not timed
     return seconds
 
 
 def busy_and_own() -> tuple[float, float]:
     """CPU seconds spent so far by the whole machine (NaN where the system does not say) and by this process."""
-    own = time.process_time()
+    own_time = time.process_time()
     try:
         user, nice, system, _, _, irq, soft, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     except OSError:
-        return float("nan"), own
-    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK"), own
+        return float("nan"), own_time
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK"), own_time
 
 
 def in_turns(
     sides: Mapping[str, Callable[[Tensor], object]], ids: Tensor, repeats: int
 ) -> tuple[dict[str, float], str]:
     """Median milliseconds of each side, taking turns; the machine's load at the end, and the CPUs that others used."""
-    (busy, own), start = busy_and_own(), time.perf_counter()
+    (busy, own_before), start = busy_and_own(), time.perf_counter()
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, side in sides.items():
             seconds[name].append(seconds_of(side, ids))
     (busy_after, own_after), elapsed = busy_and_own(), time.perf_counter() - start
-    others = max(busy_after - busy - own_after + own, 0) / elapsed
+    other_processes = max(busy_after - busy - own_after + own_before, 0) / elapsed
     medians = {name: 1000 * statistics.median(times) for name, times in seconds.items()}
-    return medians, f"{os.getloadavg()[0]:.1f}; {others:.2f}"
+    return medians, f"{os.getloadavg()[0]:.1f}; {other_processes:.2f}"
 
 
 def times_of(row: int) -> dict[str, dict]:
     """Tokens -> median milliseconds of both sides of a row, taking turns, and the load of the machine meanwhile."""
-    what, *names, _ = ROWS[row]
+    label, *names, _ = ROWS[row]
     runs, results = variants(names), {}
     for tokens, times in REPEATS.items():
         ids = sentence(tokens)
-        require_same(*(run(ids) for run in runs.values()), f"{what}, {tokens} tokens")
+        require_same(*(run(ids) for run in runs.values()), f"{label}, {tokens} tokens")
         ms, machine = in_turns(runs, ids, times)
         results[str(tokens)] = {"ms": list(ms.values()), "machine": machine}
     return results
@@ -229,23 +231,23 @@ def memory_of(name: str) -> dict[str, float]:
 
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-        held, peak = torch.cuda.memory_allocated() / 2**20, lambda: torch.cuda.max_memory_allocated() / 2**20
+        memory_before, peak = torch.cuda.memory_allocated() / 2**20, lambda: torch.cuda.max_memory_allocated() / 2**20
     elif Path("/proc/self/clear_refs").exists():
-        held, peak = held_now(), lambda: resident("VmHWM")
+        memory_before, peak = trimmed_memory(), lambda: resident("VmHWM")
     else:
-        held, peak = 0.0, lambda: float("nan")
+        memory_before, peak = 0.0, lambda: float("nan")
     peaks = {}
     for tokens in REPEATS:  # from short to long: a longer sentence has the higher peak
         ids = sentence(tokens)
         for _ in range(2):
             run(ids)
-        peaks[str(tokens)] = peak() - held
+        peaks[str(tokens)] = peak() - memory_before
     return peaks
 
 
-def measure(what: str, *given: Any) -> dict[str, Any]:
+def measure(kind: str, *arguments: Any) -> dict[str, Any]:
     """Times or memory, in a process of their own."""
-    return {"times": times_of, "memory": memory_of}[what](*given)
+    return {"times": times_of, "memory": memory_of}[kind](*arguments)
 
 
 def table() -> str:
@@ -264,13 +266,13 @@ def table() -> str:
             "| | tokens | ours, ms | theirs, ms | ratio | target | ours, MiB | theirs, MiB | load; others' CPUs |",
             "| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | --- |",
         ]
-        for row, (what, ours, theirs, targets) in enumerate(ROWS):
+        for row, (label, ours, theirs, targets) in enumerate(ROWS):
             results = in_own_process(__file__, "times", row, malloc=settings)
             for tokens, result in results.items():
-                (a, b), most = result["ms"], targets.get(malloc)
-                verdict = "" if most is None else f"{most} {'met' if a / b <= most else '**missed**'}"
+                (a, b), limit = result["ms"], targets.get(malloc)
+                verdict = "" if limit is None else f"{limit} {'met' if a / b <= limit else '**missed**'}"
                 lines.append(
-                    f"| {what} | {tokens} | {a:.1f} | {b:.1f} | {a / b:.3f} | {verdict} | "
+                    f"| {label} | {tokens} | {a:.1f} | {b:.1f} | {a / b:.3f} | {verdict} | "
                     f"{peaks[ours][tokens]:.0f} | {peaks[theirs][tokens]:.0f} | {result['machine']} |"
                 )
                 print(lines[-1], file=sys.stderr)

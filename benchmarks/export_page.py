@@ -41,8 +41,8 @@ def pages(lengths: Sequence[int]) -> Iterator[tuple[int, str, Callable[[], str]]
         yield tokens, "attention", partial(attention_page, tiled_run(tokens)[0])
     hidden, _ = tiled_run(tokens, gradients=True)
     yield tokens, "gradient", partial(attention_page, hidden, MapView("gradient"))
-    both = Comparison(tiled_run(tokens)[0], tiled_run(tokens, off=0)[0])
-    yield tokens, "change without layer 0", partial(change_page, both)
+    comparison = Comparison(tiled_run(tokens)[0], tiled_run(tokens, off=0)[0])
+    yield tokens, "change without layer 0", partial(change_page, comparison)
 
 
 def main() -> None:
@@ -56,25 +56,25 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for tokens, shows, make in pages(LENGTHS):
+        for tokens, shows, build in pages(LENGTHS):
             file = Path(name) / "page.html"
-            made, drawn = [], []
+            build_times, drawing_times = [], []
             for _ in range(ROUNDS):
                 start = time.perf_counter()
-                file.write_text(make(), encoding="utf-8")
-                made.append(time.perf_counter() - start)
+                file.write_text(build(), encoding="utf-8")
+                build_times.append(time.perf_counter() - start)
                 page = browser.new_context(offline=True).new_page()
                 start = time.perf_counter()
                 page.goto(file.as_uri())
                 page.wait_for_selector("body[data-ready]")
                 page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-                drawn.append(time.perf_counter() - start)
+                drawing_times.append(time.perf_counter() - start)
                 page.context.close()
             size = file.stat().st_size
             target = f"target {MOST_MB} MB {'met' if size <= MOST_MB * 1e6 else '**missed**'}" if tokens == 512 else ""
             print(
                 f"| {tokens} | {shows} | {size / 1e6:.2f} MB | {size / (144 * tokens**2):.2f} "
-                f"| {statistics.median(made):.2f} s | {statistics.median(drawn):.2f} s | {target} |",
+                f"| {statistics.median(build_times):.2f} s | {statistics.median(drawing_times):.2f} s | {target} |",
                 file=out,
             )
         browser.close()

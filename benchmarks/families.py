@@ -52,8 +52,10 @@ def theirs_maps(model: Any, ids: Tensor) -> Findings:
 
 def theirs_gradients(model: Any, ids: Tensor, *, frozen: bool) -> Findings:
     """Maps and gradients as people write it. frozen: the embeddings alone want a gradient, not the weights."""
-    given = {"inputs_embeds": model.get_input_embeddings()(ids).requires_grad_()} if frozen else {"input_ids": ids}
-    output = model(**given, output_attentions=True)
+    model_inputs = (
+        {"inputs_embeds": model.get_input_embeddings()(ids).requires_grad_()} if frozen else {"input_ids": ids}
+    )
+    output = model(**model_inputs, output_attentions=True)
     explained = output.logits[0, ids.shape[1] // 2].log_softmax(-1)[TOKEN]
     for attention in output.attentions:
         attention.retain_grad()
@@ -74,13 +76,13 @@ def measure(name: str) -> list[tuple[str, str, float, float, str]]:
         peer = getattr(transformers, f"{kind}ForMaskedLM")
         peer(config).save_pretrained(folder)
         for frozen in (False, True):
-            read = peer.from_pretrained(folder, attn_implementation="eager").to(device).eval()
-            peers[frozen] = read.requires_grad_(not frozen)
+            reference = peer.from_pretrained(folder, attn_implementation="eager").to(device).eval()
+            peers[frozen] = reference.requires_grad_(not frozen)
         ours = BertForPreTraining.from_pretrained(folder).requires_grad_(False).to(device)
 
     def ours_maps(ids: Tensor) -> Findings:
-        found = ours_forward(ours, ids, watched=True)
-        return {"hidden": found["hidden"][:1], "maps": found["maps"]}
+        outputs = ours_forward(ours, ids, watched=True)
+        return {"hidden": outputs["hidden"][:1], "maps": outputs["maps"]}
 
     runs = {
         "ours_maps": ours_maps,
@@ -89,15 +91,15 @@ def measure(name: str) -> list[tuple[str, str, float, float, str]]:
         "theirs_written": lambda ids: theirs_gradients(peers[False], ids, frozen=False),
         "theirs_frozen": lambda ids: theirs_gradients(peers[True], ids, frozen=True),
     }
-    found = []
+    results = []
     for tokens, times in REPEATS.items():
         ids = sentence(tokens)
-        for what, left, right in ROWS:
+        for label, left, right in ROWS:
             sides = {left: runs[left], right: runs[right]}
-            require_same(*(run(ids) for run in sides.values()), f"{name}, {what}, {tokens} tokens")
+            require_same(*(run(ids) for run in sides.values()), f"{name}, {label}, {tokens} tokens")
             ms, machine = in_turns(sides, ids, times)
-            found.append((what, str(tokens), ms[left], ms[right], machine))
-    return found
+            results.append((label, str(tokens), ms[left], ms[right], machine))
+    return results
 
 
 def table() -> str:
@@ -111,9 +113,9 @@ def table() -> str:
         "| --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for name in MODELS:
-        for what, tokens, ours, theirs, machine in in_own_process(__file__, name, malloc=MALLOC["default"]):
+        for label, tokens, ours, theirs, machine in in_own_process(__file__, name, malloc=MALLOC["default"]):
             lines.append(
-                f"| {name} | {what} | {tokens} | {ours:.1f} | {theirs:.1f} | {ours / theirs:.3f} | {machine} |"
+                f"| {name} | {label} | {tokens} | {ours:.1f} | {theirs:.1f} | {ours / theirs:.3f} | {machine} |"
             )
             print(lines[-1], file=sys.stderr)
     return "\n".join(lines) + "\n"

@@ -23,20 +23,20 @@ FIGURES: dict[str, Callable[[], object]] = {
 }
 
 
-def milliseconds(make: Callable[[], object], *, checked: bool) -> float:
+def milliseconds(draw: Callable[[], object], *, checked: bool) -> float:
     """The median of `TIMES` times, of this process's own processor time."""
     style.CHECKED = checked
-    make()
-    taken = []
+    draw()
+    times = []
     for _ in range(TIMES):
         start = time.process_time()
-        make()
-        taken.append(1000 * (time.process_time() - start))
-    return statistics.median(taken)
+        draw()
+        times.append(1000 * (time.process_time() - start))
+    return statistics.median(times)
 
 
 if __name__ == "__main__":
     parse_arguments(argparse.ArgumentParser(description=__doc__), table=False)
-    for name, make in FIGURES.items():
-        plain, checked = milliseconds(make, checked=False), milliseconds(make, checked=True)
+    for name, draw in FIGURES.items():
+        plain, checked = milliseconds(draw, checked=False), milliseconds(draw, checked=True)
         print(f"{name}: {plain:.2f} ms, checked {checked:.2f} ms: {checked / plain:.1f} times")

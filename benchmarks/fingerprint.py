@@ -38,14 +38,14 @@ def measure(folder: Path) -> dict[str, float]:
     """Milliseconds and megabytes of one model in this process."""
     start = time.process_time()
     loaded = bert_core.load(folder, device="cpu")
-    found = {"loaded": 1000 * (time.process_time() - start)}
+    times = {"loaded": 1000 * (time.process_time() - start)}
     before = peak_memory()
-    found["first"] = milliseconds(lambda: fingerprint(loaded))
-    found["above"] = peak_memory() - before
-    found["again"] = milliseconds(lambda: fingerprint(loaded))
+    times["first"] = milliseconds(lambda: fingerprint(loaded))
+    times["above"] = peak_memory() - before
+    times["again"] = milliseconds(lambda: fingerprint(loaded))
     with (folder / "model.safetensors").open("rb") as file:
-        found["file"] = milliseconds(lambda: hashlib.file_digest(file, "sha256"))
-    return found
+        times["file"] = milliseconds(lambda: hashlib.file_digest(file, "sha256"))
+    return times
 
 
 def milliseconds(work: Callable[[], object]) -> float:
@@ -75,12 +75,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1 if QUICK else 7)
     parser.add_argument("--of", type=Path, help=argparse.SUPPRESS)
-    asked = parse_arguments(parser)
-    if asked.of is not None:
-        print(json.dumps(measure(asked.of)))
+    options = parse_arguments(parser)
+    if options.of is not None:
+        print(json.dumps(measure(options.of)))
         return
     lines = [
-        f"{os.cpu_count()} CPUs; torch {torch.__version__}; medians of {asked.rounds}; {time.strftime('%Y-%m-%d')}.\n",
+        f"{os.cpu_count()} CPUs; torch {torch.__version__}; medians of {options.rounds}; "
+        f"{time.strftime('%Y-%m-%d')}.\n",
         "| model | parameters | file | " + " | ".join(f"{name}, {unit}" for _, name, unit in ROWS) + " |",
         "| --- |" + " ---: |" * (2 + len(ROWS)),
     ]
@@ -89,16 +90,16 @@ def main() -> None:
             command = [sys.executable, __file__, "--of", str(folder)]
             rounds = [
                 json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-                for _ in range(asked.rounds)
+                for _ in range(options.rounds)
             ]
             parameters = sum(
                 tensor.numel() for tensor in bert_core.load(folder, device="cpu").trained_parameters.values()
             )
             size = (folder / "model.safetensors").stat().st_size
-            cells = [f"{statistics.median(one[key] for one in rounds):,.1f}" for key, *_ in ROWS]
+            cells = [f"{statistics.median(round_times[key] for round_times in rounds):,.1f}" for key, *_ in ROWS]
             lines.append(f"| {name} | {parameters / 1e6:,.1f} M | {size / 1e6:,.0f} MB | {' | '.join(cells)} |")
     print(text := "\n".join(lines) + "\n")
-    if asked.write:
+    if options.write:
         write_table(__file__, text)
 
 

@@ -44,15 +44,15 @@ def plain(loaded: LoadedModel, shards: Sequence[Sequence[Encoding]]) -> None:
             pass
 
 
-def study(path: Path, asked: tuple[tuple[int, int | None], ...] | None) -> float:
+def study(path: Path, sampled_neurons: tuple[tuple[int, int | None], ...] | None) -> float:
     """The whole study, with loading the model; the seconds that it took after its file was read."""
-    told: list[float] = []
+    report_times: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         bert_core.measure_neurons(
-            path, MODEL, NeuronSettings(asked), state=Path(folder, "state"), device="cpu",
-            report=lambda done, what="": told.append(time.perf_counter()),
+            path, MODEL, NeuronSettings(sampled_neurons), state=Path(folder, "state"), device="cpu",
+            report=lambda done, what="": report_times.append(time.perf_counter()),
         )  # fmt: skip
-    return time.perf_counter() - told[-1]
+    return time.perf_counter() - report_times[-1]
 
 
 def measure(count: int, repeats: int) -> dict[str, object]:
@@ -67,14 +67,14 @@ def measure(count: int, repeats: int) -> dict[str, object]:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         short = Path(folder, "short.txt")
         short.write_text("\n".join(lines[:64]) + "\n", encoding="utf-8")
-        some = [
+        studies = [
             values[~np.concatenate([texts[first + n].special for n in numbers])]
             for first in (0, 32)
             for numbers, _, values in iter_activations(loaded, texts[first : first + 32], [5])
         ]
-        expected = np.quantile(np.concatenate(some), np.linspace(0, 1, 11), axis=0).T
-        found = bert_core.measure_neurons(short, MODEL, NeuronSettings(((5, None),)), device="cpu")
-        check("deciles", expected, found.deciles)
+        expected = np.quantile(np.concatenate(studies), np.linspace(0, 1, 11), axis=0).T
+        table = bert_core.measure_neurons(short, MODEL, NeuronSettings(((5, None),)), device="cpu")
+        check("deciles", expected, table.deciles)
         ends: dict[str, list[float]] = {name: [] for name in ASKED}
 
         def side(name: str) -> Callable[[Tensor], object]:
@@ -86,26 +86,26 @@ def measure(count: int, repeats: int) -> dict[str, object]:
         sides = {"plain": lambda _: plain(loaded, shards), **{name: side(name) for name in ASKED}}
         ms, machine = in_turns(sides, torch.empty(0), repeats)
     return {
-        "ms": ms, "ending": {name: float(np.median(own)) for name, own in ends.items()},
+        "ms": ms, "ending": {name: float(np.median(round_times)) for name, round_times in ends.items()},
         "tokens": sum(map(len, texts)), "machine": machine,
     }  # fmt: skip
 
 
 def table() -> str:
     """The whole measurement as Markdown."""
-    found = in_own_process(__file__, SENTENCES, ROUNDS, malloc=KEPT)
-    tokens, ms = found["tokens"], found["ms"]
+    result = in_own_process(__file__, SENTENCES, ROUNDS, malloc=KEPT)
+    tokens, ms = result["tokens"], result["ms"]
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}; "
         f"malloc as `headlight` sets it; {SENTENCES:,} sentences, {tokens:,} tokens; medians of {ROUNDS} runs a side; "
-        f"load and others' CPUs {found['machine']}.\n",
+        f"load and others' CPUs {result['machine']}.\n",
         "| headlight-mini over a file | tokens/s | of plain passes | of it after the reading, s |",
         "| --- | ---: | ---: | ---: |",
         f"| plain passes | {1000 * tokens / ms['plain']:,.0f} | 1 |  |",
     ]
     lines += [
         f"| the study, {name} | {1000 * tokens / ms[name]:,.0f} | {ms['plain'] / ms[name]:.2f} | "
-        f"{found['ending'][name]:.1f} |"
+        f"{result['ending'][name]:.1f} |"
         for name in ASKED
     ]
     return "\n".join(lines) + "\n"

@@ -59,8 +59,8 @@ def gate_by_gate(model: BertForPreTraining, ids: Tensor) -> np.ndarray:
     leaves = [torch.ones((), device=ids.device, requires_grad=True) for _ in range(shape[0] * shape[1])]
     hidden = model.bert(ids, head_mask=torch.stack(leaves).view(shape)).last_hidden_state[:, middle]
     value = model.cls.predictions(hidden).log_softmax(-1)[0, TOKEN]
-    found = [torch.autograd.grad(value, leaf, retain_graph=True)[0].item() for leaf in leaves]
-    return np.array(found, np.float32).reshape(shape)
+    gradients = [torch.autograd.grad(value, leaf, retain_graph=True)[0].item() for leaf in leaves]
+    return np.array(gradients, np.float32).reshape(shape)
 
 
 def corpus(loaded: LoadedModel, count: int) -> list[TextExample]:
@@ -72,8 +72,8 @@ def corpus(loaded: LoadedModel, count: int) -> list[TextExample]:
 
 def ours_over(loaded: LoadedModel, texts: Sequence[TextExample]) -> np.ndarray:
     """Mean size of the slopes, (layer, head)."""
-    found: np.ndarray = np.abs(gate_gradients(loaded, texts)[1]).mean(0)
-    return found
+    importance: np.ndarray = np.abs(gate_gradients(loaded, texts)[1]).mean(0)
+    return importance
 
 
 def theirs_over(model: transformers.BertForPreTraining, texts: Sequence[TextExample]) -> np.ndarray:
@@ -86,16 +86,16 @@ def theirs_over(model: transformers.BertForPreTraining, texts: Sequence[TextExam
         rows = output.prediction_logits[0, list(text.positions)]
         loss = torch.nn.functional.cross_entropy(rows, torch.tensor(text.answers))
         slopes = torch.autograd.grad(loss, output.attentions)
-        each = [(a * g).sum((0, 2, 3)) for a, g in zip(output.attentions, slopes, strict=True)]
-        total += torch.stack(each).detach().numpy().__abs__()
+        layer_sums = [(a * g).sum((0, 2, 3)) for a, g in zip(output.attentions, slopes, strict=True)]
+        total += torch.stack(layer_sums).detach().numpy().__abs__()
     return total / len(texts)
 
 
-def check(what: str, ours: np.ndarray, theirs: np.ndarray) -> float:
+def check(label: str, ours: np.ndarray, theirs: np.ndarray) -> float:
     """The largest difference over the largest value; ends the run where it is too large."""
     difference = float(np.abs(ours - theirs).max() / np.abs(ours).max())
     if difference > TOLERANCE:
-        raise SystemExit(f"{what}: the two sides differ by {difference}")
+        raise SystemExit(f"{label}: the two sides differ by {difference}")
     return difference
 
 
@@ -128,9 +128,9 @@ def measure_corpus(count: int, repeats: int) -> dict[str, object]:
     return {"ms": ms, "machine": machine, "difference": difference}
 
 
-def measure(what: str, count: int, repeats: int) -> dict[str, object]:
+def measure(kind: str, count: int, repeats: int) -> dict[str, object]:
     """One sentence or a file of them, in a process of its own."""
-    return {"sentence": measure_sentence, "corpus": measure_corpus}[what](count, repeats)
+    return {"sentence": measure_sentence, "corpus": measure_corpus}[kind](count, repeats)
 
 
 def table() -> str:
@@ -143,16 +143,16 @@ def table() -> str:
         "| --- | ---: | ---: | ---: | --- |",
     ]
     for tokens, repeats in REPEATS.items():
-        found = in_own_process(__file__, "sentence", tokens, repeats, malloc=KEPT)
-        ours, theirs = found["ms"]["ours"], found["ms"]["theirs"]
-        lines.append(f"| {tokens} tokens | {ours:.0f} | {theirs:.0f} | {theirs / ours:.1f} | {found['machine']} |")
-    found = in_own_process(__file__, "corpus", SENTENCES, ROUNDS, malloc=KEPT)
-    ours, theirs = (1000 * SENTENCES / found["ms"][side] for side in ("ours", "theirs"))
+        result = in_own_process(__file__, "sentence", tokens, repeats, malloc=KEPT)
+        ours, theirs = result["ms"]["ours"], result["ms"]["theirs"]
+        lines.append(f"| {tokens} tokens | {ours:.0f} | {theirs:.0f} | {theirs / ours:.1f} | {result['machine']} |")
+    result = in_own_process(__file__, "corpus", SENTENCES, ROUNDS, malloc=KEPT)
+    ours, theirs = (1000 * SENTENCES / result["ms"][side] for side in ("ours", "theirs"))
     lines += [
         "\n| a file, headlight-mini | ours, sentences/s | transformers, sentences/s | times faster | "
         "load; others' CPUs |",
         "| --- | ---: | ---: | ---: | --- |",
-        f"| {SENTENCES} sentences | {ours:.1f} | {theirs:.1f} | {ours / theirs:.2f} | {found['machine']} |",
+        f"| {SENTENCES} sentences | {ours:.1f} | {theirs:.1f} | {ours / theirs:.2f} | {result['machine']} |",
     ]
     return "\n".join(lines) + "\n"
 

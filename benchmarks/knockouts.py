@@ -37,13 +37,13 @@ LAYERS = (0, 1) if QUICK else (0, 5, 11)
 @torch.no_grad()
 def one_by_one(loaded: LoadedModel, text: Encoding, target: Target, layer: int) -> np.ndarray:
     """Ours: one edited model an arrow, and one pass of it that computes the last layer where it is asked."""
-    ids, asked = (torch.tensor([numbers], device=loaded.device) for numbers in (text.input_ids, target.rows))
-    found = np.empty((len(text), len(text)))
-    for query, key in np.ndindex(found.shape):
-        without = bert_core.edited(loaded, [AttentionKnockout((query,), (key,), (layer,), (HEAD,))])
-        states = without.model.bert(ids, positions=asked).last_hidden_state
-        found[query, key] = target_values(without, target, states).item()
-    return found
+    ids, rows = (torch.tensor([numbers], device=loaded.device) for numbers in (text.input_ids, target.rows))
+    differences = np.empty((len(text), len(text)))
+    for query, key in np.ndindex(differences.shape):
+        edited = bert_core.edited(loaded, [AttentionKnockout((query,), (key,), (layer,), (HEAD,))])
+        states = edited.model.bert(ids, positions=rows).last_hidden_state
+        differences[query, key] = target_values(edited, target, states).item()
+    return differences
 
 
 @torch.no_grad()
@@ -51,19 +51,19 @@ def hooked(model: transformers.BertForPreTraining, text: Encoding, target: Targe
     """Theirs: a hook hands the layer a mask with -inf at one arrow, and one pass is run for each."""
     ids = torch.tensor([text.input_ids], device=next(model.parameters()).device)
     module, heads = model.bert.encoder.layer[layer].attention.self, model.config.num_attention_heads
-    found = np.empty((len(text), len(text)))
-    for query, key in np.ndindex(found.shape):
-        mask = torch.zeros(1, heads, *found.shape, device=ids.device)
+    differences = np.empty((len(text), len(text)))
+    for query, key in np.ndindex(differences.shape):
+        mask = torch.zeros(1, heads, *differences.shape, device=ids.device)
         mask[0, HEAD, query, key] = -math.inf
 
-        def cut(_: object, args: tuple[Any, ...], given: dict[str, Any], mask: Tensor = mask) -> Any:
-            return args[:1], {**given, "attention_mask": mask}
+        def cut(_: object, args: tuple[Any, ...], keywords: dict[str, Any], mask: Tensor = mask) -> Any:
+            return args[:1], {**keywords, "attention_mask": mask}
 
         hook = module.register_forward_pre_hook(cut, with_kwargs=True)
         states = model.bert(ids).last_hidden_state[:, target.position]
-        found[query, key] = model.cls.predictions(states).log_softmax(-1)[0, target.token_id].item()
+        differences[query, key] = model.cls.predictions(states).log_softmax(-1)[0, target.token_id].item()
         hook.remove()
-    return found
+    return differences
 
 
 def measure(layer: int, repeats: int) -> dict[str, object]:
@@ -79,11 +79,11 @@ def measure(layer: int, repeats: int) -> dict[str, object]:
         "transformers, one hooked pass an arrow": lambda _: hooked(theirs, text, target, layer),
     }
     ours, edited, peers = (side(ids) for side in sides.values())
-    apart = max(float(np.abs(one - peers).max() / np.abs(peers).max()) for one in (ours, edited))
-    if apart > 1e-5:
-        raise SystemExit(f"layer {layer}: the sides differ by {apart} of the largest")
+    difference = max(float(np.abs(result - peers).max() / np.abs(peers).max()) for result in (ours, edited))
+    if difference > 1e-5:
+        raise SystemExit(f"layer {layer}: the sides differ by {difference} of the largest")
     ms, machine = in_turns(sides, ids, repeats)
-    return {"arrows": ours.size, "ms": ms, "apart": apart, "machine": machine}
+    return {"arrows": ours.size, "ms": ms, "apart": difference, "machine": machine}
 
 
 def table() -> str:

@@ -52,20 +52,20 @@ def paths(tokens: int) -> dict[str, Callable[[], object]]:
     )
     target = bert_core.Target("mlm", text.mask_positions[0], loaded.tokenizer.id_of("door"))
     shorter = loaded.tokenizer.encode("the old man opened the [MASK]")
-    asked = TextExample(text, text.mask_positions, (target.token_id,))
-    given = (loaded, source, text, target)
+    example = TextExample(text, text.mask_positions, (target.token_id,))
+    arguments = (loaded, source, text, target)
     return {
         "`capture`, with a target": lambda: bert_core.capture(loaded, text, target=target, norms=True),
         "`captures`, two texts": lambda: bert_core.captures(loaded, [text, shorter], norms=True),
         "`ablate_heads`": lambda: bert_core.ablate_heads(loaded, text, target=target),
-        "`patch`, states": lambda: bert_core.patch(*given),
-        "`patch`, heads": lambda: bert_core.patch(*given, part_kind="head"),
-        "`estimate_patches`, heads": lambda: bert_core.estimate_patches(*given, part_kind="head"),
+        "`patch`, states": lambda: bert_core.patch(*arguments),
+        "`patch`, heads": lambda: bert_core.patch(*arguments, part_kind="head"),
+        "`estimate_patches`, heads": lambda: bert_core.estimate_patches(*arguments, part_kind="head"),
         "`cut_each`, layer 2": lambda: bert_core.knock_out_edges(loaded, shorter, target_of(shorter, target), 2, 3),
-        "`patch_path`, two receivers": lambda: bert_core.patch_path(*given, receivers=[(3, 1), (4, 2)]),
+        "`patch_path`, two receivers": lambda: bert_core.patch_path(*arguments, receivers=[(3, 1), (4, 2)]),
         "`neuron_activations`": lambda: bert_core.neuron_activations(loaded, text),
         "`neuron_gradients`, 5 steps": lambda: bert_core.neuron_gradients(loaded, text, target, steps=5),
-        "`hidden_words_by_depth`": lambda: masked_losses_by_depth(loaded, [asked]),
+        "`hidden_words_by_depth`": lambda: masked_losses_by_depth(loaded, [example]),
     }
 
 
@@ -89,11 +89,13 @@ def numbers(value: object) -> Iterator[np.ndarray]:
 
 def summary(value: object) -> list[list[float]]:
     """Of each array of a result its size, and eight sums of it with weights drawn once, over its number of entries."""
-    found = []
+    summaries = []
     for array in numbers(value):
         weights = np.random.default_rng(0).uniform(0.5, 1.5, (8, array.size))
-        found.append([float(array.size), float(np.abs(array).max(initial=0)), *(weights @ array / max(array.size, 1))])
-    return found
+        summaries.append(
+            [float(array.size), float(np.abs(array).max(initial=0)), *(weights @ array / max(array.size, 1))]
+        )
+    return summaries
 
 
 def multiplications(run: Callable[[], object]) -> int:
@@ -133,20 +135,20 @@ def serve(checkout: Path) -> None:
 
     torch.set_num_threads(1)
     assert Path(bert_core.__file__).parents[1] == checkout
-    known = {tokens: paths(tokens) for tokens in TOKENS}
-    print(json.dumps(list(known[TOKENS[0]])), flush=True)
+    works = {tokens: paths(tokens) for tokens in TOKENS}
+    print(json.dumps(list(works[TOKENS[0]])), flush=True)
     for line in sys.stdin:
-        tokens, name, what = json.loads(line)
-        run = known[tokens][name]
+        tokens, name, work = json.loads(line)
+        run = works[tokens][name]
         answer: object
-        if what == "check":
+        if work == "check":
             answer = [summary(run()), multiplications(run)]
-        elif what == "memory":
+        elif work == "memory":
             if Path("/proc/self/clear_refs").exists():
                 Path("/proc/self/clear_refs").write_text("5")
-            held = resident("VmRSS")
+            memory_before = resident("VmRSS")
             run()
-            answer = resident("VmHWM") - held
+            answer = resident("VmHWM") - memory_before
         else:
             start = time.process_time()
             run()
@@ -181,21 +183,21 @@ class Side:
         self.process.wait()
 
 
-def peak_of(checkout: Path, what: str) -> float:
+def peak_of(checkout: Path, work: str) -> float:
     """MiB that the longest text takes in a process of its own."""
     side = Side(checkout)
-    side.ask(TOKENS[0], what, "time")
-    found: float = side.ask(TOKENS[-1], what, "memory")
+    side.ask(TOKENS[0], work, "time")
+    peak: float = side.ask(TOKENS[-1], work, "memory")
     side.stop()
-    return found
+    return peak
 
 
-def require_same(found: list[Any], what: str) -> None:
+def require_same(results: list[Any], label: str) -> None:
     """End the script if two sides found other numbers."""
-    first, *others = (np.concatenate([np.zeros(0), *map(np.asarray, summaries)]) for summaries, _ in found)
-    for other in others:
-        if first.shape != other.shape or np.abs(first - other).max() > WITHIN * np.abs(first).max():
-            raise SystemExit(f"{what}: the checkouts find different numbers")
+    first, *remaining = (np.concatenate([np.zeros(0), *map(np.asarray, summaries)]) for summaries, _ in results)
+    for result in remaining:
+        if first.shape != result.shape or np.abs(first - result).max() > WITHIN * np.abs(first).max():
+            raise SystemExit(f"{label}: the checkouts find different numbers")
 
 
 def table(before: Path | None) -> str:
@@ -211,18 +213,18 @@ def table(before: Path | None) -> str:
         f"| --- | ---: |{' ---: |' * (3 * len(sides) + (len(sides) > 1))}",
     ]
     for tokens in TOKENS:
-        for what in next(iter(sides.values())).names:
-            checks = [side.ask(tokens, what, "check") for side in sides.values()]
-            require_same(checks, what)
-            memory = [peak_of(checkout, what) if tokens == TOKENS[-1] else None for checkout in checkouts.values()]
+        for work in next(iter(sides.values())).names:
+            checks = [side.ask(tokens, work, "check") for side in sides.values()]
+            require_same(checks, work)
+            memory = [peak_of(checkout, work) if tokens == TOKENS[-1] else None for checkout in checkouts.values()]
             ms: dict[str, list[float]] = {name: [] for name in sides}
             for _ in range(RUNS):
                 for name, side in sides.items():
-                    ms[name].append(side.ask(tokens, what, "time"))
-            medians = [statistics.median(own) for own in ms.values()]
+                    ms[name].append(side.ask(tokens, work, "time"))
+            medians = [statistics.median(values) for values in ms.values()]
             ratio = f" {medians[-1] / medians[0]:.2f} |" if len(sides) > 1 else ""
             lines.append(
-                f"| {what} | {tokens} |{''.join(f' {median:.1f} |' for median in medians)}{ratio}"
+                f"| {work} | {tokens} |{''.join(f' {median:.1f} |' for median in medians)}{ratio}"
                 f"{''.join(f' {products / 1e6:.1f} |' for _, products in checks)}"
                 f"{''.join(' |' if mebibytes is None else f' {mebibytes:.1f} |' for mebibytes in memory)}"
             )

@@ -42,28 +42,28 @@ print(int("torch._dynamo" in sys.modules))
 
 def measured(name: str) -> list[float]:
     """Seconds of a process that loads one and of its next, and whether torch's compiler was imported."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LOADS[name] + TIMED], cwd=ROOT, text=True, capture_output=True, check=True
     )
-    return [float(line) for line in done.stdout.splitlines()[-3:]]
+    return [float(line) for line in process.stdout.splitlines()[-3:]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1 if QUICK else 9)
-    asked = parse_arguments(parser)
-    rounds = [{name: measured(name) for name in LOADS} for _ in range(asked.rounds)]
+    options = parse_arguments(parser)
+    rounds = [{name: measured(name) for name in LOADS} for _ in range(options.rounds)]
     lines = [
         f"{os.cpu_count()} CPUs; torch {torch.__version__}, transformers {transformers.__version__}; medians of "
-        f"{asked.rounds}; {time.strftime('%Y-%m-%d')}.\n",
+        f"{options.rounds}; {time.strftime('%Y-%m-%d')}.\n",
         "| | a process with one model | the next model | imports torch's compiler |",
         "| --- | ---: | ---: | --- |",
     ]
     for name in LOADS:
-        first, second, compiler = (statistics.median(one[name][n] for one in rounds) for n in range(3))
+        first, second, compiler = (statistics.median(round_times[name][n] for round_times in rounds) for n in range(3))
         lines.append(f"| {name} | {first:.2f} s | {second:.2f} s | {'yes' if compiler else 'no'} |")
     print(text := "\n".join(lines))
-    if asked.write:
+    if options.write:
         write_table(__file__, text + "\n")
 
 

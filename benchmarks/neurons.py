@@ -54,17 +54,17 @@ def by_captum(loaded: LoadedModel, text: Encoding, target: Target, layer: int) -
     model.bert.encoder.layer[layer].intermediate = times = Times(model.bert.encoder.layer[layer].intermediate)
     ids = torch.tensor([text.input_ids])
 
-    def value(by: Tensor) -> Tensor:
-        times.by = by
-        states = model.bert(ids.expand(len(by), -1)).last_hidden_state[:, target.position]
+    def value(scale: Tensor) -> Tensor:
+        times.by = scale
+        states = model.bert(ids.expand(len(scale), -1)).last_hidden_state[:, target.position]
         scores: Tensor = model.cls.predictions(states).log_softmax(-1)
         return scores[:, target.token_id]
 
     peer = LayerIntegratedGradients(value, times)
 
     def scores(_: Tensor) -> np.ndarray:
-        found = peer.attribute(torch.ones(1), torch.zeros(1), n_steps=STEPS, method="gausslegendre")
-        return found[0].detach().numpy()
+        attributions = peer.attribute(torch.ones(1), torch.zeros(1), n_steps=STEPS, method="gausslegendre")
+        return attributions[0].detach().numpy()
 
     return scores
 
@@ -80,13 +80,13 @@ def measure(layer: int, repeats: int) -> dict[str, object]:
     }
     ids = torch.tensor([text.input_ids])
     ours, theirs = (side(ids) for side in sides.values())
-    apart = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
-    if apart > 1e-4:
-        raise SystemExit(f"layer {layer}: the sides differ by {apart} of the largest")
-    found = bert_core.neuron_gradients(loaded, text, target, layers=[layer], steps=STEPS)
-    missed = float(abs(found.gap[0]) / abs(found.target_value - found.off_values[0]))
+    difference = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    if difference > 1e-4:
+        raise SystemExit(f"layer {layer}: the sides differ by {difference} of the largest")
+    attributions = bert_core.neuron_gradients(loaded, text, target, layers=[layer], steps=STEPS)
+    missed = float(abs(attributions.gap[0]) / abs(attributions.target_value - attributions.off_values[0]))
     ms, machine = in_turns(sides, ids, repeats)
-    return {"neurons": ours.size, "ms": ms, "apart": apart, "missed": missed, "machine": machine}
+    return {"neurons": ours.size, "ms": ms, "apart": difference, "missed": missed, "machine": machine}
 
 
 def table() -> str:

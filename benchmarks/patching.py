@@ -62,7 +62,7 @@ def hooked(model: transformers.BertForPreTraining, source: Encoding, text: Encod
     """Theirs: a hook puts one state of the source in, and one pass is run for each; (depth, position)."""
     device = next(model.parameters()).device
     modules = [model.bert.embeddings, *model.bert.encoder.layer]
-    given: list[Tensor] = []
+    source_states: list[Tensor] = []
 
     def first(out: Tensor | tuple[Tensor, ...]) -> Tensor:
         return out if isinstance(out, Tensor) else out[0]
@@ -75,21 +75,23 @@ def hooked(model: transformers.BertForPreTraining, source: Encoding, text: Encod
         scores: Tensor = model.cls.predictions(states).log_softmax(-1)[0, target.token_id]
         return scores
 
-    hooks = [module.register_forward_hook(lambda _, __, out: given.append(first(out).clone())) for module in modules]
+    hooks = [
+        module.register_forward_hook(lambda _, __, out: source_states.append(first(out).clone())) for module in modules
+    ]
     run(source)
     for hook in hooks:
         hook.remove()
-    found = np.empty((len(modules), len(text)))
-    for depth, position in np.ndindex(found.shape):
+    effects = np.empty((len(modules), len(text)))
+    for depth, position in np.ndindex(effects.shape):
 
-        def change(_module: object, _given: object, out: Tensor, depth: int = depth, at: int = position) -> Tensor:
-            first(out)[:, at] = given[depth][:, at]
+        def change(_module: object, _inputs: object, out: Tensor, depth: int = depth, index: int = position) -> Tensor:
+            first(out)[:, index] = source_states[depth][:, index]
             return out
 
         hook = modules[depth].register_forward_hook(change)
-        found[depth, position] = run(text).item()
+        effects[depth, position] = run(text).item()
         hook.remove()
-    return found
+    return effects
 
 
 def peer_of(loaded: LoadedModel) -> transformers.BertForPreTraining:
@@ -112,14 +114,14 @@ def measure(tokens: int, repeats: int) -> dict[str, object]:
         "transformers, one hooked pass a place": lambda _: hooked(theirs, source, text, target),
     }
     ours, peers = (side(ids) for side in sides.values())
-    apart = float(np.abs(ours - peers).max() / np.abs(peers).max())
-    if apart > 1e-5:
-        raise SystemExit(f"{tokens} tokens: the sides differ by {apart} of the largest")
+    difference = float(np.abs(ours - peers).max() / np.abs(peers).max())
+    if difference > 1e-5:
+        raise SystemExit(f"{tokens} tokens: the sides differ by {difference} of the largest")
     ms, machine = in_turns(sides, ids, repeats)
     return {
         "places": ours.size,
         "ms": ms,
-        "apart": apart,
+        "apart": difference,
         "machine": machine,
     }
 
@@ -137,10 +139,10 @@ def table() -> str:
     for tokens, repeats in REPEATS.items():
         result = in_own_process(__file__, tokens, repeats, malloc=KEPT)
         ours, peers = result["ms"].values()
-        met = "met" if peers / ours >= TARGETS[tokens] else "**missed**"
+        status = "met" if peers / ours >= TARGETS[tokens] else "**missed**"
         lines.append(
             f"| {tokens} | {result['places']} | {ours:.0f} | {peers:.0f} | {peers / ours:.2f} | "
-            f"{TARGETS[tokens]:g} {met} | {result['apart']:.0e} | {result['machine']} |"
+            f"{TARGETS[tokens]:g} {status} | {result['apart']:.0e} | {result['machine']} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -47,22 +47,22 @@ class Word:
 Map = Callable[[Word], np.ndarray]
 
 
-def words_of(loaded: LoadedCaptioner, shown: Sequence[scenes.Scene]) -> Iterator[Word]:
+def words_of(loaded: LoadedCaptioner, samples: Sequence[scenes.Scene]) -> Iterator[Word]:
     """Every colour and shape word of the captions whose shape is in the scene; the last line says how many are not."""
     left_out = 0
-    for number, scene in enumerate(shown):
+    for number, scene in enumerate(samples):
         run = describe(loaded, scenes.draw(scene, loaded.config.image_size))
-        named = scenes.check_caption(run.sentence, scene).shape_indices
+        shape_indices = scenes.check_caption(run.sentence, scene).shape_indices
         for position, word in enumerate(run.words):
             kind = next((kind for kind, words in WORDS_OF_KIND.items() if word in words), None)
             owner = shape_of_word(run.words, position)
             if kind is None or owner is None:
                 continue
-            shape = named[owner] if owner < len(named) else None
+            shape = shape_indices[owner] if owner < len(shape_indices) else None
             if shape is None:
                 left_out += 1
                 continue
-            boxes = [other.box for other in scene.shapes]
+            boxes = [shape.box for shape in scene.shapes]
             yield Word(
                 number, kind, run.cross_attention[position], run.cross_gradient[position], run.grid,
                 boxes[shape], tuple(boxes[:shape] + boxes[shape + 1 :]),
@@ -82,12 +82,12 @@ def best_head(words: Sequence[Word], kind: str) -> tuple[int, int]:
     return max(itertools.product(range(layers), range(heads)), key=hits)
 
 
-def outcome(word: Word, drawn: np.ndarray) -> tuple[float, float, float]:
+def outcome(word: Word, scores: np.ndarray) -> tuple[float, float, float]:
     """1 or 0 for: the peak is in the named box; it is in another shape's; and the share of the map in the named box."""
     return (
-        float(points_into(drawn, word.box)),
-        float(any(points_into(drawn, box) for box in word.others)),
-        share_in(drawn, word.box),
+        float(points_into(scores, word.box)),
+        float(any(points_into(scores, box) for box in word.others)),
+        share_in(scores, word.box),
     )
 
 
@@ -100,11 +100,11 @@ def centred(word: Word) -> np.ndarray:
 
 def by_chance(word: Word) -> tuple[float, float, float]:
     """What a random patch, or a map that is the same everywhere, gets on average."""
-    elsewhere = np.zeros(word.grid, bool)
+    other_shapes = np.zeros(word.grid, bool)
     for box in word.others:
-        elsewhere |= patches_in(box, word.grid)
+        other_shapes |= patches_in(box, word.grid)
     chance = chance_level(word.box, word.grid)
-    return chance, float(elsewhere.mean()), chance
+    return chance, float(other_shapes.mean()), chance
 
 
 def spread(scores: np.ndarray, owners: np.ndarray) -> tuple[float, float]:
@@ -112,10 +112,10 @@ def spread(scores: np.ndarray, owners: np.ndarray) -> tuple[float, float]:
     rng = np.random.default_rng(0)
     totals = np.bincount(owners, scores)
     counts = np.bincount(owners)
-    kept = counts > 0
-    totals, counts = totals[kept], counts[kept]
-    drawn = rng.integers(0, len(totals), (RESAMPLES, len(totals)))
-    means = totals[drawn].sum(1) / counts[drawn].sum(1)
+    is_valid = counts > 0
+    totals, counts = totals[is_valid], counts[is_valid]
+    sample = rng.integers(0, len(totals), (RESAMPLES, len(totals)))
+    means = totals[sample].sum(1) / counts[sample].sum(1)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
@@ -145,12 +145,12 @@ def table(test: Sequence[Word], validation: Sequence[Word]) -> str:
         words = [word for word in test if word.kind == kind]
         owners = np.array([word.scene for word in words])
         for name, draw in maps.items():
-            found = np.array([by_chance(word) if draw is None else outcome(word, draw(word)) for word in words])
-            low, high = spread(found[:, 0], owners)
-            hit, other, share = found.mean(0)
+            outcomes = np.array([by_chance(word) if draw is None else outcome(word, draw(word)) for word in words])
+            low, high = spread(outcomes[:, 0], owners)
+            hit, other_share, share = outcomes.mean(0)
             lines.append(
                 f"| {kind} ({len(words):,}) | {name} | {hit:.3f} | {low:.3f} to {high:.3f} "
-                f"| {other:.3f} | {share:.3f} |"
+                f"| {other_share:.3f} | {share:.3f} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -162,17 +162,17 @@ def main() -> None:
     parser.add_argument(
         "--validation", type=int, default=4 if QUICK else 200, help="other scenes, on which the best head is chosen"
     )
-    asked = parse_arguments(parser)
-    loaded = load_captioner(asked.model)
-    validation = list(words_of(loaded, evaluation_scenes(asked.validation, held_out=False, seed=VALIDATION_SEED)))
-    test = list(words_of(loaded, evaluation_scenes(asked.scenes, held_out=True, seed=TEST_SEED)))
-    found = (
-        f"{asked.scenes} held-out scenes; the best head was chosen on {asked.validation} others, of the kind that "
+    options = parse_arguments(parser)
+    loaded = load_captioner(options.model)
+    validation = list(words_of(loaded, evaluation_scenes(options.validation, held_out=False, seed=VALIDATION_SEED)))
+    test = list(words_of(loaded, evaluation_scenes(options.scenes, held_out=True, seed=TEST_SEED)))
+    scored_words = (
+        f"{options.scenes} held-out scenes; the best head was chosen on {options.validation} others, of the kind that "
         f"training shows. torch {torch.__version__}.\n\n{table(test, validation)}"
     )
-    print(found)
-    if asked.write:
-        write_table(__file__, found)
+    print(scored_words)
+    if options.write:
+        write_table(__file__, scored_words)
 
 
 if __name__ == "__main__":

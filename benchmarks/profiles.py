@@ -67,13 +67,13 @@ def measure(threads: int) -> dict[str, object]:
             ),
         }  # fmt: skip
         for layer in (0, config.num_hidden_layers - 1):
-            drawn = np.random.default_rng(SEED).choice(config.intermediate_size, NEURONS, replace=False)
-            asked = [(layer, neuron) for neuron in drawn.tolist()]
+            sample = np.random.default_rng(SEED).choice(config.intermediate_size, NEURONS, replace=False)
+            neurons = [(layer, neuron) for neuron in sample.tolist()]
             rows[f"{NEURONS} neurons of layer {layer}"] = (
-                partial(bert_core.neuron_profiles, index, loaded, asked), partial(fire, layer)
+                partial(bert_core.neuron_profiles, index, loaded, neurons), partial(fire, layer)
             )  # fmt: skip
-        found = {name: median_ms(pair, REPEATS) for name, pair in rows.items()}
-        return {"rows": found, "tokens": index.tokens, "sentences": len(encodings), "text": path.name}
+        times = {name: median_ms(pair, REPEATS) for name, pair in rows.items()}
+        return {"rows": times, "tokens": index.tokens, "sentences": len(encodings), "text": path.name}
 
 
 def table() -> str:
@@ -89,8 +89,8 @@ def table() -> str:
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for name in first["rows"]:
-        for threads, found in by_threads.items():
-            ours, theirs = found["rows"][name]
+        for threads, result in by_threads.items():
+            ours, theirs = result["rows"][name]
             lines.append(f"| {name} | {threads} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f} |")
     return "\n".join(lines) + "\n"
 

@@ -41,20 +41,20 @@ def measure(share: float) -> dict[str, object]:
     loaded = base()
     layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
     all_heads = list(np.ndindex(layers, heads))
-    drawn = np.random.default_rng(SEED).permutation(len(all_heads))[: round(share * len(all_heads))]
-    gone = [all_heads[number] for number in drawn]
+    sample = np.random.default_rng(SEED).permutation(len(all_heads))[: round(share * len(all_heads))]
+    pruned_heads = [all_heads[number] for number in sample]
     encoding = loaded.tokenizer.encode("word " * TOKENS, max_length=TOKENS)
     gates = torch.ones(layers, heads, device=loaded.device)
-    for head in gone:
+    for head in pruned_heads:
         gates[head] = 0
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
     with torch.no_grad():
-        smaller = pruned(loaded, gone).model.bert(ids).last_hidden_state
+        smaller = pruned(loaded, pruned_heads).model.bert(ids).last_hidden_state
         masked = loaded.model.bert(ids, head_mask=gates).last_hidden_state
     if (difference := float((smaller - masked).abs().max())) > 1e-5 * float(masked.abs().max()):
         raise SystemExit(f"the pruned model differs from the masked one by {difference}")
     before = busy_and_own()
-    costs = pruning_costs(loaded, gone, encoding, repeats=REPEATS)
+    costs = pruning_costs(loaded, pruned_heads, encoding, repeats=REPEATS)
     after = busy_and_own()
     return {
         "costs": [{**vars(cost), "seconds": dict(cost.seconds)} for cost in costs],
@@ -76,8 +76,10 @@ def table() -> str:
         for cost in costs if share == SHARES[0] else costs[1:]:
             times = " | ".join(f"{1000 * cost['seconds'][size]:.1f}" for size in ("1", "8", "32"))
             sizes = f"{cost['parameters'] / 1e6:.1f} | {cost['nbytes'] / 2**20:.0f}"
-            gone = "none" if cost["what"] == "full" else f"{share:.0%}"
-            lines.append(f"| {gone} | {cost['what']} | {sizes} | {times} | {full / cost['seconds']['32']:.2f} |")
+            pruned_share = "none" if cost["what"] == "full" else f"{share:.0%}"
+            lines.append(
+                f"| {pruned_share} | {cost['what']} | {sizes} | {times} | {full / cost['seconds']['32']:.2f} |"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -63,7 +63,7 @@ sys.setswitchinterval(0.0005)
 
 async def reruns(address: str, path: str, times: int) -> list[float]:
     """Milliseconds of each rerun of a page."""
-    visitor, took = Visitor(address, Seen()), []
+    visitor, seconds = Visitor(address, Seen()), []
     await visitor.connect()
     query = urlencode(TEXT)
     await visitor.send(query=query, name=path)
@@ -73,26 +73,26 @@ async def reruns(address: str, path: str, times: int) -> list[float]:
         start = time.perf_counter()
         await visitor.send(query=query, name=path)
         await visitor.drawn()
-        took.append(1000 * (time.perf_counter() - start))
+        seconds.append(1000 * (time.perf_counter() - start))
     await visitor.close()
     assert not visitor.seen.problems, visitor.seen.problems
-    return took[WARM:]
+    return seconds[WARM:]
 
 
 def looked_at(file: Path) -> dict[str, int]:
     """How many moments were whose, a moment after the last."""
     time.sleep(0.5)
-    found: dict[str, int] = json.loads(file.read_text())
-    return found
+    counts: dict[str, int] = json.loads(file.read_text())
+    return counts
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=5 if QUICK else 30)
-    asked = parse_arguments(parser)
+    options = parse_arguments(parser)
     server = Server()
     try:
-        timed = {page.title: asyncio.run(reruns(server.address, page.path, asked.times)) for page in OPENED}
+        timed = {page.title: asyncio.run(reruns(server.address, page.path, options.times)) for page in OPENED}
     finally:
         server.stop()
     shares = {}
@@ -109,24 +109,24 @@ def main() -> None:
             for page in OPENED:
                 asyncio.run(reruns(server.address, page.path, 1))  # its imports and its work are done
                 start = looked_at(file)
-                asyncio.run(reruns(server.address, page.path, asked.times))
+                asyncio.run(reruns(server.address, page.path, options.times))
                 end = looked_at(file)
-                ours, theirs = (end[whose] - start[whose] for whose in ("ours", "streamlit"))
+                ours, theirs = (end[source] - start[source] for source in ("ours", "streamlit"))
                 shares[page.title] = theirs / (ours + theirs)
         finally:
             server.stop()
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs; Python {platform.python_version()}; "
-        f"{time.strftime('%Y-%m-%d')}. {asked.times} reruns of each page.\n",
+        f"{time.strftime('%Y-%m-%d')}. {options.times} reruns of each page.\n",
         "| page | rerun, median | 95% | Streamlit's share of the run |",
         "| --- | ---: | ---: | ---: |",
     ]
-    for title, took in timed.items():
-        slow = statistics.quantiles(took, n=20)[-1]
-        lines.append(f"| {title} | {statistics.median(took):.0f} ms | {slow:.0f} ms | {shares[title]:.0%} |")
+    for title, times in timed.items():
+        slow = statistics.quantiles(times, n=20)[-1]
+        lines.append(f"| {title} | {statistics.median(times):.0f} ms | {slow:.0f} ms | {shares[title]:.0%} |")
     table = "\n".join(lines) + "\n"
     print(table, end="")
-    if asked.write:
+    if options.write:
         write_table(__file__, table)
 
 

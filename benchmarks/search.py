@@ -54,36 +54,36 @@ BESIDE = 2**20 if QUICK else 2**30  # numbers; of more, faiss's copies do not fi
 def sentences(count: int) -> list[str]:
     """Of the text, paragraph by paragraph."""
     paths = [Path(TEXT)] if TEXT else sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
-    found: list[str] = []
+    found_sentences: list[str] = []
     for path in paths:
         documents = read_documents(path) if TEXT else [path.read_text(encoding="utf-8").splitlines()]
         for paragraph in chain.from_iterable(documents):
-            found += split_sentences(paragraph)
-            if len(found) >= count:
-                return found[:count]
-    return found
+            found_sentences += split_sentences(paragraph)
+            if len(found_sentences) >= count:
+                return found_sentences[:count]
+    return found_sentences
 
 
 def encoded(loaded: bert_core.LoadedModel, count: int) -> list[Encoding]:
     """What can be read of these."""
-    found = []
+    documents = []
     for text in sentences(count):
         try:
-            found.append(loaded.tokenizer.encode(text, max_length=IndexSettings().max_length))
+            documents.append(loaded.tokenizer.encode(text, max_length=IndexSettings().max_length))
         except bert_core.Refused:
             continue
-    return found
+    return documents
 
 
-def median_ms(some: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+def median_ms(callables: Sequence[Callable[[], object]], repeats: int) -> list[float]:
     """Of each, taking turns."""
-    took: list[list[float]] = [[] for _ in some]
+    times: list[list[float]] = [[] for _ in callables]
     for _ in range(repeats):
-        for own, one in zip(took, some, strict=True):
-            began = time.perf_counter()
-            one()
-            own.append(1000 * (time.perf_counter() - began))
-    return [statistics.median(own) for own in took]
+        for call_times, call in zip(times, callables, strict=True):
+            start = time.perf_counter()
+            call()
+            call_times.append(1000 * (time.perf_counter() - start))
+    return [statistics.median(call_times) for call_times in times]
 
 
 @torch.no_grad()
@@ -92,18 +92,18 @@ def written_whole(loaded: bert_core.LoadedModel, encodings: Sequence[Encoding], 
     config = loaded.config
 
     def at_once(tokens: int) -> int:
-        of_maps = 4 * config.num_hidden_layers * config.num_attention_heads * tokens**2
-        return min(copies_at_once(loaded, tokens), max(1, BYTES_AT_ONCE // of_maps))
+        map_bytes = 4 * config.num_hidden_layers * config.num_attention_heads * tokens**2
+        return min(copies_at_once(loaded, tokens), max(1, BYTES_AT_ONCE // map_bytes))
 
     with (folder / "states").open("wb") as states, (folder / "contexts").open("wb") as contexts, (
         folder / "maps"
     ).open("wb") as maps:  # fmt: skip
-        for some in batch_by_length(encodings, at_once):
-            batch = PaddedTexts.from_encodings(loaded, [encodings[number] for number in some])
+        for numbers in batch_by_length(encodings, at_once):
+            batch = PaddedTexts.from_encodings(loaded, [encodings[number] for number in numbers])
             traced = trace(
                 encoder_layers(loaded), batch.embeddings, mask=batch.additive_mask, keep=("context", "probs")
             )
-            for row, number in enumerate(some):
+            for row, number in enumerate(numbers):
                 length = len(encodings[number])
                 torch.stack([state[row, :length] for state in traced.states]).numpy().tofile(states)
                 torch.stack([layer.merged_context[row, :length] for layer in traced.layers]).numpy().tofile(contexts)
@@ -155,31 +155,31 @@ def measure_recall(count: int, questions: int) -> dict[str, object]:
     """Of every depth, and of every head, the mean share of the nearest in float32 that are found."""
     loaded = bert_core.load(MODEL, device="cpu")
     encodings, layers = encoded(loaded, count), range(loaded.config.num_hidden_layers)
-    typed = np.concatenate([~np.array(encoding.special) for encoding in encodings])
+    is_text = np.concatenate([~np.array(encoding.special) for encoding in encodings])
     rng = np.random.default_rng(SEED)
-    asked = rng.choice(int(typed.sum()), questions, replace=False)
+    sample = rng.choice(int(is_text.sum()), questions, replace=False)
     firsts = np.cumsum([0, *map(len, encodings)])
     values: dict[tuple[int, ...], np.ndarray] = {}
-    for one in token_states(loaded, encodings, layers, study.TOP_KEYS):
-        rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in one.texts])
-        places = {(one.depth,): one.states}
-        if one.head_output is not None:
-            places |= {(one.depth - 1, head): own for head, own in enumerate(one.head_output)}
-        for place, own in places.items():
-            values.setdefault(place, np.empty((len(typed), own.shape[-1]), np.float32))[rows] = own
-    found: dict[str, list[float]] = {}
+    for states in token_states(loaded, encodings, layers, study.TOP_KEYS):
+        rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in states.texts])
+        places = {(states.depth,): states.states}
+        if states.head_output is not None:
+            places |= {(states.depth - 1, head): vectors for head, vectors in enumerate(states.head_output)}
+        for place, vectors in places.items():
+            values.setdefault(place, np.empty((len(is_text), vectors.shape[-1]), np.float32))[rows] = vectors
+    scores: dict[str, list[float]] = {}
     for place, whole in values.items():
-        exact = whole[typed].astype(np.float32)
+        exact = whole[is_text].astype(np.float32)
         exact /= np.linalg.norm(exact, axis=1, keepdims=True)
-        small, (_, lengths) = study.quantise_rows(whole[typed])
+        small, (_, lengths) = study.quantise_rows(whole[is_text])
         shares = []
-        for question in asked.tolist():
+        for question in sample.tolist():
             right = np.argpartition(-(exact @ exact[question]), BEST)[:BEST]
             (products,) = _products(small, [small[question].astype(np.float32)])
             ours = np.argpartition(-(products / np.maximum(lengths, 1e-9)), BEST)[:BEST]
             shares.append(len(np.intersect1d(right, ours)) / BEST)
-        found[".".join(map(str, place))] = [float(np.mean(shares)), float(np.min(shares))]
-    return {"recall": found, "tokens": int(typed.sum())}
+        scores[".".join(map(str, place))] = [float(np.mean(shares)), float(np.min(shares))]
+    return {"recall": scores, "tokens": int(is_text.sum())}
 
 
 def measure_searching(rows: int, size: int, repeats: int) -> dict[str, object]:
@@ -197,32 +197,32 @@ def measure_searching(rows: int, size: int, repeats: int) -> dict[str, object]:
 
     def ours(threads: int) -> list[int]:
         with ThreadPoolExecutor(threads) as pool:
-            scores, places = (np.concatenate(each) for each in zip(*pool.map(of_part, parts), strict=True))
-        found: list[int] = places[np.argsort(-scores)[:BEST]].tolist()
-        return found
+            scores, places = (np.concatenate(part) for part in zip(*pool.map(of_part, parts), strict=True))
+        nearest: list[int] = places[np.argsort(-scores)[:BEST]].tolist()
+        return nearest
 
     def usearch(threads: int) -> list[int]:
         from usearch.index import MetricKind
         from usearch.index import search as scan
 
-        found: list[int] = scan(values, question, BEST, MetricKind.Cos, exact=True, threads=threads).keys.tolist()
-        return found
+        nearest: list[int] = scan(values, question, BEST, MetricKind.Cos, exact=True, threads=threads).keys.tolist()
+        return nearest
 
     sides: dict[str, Callable[[int], list[int]]] = {"ours": ours, "usearch": usearch}
     if faiss is not None:
         sides |= {kind: partial(faiss.find, kind) for kind in KINDS}
-    found = {name: side(1) for name, side in sides.items()}
-    right = found.get("float32", found["ours"])
-    if {one[0] for one in found.values()} != {rows // 2} or sorted(found["ours"]) != sorted(right):
+    results = {name: side(1) for name, side in sides.items()}
+    right = results.get("float32", results["ours"])
+    if {result[0] for result in results.values()} != {rows // 2} or sorted(results["ours"]) != sorted(right):
         raise SystemExit("a row does not find itself, or faiss finds others")
-    some = [partial(side, threads) for threads in (1, 2) for side in sides.values()]
-    recall = {name: len(set(own) & set(right)) / BEST for name, own in found.items()}
-    return {"ms": median_ms(some, repeats), "recall": recall, "load": os.getloadavg()[0]}
+    callables = [partial(side, threads) for threads in (1, 2) for side in sides.values()]
+    recall = {name: len(set(result) & set(right)) / BEST for name, result in results.items()}
+    return {"ms": median_ms(callables, repeats), "recall": recall, "load": os.getloadavg()[0]}
 
 
-def measure(what: str, *given: int) -> dict[str, object]:
+def measure(kind: str, *arguments: int) -> dict[str, object]:
     """One of the three, in a process of its own."""
-    return {"making": measure_making, "recall": measure_recall, "searching": measure_searching}[what](*given)
+    return {"making": measure_making, "recall": measure_recall, "searching": measure_searching}[kind](*arguments)
 
 
 def table() -> str:
@@ -230,14 +230,14 @@ def table() -> str:
     count, questions, repeats, scans = (20, 5, 1, 1) if QUICK else (800, 200, 3, 9)
     one_thread = {**KEPT, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    made = in_own_process(__file__, "making", count, repeats, malloc=one_thread)
-    tokens, ms, sizes, theirs = (made[name] for name in ("tokens", "ms", "sizes", "theirs"))
+    result = in_own_process(__file__, "making", count, repeats, malloc=one_thread)
+    tokens, ms, sizes, theirs = (result[name] for name in ("tokens", "ms", "sizes", "theirs"))
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, one thread of torch and of BLAS; torch {torch.__version__}, "
         f"NumPy {np.__version__}, usearch {version('usearch')}, faiss {version('faiss-cpu')}, Python "
         f"{sys.version.split()[0]}; malloc as `headlight` sets it; "
         f"{Path(TEXT).name if TEXT else 'the guides in docs/'}, {tokens:,} tokens; medians of {repeats} runs, taking "
-        f"turns; load {made['load']:.1f}.\n",
+        f"turns; load {result['load']:.1f}.\n",
         "| making, headlight-mini | tokens/s | of passes that keep maps |",
         "| --- | ---: | ---: |",
         f"| passes that keep maps (`attention_maps`) | {1000 * tokens / ms['maps']:,.0f} | 1 |",
@@ -248,8 +248,8 @@ def table() -> str:
         "whole": "the index, read, tokenized and written",
         "exbert": "what exBERT keeps, passes and written, from tokens",
     }
-    for name, said in words.items():
-        lines.append(f"| {said} | {1000 * tokens / ms[name]:,.0f} | {ms['maps'] / ms[name]:.2f} |")
+    for name, description in words.items():
+        lines.append(f"| {description} | {1000 * tokens / ms[name]:,.0f} | {ms['maps'] / ms[name]:.2f} |")
     lines += ["\n| bytes a token |  |", "| --- | ---: |"]
     lines += [f"| {name} | {sizes[name]:,.1f} |" for name in sorted(sizes, key=lambda name: -sizes[name])]
     ours, once = sum(sizes.values()), sum(theirs.values())
@@ -261,21 +261,22 @@ def table() -> str:
     ]
     lines.append(f"| together; {once / ours:.1f} times as much | {once:,.1f} |")
     lines.append(f"| with the first two once more in flat indexes; {twice / ours:.1f} times as much | {twice:,.1f} |")
-    found = in_own_process(__file__, "recall", count, questions, malloc=one_thread)
-    recall = found["recall"]
+    result = in_own_process(__file__, "recall", count, questions, malloc=one_thread)
+    recall = result["recall"]
     lines += [
-        f"\n| recall of int8 at {BEST}, {found['tokens']:,} tokens, {questions} questions | mean | lowest |",
+        f"\n| recall of int8 at {BEST}, {result['tokens']:,} tokens, {questions} questions | mean | lowest |",
         "| --- | ---: | ---: |",
     ]
-    for place, (mean, least) in recall.items():
+    for place, (mean, minimum) in recall.items():
         if "." not in place:
-            lines.append(f"| states of depth {place} | {mean:.3f} | {least:.2f} |")
+            lines.append(f"| states of depth {place} | {mean:.3f} | {minimum:.2f} |")
     for layer in sorted({place.split(".")[0] for place in recall if "." in place}):
-        own = {place: figures for place, figures in recall.items() if place.startswith(f"{layer}.")}
-        worst = min(own, key=lambda place: own[place][0])
+        layer_recall = {place: figures for place, figures in recall.items() if place.startswith(f"{layer}.")}
+        worst = min(layer_recall, key=lambda place: layer_recall[place][0])
         lines.append(
-            f"| heads of L{layer}; the worst, H{worst.split('.')[1]}, {own[worst][0]:.3f} | "
-            f"{np.mean([mean for mean, _ in own.values()]):.3f} | {min(least for _, least in own.values()):.2f} |"
+            f"| heads of L{layer}; the worst, H{worst.split('.')[1]}, {layer_recall[worst][0]:.3f} | "
+            f"{np.mean([mean for mean, _ in layer_recall.values()]):.3f} | "
+            f"{min(minimum for _, minimum in layer_recall.values()):.2f} |"
         )
     lines += [
         f"\n| searching; medians of {scans} | bytes a row | one thread, ms | of ours | two, ms | of ours | of "
@@ -283,16 +284,16 @@ def table() -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for rows, size in ROWS:
-        found = in_own_process(__file__, "searching", rows, size, scans, malloc=one_thread)
-        sides, ms = list(found["recall"]), found["ms"]
+        result = in_own_process(__file__, "searching", rows, size, scans, malloc=one_thread)
+        sides, ms = list(result["recall"]), result["ms"]
         widths = {"ours": size + 8, "usearch": size, "float32": 4 * size, "fp16": 2 * size}
         for number, side in enumerate(sides):
-            one, two = ms[number], ms[number + len(sides)]
+            single, double = ms[number], ms[number + len(sides)]
             lines.append(
-                f"| {rows:,} x {size}, {f'faiss, {side}' if side in KINDS else side} | {widths[side]:,} | {one:.0f} | "
-                f"{one / ms[0]:.2f} | {two:.0f} | {two / ms[len(sides)]:.2f} | "
-                f"{found['recall'][side] if 'float32' in sides else np.nan:.2f} | "
-                f"{found['load']:.1f} |"
+                f"| {rows:,} x {size}, {f'faiss, {side}' if side in KINDS else side} | {widths[side]:,} | "
+                f"{single:.0f} | {single / ms[0]:.2f} | {double:.0f} | {double / ms[len(sides)]:.2f} | "
+                f"{result['recall'][side] if 'float32' in sides else np.nan:.2f} | "
+                f"{result['load']:.1f} |"
             )
     return "\n".join(lines).replace(" nan ", " – ") + "\n"
 

@@ -76,18 +76,18 @@ def row(name: str, edits: int, reruns: int) -> str:
     os.environ.update(environment)
     try:
         asyncio.run(pages(server.address, 20))
-        begun, start = resident(server), time.monotonic()
+        memory_before, start = resident(server), time.monotonic()
         asyncio.run(long_texts(server.address, edits))
-        took, most = (time.monotonic() - start) / max(edits, 1), server.peak()
+        seconds, peak = (time.monotonic() - start) / max(edits, 1), server.peak()
         time.sleep(REST)
-        rest = resident(server)
-        held = []
+        memory_after = resident(server)
+        samples = []
         for part in range(4 if reruns else 0):
             asyncio.run(pages(server.address, reruns // 4))
-            held.append(resident(server))
-            print(name, "after", reruns // 4 * (part + 1), "pages:", held[-1], "MiB", flush=True)
-        cells = (begun, most, rest, *held)
-        return f"| {name} | {took:.2f} s | " + " | ".join(f"{number:,}" for number in cells) + " |"
+            samples.append(resident(server))
+            print(name, "after", reruns // 4 * (part + 1), "pages:", samples[-1], "MiB", flush=True)
+        cells = (memory_before, peak, memory_after, *samples)
+        return f"| {name} | {seconds:.2f} s | " + " | ".join(f"{number:,}" for number in cells) + " |"
     finally:
         server.stop()
 
@@ -109,5 +109,5 @@ if __name__ == "__main__":
     parser.add_argument("--reruns", type=int, default=4 if QUICK else 2000)
     default = ["headlight"] if QUICK else list(SETTINGS)
     parser.add_argument("--malloc", nargs="+", default=default, choices=list(SETTINGS))
-    given = parse_arguments(parser, table=False)
-    print(table(given.malloc, given.edits, given.reruns))
+    options = parse_arguments(parser, table=False)
+    print(table(options.malloc, options.edits, options.reruns))

@@ -30,32 +30,32 @@ TOKENS, BATCHES, REPEATS = 64, (1, 8), 1 if QUICK else 21
 
 
 @torch.no_grad()
-def measure(what: str, share: float) -> dict[str, object]:
+def measure(part_kind: str, share: float) -> dict[str, object]:
     """Parameters, median seconds of a pass of both at each batch size, and the processor time that others took."""
     loaded = load("headlight-mini")
-    there = existing_parts(loaded, what)
-    drawn = np.random.default_rng(SEED).permutation(there.size)[: round(share * there.size)]
-    gone = [tuple(map(int, np.unravel_index(number, there.shape))) for number in drawn]
+    existing = existing_parts(loaded, part_kind)
+    sample = np.random.default_rng(SEED).permutation(existing.size)[: round(share * existing.size)]
+    removed = [tuple(map(int, np.unravel_index(number, existing.shape))) for number in sample]
     encoding = loaded.tokenizer.encode("word " * TOKENS, max_length=TOKENS)
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
-    found = prune_parts(loaded, what, gone).model.bert(ids).last_hidden_state
-    if what == "layers":
+    states = prune_parts(loaded, part_kind, removed).model.bert(ids).last_hidden_state
+    if part_kind == "layers":
         bert = loaded.model.bert
         expected = bert.embeddings(ids)
         for number, layer in enumerate(bert.encoder.layer):
-            if (number,) not in gone:
+            if (number,) not in removed:
                 expected = layer(expected).hidden_states
     else:
-        gates = torch.ones(there.shape)
-        for layer, number in gone:
+        gates = torch.ones(existing.shape)
+        for layer, number in removed:
             gates[layer, number] = 0
-        if what == "heads":
+        if part_kind == "heads":
             expected = loaded.model.bert(ids, head_mask=gates).last_hidden_state
         else:
             expected = with_neuron_gates(loaded, list(gates[:, None, None])).model.bert(ids).last_hidden_state
-    if (difference := float((found - expected).abs().max())) > 1e-5 * float(expected.abs().max()):
+    if (difference := float((states - expected).abs().max())) > 1e-5 * float(expected.abs().max()):
         raise SystemExit(f"the smaller model differs by {difference}")
-    sides = {"whole": loaded, "left": prune_parts(loaded, what, gone)}
+    sides = {"whole": loaded, "left": prune_parts(loaded, part_kind, removed)}
     times: dict[str, dict[int, list[float]]] = {side: {size: [] for size in BATCHES} for side in sides}
     before = busy_and_own()
     for size in BATCHES:
@@ -69,7 +69,9 @@ def measure(what: str, share: float) -> dict[str, object]:
     after = busy_and_own()
     return {
         "parameters": sum(parameter.numel() for parameter in sides["left"].model.parameters()),
-        "seconds": {side: {size: statistics.median(of) for size, of in sizes.items()} for side, sizes in times.items()},
+        "seconds": {
+            side: {size: statistics.median(values) for size, values in sizes.items()} for side, sizes in times.items()
+        },
         "others": (after[0] - before[0]) - (after[1] - before[1]),
         "own": after[1] - before[1],
     }
@@ -81,23 +83,23 @@ def table() -> str:
         "| gone | parameters, M | batch 1, ms | whole, ms | times as fast | batch 8, ms | whole, ms | times as fast |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    others = own = 0.0
-    for what, shares in SHARES.items():
+    other_time = own_time = 0.0
+    for part_kind, shares in SHARES.items():
         for share in shares:
-            found = in_own_process(__file__, what, share, malloc={**KEPT, "OMP_NUM_THREADS": "1"})
-            others, own = others + found["others"], own + found["own"]
+            result = in_own_process(__file__, part_kind, share, malloc={**KEPT, "OMP_NUM_THREADS": "1"})
+            other_time, own_time = other_time + result["others"], own_time + result["own"]
             cells = []
             for size in map(str, BATCHES):
-                one, all_of_it = (found["seconds"][side][size] for side in ("left", "whole"))
-                cells += [f"{1000 * one:.1f}", f"{1000 * all_of_it:.1f}", f"{all_of_it / one:.2f}"]
-            lines.append(f"| {share:.0%} of the {what} | {found['parameters'] / 1e6:.1f} | {' | '.join(cells)} |")
-    about = (
+                one_part, all_of_it = (result["seconds"][side][size] for side in ("left", "whole"))
+                cells += [f"{1000 * one_part:.1f}", f"{1000 * all_of_it:.1f}", f"{all_of_it / one_part:.2f}"]
+            lines.append(f"| {share:.0%} of the {part_kind} | {result['parameters'] / 1e6:.1f} | {' | '.join(cells)} |")
+    note = (
         f"{platform.machine()}, {os.cpu_count()} CPUs; processor time of one thread, so that no waiting counts; "
         f"torch {torch.__version__}; malloc as `headlight` sets it; medians of {REPEATS} runs a side, "
-        f"{TOKENS} tokens; meanwhile other programs took {others / max(own, 1e-9):.1f} times the processor time of "
-        "this one.\n\n"
+        f"{TOKENS} tokens; meanwhile other programs took {other_time / max(own_time, 1e-9):.1f} times the processor "
+        "time of this one.\n\n"
     )
-    return about + "\n".join(lines) + "\n"
+    return note + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

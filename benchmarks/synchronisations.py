@@ -63,7 +63,9 @@ def count(checkout: Path) -> dict[str, int]:
             emulated_device.synchronisations.clear()
             device_paths.PATHS[name](side)
             counts[name] = sum(
-                number for where, number in emulated_device.synchronisations.items() if not where.startswith(WRITING)
+                number
+                for location, number in emulated_device.synchronisations.items()
+                if not location.startswith(WRITING)
             )
     return counts
 
@@ -73,10 +75,10 @@ def counts_of(checkout: Path) -> dict[str, str]:
     command = [sys.executable, __file__, "--count", str(checkout), *["--quick"] * QUICK]
     counts = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.splitlines()[-1])
     cells = {}
-    for what, names in ROWS.items():
+    for label, names in ROWS.items():
         if names[0] in counts:
-            first, *more = (counts[name] for name in names)
-            cells[what] = f"{(more[0] - first) / MORE_STEPS:g}" if more else str(first)
+            first, *remaining = (counts[name] for name in names)
+            cells[label] = f"{(remaining[0] - first) / MORE_STEPS:g}" if remaining else str(first)
     return cells
 
 
@@ -89,7 +91,7 @@ def table(before: Path | None) -> str:
         "",
         f"| what | {' | '.join(columns)} |",
         f"| --- |{' ---: |' * len(columns)}",
-        *(f"| {what} | {' | '.join(cells[name][what] for name in columns)} |" for what in cells["now"]),
+        *(f"| {label} | {' | '.join(cells[name][label] for name in columns)} |" for label in cells["now"]),
     ]
     return "\n".join(lines) + "\n"
 

@@ -34,12 +34,12 @@ def parse_arguments(parser: argparse.ArgumentParser, *, table: bool = True) -> a
     return arguments
 
 
-def command(script: str, about: str, table: Callable[[], str], measure: Callable[..., object]) -> None:
+def command(script: str, description: str, table: Callable[[], str], measure: Callable[..., object]) -> None:
     """Print a script's table, and with --write put it into README.md; or be the process of `in_own_process`.
 
     measure: what such a process finds.
     """
-    parser = argparse.ArgumentParser(description=about)
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
     arguments = parse_arguments(parser)
     if arguments.measure is not None:
@@ -51,26 +51,26 @@ def command(script: str, about: str, table: Callable[[], str], measure: Callable
         write_table(script, text)
 
 
-def in_own_process(script: str, *given: object, malloc: dict[str, str]) -> dict:
+def in_own_process(script: str, *arguments: object, malloc: dict[str, str]) -> dict:
     """What a script's `measure` finds of these in a process of its own, with these settings of malloc and no others.
 
     With --quick in this process, which saves most of the time; the arguments and the result still pass through JSON.
     """
     if QUICK:
         measure = sys.modules["__main__"].measure
-        result: dict = json.loads(json.dumps(measure(*json.loads(json.dumps(given)))))
+        result: dict = json.loads(json.dumps(measure(*json.loads(json.dumps(arguments)))))
         return result
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | malloc
-    started = [sys.executable, script, "--measure", json.dumps(given)]
-    found: dict = json.loads(subprocess.run(started, env=environment, stdout=subprocess.PIPE, check=True).stdout)
-    return found
+    started = [sys.executable, script, "--measure", json.dumps(arguments)]
+    output: dict = json.loads(subprocess.run(started, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+    return output
 
 
 def write_table(script: str, table: str) -> None:
     """Put a script's table (Markdown, ends with a line break) between its markers."""
     start, end = f"<!-- table of {Path(script).name} -->\n", f"<!-- end of {Path(script).name} -->\n"
-    before, opened, rest = README.read_text(encoding="utf-8").partition(start)
-    _, closed, after = rest.partition(end)
-    if not (opened and closed):
+    before, start_marker, remainder = README.read_text(encoding="utf-8").partition(start)
+    _, closed, after = remainder.partition(end)
+    if not (start_marker and closed):
         raise SystemExit(f"{README} has no place for the table of {Path(script).name}")
     README.write_text(before + start + table + end + after, encoding="utf-8")

@@ -55,10 +55,10 @@ def corpus(vocabulary: int) -> Corpus:
 def naive_step(model: BertForPreTraining, batch: Batch) -> None:
     """The model's own loss: float32, scores of all words at every position."""
     tables = (batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.labels, batch.next_sentence_label)
-    ids, segments, seen, labels, follows = map(torch.from_numpy, tables)
-    outputs = model(ids, token_type_ids=segments, attention_mask=seen)
+    ids, segments, mask, labels, next_labels = map(torch.from_numpy, tables)
+    outputs = model(ids, token_type_ids=segments, attention_mask=mask)
     loss = F.cross_entropy(outputs.prediction_logits.flatten(0, 1), labels.flatten())
-    (loss + F.cross_entropy(outputs.seq_relationship_logits, follows)).backward()
+    (loss + F.cross_entropy(outputs.seq_relationship_logits, next_labels)).backward()
 
 
 def seconds_a_token(step: Callable[[Batch], None], batch: Batch) -> float:
@@ -79,11 +79,11 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
     def fresh(optimizer: str, average: float = 0.0) -> tuple[BertForPreTraining, Callable[[], None]]:
         model = load("headlight-mini", device="cpu").model.train().requires_grad_(True)
         parameters = list(model.parameters())
-        chosen = make_optimizer(model, PretrainSettings(optimizer=optimizer))
+        optimizer_of_model = make_optimizer(model, PretrainSettings(optimizer=optimizer))
         mean = optimization.WeightAverage(model, average) if average else None
 
         def update() -> None:
-            optimization.apply_gradients(chosen, parameters, 1e-6)
+            optimization.apply_gradients(optimizer_of_model, parameters, 1e-6)
             if mean:
                 mean.add(model)
 
@@ -110,7 +110,7 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
         train_step(muon, batch, CPU)
         muon_update()
 
-    found = {
+    results = {
         f"naive: float32, scores at every position, {SMALL:,} tokens": (first, pairs, SMALL),
         "scores only at masked positions": (masked, pairs, SMALL),
         "and the precision that the device is quick in": (quick, pairs, SMALL),
@@ -126,8 +126,8 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
                 train_step(plain, batch, CPU)
             plain_update()
 
-        found[f"{LARGE:,} tokens a step, torch.compile of the layers"] = (with_compile, pairs, LARGE)
-    return found
+        results[f"{LARGE:,} tokens a step, torch.compile of the layers"] = (with_compile, pairs, LARGE)
+    return results
 
 
 def table(compiled: bool) -> str:
@@ -258,7 +258,9 @@ def memory_table() -> str:
     for loop, title in MEMORY_LOOPS.items():
         measured = _in_turns(loop)
         speeds = {side: [tokens / seconds for _, seconds, tokens in blocks] for side, blocks in measured.items()}
-        ratio = statistics.median(one / other for one, other in zip(speeds["now"], speeds["before"], strict=True))
+        ratio = statistics.median(
+            speed_now / speed_before for speed_now, speed_before in zip(speeds["now"], speeds["before"], strict=True)
+        )
         for side, name in MEMORY_SIDES.items():
             early, late = measured[side][MEMORY_EARLY // MEMORY_BLOCK - 1][0], measured[side][-1][0]
             lines.append(
@@ -297,10 +299,10 @@ def main() -> None:
     if arguments.memory:
         train_on_request(*arguments.memory)
         return
-    found = table(arguments.compile) + memory_table()
-    print(found)
+    text = table(arguments.compile) + memory_table()
+    print(text)
     if arguments.write:
-        write_table(__file__, found)
+        write_table(__file__, text)
 
 
 if __name__ == "__main__":

@@ -110,8 +110,8 @@ def tiled_run(tokens: int, *, gradients: bool = False, off: int | None = None) -
         encoding = loaded.tokenizer.mask_words(encoding, [1])
     run = capture(loaded, encoding, target=target, head_mask=gates, positions=())
     names = ("attention", "head_mask", "gradient", "gate_gradient")
-    twice = {name: np.concatenate([part] * 2) for name in names if (part := getattr(run, name)) is not None}
-    return dataclasses.replace(run, **twice), text[: encoding.offsets[-2][1]]
+    repeated = {name: np.concatenate([part] * 2) for name in names if (part := getattr(run, name)) is not None}
+    return dataclasses.replace(run, **repeated), text[: encoding.offsets[-2][1]]
 
 
 # ---------------------------------------------------------------------------- theirs
@@ -122,19 +122,19 @@ def libraries(folder: Path) -> dict[str, bytes]:
 
     Raises SystemExit where npm cannot get them.
     """
-    found = {}
+    scripts = {}
     for name, package in LIBRARIES.items():
         try:
-            done = subprocess.run(["npm", "pack", package], cwd=folder, capture_output=True, text=True)
+            process = subprocess.run(["npm", "pack", package], cwd=folder, capture_output=True, text=True)
         except FileNotFoundError as error:
             raise SystemExit(f"npm, which gets {package} for BertViz, is not on the path") from error
-        if done.returncode:
-            raise SystemExit(f"npm cannot get {package}, which BertViz needs: {done.stderr.strip()[-500:]}")
-        with tarfile.open(folder / done.stdout.split()[-1]) as packed:
+        if process.returncode:
+            raise SystemExit(f"npm cannot get {package}, which BertViz needs: {process.stderr.strip()[-500:]}")
+        with tarfile.open(folder / process.stdout.split()[-1]) as packed:
             member = packed.extractfile(FILES[name])
             assert member is not None
-            found[name] = member.read()
-    return found
+            scripts[name] = member.read()
+    return scripts
 
 
 BUILD = """
@@ -220,7 +220,7 @@ def ours(browser: Browser, stored: Path, folder: Path) -> dict[str, object]:
     script.write_text(OURS.format(root=str(ROOT), file=str(stored)), encoding="utf-8")
     maps = np.load(stored)["maps"]
     layers = (deflated(b"".join(part.tobytes() for head in layer for part in quantise(head)[::-1])) for layer in maps)
-    every = thumbnails(maps).nbytes + sum(map(len, layers))
+    total_bytes = thumbnails(maps).nbytes + sum(map(len, layers))
     with served(script) as address:
         warm = browser.new_page()  # the server's first run imports everything; a visitor's does not
         warm.goto(address)
@@ -239,7 +239,7 @@ def ours(browser: Browser, stored: Path, folder: Path) -> dict[str, object]:
         settle(page)
         paint = time.perf_counter() - start
         built = float(page.get_by_text("built in").inner_text().split()[-1])
-        row = {"bytes": every, "first": sum(received), "build": built, "paint": paint} | memory(browser, page)
+        row = {"bytes": total_bytes, "first": sum(received), "build": built, "paint": paint} | memory(browser, page)
         page.close()
     return row
 
@@ -253,13 +253,15 @@ def memory(browser: Browser, page: Page) -> dict[str, object]:
     """Resident memory of the browser's largest renderer, and the heap of the page's scripts."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
-    heap = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}["JSHeapUsedSize"]
+    heap = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}[
+        "JSHeapUsedSize"
+    ]
     processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
     resident = [
         int(line.split()[1]) << 10
-        for one in processes
-        if one["type"] == "renderer"
-        for line in Path(f"/proc/{one['id']}/status").read_text().splitlines()
+        for process in processes
+        if process["type"] == "renderer"
+        for line in Path(f"/proc/{process['id']}/status").read_text().splitlines()
         if line.startswith("VmRSS")
     ]
     return {"heap": heap, "resident": max(resident)}
@@ -311,29 +313,29 @@ def clicks(browser: Browser, folder: Path, text: str, rounds: int) -> tuple[list
         empty.goto(f"{address}/?empty=1")
         empty.get_by_text("runs: 1").wait_for(timeout=120_000)
         app.wait_for_timeout(1500)
-        opened, nothing = [], []
+        open_times, idle_times = [], []
         for turn in range(rounds):
             app.bring_to_front()
-            opened.append(app.evaluate(CLICK, [1 + turn % 5, (5 * turn + 1) % 12]))
+            open_times.append(app.evaluate(CLICK, [1 + turn % 5, (5 * turn + 1) % 12]))
             app.wait_for_timeout(400)
             empty.bring_to_front()
-            nothing.append(empty.evaluate(EMPTY, turn + 2))
+            idle_times.append(empty.evaluate(EMPTY, turn + 2))
             empty.wait_for_timeout(200)
         context.close()
-    return opened, nothing
+    return open_times, idle_times
 
 
 def click_line(playwright: Playwright, folder: Path, tokens: int, rounds: int) -> str:
     """What `clicks` finds for a text of so many tokens, in a sentence."""
     run, text = tiled_run(tokens)
     browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-    opened, nothing = clicks(browser, folder, text, rounds)
+    open_times, idle_times = clicks(browser, folder, text, rounds)
     browser.close()
-    ms, idle = statistics.median(opened), statistics.median(nothing)
+    ms, idle = statistics.median(open_times), statistics.median(idle_times)
     return (
         f"Click on a thumbnail of the running app to its head drawn large, {len(run.encoding.tokens)} tokens, 6 x 12 "
-        f"heads: median of {len(opened)} {ms:.0f} ms; an empty Streamlit rerun on the same server {idle:.0f} ms; ratio "
-        f"{ms / idle:.2f}, target 2 {'met' if ms <= 2 * idle else '**missed**'}; target 100 ms "
+        f"heads: median of {len(open_times)} {ms:.0f} ms; an empty Streamlit rerun on the same server {idle:.0f} ms; "
+        f"ratio {ms / idle:.2f}, target 2 {'met' if ms <= 2 * idle else '**missed**'}; target 100 ms "
         f"{'met' if ms <= 100 else '**missed**'}.\n"
     )
 
@@ -349,19 +351,19 @@ def seconds(number: object) -> str:
     return "" if number is None else f"{number:,.2f} s"  # type: ignore[str-format]
 
 
-def line(tokens: int, whose: str, row: dict[str, object]) -> str:
+def line(tokens: int, source: str, row: dict[str, object]) -> str:
     cells = [
         size(row.get("first", row.get("bytes"))), size(row.get("bytes")), seconds(row.get("build")),
         seconds(row.get("paint")), size(row.get("heap")), size(row.get("resident")), str(row.get("failed", "")),
     ]  # fmt: skip
-    return f"| {tokens} | {whose} | " + " | ".join(cells) + " |"
+    return f"| {tokens} | {source} | " + " | ".join(cells) + " |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", action="store_true")
-    asked = parse_arguments(parser)
-    if asked.clicks:
+    options = parse_arguments(parser)
+    if options.clicks:
         with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
             print(click_line(playwright, Path(name), CLICKED, ROUNDS), end="")
         return
@@ -381,19 +383,19 @@ def main() -> None:
             run, _ = tiled_run(tokens)
             maps, pieces = run.attention, run.encoding.tokens
             np.savez(stored := folder / f"{tokens}.npz", maps=maps, tokens=np.array(pieces))
-            for whose in ("BertViz", "ours"):
+            for source in ("BertViz", "ours"):
                 # A browser of its own, so that one tab's memory is not another's.
                 browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-                row = theirs(browser, stored, folder, scripts) if whose == "BertViz" else ours(browser, stored, folder)
-                print(line(len(pieces), whose, row), file=out)
+                row = theirs(browser, stored, folder, scripts) if source == "BertViz" else ours(browser, stored, folder)
+                print(line(len(pieces), source, row), file=out)
                 if QUICK and "failed" in row:  # of long texts that is a result
-                    raise SystemExit(f"{whose}, {tokens} tokens: {row['failed']}")
+                    raise SystemExit(f"{source}, {tokens} tokens: {row['failed']}")
                 browser.close()
             if tokens == CLICKED:
-                said = "\n" + click_line(playwright, folder, tokens, ROUNDS)
-    print(said, end="", file=out)
+                output = "\n" + click_line(playwright, folder, tokens, ROUNDS)
+    print(output, end="", file=out)
     print(out.getvalue())
-    if asked.write:
+    if options.write:
         write_table(__file__, out.getvalue())
 
 

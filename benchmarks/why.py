@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from captum.attr import LayerIntegratedGradients
-from checkpointing import held_now, resident
+from checkpointing import resident, trimmed_memory
 from encoder import SEED, sentence
 from tables import QUICK, SIZES, parse_arguments, write_table
 
@@ -51,9 +51,9 @@ CONFIG = BertConfig(**SIZES)
 
 def model() -> LoadedModel:
     torch.manual_seed(SEED)
-    made = BertForPreTraining(CONFIG).eval().requires_grad_(False)
+    model = BertForPreTraining(CONFIG).eval().requires_grad_(False)
     tokenizer = Tokenizer.from_folder(ASSETS / "headlight-mini")
-    return LoadedModel("random", made, tokenizer, LoadReport("random", (), ()), torch.device("cpu"))
+    return LoadedModel("random", model, tokenizer, LoadReport("random", (), ()), torch.device("cpu"))
 
 
 def text(loaded: LoadedModel, tokens: int) -> Encoding:
@@ -123,11 +123,11 @@ def norms_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
 
 def norms_naive(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
     """The vectors themselves, query x key x hidden in every layer."""
-    found = [
+    results = [
         (traced.gated_probs[..., None] * traced.head_outputs[:, None]).sum(0).norm(dim=-1)
         for traced in trace_text(loaded, encoding)
     ]
-    return torch.stack(found).numpy()
+    return torch.stack(results).numpy()
 
 
 def score_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
@@ -136,13 +136,13 @@ def score_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
 
 @torch.no_grad()
 def score_one_by_one(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
-    mask, found = loaded.tokenizer.id_of("[MASK]"), []
+    mask, scores = loaded.tokenizer.id_of("[MASK]"), []
     for position in range(1, len(encoding) - 1):
         ids = torch.tensor([encoding.input_ids])
         token, ids[0, position] = ids[0, position].item(), mask
         logits = loaded.model(ids, token_type_ids=torch.zeros_like(ids)).prediction_logits[0, position]
-        found.append(F.log_softmax(logits, -1)[token].item())
-    return np.array(found)
+        scores.append(F.log_softmax(logits, -1)[token].item())
+    return np.array(scores)
 
 
 def text_of(loaded: LoadedModel, encoding: Encoding) -> tuple[LoadedModel, Encoding]:
@@ -189,18 +189,18 @@ def side_of(number: int, usual: bool, folder: Path) -> Callable[[], dict[str, fl
     case = CASES[number]
     side = case.usual if usual and case.usual is not None else case.ours
     loaded = model()
-    given = case.given(loaded, text(loaded, case.tokens))
+    arguments = case.given(loaded, text(loaded, case.tokens))
     side(*case.given(loaded, text(loaded, 5)))  # whatever is set up once
 
     def run() -> dict[str, float]:
-        held = held_now()
+        memory_before = trimmed_memory()
         start = time.perf_counter()
-        found = side(*given)
+        result = side(*arguments)
         seconds = time.perf_counter() - start
         if side in (flow_networkx, flow_networkx_push):
-            seconds *= given[0].shape[-1]
-        np.save(folder / f"{number}-{usual:d}.npy", found)
-        return {"seconds": seconds, "MiB": resident("VmHWM") - held}
+            seconds *= arguments[0].shape[-1]
+        np.save(folder / f"{number}-{usual:d}.npy", result)
+        return {"seconds": seconds, "MiB": resident("VmHWM") - memory_before}
 
     return run
 
@@ -232,11 +232,13 @@ def measure(number: int, folder: Path) -> list[dict[str, float]]:
         ]  # fmt: skip
         runs: list[list[dict[str, float]]] = [[] for _ in sides]
         for _ in range(case.runs):
-            for side, those in zip(sides, runs, strict=True):
+            for side, side_runs in zip(sides, runs, strict=True):
                 assert side.stdin is not None and side.stdout is not None
                 print(file=side.stdin, flush=True)
-                those.append(json.loads(side.stdout.readline()))
-    return [{name: statistics.median(run[name] for run in those) for name in ("seconds", "MiB")} for those in runs]
+                side_runs.append(json.loads(side.stdout.readline()))
+    return [
+        {name: statistics.median(run[name] for run in side_runs) for name in ("seconds", "MiB")} for side_runs in runs
+    ]
 
 
 def table(folder: Path) -> str:
@@ -248,12 +250,12 @@ def table(folder: Path) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for number, case in enumerate(CASES):
-        ours, *others = measure(number, folder)
+        ours, *remaining = measure(number, folder)
         cells = [case.what, f"{case.tokens}", f"{case.runs}", f"{ours['seconds']:.2f}", *[""] * 3]
         cells += [f"{ours['MiB']:.0f}", *[""] * 3]
-        for usual in others:
-            one, other = (np.load(folder / f"{number}-{side}.npy") for side in (0, 1))
-            if np.abs(one[: len(other)] - other).max() > TOLERANCE * np.abs(other).max():
+        for usual in remaining:
+            first, second = (np.load(folder / f"{number}-{side}.npy") for side in (0, 1))
+            if np.abs(first[: len(second)] - second).max() > TOLERANCE * np.abs(second).max():
                 raise SystemExit(f"{case.what}, {case.tokens} tokens: the two sides differ")
             cells[4], cells[5] = f"{usual['seconds']:.2f}", f"{ours['seconds'] / usual['seconds']:.4f}"
             cells[6], cells[8] = judged(ours["seconds"] / usual["seconds"], case.aim), f"{usual['MiB']:.0f}"
@@ -278,10 +280,10 @@ def main() -> None:
         serve(int(number), bool(int(usual)), Path(folder))
         return
     with tempfile.TemporaryDirectory() as folder:
-        found = table(Path(folder))
-    print(found)
+        output = table(Path(folder))
+    print(output)
     if arguments.write:
-        write_table(__file__, found)
+        write_table(__file__, output)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ def fingerprint(loaded: LoadedModel) -> str:
 
     - every parameter: its name, shape, values, and the dtype in which `save` writes it. Parameters that were missing in
       the checkpoint (`LoadReport.missing`) and unused tensors of the file are left out, as `save` leaves them out.
-    - the settings that affect the results of an encoder, the pruned parts, the family of the architecture, the pooling
-      of a sentence encoder, and the names and the problem type of a classifier's classes.
+    - the settings that affect the results of an encoder, the pruned parts and the family of the architecture. Of a
+      sentence encoder also the pooling, and of a classifier the names and the problem type of its classes.
     - the tokenizer: vocabulary, normalisation, added tokens and special tokens.
 
     It does not depend on the device, the names and layout of files, or settings of training. It is the same for a model

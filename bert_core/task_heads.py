@@ -28,7 +28,7 @@ from bert_core.analysis.spans import (
     span_at,
     span_probabilities,
 )
-from bert_core.analysis.tags import OUTSIDE, tagged_words
+from bert_core.analysis.tags import OUTSIDE_TAG, tagged_words
 from bert_core.config import BertConfig
 from bert_core.modeling import (
     BertForMultipleChoice,
@@ -46,7 +46,7 @@ from bert_core.records import (
     SpanPrediction,
     TagPrediction,
     Target,
-    hidden_pieces,
+    masked_pieces,
     word_target,
 )
 from bert_core.refused import Refused, require_instances, require_sequence, short_repr, validate_arguments
@@ -421,7 +421,7 @@ class MaskedWordHead(TaskHead):
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
     ) -> list[Target]:
-        encoding, masked = run.encoding, hidden_pieces(run.encoding, original)
+        encoding, masked = run.encoding, masked_pieces(run.encoding, original)
         original_tokens, targets = dict(masked), []
         for position in encoding.mask_positions[:MAX_MASK_TARGETS]:
             prediction = run.prediction_at(position)
@@ -709,7 +709,7 @@ class TokenTagHead(TaskHead):
         if tags is None:
             return []
         words = tagged_words(run)
-        tagged = [word for word in words if word.label != OUTSIDE] or list(words)
+        tagged = [word for word in words if word.label != OUTSIDE_TAG] or list(words)
         pairs = [(word.position, tags.labels.index(word.label)) for word in tagged[:MAX_TAGGED_WORDS]]
         if selected is not None and selected.kind == "tag":
             (position,) = selected.rows
@@ -729,7 +729,7 @@ class TokenTagHead(TaskHead):
         return [
             NamedTarget(Target("tag", position, label=loaded.tags.index(label)), label)
             for position, label, word in tagged
-            if label != OUTSIDE and (not text.word or word.casefold() == text.word.casefold())
+            if label != OUTSIDE_TAG and (not text.word or word.casefold() == text.word.casefold())
         ]
 
 

@@ -112,7 +112,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.csv_cells", "bert_core.target_kinds",
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
-        "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown_tokens", "bert_core.task_heads",
+        "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown_tokens",
+        "bert_core.task_heads",
     },
     "bert_core.training": {
         "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
@@ -297,7 +298,7 @@ COMPUTED_IMPORT = "an import by a computed name"
 WITH_COMPUTED_IMPORTS = {"bert_core", "viz_app.front"}
 
 # Each package has fewer rejected names (tests/naming.py) than this. Lower a limit whenever names improve.
-LIMIT_OF_BERT_CORE = 2_400
+LIMIT_OF_BERT_CORE = 60
 LIMIT_OF_VIZ_APP = 2_400
 
 

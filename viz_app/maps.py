@@ -125,7 +125,8 @@ class Combination:
     def __post_init__(self) -> None:
         if self.how not in HEAD_COMBINATIONS or self.among not in AMONG:
             raise Refused(
-                f"heads together as {self.how!r} of {self.among!r}: one of {', '.join(HEAD_COMBINATIONS)}, of {', '.join(AMONG)}"
+                f"heads together as {self.how!r} of {self.among!r}: one of {', '.join(HEAD_COMBINATIONS)}, of "
+                f"{', '.join(AMONG)}"
             )
 
     @property

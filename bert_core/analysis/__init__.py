@@ -1,1 +1,1 @@
-"""Questions that need only arrays: attention maps, gradients and states in, answers out."""
+"""Analyses that need only arrays: they compute results from attention maps, gradients and hidden states, not models."""

@@ -1,4 +1,4 @@
-"""From maps, gradients and norms to one number a token, and how far two methods agree."""
+"""Attribution from attention maps, gradients and norms to one score per token, and the agreement of two methods."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from bert_core.tokenizer import Encoding
 
 @validate_arrays(attention="layer head query key", gradient="layer head query key")
 def gradient_attention(attention: np.ndarray, gradient: np.ndarray, *, clip: bool = False) -> np.ndarray:
-    """Gradient x attention: to first order, what the target owes to each probability.
+    """Compute gradient x attention, the first-order attribution of the target to each attention weight.
 
-    attention, gradient: (layer, head, query, key). clip: negative products become 0; where all of a map are negative,
-    an empty picture is what is left of it.
-    Returns the same shape. Summed over queries and keys, unclipped, it is the gradient of the head's gate, exactly.
-    Source: the hooks of ALBEF (arXiv:2107.07651); Barkan 2021; the sum: Michel 2019 (arXiv:1905.10650).
+    attention, gradient: (layer, head, query, key).
+    clip: set negative products to 0. A map whose products are all negative then becomes empty.
+    Returns (layer, head, query, key). Without clip, the sum over queries and keys equals the gradient of the target
+    with respect to the head gate.
+    Source: ALBEF (arXiv:2107.07651) and Barkan 2021. The sum is that of Michel 2019 (arXiv:1905.10650).
     """
     product: np.ndarray = attention * gradient
     return np.maximum(product, 0) if clip else product
@@ -26,10 +27,13 @@ def gradient_attention(attention: np.ndarray, gradient: np.ndarray, *, clip: boo
 
 @validate_arrays(attention="layer head seq seq", gradient="layer head seq seq")
 def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Gradient-weighted attention through all layers; each layer adds to what has arrived, and nothing is taken away.
+    """Compute the relevance of each input position from gradient-weighted attention through all layers.
 
-    attention, gradient: (layer, head, query, key). Returns (query, key), never negative, the identity left out: 0
-    everywhere where no product is positive. Read the target's row (`Target.rows`): its [MASK], or [CLS].
+    Each layer adds the positive part of its gradient x attention, averaged over heads, to the relevance so far.
+
+    attention, gradient: (layer, head, query, key).
+    Returns (query, key), not negative, without the identity. It is 0 everywhere if no product is positive. The rows of
+    the target (`Target.rows`), its masked position or [CLS], hold the attribution of the target.
     Source: Chefer 2021 (ICCV), equations 5 and 6 (arXiv:2103.15679).
     """
     length = attention.shape[-1]
@@ -41,19 +45,20 @@ def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarra
 
 @validate_arrays(attention="... query key", values="... key size")
 def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The part of each row that makes a difference to what the head gives; the rest lands on nothing.
+    """Compute effective attention, the component of each attention row that affects the output of the head.
 
-    attention: (..., query, key). values: (..., key, head size), the value vectors of the same heads.
-    Returns (..., query, key): the rows less their projection on the left null space of the values, so that its product
-    with the values is that of attention. It equals attention where the values are linearly independent, which needs no
-    more keys than the head size (and fails then only by chance): say so, and do not draw two equal pictures.
-    Rows may hold negative numbers and need not sum to 1. Raises Refused for values that are not finite.
+    attention: (..., query, key). Rows may contain negative numbers and need not sum to 1.
+    values: (..., key, head size), the value vectors of the same heads.
+    Returns (..., query, key), the rows minus their projection onto the left null space of the values. The product with
+    the values is the same as that of attention. The result equals attention if the values are linearly independent.
+    That requires no more keys than the head size, and then it almost always holds.
+    Raises Refused if a value is not finite.
     Source: Brunner 2020, section 3 (arXiv:1908.04211).
     """
     check_finite("values", values)
     directions, sizes, _ = np.linalg.svd(values.astype(np.float64), full_matrices=False)
     floor = sizes.max(-1, keepdims=True) * max(values.shape[-2:]) * np.finfo(np.float32).eps
-    directions = directions * (sizes > floor)[..., None, :]  # (..., key, rank): what the values reach
+    directions = directions * (sizes > floor)[..., None, :]  # (..., key, rank), the column space of the values
     effective: np.ndarray = attention @ directions @ directions.swapaxes(-1, -2)
     return effective
 
@@ -62,29 +67,31 @@ def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray
 
 
 def normalise_rows(maps: np.ndarray) -> np.ndarray:
-    """Rows divided by their sum, so that each is how a query shares itself out; a row of zeros stays one.
+    """Divide each row by its sum, which gives the share of each key. A row of zeros stays zero.
 
-    maps: (..., query, key), not negative. Returns the same shape.
-    Raises Refused for a number that is negative, or not finite.
+    maps: (..., query, key), not negative.
+    Returns (..., query, key), 0 to 1.
+    Raises Refused if a number is negative or not finite.
     """
     if (maps < 0).any():
-        raise Refused(f"a contribution is {np.nanmin(maps):.3g}: shares are made of numbers that are not negative")
+        raise Refused(f"a contribution is {np.nanmin(maps):.3g}: contributions to normalise must not be negative")
     sums = maps.sum(-1, keepdims=True, dtype=np.float64)
     if not np.isfinite(sums).all():
-        raise Refused("a row of contributions does not sum to a finite number: it has no shares")
+        raise Refused("the sum of a row of contributions is not finite: every contribution must be finite")
     shares: np.ndarray = np.divide(maps, sums, out=np.zeros(maps.shape), where=sums > 0)
     return shares
 
 
 @validate_arrays(norms="layer seq seq")
 def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
-    """Norms of contributions, layer by layer, to what each input position gives to each position at the top.
+    """Combine the contribution norms of all layers into the share of each input position in each output position.
 
-    norms: (layer, query, key), not negative. residual: whether the norms lack the residual connection; then half of
-    each layer is the identity. ALTI, GlobEnc, value zeroing and the norms of 2021 hold it already.
-    Returns (layer, query, key), every row sums to 1. A row of norms that is all 0, as in a layer without heads, moves
-    nothing: it is the identity's.
-    Source: Abnar & Zuidema 2020 (arXiv:2005.00928), of norms: Modarressi 2022 (arXiv:2205.03286).
+    norms: (layer, query, key), not negative.
+    residual: add the residual connection as half of each layer, for norms that do not include it. ALTI, GlobEnc, value
+        zeroing and the norms of 2021 include it.
+    Returns (layer, query, key). Every row sums to 1. A row of zeros, as in a layer without heads, acts as the identity.
+    Raises Refused if a norm is negative or not finite.
+    Source: Abnar & Zuidema 2020 (arXiv:2005.00928), applied to norms by Modarressi 2022 (arXiv:2205.03286).
     """
     shares = normalise_rows(norms)
     shares = np.where(shares.any(-1, keepdims=True), shares, np.eye(shares.shape[-1]))
@@ -98,17 +105,20 @@ def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
 
 @validate_arrays(scores="method token")
 def rank_agreement(scores: np.ndarray, kind: str = "spearman") -> np.ndarray:
-    """How alike two methods order the same tokens: 1 the same order, 0 none, -1 the reverse.
+    """Compute the rank correlation of each pair of methods over the same tokens.
 
-    scores: (method, token). kind: "spearman", the correlation of ranks, equals sharing their mean; or "kendall", tau-b.
-    Returns (method, method), symmetric, 1 on the diagonal; NaN for a method that gives all tokens the same.
-    Raises Refused for another kind, or fewer than two tokens.
+    scores: (method, token).
+    kind: "spearman", the correlation of ranks, where equal scores share their mean rank, or "kendall", tau-b.
+    Returns (method, method), symmetric, from -1 (reverse order) to 1 (same order), with 1 on the diagonal. A method
+    that gives the same score to all tokens is NaN.
+    Raises Refused if the kind is unknown, or there are fewer than two tokens.
     """
     if kind not in ("spearman", "kendall"):
-        raise Refused(f"agreement {kind!r} is unknown: 'spearman' or 'kendall'")
+        raise Refused(f"the kind of agreement is {kind!r}: it must be 'spearman' or 'kendall'")
     if scores.shape[-1] < 2:
-        raise Refused(f"{scores.shape[-1]} tokens have no order: it takes two")
-    # Of every two tokens, which stands higher: the sums over the second are the ranks, up to a constant.
+        raise Refused(f"the number of tokens is {scores.shape[-1]}: a rank correlation needs at least two")
+    # (method, token, token), which of two tokens has the higher score. Sums over the last axis are ranks plus a
+    # constant.
     order = np.sign(scores[:, :, None] - scores[:, None, :])
     compared = order.sum(-1) if kind == "spearman" else order.reshape(len(scores), -1)
     products = compared @ compared.T
@@ -119,9 +129,10 @@ def rank_agreement(scores: np.ndarray, kind: str = "spearman") -> np.ndarray:
 
 
 def scaled_rows(scores: np.ndarray) -> np.ndarray:
-    """Each row divided by its largest size, so that methods of other units can stand side by side.
+    """Divide each row by its largest absolute value, which makes methods with different units comparable.
 
-    scores: (..., token). Returns the same shape, -1 to 1; a row of zeros stays one.
+    scores: (..., token).
+    Returns (..., token), -1 to 1. A row of zeros stays zero.
     """
     largest = np.abs(scores).max(-1, keepdims=True)
     scaled: np.ndarray = np.divide(scores, largest, out=np.zeros(np.shape(scores)), where=largest > 0)
@@ -129,9 +140,10 @@ def scaled_rows(scores: np.ndarray) -> np.ndarray:
 
 
 def side_totals(scores: np.ndarray, encoding: Encoding) -> dict[str, float]:
-    """What the tokens of each text sum to, and the added [CLS] and [SEP]: "A", "B" and "special".
+    """Sum the scores over the tokens of sentence A ("A"), of sentence B ("B") and over [CLS] and [SEP] ("special").
 
-    scores: (token,). The three sum to all there is.
+    scores: (token,).
+    Returns the three sums, which add up to the sum of all scores.
     """
     sides = np.array([side or "special" for side in encoding.sides])
     return {name: float(scores[sides == name].sum()) for name in ("A", "B", "special")}

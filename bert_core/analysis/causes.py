@@ -1,4 +1,4 @@
-"""What is made of patches: which tokens of two texts stand for each other, and whether an estimate tells the truth."""
+"""Analysis of activation patching: which tokens of two texts correspond, and how accurate an estimate of patches is."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bert_core.tokenizer import Encoding, Tokenizer, join_pieces
 
 
 class PatchEstimateQuality(NamedTuple):
-    """How an estimate of patches stands beside the exact ones.
+    """Accuracy of estimated patches compared with the exact ones.
 
-    agreement: rank correlation (Spearman) of the two, -1 to 1; NaN where one of them is the same everywhere.
-    missed: the share of the places that move the answer most, exactly, which are not among as many of the estimate.
-    top: how many places these are.
+    agreement: Spearman's rank correlation of the changes of the target, -1 to 1. NaN if one of the two is constant.
+    missed: share of the `top` places with the largest exact change that are not among the `top` largest estimated ones.
+    top: number of places compared.
     """
 
     agreement: float
@@ -29,31 +29,33 @@ class PatchEstimateQuality(NamedTuple):
 
 @validate_arguments
 def patch_estimate_quality(exact: Patches, estimate: Patches, top: int = 10) -> PatchEstimateQuality:
-    """Hold an estimate against the exact patches of the same question.
+    """Compare estimated patches with the exact patches of the same target.
 
-    top: how many of the places with the largest change, either way, are looked for; all where there are fewer.
-    Raises Refused for patches of different kinds or shapes, or fewer than two places.
+    top: number of places with the largest absolute change to compare. All places if there are fewer.
+    Raises Refused if the two differ in kind or shape, or there are fewer than two places.
     """
     top = require_int("top", top, 1)
-    if (exact.kind, exact.axes, exact.values.shape) != (estimate.kind, estimate.axes, estimate.values.shape):
+    exact_form, estimate_form = ((p.kind, p.axes, p.values.shape) for p in (exact, estimate))
+    if exact_form != estimate_form:
         raise Refused(
-            f"patches of {exact.kind} {exact.values.shape} and of {estimate.kind} {estimate.values.shape}: give the "
-            "same places twice"
+            f"the exact patches are of {exact.kind} {exact.values.shape} and the estimated ones of "
+            f"{estimate.kind} {estimate.values.shape}: both must be of the same places"
         )
-    both = np.isfinite(exact.values) & np.isfinite(estimate.values)
-    changes = np.stack([exact.values[both] - exact.base_value, estimate.values[both] - estimate.base_value])
+    patched = np.isfinite(exact.values) & np.isfinite(estimate.values)
+    changes = np.stack([exact.values[patched] - exact.base_value, estimate.values[patched] - estimate.base_value])
     if changes.shape[1] < 2:
-        raise Refused(f"{changes.shape[1]} places have no order: it takes two")
+        raise Refused(f"the number of patched places is {changes.shape[1]}: a rank correlation needs at least two")
     top = min(top, changes.shape[1])
     first, second = (set(np.argsort(-np.abs(row), kind="stable")[:top].tolist()) for row in changes)
     return PatchEstimateQuality(float(rank_agreement(changes)[0, 1]), 1 - len(first & second) / top, top)
 
 
 class Partners(NamedTuple):
-    """Which token of a source stands for each token of a text.
+    """Alignment of the tokens of a text with those of a source text.
 
-    partners: for each position of the text, the position in the source; None where there is none.
-    alone, theirs: the words of the text, and of the source, that have no partner, as the vocabulary writes them.
+    partners: for each position of the text, the corresponding position of the source, or None.
+    unmatched: words of the text without a partner, as the vocabulary spells them.
+    unmatched_source: words of the source without a partner, as the vocabulary spells them.
     """
 
     partners: tuple[int | None, ...]
@@ -63,54 +65,61 @@ class Partners(NamedTuple):
 
 @validate_arguments
 def word_partners(source: Encoding, encoding: Encoding) -> Partners:
-    """The words of two texts laid beside each other, piece by piece.
+    """Align the words of a text with those of a source text, and their word pieces one by one.
 
-    Equal words in the same order are partners, and so are as many different words between them. Two words of different
-    numbers of pieces have no partners, as there is no saying which piece stands for which.
+    Equal words in the same order are partners. A run of different words between them is aligned one by one if both
+    texts have the same number of words there. Words with different numbers of word pieces are not aligned, because the
+    correspondence of their pieces is undefined.
     """
-    own, theirs = words_with_positions(encoding), words_with_positions(source)
+    text_words, source_words = words_with_positions(encoding), words_with_positions(source)
     partners: list[int | None] = [None] * len(encoding)
-    met, known = set(), set()
-    ends, their_ends = (one.has_role("first", "between", "end") for one in (encoding, source))
-    matcher = SequenceMatcher(None, [word for word, _ in theirs], [word for word, _ in own], autojunk=False)
+    matched, matched_source = set(), set()
+    is_special, source_is_special = (text.has_role("first", "between", "end") for text in (encoding, source))
+    matcher = SequenceMatcher(
+        None, [word for word, _ in source_words], [word for word, _ in text_words], autojunk=False
+    )
     for kind, first, last, start, end in matcher.get_opcodes():
         if kind != "equal" and last - first != end - start:
             continue
-        for one, other in zip(range(start, end), range(first, last), strict=True):
-            (_, places), (_, of) = own[one], theirs[other]
-            if len(places) == len(of) and ends[places[0]] == their_ends[of[0]]:
-                met.add(one)
-                known.add(other)
-                for place, partner in zip(places, of, strict=True):
-                    partners[place] = partner
-    alone, left = (
-        tuple(word for number, (word, _) in enumerate(words) if number not in found)
-        for words, found in ((own, met), (theirs, known))
+        for number, source_number in zip(range(start, end), range(first, last), strict=True):
+            (_, positions), (_, source_positions) = text_words[number], source_words[source_number]
+            if (
+                len(positions) == len(source_positions)
+                and is_special[positions[0]] == source_is_special[source_positions[0]]
+            ):
+                matched.add(number)
+                matched_source.add(source_number)
+                for position, partner in zip(positions, source_positions, strict=True):
+                    partners[position] = partner
+    unmatched, unmatched_source = (
+        tuple(word for number, (word, _) in enumerate(words) if number not in matches)
+        for words, matches in ((text_words, matched), (source_words, matched_source))
     )
-    return Partners(tuple(partners), alone, left)
+    return Partners(tuple(partners), unmatched, unmatched_source)
 
 
 def mask_same_words(tokenizer: Tokenizer, source: Encoding, encoding: Encoding, words: Collection[int]) -> Encoding:
-    """The source with the words hidden that stand for these words of a text; none for one that has no partner.
+    """Return the source with those words masked that are the partners of some words of a text.
 
-    encoding: the text as it was typed, nothing hidden. words: their numbers in it.
+    encoding: the text without masks.
+    words: numbers of the words in this text. A word without a partner masks nothing.
     """
-    same = len(source) == len(encoding)
-    partners = range(len(source)) if same else word_partners(source, encoding).partners
-    hidden = {partners[place] for place, word in enumerate(encoding.words) if word in words}
-    theirs = {source.words[place] for place in hidden if place is not None}
-    return tokenizer.mask_words(source, tuple(word for word in theirs if word is not None))
+    same_length = len(source) == len(encoding)
+    partners = range(len(source)) if same_length else word_partners(source, encoding).partners
+    masked = {partners[position] for position, word in enumerate(encoding.words) if word in words}
+    source_words = {source.words[position] for position in masked if position is not None}
+    return tokenizer.mask_words(source, tuple(word for word in source_words if word is not None))
 
 
 def words_with_positions(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:
-    """Each word as the vocabulary writes it, [CLS] and [SEP] too, and the positions of its pieces."""
-    found: list[tuple[str, tuple[int, ...]]] = []
-    before: int | None = None
+    """Return each word, [CLS] and [SEP] included, as the vocabulary spells it, with the positions of its pieces."""
+    words: list[tuple[str, tuple[int, ...]]] = []
+    previous_number: int | None = None
     for position, (number, piece) in enumerate(zip(encoding.words, encoding.tokens, strict=True)):
-        if number is not None and number == before:
-            word, places = found[-1]
-            found[-1] = (join_pieces((word, piece)), (*places, position))
+        if number is not None and number == previous_number:
+            word, positions = words[-1]
+            words[-1] = (join_pieces((word, piece)), (*positions, position))
         else:
-            found.append((piece, (position,)))
-        before = number
-    return found
+            words.append((piece, (position,)))
+        previous_number = number
+    return words

@@ -1,4 +1,4 @@
-"""What should make a reader careful with the attention that is shown of one text, as numbers."""
+"""Properties of the attention in one text that limit how it can be interpreted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bert_core.records.base import compared_by_value
 from bert_core.refused import validate_arrays
 from bert_core.tokenizer import Encoding
 
-FLAT_ENTROPY_SHARE = 0.97  # of the largest entropy: attention that tells keys hardly apart
-SPECIAL_TOKEN_SHARE = 0.5  # of all attention, to [CLS] and [SEP]
+FLAT_ENTROPY_SHARE = 0.97  # share of the maximal entropy above which attention is nearly uniform
+SPECIAL_TOKEN_SHARE = 0.5  # share of all attention that goes to [CLS] and [SEP]
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class Cautions:
-    """Numbers that are no mistake of anyone, and change what a picture means.
+    """Properties of attention that change the meaning of an attention map without being errors.
 
-    flat: (layer, head), whether attention is nearly the same to all keys.
-    to_cls, to_sep: share of attention that goes to them, mean over all heads and queries.
+    flat: (layer, head), True if attention is nearly uniform over the keys.
+    to_cls, to_sep: share of attention that goes to [CLS] and to [SEP], mean over all heads and queries, 0 to 1.
     """
 
     flat: np.ndarray
@@ -30,24 +30,26 @@ class Cautions:
 
     @property
     def mostly_flat(self) -> bool:
-        """Whether most heads tell the keys hardly apart, as heads without training do."""
+        """Whether most heads attend nearly uniformly, as the heads of an untrained model do."""
         return bool(self.flat.mean() > 0.5)
 
     @property
     def mostly_special(self) -> bool:
-        """Whether more than half of all attention rests on [CLS] and [SEP]."""
+        """Whether more than half of all attention goes to [CLS] and [SEP]."""
         return self.to_cls + self.to_sep > SPECIAL_TOKEN_SHARE
 
 
 @validate_arrays(encoding="key", attention="layer head query key")
 def cautions(attention: np.ndarray, encoding: Encoding) -> Cautions:
-    """What to be careful with in one text.
+    """Compute which heads attend nearly uniformly, and how much attention goes to [CLS] and [SEP].
 
-    attention: (layer, head, query, key), each row sums to 1; a head that was pruned is NaN, and counts nowhere.
-    Source of the reading of [SEP] as a no-op: Clark 2019, section 3.2 (arXiv:1906.04341).
+    attention: (layer, head, query, key). Each row sums to 1. A pruned head is NaN and is not counted.
+    Raises Refused if a row does not sum to 1.
+    Source of the interpretation of [SEP] as a no-op: Clark 2019, section 3.2 (arXiv:1906.04341).
     """
     flat = attention_entropy(attention) > FLAT_ENTROPY_SHARE * np.log(attention.shape[-1])
-    ends = encoding.has_role("first"), encoding.has_role("between", "end")
-    shares = (share_to(attention, keys) for keys in ends)
-    to_cls, to_sep = (float(np.nansum(share) / (~np.isnan(share)).sum()) for share in shares)  # NaN without a head
+    special_keys = encoding.has_role("first"), encoding.has_role("between", "end")
+    shares = (share_to(attention, keys) for keys in special_keys)
+    # NaN if all heads are pruned.
+    to_cls, to_sep = (float(np.nansum(share) / (~np.isnan(share)).sum()) for share in shares)
     return Cautions(flat, to_cls, to_sep)

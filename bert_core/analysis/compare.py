@@ -1,4 +1,4 @@
-"""Two runs side by side: which of their tokens belong together, and what changed between their maps."""
+"""Comparison of two runs: alignment of their tokens, and differences between their attention maps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from bert_core.refused import (
 
 @compared_by_value
 class Alignment(NamedTuple):
-    """Tokens of two texts that are compared with one another.
+    """Pairs of corresponding tokens of two texts.
 
-    before, after: (pair,) positions, rising in both. left_out_before, left_out_after: the positions without a partner.
+    before, after: (pair,) positions, rising in both texts.
+    left_out_before, left_out_after: positions without a partner.
     """
 
     before: np.ndarray
@@ -36,75 +37,88 @@ class Alignment(NamedTuple):
 
 
 def align_tokens(before: Sequence[str], after: Sequence[str]) -> Alignment:
-    """Which tokens of two texts belong together.
+    """Align the tokens of two texts.
 
-    As many tokens on both sides: each with the one at its place. Else the equal ones, in order, by the longest runs
-    that both have (Ratcliff and Obershelp's matching, as Python's difflib does it).
-    Raises Refused for what is no list of texts.
+    Texts of the same length are aligned position by position. Otherwise equal tokens are aligned in order, by the
+    longest common runs (Ratcliff and Obershelp's matching, as in Python's difflib).
+
+    before, after: the tokens of either text.
+    Raises Refused if either is not a list of texts.
     """
     before, after = require_instances("before", before, str), require_instances("after", after, str)
     if len(before) == len(after):
-        places = np.arange(len(before))
-        return Alignment(places, places, (), ())
+        positions = np.arange(len(before))
+        return Alignment(positions, positions, (), ())
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
-    ours = [block.a + i for block in blocks for i in range(block.size)]
-    theirs = [block.b + i for block in blocks for i in range(block.size)]
-    rest = (tuple(sorted(set(range(len(text))) - set(kept))) for text, kept in ((before, ours), (after, theirs)))
-    return Alignment(np.array(ours, int), np.array(theirs, int), *rest)
+    before_positions = [block.a + i for block in blocks for i in range(block.size)]
+    after_positions = [block.b + i for block in blocks for i in range(block.size)]
+    left_out = (
+        tuple(sorted(set(range(len(text))) - set(positions)))
+        for text, positions in ((before, before_positions), (after, after_positions))
+    )
+    return Alignment(np.array(before_positions, int), np.array(after_positions, int), *left_out)
 
 
 @validate_arguments
 def aligned_maps(before: np.ndarray, after: np.ndarray, pairs: Alignment) -> tuple[np.ndarray, np.ndarray]:
-    """The maps of both runs between the tokens they share, each (layer, head, query, key) of the pairs.
+    """Select the entries of the maps of both runs that lie between aligned tokens.
 
-    before, after: (layer, head, query, key). Rows are as they were: a row sums to what goes to shared tokens.
-    Raises Refused where the two have not as many layers and heads, or a pair is not of their tokens.
+    before, after: (layer, head, query, key).
+    Returns two arrays (layer, head, pair, pair). Rows are not renormalised, so each row sums to the share that goes to
+    aligned tokens.
+    Raises Refused if the numbers of layers or heads differ, or a position of a pair does not exist.
     """
     before = require_array("before", before, "layer head seq seq")
     after = require_array("after", after, "layer head seq seq")
     if before.shape[:2] != after.shape[:2]:
-        (layers, heads), (other_layers, other_heads) = before.shape[:2], after.shape[:2]
+        (layers, heads), (after_layers, after_heads) = before.shape[:2], after.shape[:2]
         raise Refused(
-            f"{layers} layers of {heads} heads and {other_layers} of {other_heads} cannot be compared head by head"
+            f"the maps have {layers} layers of {heads} heads before and {after_layers} of {after_heads} after: "
+            "only maps with the same layers and heads can be compared head by head"
         )
-    one, other = _between(before, pairs.before), _between(after, pairs.after)
-    if one.shape != other.shape:
-        raise Refused(f"{one.shape[-1]} places before and {other.shape[-1]} after: tokens are compared in pairs")
-    return one, other
+    before, after = _select_positions(before, pairs.before), _select_positions(after, pairs.after)
+    if before.shape != after.shape:
+        raise Refused(
+            f"the alignment has {before.shape[-1]} positions before and {after.shape[-1]} after: "
+            "it must have pairs of positions"
+        )
+    return before, after
 
 
-def _between(maps: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Maps (..., query, key) of some places only; where these are all places, as they are and not copied."""
-    most = maps.shape[-1] - 1
-    places = np.array(
-        [require_int("a place", place, 0, most) for place in require_sequence("places", places, "positions")], int
-    )
-    if np.array_equal(places, np.arange(maps.shape[-1])):
+def _select_positions(maps: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Select queries and keys of maps (..., query, key). Return the same array, not a copy, if all are selected."""
+    last = maps.shape[-1] - 1
+    indices = [
+        require_int("a position", position, 0, last)
+        for position in require_sequence("positions", positions, "positions")
+    ]
+    positions = np.array(indices, int)
+    if np.array_equal(positions, np.arange(maps.shape[-1])):
         return maps
-    chosen: np.ndarray = maps[..., places[:, None], places]
-    return chosen
+    selected: np.ndarray = maps[..., positions[:, None], positions]
+    return selected
 
 
 @validate_arrays(before="layer head query key", after="layer head query key")
 def attention_divergence(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """How differently each head attends before and after: the Jensen-Shannon divergence of its rows, mean over queries.
+    """Compute the Jensen-Shannon divergence between the attention rows of each head, mean over queries.
 
-    before, after: (layer, head, query, key) of one text, each row sums to 1.
-    Returns (layer, head), nats, float64: 0 for the same rows, ln 2 for rows with no key in common; NaN for a head that
-    is not there on both sides.
+    before, after: (layer, head, query, key) of one text. Each row sums to 1.
+    Returns (layer, head) float64 in nats, from 0 for equal rows to ln 2 for rows without a common key. A head that is
+    NaN (pruned) on either side is NaN.
     Raises Refused if a row does not sum to 1.
-    Source: Lin 1991, section IV; of attention, Clark 2019, section 6 (arXiv:1906.04341).
+    Source: Lin 1991, section IV, applied to attention by Clark 2019, section 6 (arXiv:1906.04341).
     """
     check_rows(before)
     check_rows(after)
-    one, other = before.astype(np.float64), after.astype(np.float64)
-    divergence = entr((one + other) / 2).sum(-1) - (entr(one).sum(-1) + entr(other).sum(-1)) / 2
-    found: np.ndarray = np.maximum(divergence, 0).mean(-1)  # rounding may take nothing a hair below it
-    return found
+    first, second = before.astype(np.float64), after.astype(np.float64)
+    divergence = entr((first + second) / 2).sum(-1) - (entr(first).sum(-1) + entr(second).sum(-1)) / 2
+    mean: np.ndarray = np.maximum(divergence, 0).mean(-1)  # rounding can make a divergence slightly negative
+    return mean
 
 
 class Change(NamedTuple):
-    """One place of one head whose attention changed; query and key count the pairs of aligned tokens."""
+    """A change of one attention weight. `query` and `key` are numbers of pairs of aligned tokens."""
 
     layer: int
     head: int
@@ -116,10 +130,12 @@ class Change(NamedTuple):
 
 @validate_arrays(before="layer head query key", after="layer head query key")
 def largest_changes(before: np.ndarray, after: np.ndarray, count: int) -> list[Change]:
-    """Where two maps differ most, that with the largest difference first; ties in the order of their places.
+    """Return the entries in which two maps differ most, the largest difference first.
 
-    before, after: (layer, head, query, key). count: how many at most.
-    Places where either is no number, or nothing changed, are left out.
+    Entries that are not finite in either map or do not differ are left out. Equal differences are in index order.
+
+    before, after: (layer, head, query, key).
+    count: maximum number of entries.
     """
     count = require_int("count", count)
     sizes = np.abs(after - before).ravel()
@@ -127,11 +143,11 @@ def largest_changes(before: np.ndarray, after: np.ndarray, count: int) -> list[C
     count = min(count, int(np.count_nonzero(sizes)))
     if not count:
         return []
-    # At least `count` places are as large as this one; of equal ones the first stay.
-    least = -np.partition(-sizes, count - 1)[count - 1]
-    places = np.nonzero(sizes >= least)[0]
-    places = places[np.argsort(-sizes[places], kind="stable")][:count]
+    # At least `count` entries reach this threshold. The stable sort keeps the first of equal ones.
+    threshold = -np.partition(-sizes, count - 1)[count - 1]
+    indices = np.nonzero(sizes >= threshold)[0]
+    indices = indices[np.argsort(-sizes[indices], kind="stable")][:count]
     return [
-        Change(int(layer), int(head), int(query), int(key), float(before.flat[place]), float(after.flat[place]))
-        for place, layer, head, query, key in zip(places, *np.unravel_index(places, before.shape), strict=True)
+        Change(int(layer), int(head), int(query), int(key), float(before.flat[index]), float(after.flat[index]))
+        for index, layer, head, query, key in zip(indices, *np.unravel_index(indices, before.shape), strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Attention through all layers at once: how much of each input position reaches each position at the top."""
+"""Attention through all layers: attention rollout and attention flow from input positions to output positions."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ import numpy as np
 
 from bert_core.refused import Refused, require_int, require_sequence, validate_arguments, validate_arrays
 
-# Capacities are whole numbers for the solver. One unit is 2e-9 of a row, and no sum leaves 32 bits.
+# The solver needs integer capacities. One unit is 2e-9 of a row, and sums fit into 32 bits.
 _UNITS = 2**29
-_PIPES_AT_ONCE = 50_000  # of one call of the solver: a call has its price, whatever it solves
-_WIDEST = 6  # pipes in and out of a position that are tried before all are, or one in eight of a long text's
+_EDGES_PER_CALL = 50_000  # several flows share one call of the solver, because each call has a fixed cost
+_MIN_EDGES = 6  # edges in and out of a position in the first attempt, or one eighth of the positions if that is more
 
 
 @validate_arrays(maps="... head query key")
 def mean_of_heads(maps: np.ndarray) -> np.ndarray:
-    """The mean map of the heads that there are; zeros where a layer has none.
+    """Compute the mean map over the existing heads. A layer without heads has zeros.
 
-    maps: (..., head, query, key), NaN throughout for a head that was pruned. Returns (..., query, key) float64.
+    maps: (..., head, query, key). A pruned head is NaN.
+    Returns (..., query, key) float64.
     """
-    there = ~np.isnan(maps).any((-2, -1), keepdims=True)
-    if there.all():
+    exists = ~np.isnan(maps).any((-2, -1), keepdims=True)
+    if exists.all():
         return np.asarray(maps.mean(-3, dtype=np.float64))
-    total = np.where(there, maps, 0).sum(-3, dtype=np.float64)
-    mean: np.ndarray = total / np.maximum(there.sum(-3), 1)
+    total = np.where(exists, maps, 0).sum(-3, dtype=np.float64)
+    mean: np.ndarray = total / np.maximum(exists.sum(-3), 1)
     return mean
 
 
 @validate_arrays(attention="layer head seq seq")
 def layer_mixing(attention: np.ndarray) -> np.ndarray:
-    """Half the mean map of a layer's heads, and half the identity for the residual connection.
+    """Compute the mixing matrix of each layer: the mean of its heads and the identity (residual) in equal parts.
 
-    attention: (layer, head, query, key), probabilities. Returns (layer, query, key); every row sums to 1. Of a layer
-    whose heads were all pruned only the residual connection is left: the identity.
-    Raises Refused if a row does not sum to 1, say that of a head that is switched off.
+    attention: (layer, head, query, key), attention probabilities.
+    Returns (layer, query, key). Every row sums to 1. A layer without heads is the identity.
+    Raises Refused if a row does not sum to 1, for example that of an ablated head.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
     check_rows(attention)
@@ -44,35 +45,39 @@ def layer_mixing(attention: np.ndarray) -> np.ndarray:
 
 
 def check_rows(attention: np.ndarray, tolerance: float = 1e-3) -> None:
-    """Raise Refused unless every row of some maps (..., query, key) sums to 1 and has no negative number.
+    """Check that every row of attention maps (..., query, key) sums to 1 and has no negative number.
 
-    tolerance: how far from 1 a sum may be. Rows that hold NaN, as of a head that was pruned, are let through.
+    tolerance: allowed distance of a sum from 1. Rows that contain NaN (pruned heads) are not checked.
+    Raises Refused otherwise.
     """
     sums = attention.sum(-1)
     sums = sums[~np.isnan(sums)]
     if not np.allclose(sums, 1, atol=tolerance):
-        raise Refused(f"a row of attention sums to {sums[np.abs(sums - 1).argmax()]:.3g}: every row sums to 1")
+        raise Refused(f"a row of attention sums to {sums[np.abs(sums - 1).argmax()]:.3g}: every row must sum to 1")
     if (attention < 0).any():
-        raise Refused(f"a probability is {np.nanmin(attention):.3g}: it is from 0 to 1")
+        raise Refused(f"an attention weight is {np.nanmin(attention):.3g}: every weight must be between 0 and 1")
 
 
 def product_of_layers(maps: np.ndarray) -> np.ndarray:
-    """Each layer's map times those of all layers below it: from every layer's output back to the input.
+    """Multiply the map of each layer with those of all layers below it.
 
-    maps: (layer, query, key). Returns the same shape; where every row of the maps sums to 1, so does every row here.
+    maps: (layer, query, key).
+    Returns (layer, query, key), from the output of each layer to the input. Rows sum to 1 if those of the maps do.
     """
-    through = np.empty(maps.shape, np.float64)
-    for layer, one in enumerate(maps):
-        through[layer] = one if layer == 0 else one @ through[layer - 1]
-    return through
+    products = np.empty(maps.shape, np.float64)
+    for layer, layer_map in enumerate(maps):
+        products[layer] = layer_map if layer == 0 else layer_map @ products[layer - 1]
+    return products
 
 
 def attention_rollout(attention: np.ndarray) -> np.ndarray:
-    """How much of each input position reaches each position after every layer, residuals included.
+    """Compute attention rollout: the share of each input position in each position after every layer.
 
-    attention: (layer, head, query, key), probabilities, each row sums to 1.
-    Returns (layer, query, key): every row sums to 1. It knows nothing of any target.
-    Raises Refused if a row does not sum to 1 (say, a head that is off): renormalise first.
+    Residual connections are included. The result does not depend on any target.
+
+    attention: (layer, head, query, key), attention probabilities. Each row sums to 1.
+    Returns (layer, query, key). Every row sums to 1.
+    Raises Refused if a row does not sum to 1, for example that of an ablated head. Renormalise such rows first.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
     return product_of_layers(layer_mixing(attention))
@@ -82,108 +87,112 @@ def attention_rollout(attention: np.ndarray) -> np.ndarray:
 def attention_flow(
     attention: np.ndarray, queries: Sequence[int] | None = None, *, normalise: bool = True
 ) -> np.ndarray:
-    """The largest flow from positions at the top to each input position, attention and residuals being the pipes.
+    """Compute attention flow: the maximum flow from output positions to each input position.
 
-    attention: (layer, head, query, key), probabilities, each row sums to 1.
-    queries: positions at the top; None means all. One row costs as many flows as there are tokens.
-    normalise: make every row sum to 1, as the authors do; else each number is a flow, at most 1.
-    Returns (query, key). Two cuts bound every flow: what leaves the position at the top, which is 1, and what enters
-    the input position in the first layer. Through many layers the smaller of the two is often the flow, whatever lies
-    between, and the rows are then much alike.
+    The capacities are the attention weights and residual connections of `layer_mixing`.
+
+    attention: (layer, head, query, key), attention probabilities. Each row sums to 1.
+    queries: output positions, None for all. Each takes as many maximum flows as there are tokens.
+    normalise: make every row sum to 1, as the authors do. Otherwise each number is a flow, at most 1.
+    Returns (query, key). Every flow is bounded by the capacity out of the output position, which is 1, and by the
+    capacity into the input position in the first layer. In models with many layers the flow often equals the smaller
+    bound, so the rows are then similar.
     Raises Refused if a row does not sum to 1, or a position does not exist.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
     mixing = layer_mixing(attention)
     layers, length, _ = mixing.shape
-    given = range(length) if queries is None else require_sequence("queries", queries, "positions")
-    wanted = [require_int("a position", query, None) for query in given]
-    for query in wanted:
+    positions = [
+        require_int("a position", query, None)
+        for query in (range(length) if queries is None else require_sequence("queries", queries, "positions"))
+    ]
+    for query in positions:
         if not 0 <= query < length:
-            raise Refused(f"position {query} does not exist: this map has positions 0 to {length - 1}")
+            raise Refused(f"position {query} does not exist: the positions are 0 to {length - 1}")
     if layers == 1:
-        flow: np.ndarray = mixing[0][wanted]
+        flow: np.ndarray = mixing[0][positions]
     else:
         capacities = np.rint(mixing * _UNITS).astype(np.int32)
-        flow = _all_flows(capacities, wanted) / _UNITS
+        flow = _all_flows(capacities, positions) / _UNITS
     if normalise:
         flow /= flow.sum(-1, keepdims=True)
     return flow
 
 
 def _all_flows(capacities: np.ndarray, queries: Sequence[int]) -> np.ndarray:
-    """The largest flows from some positions at the top to all at the bottom, (query, key) int64.
+    """Return the maximum flows from some output positions to all input positions, (query, key) int64.
 
-    capacities: (layer, query, key) int32, two layers or more.
+    capacities: (layer, query, key) int32, at least two layers.
     """
-    every = np.arange(capacities.shape[-1])
-    into = capacities[0].sum(0, dtype=np.int64)
-    narrow, whole = _Pipes(capacities, max(_WIDEST, len(every) // 8)), _Pipes(capacities, len(every))
-    flows = np.empty((len(queries), len(every)), np.int64)
+    keys = np.arange(capacities.shape[-1])
+    input_capacity = capacities[0].sum(0, dtype=np.int64)
+    sparse, full = _FlowGraph(capacities, max(_MIN_EDGES, len(keys) // 8)), _FlowGraph(capacities, len(keys))
+    flows = np.empty((len(queries), len(keys)), np.int64)
     for row, query in zip(flows, queries, strict=True):
-        # What fills a cut even through the widest pipes alone is the largest flow there is.
-        row[:] = narrow.flows(query, every)
-        short = np.nonzero(row < np.minimum(into, capacities[-1, query].sum(dtype=np.int64)))[0]
-        row[short] = whole.flows(query, short)
+        # A flow that reaches its upper bound through the largest edges alone is the maximum.
+        row[:] = sparse.flows(query, keys)
+        below_bound = np.nonzero(row < np.minimum(input_capacity, capacities[-1, query].sum(dtype=np.int64)))[0]
+        row[below_bound] = full.flows(query, below_bound)
     return flows
 
 
-class _Pipes:
-    """The layered graph from a position at the top to one at the bottom, as many times side by side as one call holds.
+class _FlowGraph:
+    """Graph of the layers from one output position to one input position, in as many copies as fit into one call.
 
-    Nodes: the source, of each copy the positions between the layers from the top down, the sink. Copies meet nowhere
-    else, so each has its own largest flow. Only the first and the last row of pipes depend on the ends, and only their
-    capacities are written anew.
+    Nodes: the source, the positions between the layers from the top down for each copy, and the sink. The copies share
+    only the source and the sink, so each has its own maximum flow. Only the first and the last layer of edges depend on
+    the two positions, so only their capacities are set for each call.
     """
 
-    def __init__(self, capacities: np.ndarray, widest: int) -> None:
-        """capacities: (layer, query, key) int32, two layers or more.
+    def __init__(self, capacities: np.ndarray, edge_count: int) -> None:
+        """Build the graph.
 
-        widest: how many pipes stay in and out of a position, all being there at both ends.
+        capacities: (layer, query, key) int32, at least two layers.
+        edge_count: number of largest edges to keep at each position, in the layers between the first and the last.
         """
-        # Imported here: it takes longer than everything else in this file, and most analyses do without.
+        # Imported here because it takes longer than the rest of the module, and most analyses do not need it.
         from scipy.sparse import csr_array
 
         self._capacities = capacities
         layers, length, _ = capacities.shape
-        between = capacities[-2:0:-1]  # from the top down
-        kept = _is_widest(between, widest) | _is_widest(between.swapaxes(1, 2), widest).swapaxes(1, 2)
-        layer, _, key = np.nonzero(kept)
+        inner_capacities = capacities[-2:0:-1]  # from the top down
+        selected = _is_largest(inner_capacities, edge_count) | _is_largest(
+            inner_capacities.swapaxes(1, 2), edge_count
+        ).swapaxes(1, 2)
+        layer, _, key = np.nonzero(selected)
         nodes, inner = (layers - 1) * length, (layer + 1) * length + key
-        copies = min(length, max(1, _PIPES_AT_ONCE // (len(inner) + 2 * length)))
+        copies = min(length, max(1, _EDGES_PER_CALL // (len(inner) + 2 * length)))
         first_node, sink = 1 + nodes * np.arange(copies)[:, None], 1 + nodes * copies
         lower = np.hstack([first_node + inner, np.full((copies, length), sink)])
         columns = np.concatenate([(first_node + np.arange(length)).ravel(), lower.ravel()])
-        degrees = np.concatenate([[copies * length], np.tile([*kept.sum(-1).ravel(), *[1] * length], copies), [0]])
+        degrees = np.concatenate([[copies * length], np.tile([*selected.sum(-1).ravel(), *[1] * length], copies), [0]])
         starts = np.concatenate([[0], np.cumsum(degrees)])
         data = np.empty(len(columns), np.int32)
         self._graph = csr_array((data, columns.astype(np.int32), starts.astype(np.int32)), shape=(sink + 1, sink + 1))
         self._first = data[: copies * length].reshape(copies, length)
-        rest = data[copies * length :].reshape(copies, -1)
-        rest[:, :-length], self._last = between[kept], rest[:, -length:]
+        lower_data = data[copies * length :].reshape(copies, -1)
+        lower_data[:, :-length], self._last = inner_capacities[selected], lower_data[:, -length:]
 
     def flows(self, query: int, keys: np.ndarray) -> np.ndarray:
-        """The largest flows from a position at the top to some at the bottom, (key,) int64."""
+        """Return the maximum flows from one output position to some input positions, (key,) int64."""
         from scipy.sparse.csgraph import maximum_flow
 
         copies, length = self._first.shape
         totals = [np.empty(0, np.int64)]
         self._first[:] = self._capacities[-1, query]
-        for some in np.split(keys, range(copies, len(keys), copies)):
-            self._last[: len(some)], self._last[len(some) :] = self._capacities[0].T[some], 0
+        for chunk in np.split(keys, range(copies, len(keys), copies)):
+            self._last[: len(chunk)], self._last[len(chunk) :] = self._capacities[0].T[chunk], 0
             flow = maximum_flow(self._graph, 0, self._graph.shape[0] - 1).flow
-            leaving = flow.data[: copies * length].reshape(copies, length)  # the source is the first row
-            totals.append(leaving.sum(1, dtype=np.int64)[: len(some)])
+            source_flow = flow.data[: copies * length].reshape(copies, length)  # the source is the first row
+            totals.append(source_flow.sum(1, dtype=np.int64)[: len(chunk)])
         return np.concatenate(totals)
 
 
-def _is_widest(capacities: np.ndarray, widest: int) -> np.ndarray:
-    """Whether a capacity is among the largest of its row, boolean, of the shape of the capacities.
-
-    widest: how many of each row are; equal ones may be more.
-    """
+def _is_largest(capacities: np.ndarray, count: int) -> np.ndarray:
+    """Return whether each capacity is among the `count` largest of its row, or equal to one of these."""
     length = capacities.shape[-1]
-    if widest >= length:
+    if count >= length:
         return np.ones(capacities.shape, bool)
-    rank = np.partition(capacities, length - widest, -1)[..., length - widest, None]
-    largest: np.ndarray = capacities >= rank
+    threshold = np.partition(capacities, length - count, -1)[..., length - count, None]
+    largest: np.ndarray = capacities >= threshold
     return largest

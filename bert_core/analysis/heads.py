@@ -1,4 +1,4 @@
-"""What is known of heads as numbers: estimates of their worth, and how well they hold."""
+"""Numbers about attention heads: estimates of their importance, and how well two such numbers agree."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from bert_core.refused import require_int, validate_arrays
 
 @validate_arrays(gate_gradient="layer head")
 def removal_estimate(gate_gradient: np.ndarray) -> np.ndarray:
-    """Change of the target without a head, to first order: its gate goes from 1 to 0, so minus its slope.
+    """Estimate the change of the target without each head, to first order: minus the gradient of its head gate.
 
-    gate_gradient: (layer, head), of the target, with all gates at 1. The same shape.
-    Its size is the head importance of Michel 2019, equation 2 (arXiv:1905.10650).
+    gate_gradient: (layer, head), gradient of the target with respect to the head gates, all of which are 1.
+    Returns (layer, head). Its absolute value is the head importance of Michel 2019, equation 2 (arXiv:1905.10650).
     """
     return -gate_gradient
 
 
-@validate_arrays(one="layer head", other="layer head")
-def heads_agreement(one: np.ndarray, other: np.ndarray) -> float:
-    """Spearman's rank correlation of two figures for every head, from -1 to 1.
+@validate_arrays(first="layer head", second="layer head")
+def heads_agreement(first: np.ndarray, second: np.ndarray) -> float:
+    """Compute Spearman's rank correlation of two numbers per head.
 
-    one, other: (layer, head); heads that are NaN in either, as pruned ones are, do not count.
-    Returns NaN if fewer than two are left, or one figure is the same for all of them.
+    first, second: (layer, head). Heads that are NaN in either, such as pruned heads, are not counted.
+    Returns -1 to 1, or NaN if fewer than two heads are left or one of the numbers is constant.
     Raises Refused if the shapes differ.
     """
-    there = np.isfinite(one) & np.isfinite(other)
-    if there.sum() < 2:
+    finite = np.isfinite(first) & np.isfinite(second)
+    if finite.sum() < 2:
         return float("nan")
-    return float(rank_agreement(np.stack([one[there], other[there]]))[0, 1])
+    return float(rank_agreement(np.stack([first[finite], second[finite]]))[0, 1])
 
 
 @validate_arrays(importance="layer head")
 def layer_normalised(importance: np.ndarray) -> np.ndarray:
-    """Importances over their length within each layer, so that layers of different slope can be compared.
+    """Divide the importance of each head by the L2 norm of its layer, which makes layers comparable.
 
-    importance: (layer, head); NaN, as for pruned heads, stays and does not count. A layer of zeros stays one.
+    importance: (layer, head). NaN (pruned heads) stays NaN and is not counted. A layer of zeros stays zero.
+    Returns (layer, head).
     Source: Michel 2019, section 4.1, after Molchanov 2017 (arXiv:1611.06440).
     """
     lengths = np.sqrt(np.nansum(importance**2, axis=1, keepdims=True))
@@ -46,11 +47,12 @@ def layer_normalised(importance: np.ndarray) -> np.ndarray:
 
 @validate_arrays(figures="layer head")
 def leading_heads(figures: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """The heads (layer, head) with the largest figures, the largest first; NaN, as of pruned heads, is left out.
+    """Return the heads with the largest values as (layer, head), the largest first.
 
-    figures: (layer, head). count: how many at most.
+    figures: (layer, head). Heads that are not finite, such as pruned heads, are left out.
+    count: maximum number of heads.
     """
     count = require_int("count", count)
     order = np.argsort(-figures, axis=None, kind="stable")
-    heads = [divmod(int(place), figures.shape[1]) for place in order if np.isfinite(figures.flat[place])]
+    heads = [divmod(int(index), figures.shape[1]) for index in order if np.isfinite(figures.flat[index])]
     return heads[:count]

@@ -1,4 +1,4 @@
-"""Where attention goes, in a few numbers a head, and which part of a map is looked at."""
+"""Summary numbers of attention patterns per head, and selection and combination of attention maps."""
 
 from __future__ import annotations
 
@@ -15,53 +15,55 @@ from bert_core.refused import Refused, require_sequence, short_repr, validate_ar
 from bert_core.tokenizer import Encoding, join_pieces
 
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
-HEAD_COMBINATIONS = ("average", "maximum", "weighted")  # to have several heads as one map
-MIN_ROW_SUM = 1e-6  # of a row; less than that is rounding, and would be blown up
+HEAD_COMBINATIONS = ("average", "maximum", "weighted")
+MIN_ROW_SUM = 1e-6  # below this, the rest of a row is rounding error and cannot be renormalised
 
 
 def part_positions(
     encoding: Encoding, part: str, *, hide_special: bool, units: Sequence[Sequence[int]] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the queries and of the keys that belong to a part of the map.
+    """Return the positions of the queries and of the keys of a part of an attention map.
 
-    part: of `PARTS`, "all", or from which text to which.
-    hide_special: leave the added [CLS] and [SEP] out. Rows are not renormalised by this.
-    units: the words, as `word_units` gives them, if the map is one between words; positions then count words.
-    Returns two rising integer arrays (query,) and (key,), empty where the text has no such part.
-    Raises Refused for an unknown part.
+    part: one of `PARTS`, "all" or from which sentence to which.
+    hide_special: leave out [CLS] and [SEP]. This does not renormalise rows.
+    units: positions of the word pieces of each word, as returned by `word_units`, for a map between words. The result
+        then contains numbers of words.
+    Returns two rising integer arrays, (query,) and (key,), which are empty if the text has no such part.
+    Raises Refused if the part is unknown.
     """
     if part not in PARTS:
-        raise Refused(f"part {part!r} is unknown: one of {', '.join(PARTS)}")
+        raise Refused(f"part {part!r} is unknown: it must be one of {', '.join(PARTS)}")
     firsts = range(len(encoding)) if units is None else [unit[0] for unit in units]
     sides = np.array([encoding.sides[first] or "" for first in firsts])
-    shown = sides != "" if hide_special else np.ones(len(sides), bool)
+    visible = sides != "" if hide_special else np.ones(len(sides), bool)
     if part == "all":
-        positions = np.nonzero(shown)[0]
+        positions = np.nonzero(visible)[0]
         return positions, positions
     query_side, _, key_side = part.partition(" to ")
     return np.nonzero(sides == query_side)[0], np.nonzero(sides == key_side)[0]
 
 
 def select_part(maps: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Maps (..., query, key) at rising positions; the very same array where those are all of them."""
-    whole = maps.shape[-2:] == (len(queries), len(keys))
-    part: np.ndarray = maps if whole else maps[..., queries[:, None], keys[None, :]]
+    """Select rising query and key positions of maps (..., query, key). Return the same array if all are selected."""
+    is_whole = maps.shape[-2:] == (len(queries), len(keys))
+    part: np.ndarray = maps if is_whole else maps[..., queries[:, None], keys[None, :]]
     return part
 
 
 @validate_arrays(attention="layer head query key")
 def attention_entropy(attention: np.ndarray) -> np.ndarray:
-    """Mean over queries of how spread out a head's attention is, in nats: 0 for one key, ln(keys) for all alike.
+    """Compute the entropy of the attention distribution of each head, mean over queries.
 
-    attention: (layer, head, query, key), each row sums to 1. Returns (layer, head).
-    Raises Refused if a row does not.
+    attention: (layer, head, query, key). Each row sums to 1.
+    Returns (layer, head) in nats, from 0 (one key) to ln(keys) (uniform).
+    Raises Refused if a row does not sum to 1.
     """
     check_rows(attention)
     return mean_entropy(attention)
 
 
 def mean_entropy(attention: np.ndarray) -> np.ndarray:
-    """As `attention_entropy`, of shares that are known to be such; a row of zeros, of a head that is off, has none."""
+    """Compute the same as `attention_entropy` without checking the rows. A row of zeros (ablated head) counts as 0."""
     terms = attention * np.log(np.maximum(attention, np.finfo(np.float32).tiny))
     entropy: np.ndarray = -terms.sum(-1).mean(-1)
     return entropy
@@ -69,9 +71,10 @@ def mean_entropy(attention: np.ndarray) -> np.ndarray:
 
 @validate_arrays(attention="layer head seq seq")
 def mean_distance(attention: np.ndarray) -> np.ndarray:
-    """Mean distance in tokens between a query and what it attends to, weighted by attention.
+    """Compute the mean distance between query and key, weighted by attention.
 
-    attention: (layer, head, query, key). Returns (layer, head).
+    attention: (layer, head, query, key).
+    Returns (layer, head) in tokens.
     """
     positions = np.arange(attention.shape[-1])
     distances = np.abs(positions[:, None] - positions[None, :]).astype(np.float32)
@@ -81,21 +84,26 @@ def mean_distance(attention: np.ndarray) -> np.ndarray:
 
 @validate_arrays(attention="layer head query key")
 def share_to(attention: np.ndarray, keys: Sequence[bool] | np.ndarray) -> np.ndarray:
-    """Share of a head's attention that goes to some keys, mean over queries, 0 to 1.
+    """Compute the share of the attention of each head that goes to some keys, mean over queries.
 
-    attention: (layer, head, query, key). keys: boolean (key,). Returns (layer, head).
-    Raises Refused for keys that are not boolean, or not as many.
+    attention: (layer, head, query, key).
+    keys: (key,) boolean.
+    Returns (layer, head), 0 to 1.
+    Raises Refused if keys is not boolean or has the wrong length.
     """
-    chosen = require_sequence("keys", keys, "True and False")
-    if len(chosen) != attention.shape[-1] or not all(isinstance(one, bool | np.bool_) for one in chosen):
+    is_selected = require_sequence("keys", keys, "True and False")
+    if len(is_selected) != attention.shape[-1] or not all(isinstance(flag, bool | np.bool_) for flag in is_selected):
         raise Refused(f"keys is {short_repr(keys)}: it must be True or False for each of {attention.shape[-1]} keys")
-    share: np.ndarray = attention[..., np.array(chosen)].sum(-1).mean(-1)
+    share: np.ndarray = attention[..., np.array(is_selected)].sum(-1).mean(-1)
     return share
 
 
 @compared_by_value
 class RoleFigures(NamedTuple):
-    """What tells the roles of heads apart, each (layer, head): entropy in nats, share to [SEP], mean distance."""
+    """Numbers that distinguish roles of heads, each (layer, head).
+
+    entropy: in nats. to_sep: share of attention to [SEP], 0 to 1. distance: mean distance in tokens.
+    """
 
     entropy: np.ndarray
     to_sep: np.ndarray
@@ -104,102 +112,113 @@ class RoleFigures(NamedTuple):
 
 @validate_arrays(encoding="seq", attention="layer head seq seq")
 def role_figures(attention: np.ndarray, encoding: Encoding) -> RoleFigures:
-    """Of every head on one text. attention: (layer, head, query, key), each row sums to 1."""
+    """Compute entropy, share to [SEP] and mean distance of every head in one text.
+
+    attention: (layer, head, query, key). Each row sums to 1.
+    Raises Refused if a row does not sum to 1.
+    """
     to_sep = share_to(attention, encoding.has_role("between", "end"))
     return RoleFigures(attention_entropy(attention), to_sep, mean_distance(attention))
 
 
 def sort_heads(figures: np.ndarray) -> np.ndarray:
-    """The heads of each layer, that with the largest figure first, NaN last; (layer, head) integers."""
+    """Return the heads of each layer by descending value with NaN last, (layer, head) integers."""
     order: np.ndarray = np.argsort(-figures, axis=1, kind="stable")
     return order
 
 
 def readable_word(encoding: Encoding, unit: Sequence[int]) -> str:
-    """The pieces of one word as the model reads them, put together; what is hidden is named, "door, hidden"."""
-    hidden = [encoding.masked_piece(position) for position in unit]
-    tokens = (encoding.tokens[at] if piece is None else piece for at, piece in zip(unit, hidden, strict=True))
-    return join_pieces(tokens) + ", hidden" * (hidden[0] is not None)
+    """Join the word pieces of one word. A masked word has its original pieces and a note: "door, hidden"."""
+    original_pieces = [encoding.masked_piece(position) for position in unit]
+    tokens = (
+        encoding.tokens[position] if piece is None else piece
+        for position, piece in zip(unit, original_pieces, strict=True)
+    )
+    return join_pieces(tokens) + ", hidden" * (original_pieces[0] is not None)
 
 
 @validate_arrays(maps="... seq seq")
-def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: str) -> np.ndarray:
-    """Maps between words instead of pieces.
+def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], kind: str) -> np.ndarray:
+    """Aggregate maps between tokens to maps between words.
 
-    maps: (..., query, key). units: positions of each word's pieces, as `word_units` gives them.
-    what: "attention", to a word the sum over its pieces and from it their mean, so rows that summed to 1 still do;
-    "brought" the same, of lengths: the vectors of a word's pieces together are at most so long; "product", the sum over
-    both, so the whole stays what it was; "gradient", a slope: the mean over both.
+    maps: (..., query, key).
+    units: positions of the word pieces of each word, as returned by `word_units`.
+    kind: kind of the maps, which determines the aggregation over word pieces. "attention" is summed over keys and
+        averaged over queries, so rows that sum to 1 still do. "brought" (value-weighted attention) is aggregated in the
+        same way, which gives an upper bound on the norm of the summed vectors. "product" is summed over both, which
+        preserves the total. "gradient" is averaged over both.
     Returns (..., unit, unit).
-    Raises Refused for another kind of map, and for units as `scores_of_units`.
+    Raises Refused if the kind is unknown, there is no unit, a unit is empty, or a position does not exist.
     """
-    if what not in MAPS:
-        raise Refused(f"a map of {what!r} is unknown: one of {', '.join(MAPS)}")
+    if kind not in MAPS:
+        raise Refused(f"the kind of map {kind!r} is unknown: it must be one of {', '.join(MAPS)}")
     units = check_units(units, maps.shape[-1])
-    if what in ("attention", "brought"):
+    if kind in ("attention", "brought"):
         return map_of_units(maps, units)
     to_words = scores_of_units(maps, units)
     sums = scores_of_units(to_words.swapaxes(-1, -2), units).swapaxes(-1, -2)
     sizes = np.array([len(unit) for unit in units])
-    merged: np.ndarray = sums if what == "product" else sums / np.outer(sizes, sizes)
+    merged: np.ndarray = sums if kind == "product" else sums / np.outer(sizes, sizes)
     return merged
 
 
 def renormalise_rows(attention: np.ndarray) -> np.ndarray:
-    """Rows of a part of a map that sum to 1 again; NaN where not even a millionth of the row is left.
+    """Divide the rows of a part of an attention map by their sums.
 
     attention: (..., query, key), not negative.
+    Returns (..., query, key). Each row sums to 1, or is NaN if its sum was below 1e-6.
     """
-    left = attention.sum(-1, keepdims=True, dtype=np.float64)
-    shares: np.ndarray = np.divide(attention, left, out=np.full(attention.shape, np.nan), where=left >= MIN_ROW_SUM)
+    sums = attention.sum(-1, keepdims=True, dtype=np.float64)
+    shares: np.ndarray = np.divide(attention, sums, out=np.full(attention.shape, np.nan), where=sums >= MIN_ROW_SUM)
     return shares.astype(attention.dtype)
 
 
 def rows_without_numbers(maps: np.ndarray) -> np.ndarray:
-    """Queries whose row has no number in any one of the heads; rising. maps: (head, query, key)."""
+    """Return the rising positions of queries whose row is NaN in at least one head. maps: (head, query, key)."""
     rows: np.ndarray = np.nonzero(np.isnan(maps).all(-1).any(0))[0]
     return rows
 
 
 @validate_arrays(maps="head query key", weights="head")
-def combine_heads(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> np.ndarray:
-    """Several heads as one map, (query, key).
+def combine_heads(maps: np.ndarray, mode: str, weights: np.ndarray | None = None) -> np.ndarray:
+    """Combine the maps of several heads into one map.
 
-    maps: (head, query, key); heads that are NaN throughout (pruned) are left out, a NaN inside a head stays one.
-    how: "average", whose rows still sum to 1; "weighted", the same with `weights` (head,), none of them negative and
-    taken as shares of their sum; "maximum", at every place the value furthest from zero, whose rows sum to 1 or more.
-    Returns NaN where no head is left.
-    Raises Refused for another way, or weights that are negative or all zero.
+    maps: (head, query, key). Heads that are NaN everywhere (pruned) are left out. Other NaN values are propagated.
+    mode: "average", "weighted" (weighted average) or "maximum", the value furthest from zero at each place. Averages
+        preserve rows that sum to 1. Rows of the maximum sum to at least 1.
+    weights: (head,), not negative, for "weighted". They are divided by their sum.
+    Returns (query, key), NaN if no head is left.
+    Raises Refused if the mode is unknown, weights are missing, or weights are negative, not finite or all zero.
     """
-    if how not in HEAD_COMBINATIONS:
-        raise Refused(f"heads combined by {how!r}: one of {', '.join(HEAD_COMBINATIONS)}")
-    there = ~np.isnan(maps).all((-1, -2))
-    maps = maps[there]
+    if mode not in HEAD_COMBINATIONS:
+        raise Refused(f"the combination of heads is {mode!r}: it must be one of {', '.join(HEAD_COMBINATIONS)}")
+    exists = ~np.isnan(maps).all((-1, -2))
+    maps = maps[exists]
     if not len(maps):
         return np.full(maps.shape[1:], np.nan, np.float32)
-    if how == "maximum":
+    if mode == "maximum":
         high, low = maps.max(0), maps.min(0)
         furthest: np.ndarray = np.where(-low > high, low, high)
         return furthest
-    if how == "average":
+    if mode == "average":
         mean: np.ndarray = maps.mean(0)
         return mean
     if weights is None:
-        raise Refused(f"a weighted map of {len(there)} heads needs as many weights")
-    shares = np.asarray(weights, np.float64)[there]
+        raise Refused(f"weights is None: a weighted map of {len(exists)} heads needs one weight for each head")
+    shares = np.asarray(weights, np.float64)[exists]
     if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.any()):
-        raise Refused("weights must be numbers, none of them negative, and not all zero")
+        raise Refused("the weights of heads must be finite and not negative, and at least one must be positive")
     weighted: np.ndarray = np.tensordot(shares / shares.sum(), maps, 1).astype(maps.dtype)
     return weighted
 
 
 def sort_layers(figures: np.ndarray) -> np.ndarray:
-    """The layers, that with the largest mean over its heads first, one without heads last; (layer,) integers.
+    """Return the layers by descending mean over their heads, (layer,) integers. Layers without heads come last.
 
-    figures: (layer, head), NaN for a head that does not exist.
+    figures: (layer, head), NaN for a pruned head.
     """
-    there = np.isfinite(figures)
-    sums = np.where(there, figures, 0).sum(1)
-    means = np.divide(sums, there.sum(1), out=np.full(len(figures), -np.inf), where=there.any(1))
+    exists = np.isfinite(figures)
+    sums = np.where(exists, figures, 0).sum(1)
+    means = np.divide(sums, exists.sum(1), out=np.full(len(figures), -np.inf), where=exists.any(1))
     order: np.ndarray = np.argsort(-means, kind="stable")
     return order

@@ -1,4 +1,4 @@
-"""Linear probes: what of a label can be read off states by a plane, and what of that the probe learned by itself."""
+"""Linear probes: how well a label can be predicted from hidden states, with control tasks and code lengths."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from bert_core.refused import (
     validate_arrays,
 )
 
-# Where the code is sent anew, as shares of the words: Voita & Titov 2020, section 2.2.2.
+# Ends of the blocks of the online code as shares of the words: Voita & Titov 2020, section 2.2.2.
 ONLINE_SHARES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
-PENALTY = 10.0  # of some hundred states of a base model: less learns by heart, more sees less of few words
+PENALTY = 10.0  # suits some hundred states of a base model: lower values overfit, higher ones underfit small samples
 MAX_STEPS = 1000
 MAX_CLASSES = 10_000
 
@@ -34,7 +34,7 @@ MAX_CLASSES = 10_000
 @compared_by_value
 @dataclass(frozen=True)
 class Probe:
-    """Multinomial logistic regression: the logits of a state are the state times `weights`, plus `bias`.
+    """Multinomial logistic regression. The logits of a state are the state times `weights`, plus `bias`.
 
     weights: (hidden, label). bias: (label,).
     """
@@ -46,13 +46,13 @@ class Probe:
         make_read_only(self)
 
     def log_probabilities(self, states: np.ndarray) -> np.ndarray:
-        """Of every label, (word, label), nats. states: (word, hidden)."""
+        """Compute the log-probability of every label, (word, label), in nats. states: (word, hidden)."""
         logits = states @ self.weights + self.bias
-        found: np.ndarray = logits - logsumexp(logits, axis=1, keepdims=True)
-        return found
+        log_probabilities: np.ndarray = logits - logsumexp(logits, axis=1, keepdims=True)
+        return log_probabilities
 
     def accuracy(self, states: np.ndarray, labels: np.ndarray) -> float:
-        """The share of the words (word, hidden) whose label (word,) is the likeliest."""
+        """Compute the share of words (word, hidden) whose most probable label equals that in labels (word,)."""
         return float((self.log_probabilities(states).argmax(1) == labels).mean())
 
 
@@ -60,14 +60,15 @@ class Probe:
 def fit_probe(
     states: np.ndarray, labels: np.ndarray, classes: int, *, penalty: float = PENALTY, tolerance: float = 1e-6
 ) -> Probe:
-    """The linear probe that says the labels of these words best, of those with small weights.
+    """Fit a linear probe, a multinomial logistic regression with an L2 penalty, that predicts labels from states.
 
-    states: (word, hidden). labels: (word,), whole numbers from zero. classes: how many labels there are; one that no
-    word has keeps a small probability.
-    penalty: half of it times the sum of the squared weights, of states scaled to mean 0 and variance 1, and of the
-        bias, is added to the summed loss in nats.
-    tolerance: what a step has to gain, as a share of the loss of a word, or the search ends.
-    Raises Refused for labels that are not 0 to classes - 1, or states that are not finite.
+    states: (word, hidden).
+    labels: (word,), integers from zero.
+    classes: number of labels. A label without words gets a small probability.
+    penalty: half of it times the sum of the squared weights (of states scaled to mean 0 and variance 1) and squared
+        biases is added to the summed loss in nats.
+    tolerance: the optimisation ends when a step gains less than this share of the loss.
+    Raises Refused if a label is not an integer from 0 to classes - 1, or a state is not finite.
     """
     classes, penalty = require_int("classes", classes, 1, MAX_CLASSES), require_float("penalty", penalty, 1e-6)
     tolerance = require_float("tolerance", tolerance, 0)
@@ -75,101 +76,119 @@ def fit_probe(
     check_finite("states", states)
     mean, size = states.mean(0), states.std(0)
     size[size == 0] = 1
-    # Along the principal axes, and by how surely each label is known, the sum to be minimised is about as steep in
-    # every direction, and L-BFGS needs a tenth of the steps; the minimum is the same.
+    # Preconditioning: along the principal axes, and scaled by the variance of each label, the curvature of the loss is
+    # similar in all directions. L-BFGS then needs a tenth of the steps and finds the same minimum.
     scaled = np.concatenate([(states - mean) / size, np.ones_like(states[:, :1])], axis=1)
     lengths, axes = np.linalg.eigh((scaled.T @ scaled).astype(np.float64))
     rotated = scaled @ axes.astype(states.dtype)
-    often = np.bincount(numbers, minlength=classes) / len(numbers)
-    steepness = np.maximum(lengths, 0)[:, None] * np.maximum(often * (1 - often), 1 / len(numbers)) + penalty
-    scale = 1 / np.sqrt(steepness)
+    frequencies = np.bincount(numbers, minlength=classes) / len(numbers)
+    variances = np.maximum(frequencies * (1 - frequencies), 1 / len(numbers))
+    curvature = np.maximum(lengths, 0)[:, None] * variances + penalty
+    scale = 1 / np.sqrt(curvature)
     rows = np.arange(len(numbers))
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         weights = flat.reshape(scale.shape) * scale
         logits = rotated @ weights.astype(states.dtype)
         logits -= logits.max(1, keepdims=True)
-        own = logits[rows, numbers]
+        label_logits = logits[rows, numbers]
         np.exp(logits, out=logits)
-        summed = logits.sum(1, keepdims=True)
-        logits /= summed
+        totals = logits.sum(1, keepdims=True)
+        logits /= totals
         logits[rows, numbers] -= 1
-        slope = (rotated.T @ logits) + penalty * weights
-        value = (np.log(summed[:, 0]) - own).sum(dtype=np.float64) + penalty / 2 * (weights**2).sum()
-        return value / len(numbers), (slope * scale).ravel() / len(numbers)
+        gradient = (rotated.T @ logits) + penalty * weights
+        value = (np.log(totals[:, 0]) - label_logits).sum(dtype=np.float64) + penalty / 2 * (weights**2).sum()
+        return value / len(numbers), (gradient * scale).ravel() / len(numbers)
 
-    found = minimize(
+    result = minimize(
         loss, np.zeros(scale.size), jac=True, method="L-BFGS-B",
         options={"maxiter": MAX_STEPS, "maxcor": 20, "ftol": tolerance, "gtol": 0},
     )  # fmt: skip
-    weights = axes @ (found.x.reshape(scale.shape) * scale)
-    inner = weights[:-1] / size[:, None]
-    return Probe(inner, weights[-1] - mean @ inner)
+    weights = axes @ (result.x.reshape(scale.shape) * scale)
+    unscaled = weights[:-1] / size[:, None]
+    return Probe(unscaled, weights[-1] - mean @ unscaled)
 
 
 @validate_arrays(labels="word", types="word")
 def control_labels(labels: np.ndarray, types: np.ndarray, seed: int = 0) -> np.ndarray:
-    """A random label for each word type, drawn as often as the labels stand in the text: nothing in a state says it.
+    """Draw a random label for each word type, with the frequencies of the given labels (control task).
 
-    labels: (word,), whole numbers from zero. types: (word,), any numbers.
-    Returns (word,): words of one type have one label.
-    What a probe finds of these it has learned by heart, type by type.
-    Source: the control task of Hewitt & Liang 2019, section 2 (arXiv:1909.03368).
+    Hidden states contain no information about these labels except the word type. A probe that predicts them has
+    memorised the word types.
+
+    labels: (word,), integers from zero.
+    types: (word,), any number for each word type.
+    seed: random seed.
+    Returns (word,). Words of the same type have the same label.
+    Raises Refused if a label is not an integer from zero.
+    Source: Hewitt & Liang 2019, section 2 (arXiv:1909.03368).
     """
-    numbers, of_types = check_labels(labels), np.unique(types, return_inverse=True)[1]
-    often = np.bincount(numbers) / len(numbers)
-    drawn = np.random.default_rng(require_int("seed", seed)).choice(len(often), of_types.max() + 1, p=often)
-    found: np.ndarray = drawn[of_types]
-    return found
+    numbers, type_numbers = check_labels(labels), np.unique(types, return_inverse=True)[1]
+    frequencies = np.bincount(numbers) / len(numbers)
+    generator = np.random.default_rng(require_int("seed", seed))
+    type_labels = generator.choice(len(frequencies), type_numbers.max() + 1, p=frequencies)
+    word_labels: np.ndarray = type_labels[type_numbers]
+    return word_labels
 
 
 @validate_arrays(labels="word", types="word")
-def lookup(labels: np.ndarray, types: np.ndarray, learned: int) -> tuple[float, float]:
-    """What is found without any state: the share of words that have the commonest label, and that of their type.
+def lookup(labels: np.ndarray, types: np.ndarray, train_count: int) -> tuple[float, float]:
+    """Compute the accuracy of two baselines that do not use hidden states: majority class and lookup by word type.
 
-    labels: (word,), whole numbers from zero. types: (word,), any numbers.
-    learned: the first so many words say what is common; the others are asked. A type that was not seen gets the
-    commonest label of all.
+    labels: (word,), integers from zero.
+    types: (word,), any number for each word type.
+    train_count: the first `train_count` words determine the frequencies, the others are predicted. A word type without
+        training words gets the majority class.
+    Returns the accuracy of the majority class and that of the most frequent label of each word type, 0 to 1.
+    Raises Refused if a label is not an integer from zero, or no word is left to predict.
     """
-    numbers, of_types = check_labels(labels), np.unique(types, return_inverse=True)[1]
-    learned = require_int("learned", learned, 1, len(numbers) - 1)
-    table = np.zeros((of_types.max() + 1, numbers.max() + 1))
-    np.add.at(table, (of_types[:learned], numbers[:learned]), 1)
-    common = table.sum(0)
-    table += common / (2 * common.sum())  # decides where a type has no label, or several as often
-    asked = numbers[learned:]
-    return float((asked == common.argmax()).mean()), float((table.argmax(1)[of_types[learned:]] == asked).mean())
+    numbers, type_numbers = check_labels(labels), np.unique(types, return_inverse=True)[1]
+    train_count = require_int("train_count", train_count, 1, len(numbers) - 1)
+    table = np.zeros((type_numbers.max() + 1, numbers.max() + 1))
+    np.add.at(table, (type_numbers[:train_count], numbers[:train_count]), 1)
+    frequencies = table.sum(0)
+    table += frequencies / (2 * frequencies.sum())  # decides for types without labels or with equally frequent ones
+    test_labels = numbers[train_count:]
+    predictions = table.argmax(1)[type_numbers[train_count:]]
+    return float((test_labels == frequencies.argmax()).mean()), float((predictions == test_labels).mean())
 
 
 @validate_arrays(states="word hidden", labels="word")
 def code_lengths(
     states: np.ndarray, labels: np.ndarray, classes: int, ends: Sequence[int], *, penalty: float = PENALTY
 ) -> tuple[float, float]:
-    """How many bits it takes to send the labels of words to somebody who has their states, and how many without them.
+    """Compute the online code length of the labels given the hidden states, and the uniform code length.
 
-    The first part is sent with all labels as likely; each later one with a probe learned from all parts before it, so
-    that what the probe needs to learn is paid for.
-    states: (word, hidden), in the order in which they are sent. labels: (word,). classes: as for `fit_probe`.
-    ends: of the parts, rising, up to the number of words.
-    Source: the online code of Voita & Titov 2020, section 2.2.2 (arXiv:2003.12298).
+    The first block is encoded with uniform probabilities, each later one with a probe trained on all previous blocks.
+    The code length therefore includes the cost of learning the probe.
+
+    states: (word, hidden), in the order of transmission.
+    labels: (word,), integers from zero. classes: number of labels.
+    ends: ends of the blocks, rising, up to the number of words.
+    penalty: L2 penalty of the probes, as in `fit_probe`.
+    Returns both code lengths in bits.
+    Raises Refused if the labels, states or ends are not valid.
+    Source: Voita & Titov 2020, section 2.2.2 (arXiv:2003.12298).
     """
     numbers, classes = check_labels(labels, classes), require_int("classes", classes, 1, MAX_CLASSES)
-    places = [require_int("an end", end, 1, len(numbers)) for end in require_sequence("ends", ends, "whole numbers")]
-    if not places or places != sorted(set(places)) or places[-1] != len(numbers):
-        raise Refused(f"the ends are {short_repr(places)}: they must rise up to {len(numbers)}, the number of words")
+    stops = [require_int("an end", end, 1, len(numbers)) for end in require_sequence("ends", ends, "whole numbers")]
+    if not stops or stops != sorted(set(stops)) or stops[-1] != len(numbers):
+        raise Refused(f"the ends are {short_repr(stops)}: they must rise up to {len(numbers)}, the number of words")
     uniform = len(numbers) * np.log2(classes)
-    bits = places[0] * np.log2(classes)
-    for before, end in pairwise(places):
-        probe = fit_probe(states[:before], numbers[:before], classes, penalty=penalty)
-        said = probe.log_probabilities(states[before:end])
-        bits -= said[np.arange(end - before), numbers[before:end]].sum(dtype=np.float64) / np.log(2)
+    bits = stops[0] * np.log2(classes)
+    for start, stop in pairwise(stops):
+        probe = fit_probe(states[:start], numbers[:start], classes, penalty=penalty)
+        log_probabilities = probe.log_probabilities(states[start:stop])
+        bits -= log_probabilities[np.arange(stop - start), numbers[start:stop]].sum(dtype=np.float64) / np.log(2)
     return float(bits), float(uniform)
 
 
 class ProbeDepth(NamedTuple):
-    """The points of one depth together: the mean over the seeds, the lowest and the highest of each.
+    """Summary over the seeds of all probes at one depth.
 
-    figures: name of a figure of `ProbePoint` -> (mean, lowest, highest); NaN where it was not asked.
+    depth: 0 for the embeddings, n + 1 for the output of layer n.
+    seeds: number of seeds.
+    figures: name of a number of `ProbePoint` -> (mean, minimum, maximum). NaN if it was not computed.
     """
 
     depth: int
@@ -185,20 +204,20 @@ FIGURES = (
 
 
 def probe_depths(points: Iterable[ProbePoint]) -> list[ProbeDepth]:
-    """The points depth by depth, the lowest first."""
+    """Summarise probes by depth, the lowest depth first. Raises Refused if an item is not a `ProbePoint`."""
     by_depth: dict[int, list[ProbePoint]] = {}
     for point in require_instances("points", points, ProbePoint):
         by_depth.setdefault(point.depth, []).append(point)
-    found = []
-    for depth, own in sorted(by_depth.items()):
-        values = {name: np.array([getattr(point, name) for point in own]) for name in FIGURES}
-        figures = {name: (float(one.mean()), float(one.min()), float(one.max())) for name, one in values.items()}
-        found.append(ProbeDepth(depth, len(own), figures))
-    return found
+    summaries = []
+    for depth, depth_points in sorted(by_depth.items()):
+        columns = {name: np.array([getattr(point, name) for point in depth_points]) for name in FIGURES}
+        figures = {name: (float(v.mean()), float(v.min()), float(v.max())) for name, v in columns.items()}
+        summaries.append(ProbeDepth(depth, len(depth_points), figures))
+    return summaries
 
 
 def check_labels(labels: np.ndarray, classes: int = MAX_CLASSES) -> np.ndarray:
-    """The labels as whole numbers. Raises Refused for others, for one below 0, or not below `classes`."""
+    """Return the labels as integers. Raises Refused unless all are integers from 0 to classes - 1."""
     if not ((labels >= 0) & (labels == np.floor(labels)) & (labels < classes)).all():
         raise Refused(f"labels is {short_repr(labels)}: they must be whole numbers from 0 to {classes - 1:,}")
     return labels.astype(np.int64)

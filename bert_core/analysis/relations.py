@@ -1,4 +1,4 @@
-"""Which head finds which dependency relation: for every word, is the word it is tied to most by attention its head?"""
+"""Accuracy of each attention head in predicting dependency relations: the syntactic head of a word by its attention."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 DIRECTIONS = ("dependent to head", "head to dependent")
-MAX_OFFSET = 8  # words: the fixed offsets that are tried go this far to both sides
+MAX_OFFSET = 8  # words: largest distance of the fixed offsets of the baseline
 
 
 class RelationRow(NamedTuple):
-    """One relation, the head that finds it best, and the best fixed offset.
+    """One dependency relation with the attention head that predicts it best and the best fixed offset.
 
-    asked: how often. layer, head, direction, accuracy: of the best head; None if no head finds any.
-    offset: how many words further on the head of the relation is looked for, negative before the word.
+    asked: number of occurrences.
+    layer, head, direction, accuracy: the best attention head. None, and accuracy 0, if no head is ever
+        correct. The accuracy is NaN if all heads are pruned.
+    offset: number of words after the dependent (negative before) at which the baseline predicts the syntactic head.
+    offset_accuracy: accuracy of this baseline, 0 to 1.
     """
 
     relation: str
@@ -34,9 +37,9 @@ class RelationRow(NamedTuple):
 
 
 def pieces_of_words(encoding: Encoding, spans: Sequence[tuple[int, int] | None]) -> list[tuple[int, ...]]:
-    """The positions of every word's pieces: those that start inside its span; empty for a word without any.
+    """Return the positions of the word pieces that start inside the span of each word, empty for None.
 
-    spans: (word,), rising, of characters in the first text.
+    spans: (word,), rising spans of characters in the first text.
     """
     pieces: list[tuple[int, ...]] = []
     starts = [(n, encoding.offsets[n][0]) for n, side in enumerate(encoding.sides) if side == "A"]
@@ -46,11 +49,14 @@ def pieces_of_words(encoding: Encoding, spans: Sequence[tuple[int, int] | None])
 
 
 class RelationTally:
-    """Right answers of every head and of every fixed offset, relation by relation, over the sentences so far.
+    """Correct predictions of every attention head and every fixed offset by relation, accumulated over sentences.
 
-    asked: relation -> how often. left_out: relations of words of which no piece was read. sentences: how many.
-    A head is asked in two directions: for a dependent, the word that it attends to most; or the word that attends to
-    it most. The word itself and the added [CLS] and [SEP] are no answer.
+    Each attention head predicts in two directions: the word that the dependent attends to most, and the word that
+    attends most to the dependent. The dependent itself, [CLS] and [SEP] are excluded.
+
+    counts: relation -> number of occurrences.
+    left_out: number of relations left out because a word has no word piece, as after truncation.
+    sentences: number of sentences.
     Source: Clark 2019, section 4.2 (arXiv:1906.04341).
     """
 
@@ -60,7 +66,7 @@ class RelationTally:
         self.sentences = 0
         self._right: dict[str, np.ndarray] = defaultdict(lambda: np.zeros((len(DIRECTIONS), layers, heads), np.int64))
         self._offsets: dict[str, Counter[int]] = defaultdict(Counter)
-        self._there = np.ones((layers, heads), bool)
+        self._exists = np.ones((layers, heads), bool)
 
     def add(
         self,
@@ -70,39 +76,41 @@ class RelationTally:
         heads: Sequence[int | None],
         relations: Sequence[str],
     ) -> None:
-        """Ask every head about one sentence.
+        """Count the predictions of every attention head for one sentence.
 
-        attention: (layer, head, query, key), between pieces. spans, heads, relations: (word,), as in a TreeSentence.
+        attention: (layer, head, query, key), between word pieces.
+        spans, heads, relations: (word,), as in a `TreeSentence`.
         """
         pieces = pieces_of_words(encoding, spans)
-        read = [word for word, own in enumerate(pieces) if own]
-        place = {word: number for number, word in enumerate(read)}
+        words = [word for word, positions in enumerate(pieces) if positions]
+        place = {word: number for number, word in enumerate(words)}
         self.sentences += 1
-        self._there &= np.isfinite(attention[:, :, 0, 0])
-        tied = [(word, head) for word, head in enumerate(heads) if head is not None]
-        asked = [(word, head) for word, head in tied if word in place and head in place]
-        self.left_out += len(tied) - len(asked)
-        if not asked:
+        self._exists &= np.isfinite(attention[:, :, 0, 0])
+        edges = [(word, head) for word, head in enumerate(heads) if head is not None]
+        counted_edges = [(word, head) for word, head in edges if word in place and head in place]
+        self.left_out += len(edges) - len(counted_edges)
+        if not counted_edges:
             return
-        between = map_of_units(attention, [pieces[word] for word in read])  # (layer, head, word, word)
-        itself = np.arange(len(read))
-        between[..., itself, itself] = -1
-        answers = np.stack([between.argmax(-1), between.argmax(-2)])  # (direction, layer, head, dependent)
-        for word, head in asked:
+        word_attention = map_of_units(attention, [pieces[word] for word in words])  # (layer, head, word, word)
+        diagonal = np.arange(len(words))
+        word_attention[..., diagonal, diagonal] = -1
+        # (direction, layer, head, dependent)
+        predictions = np.stack([word_attention.argmax(-1), word_attention.argmax(-2)])
+        for word, head in counted_edges:
             relation = relations[word]
             self.counts[relation] += 1
-            self._right[relation] += answers[..., place[word]] == place[head]
+            self._right[relation] += predictions[..., place[word]] == place[head]
             self._offsets[relation][head - word] += 1
 
     def rows(self, min_count: int = 1) -> list[RelationRow]:
-        """One row for each relation that was asked at least `least` times, the most frequent first."""
+        """Return one row for each relation with at least `min_count` occurrences, the most frequent first."""
         table = []
         for relation, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
             if count < min_count:
                 continue
-            near = {offset: right for offset, right in self._offsets[relation].items() if abs(offset) <= MAX_OFFSET}
-            offset = max(near, key=lambda offset: (near[offset], -abs(offset), offset), default=1)
-            right = np.where(self._there, self._right[relation], -1)
+            offsets = {offset: right for offset, right in self._offsets[relation].items() if abs(offset) <= MAX_OFFSET}
+            offset = max(offsets, key=lambda offset: (offsets[offset], -abs(offset), offset), default=1)
+            right = np.where(self._exists, self._right[relation], -1)
             direction, layer, head = map(int, np.unravel_index(right.argmax(), right.shape))
             any_right = bool(right[direction, layer, head] > 0)
             table.append(
@@ -112,27 +120,31 @@ class RelationTally:
                     layer if any_right else None,
                     head if any_right else None,
                     DIRECTIONS[direction] if any_right else None,
-                    right[direction, layer, head] / count if self._there.any() else float("nan"),
+                    right[direction, layer, head] / count if self._exists.any() else float("nan"),
                     offset,
-                    near.get(offset, 0) / count,
+                    offsets.get(offset, 0) / count,
                 )
             )
         return table
 
     def rows_of_head(self, layer: int, head: int, min_count: int = 20) -> list[RelationRow]:
-        """The relations that this head finds best of all heads, and better than any fixed offset; the surest first.
+        """Return the relations that one head predicts better than all other heads and any fixed offset.
 
-        least: how often a relation was asked, at least.
+        min_count: minimum number of occurrences of a relation.
+        Returns rows by descending accuracy.
         """
-        own = [row for row in self.rows(min_count) if (row.layer, row.head) == (layer, head)]
-        return sorted((row for row in own if row.accuracy > row.offset_accuracy), key=lambda row: -row.accuracy)
+        head_rows = [row for row in self.rows(min_count) if (row.layer, row.head) == (layer, head)]
+        return sorted((row for row in head_rows if row.accuracy > row.offset_accuracy), key=lambda row: -row.accuracy)
 
     def accuracy(self, relation: str) -> np.ndarray:
-        """(direction, layer, head), the share of right answers; NaN for a head that is not there.
+        """Return the accuracy of every head for one relation, (direction, layer, head). A pruned head is NaN.
 
-        Raises Refused for a relation that was never asked.
+        Raises Refused if the relation did not occur.
         """
         if not self.counts[relation]:
-            raise Refused(f"the relation {relation!r} was not asked: {', '.join(sorted(self.counts)) or 'none was'}")
-        shares: np.ndarray = np.where(self._there, self._right[relation] / self.counts[relation], np.nan)
+            allowed = (
+                f"it must be one of {', '.join(sorted(self.counts))}" if self.counts else "there are no relations yet"
+            )
+            raise Refused(f"the relation {relation!r} did not occur: {allowed}")
+        shares: np.ndarray = np.where(self._exists, self._right[relation] / self.counts[relation], np.nan)
         return shares

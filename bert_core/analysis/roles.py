@@ -1,4 +1,4 @@
-"""What a head does: where it looks, how surely, which heads are like it, and where in a text it shows best."""
+"""Roles of attention heads: what each head attends to, similarity of heads, and examples in a text."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from bert_core.refused import (
 )
 from bert_core.tokenizer import Encoding
 
-# A head has a role where its score is above this; the offsets and special tokens after the thresholds in the notebook
-# of Clark 2019 (0.5, 0.6). Broad is a share of the largest entropy, so that it means the same in every length of text.
+# A head has a role if its score is above this threshold. The thresholds of offsets and special tokens are those of the
+# notebook of Clark 2019 (0.5, 0.6). "broad" is a share of the maximal entropy, comparable between text lengths.
 THRESHOLDS: Mapping[str, float] = {
     "previous": 0.5,
     "next": 0.5,
@@ -36,30 +36,31 @@ THRESHOLDS: Mapping[str, float] = {
 }
 NO_ROLE = "none of these"
 MAX_DIMENSIONS = 100
-MIN_SHARE = 1e-30  # stands for a share of 0 where its logarithm is taken
+MIN_SHARE = 1e-30  # replaces 0 in the argument of a logarithm
 ROLE_DESCRIPTIONS: Mapping[str, str] = {
-    "previous": "looks at the token before",
-    "next": "looks at the next token",
-    "self": "looks at the token itself",
-    "cls": "looks at [CLS]",
-    "sep": "looks at [SEP]",
-    "punctuation": "looks at punctuation",
-    "broad": "looks everywhere",
+    "previous": "attends to the previous token",
+    "next": "attends to the next token",
+    "self": "attends to the token itself",
+    "cls": "attends to [CLS]",
+    "sep": "attends to [SEP]",
+    "punctuation": "attends to punctuation",
+    "broad": "attends to all tokens",
     NO_ROLE: "has no simple role",
 }
 
 
 class Role(NamedTuple):
-    """What a head does most of all, and its score, 0 to 1; for `NO_ROLE` that of the nearest miss."""
+    """The role of a head and its score, 0 to 1. For `NO_ROLE` it is the score of the role closest to its threshold."""
 
     name: str
     score: float
 
 
 class AttentionExample(NamedTuple):
-    """One look of a head, from word to word as the model reads them, the share of attention that it has, and where.
+    """Attention of one head from one word to another.
 
-    query_position, key_position: of the words' first pieces.
+    query, key: the two words. share: share of the attention of the query word, 0 to 1.
+    query_position, key_position: positions of the first word pieces.
     """
 
     query: str
@@ -71,31 +72,31 @@ class AttentionExample(NamedTuple):
 
 @validate_arrays(encoding="seq", attention="layer head seq seq")
 def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
-    """How far every head fills each role on one text, 0 to 1, seen from the tokens that were typed.
+    """Compute how well every head fits each role in one text, averaged over the queries except [CLS] and [SEP].
 
-    attention: (layer, head, query, key), each row sums to 1.
-    Returns (layer, head) by role: the mean share of attention that goes to the token before ("previous"), to the next,
-    to itself, to the added [CLS] and [SEP], to signs of punctuation; and as "broad" the mean entropy over its largest,
-    ln(keys). The added [CLS] and [SEP] ask nothing here; NaN where nothing was typed.
+    attention: (layer, head, query, key). Each row sums to 1.
+    Returns scores (layer, head), 0 to 1, by role. The roles "previous", "next", "self", "cls", "sep" and "punctuation"
+    are mean shares of attention to the previous token, the next token, the token itself, [CLS], [SEP] and punctuation.
+    The role "broad" is the mean entropy divided by its maximum, ln(keys). All scores are NaN if the text is empty.
     Source: Clark 2019, section 3 (arXiv:1906.04341).
     """
     special = np.array(encoding.special)
-    typed = np.nonzero(~special)[0]
-    if not len(typed):
+    text_positions = np.nonzero(~special)[0]
+    if not len(text_positions):
         return {role: np.full(attention.shape[:2], np.nan) for role in THRESHOLDS}
-    rows = attention[..., typed, :]
-    places = np.arange(len(typed))
+    rows = attention[..., text_positions, :]
+    row_numbers = np.arange(len(text_positions))
 
-    def offset(by: int) -> np.ndarray:
-        return rows[..., places, typed + by].mean(-1)  # type: ignore[no-any-return]
+    def offset_share(offset: int) -> np.ndarray:
+        return rows[..., row_numbers, text_positions + offset].mean(-1)  # type: ignore[no-any-return]
 
     def share(keys: np.ndarray) -> np.ndarray:
         return rows[..., keys].sum(-1).mean(-1)  # type: ignore[no-any-return]
 
     return {
-        "previous": offset(-1),
-        "next": offset(1),
-        "self": offset(0),
+        "previous": offset_share(-1),
+        "next": offset_share(1),
+        "self": offset_share(0),
         "cls": share(special & encoding.has_role("first")),
         "sep": share(special & encoding.has_role("between", "end")),
         "punctuation": share(np.array([_is_punctuation(token) for token in encoding.tokens]) & ~special),
@@ -104,7 +105,7 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
 
 
 def role_of(scores: Mapping[str, float]) -> Role:
-    """The role with the highest score over its threshold; below all of them `NO_ROLE`, with the nearest miss.
+    """Return the role whose score is highest relative to its threshold, or `NO_ROLE` if all are below it.
 
     scores: of one head, by role.
     """
@@ -113,20 +114,22 @@ def role_of(scores: Mapping[str, float]) -> Role:
 
 
 def confidence(attention: np.ndarray, encoding: Encoding) -> np.ndarray:
-    """Mean over the typed tokens of a head's largest share for a typed token: the added [CLS] and [SEP] do not count.
+    """Compute the largest attention weight of each query, mean over queries, without [CLS] and [SEP] on either side.
 
-    attention: (layer, head, query, key). Returns (layer, head), 0 to 1.
+    attention: (layer, head, query, key).
+    Returns (layer, head), 0 to 1.
     Source: Voita 2019, section 4 (arXiv:1905.09418).
     """
-    typed = np.nonzero(~np.array(encoding.special))[0]
-    sure: np.ndarray = attention[..., typed[:, None], typed].max(-1).mean(-1)
-    return sure
+    text_positions = np.nonzero(~np.array(encoding.special))[0]
+    mean: np.ndarray = attention[..., text_positions[:, None], text_positions].max(-1).mean(-1)
+    return mean
 
 
 def head_figures(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
-    """All that the maps of one text say of every head, (layer, head) by name.
+    """Compute all numbers about every head from the attention maps of one text.
 
-    Confidence, entropy (nats), distance (tokens), and the scores of the roles.
+    attention: (layer, head, query, key). Each row sums to 1.
+    Returns (layer, head) by name: confidence, entropy (nats), distance (tokens) and the scores of the roles.
     """
     return {
         "confidence": confidence(attention, encoding),
@@ -137,22 +140,24 @@ def head_figures(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndar
 
 
 def _is_punctuation(token: str) -> bool:
-    return all(unicodedata.category(sign).startswith("P") for sign in token.removeprefix("##"))
+    """Return whether all characters of a word piece are punctuation."""
+    return all(unicodedata.category(character).startswith("P") for character in token.removeprefix("##"))
 
 
-# ---------------------------------------------------------------------------- heads beside each other
+# ---------------------------------------------------------------------------- similarity of heads
 
 
 @validate_arrays(attention="layer head query key")
 def head_distances(attention: np.ndarray, *, report: Progress = ignore_progress) -> np.ndarray:
-    """How differently heads attend: the Jensen-Shannon distance of their rows, mean over the queries.
+    """Compute the Jensen-Shannon distance between the attention rows of each pair of heads, mean over queries.
 
-    attention: (layer, head, query, key), each row sums to 1; float32 is enough for distances to within a thousandth.
-    report: told how many queries are done, as for `Progress`.
-    Returns (layer * head, layer * head), float64, symmetric, 0 (the same rows) to 1 (no key in common): the square root
-    of the divergence with base 2, a metric. A head that is NaN is NaN to all.
+    attention: (layer, head, query, key). Each row sums to 1. float32 gives distances to within a thousandth.
+    report: called with the number of queries that are done (`Progress`).
+    Returns (layer * head, layer * head) float64, symmetric, from 0 (equal rows) to 1 (no common key). It is the square
+    root of the divergence with base 2, a metric. All distances of a head that is NaN are NaN.
     Raises Refused if a row does not sum to 1.
-    Source: Clark 2019, section 6 (arXiv:1906.04341), which sums the divergences; Endres & Schindelin 2003.
+    Source: Clark 2019, section 6 (arXiv:1906.04341), which sums the divergences. The metric is that of Endres &
+    Schindelin 2003.
     """
     check_rows(attention)
     count, queries = attention.shape[0] * attention.shape[1], attention.shape[2]
@@ -160,64 +165,69 @@ def head_distances(attention: np.ndarray, *, report: Progress = ignore_progress)
     dtype = attention.dtype if attention.dtype == np.float64 else np.float32
     mixed, logs = np.empty((2, count, attention.shape[3]), dtype)
     for query in range(queries):
-        # Half of each head's row. One query and one head at a time: what is worked on stays in the processor's cache.
+        # Half of the row of each head. Arrays of one query and one head at a time fit into the processor cache.
         halves = np.maximum(attention[:, :, query].reshape(count, -1) / 2, MIN_SHARE, dtype=dtype)
-        own = _entropy(2 * halves, logs)
+        entropies = _entropy(2 * halves, logs)
         for head in range(count):
-            both = np.add(halves[head], halves[head:], out=mixed[head:])
-            divergence = _entropy(both, logs[head:]) - (own[head] + own[head:]) / 2
+            mixtures = np.add(halves[head], halves[head:], out=mixed[head:])
+            divergence = _entropy(mixtures, logs[head:]) - (entropies[head] + entropies[head:]) / 2
             distances[head, head:] += np.sqrt(np.maximum(divergence, 0) / np.log(2))
         report_count(report, query + 1, queries, "queries")
     distances[...] = (distances + distances.T) / queries
-    there = np.isfinite(np.diag(distances))
-    distances[np.diag_indices(count)] = np.where(there, 0.0, np.nan)
+    exists = np.isfinite(np.diag(distances))
+    distances[np.diag_indices(count)] = np.where(exists, 0.0, np.nan)
     return distances
 
 
 def _entropy(rows: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """(row, key), each above 0, to (row,), nats, float64. logs: room for the logarithms."""
+    """Compute the entropy of positive rows (row, key) as (row,) float64 in nats. logs: buffer for the logarithms."""
     entropy: np.ndarray = -np.einsum("rk,rk->r", rows, np.log(rows, out=logs)).astype(np.float64)
     return entropy
 
 
 @validate_arrays(distances="head head")
 def nearest_heads(distances: np.ndarray, head: int, count: int = 5) -> list[int]:
-    """The heads nearest to one, the nearest first, itself and those that are not there left out.
+    """Return the heads with the smallest distance to one head, the nearest first, without the head itself.
 
-    distances: (heads, heads), as `head_distances` gives them; head: its number, layer * heads of a layer + head.
-    count: how many at most. Raises Refused for a head that does not exist.
+    distances: (head, head), as returned by `head_distances`. Pruned heads (NaN) are left out.
+    head: number of the head, layer * heads per layer + head.
+    count: maximum number of heads.
+    Raises Refused if the head does not exist.
     """
     head, count = require_int("head", head, 0, len(distances) - 1), require_int("count", count)
     order = np.argsort(distances[head], kind="stable")
-    return [int(other) for other in order if other != head and np.isfinite(distances[head, other])][:count]
+    return [int(neighbour) for neighbour in order if neighbour != head and np.isfinite(distances[head, neighbour])][
+        :count
+    ]
 
 
 @validate_arrays(distances="point point")
 def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
-    """Points whose distances are as near to these as a plane allows: classical multidimensional scaling.
+    """Compute coordinates of points from their distances by classical multidimensional scaling.
 
-    distances: (point, point), symmetric. Returns (point, dimension), centred, the widest dimension first; the largest
-    coordinate of each is positive, so that the same distances always give the same picture. A point whose distances
-    are NaN is NaN.
-    Raises Refused for distances that are not symmetric, or not finite between points that are there.
+    distances: (point, point), symmetric. A point whose distances are NaN gets NaN coordinates.
+    dimensions: number of coordinates, 1 to 100.
+    Returns (point, dimension), centred, in the order of descending variance. The largest coordinate in absolute value
+    of each dimension is positive, which makes the result deterministic.
+    Raises Refused if the distances are not symmetric, or not finite between existing points.
     Source: Torgerson 1952.
     """
     dimensions = require_int("dimensions", dimensions, 1, MAX_DIMENSIONS)
-    existing = np.isfinite(np.diag(distances))
-    known = distances[np.ix_(existing, existing)]
-    check_finite("distances", known)
-    if not np.allclose(known, known.T):
-        raise Refused("the distances are not symmetric: those of two points must be the same both ways")
+    exists = np.isfinite(np.diag(distances))
+    finite_distances = distances[np.ix_(exists, exists)]
+    check_finite("distances", finite_distances)
+    if not np.allclose(finite_distances, finite_distances.T):
+        raise Refused("the distances are not symmetric: the distance of two points must be the same in both directions")
     points = np.full((len(distances), dimensions), np.nan)
-    if not len(known):
+    if not len(finite_distances):
         return points
-    centre = np.eye(len(known)) - 1 / len(known)
-    sizes, directions = np.linalg.eigh(-centre @ known**2 @ centre / 2)
+    centre = np.eye(len(finite_distances)) - 1 / len(finite_distances)
+    sizes, directions = np.linalg.eigh(-centre @ finite_distances**2 @ centre / 2)
     sizes, directions = sizes[::-1][:dimensions], directions[:, ::-1][:, :dimensions]
     coordinates = directions * np.sqrt(np.maximum(sizes, 0))
     signs = np.sign(coordinates[np.abs(coordinates).argmax(0), np.arange(coordinates.shape[1])])
-    points[existing, : coordinates.shape[1]] = coordinates * np.where(signs == 0, 1, signs)
-    points[np.ix_(existing, np.arange(coordinates.shape[1], dimensions))] = 0
+    points[exists, : coordinates.shape[1]] = coordinates * np.where(signs == 0, 1, signs)
+    points[np.ix_(exists, np.arange(coordinates.shape[1], dimensions))] = 0
     return points
 
 
@@ -226,28 +236,32 @@ def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
 
 @validate_arrays(encoding="seq", attention="seq seq")
 def strongest_examples(attention: np.ndarray, encoding: Encoding, count: int = 6) -> list[AttentionExample]:
-    """The looks of one head that hold most of a word's attention, the strongest first.
+    """Return the pairs of words with the largest attention of one head, the largest first.
 
-    attention: (query, key) of one head. Between words: to a word the sum over its pieces, from it their mean; the
-    added [CLS] and [SEP] are left out. count: how many at most.
+    Attention between words is summed over the pieces of the key and averaged over those of the query. [CLS] and [SEP]
+    are left out.
+
+    attention: (query, key) of one head.
+    count: maximum number of pairs.
     """
     count = require_int("count", count)
     units = word_units(encoding)
     words = [number for number, unit in enumerate(units) if not encoding.special[unit[0]]]
-    between = map_of_units(attention, units)[np.ix_(words, words)]
-    best = np.argsort(-between, axis=None, kind="stable")[:count]
+    word_attention = map_of_units(attention, units)[np.ix_(words, words)]
+    best = np.argsort(-word_attention, axis=None, kind="stable")[:count]
     names = [readable_word(encoding, units[number]) for number in words]
-    places = [units[number][0] for number in words]
+    positions = [units[number][0] for number in words]
     return [
-        AttentionExample(names[query], names[key], float(between[query, key]), places[query], places[key])
-        for query, key in zip(*np.unravel_index(best, between.shape), strict=True)
+        AttentionExample(names[query], names[key], float(word_attention[query, key]), positions[query], positions[key])
+        for query, key in zip(*np.unravel_index(best, word_attention.shape), strict=True)
     ]
 
 
 def roles_of_heads(scores: Mapping[str, np.ndarray]) -> list[list[Role | None]]:
-    """The role of every head, layer by layer; None for one that is not there.
+    """Return the role of every head by layer, None for a pruned head.
 
-    scores: (layer, head) by role. Raises Refused unless there are those of every role.
+    scores: (layer, head) by role, as returned by `role_scores`.
+    Raises Refused if the scores of a role are missing.
     """
     if not isinstance(scores, Mapping) or not THRESHOLDS.keys() <= scores.keys():
         raise Refused(f"scores is {short_repr(scores)}: it must have (layer, head) for each of {', '.join(THRESHOLDS)}")
@@ -266,16 +280,17 @@ def roles_of_heads(scores: Mapping[str, np.ndarray]) -> list[list[Role | None]]:
 
 
 def describe_roles(roles: Sequence[Sequence[Role | None]]) -> list[list[str]]:
-    """What every head does, with its score, in words, layer by layer; empty for a head that was pruned."""
+    """Return a description of the role of every head with its score, by layer. It is empty for a pruned head."""
     return [
         ["" if role is None else f"{ROLE_DESCRIPTIONS[role.name]} ({role.score:.2f})" for role in row] for row in roles
     ]
 
 
 def role_ranks(roles: Sequence[Sequence[Role | None]]) -> np.ndarray:
-    """A figure by which heads of one role stand together: roles in the order of `THRESHOLDS`, the highest score first.
+    """Return a sort key that groups heads by role, in the order of `THRESHOLDS`, and by descending score.
 
-    roles: layer by layer. Returns (layer, head): the larger, the earlier; below 1 for `NO_ROLE`, NaN for None.
+    roles: by layer.
+    Returns (layer, head), larger for earlier heads. Heads without a role are below 1, None is NaN.
     """
     names = [NO_ROLE, *reversed(list(THRESHOLDS))]
     return np.array(
@@ -284,15 +299,19 @@ def role_ranks(roles: Sequence[Sequence[Role | None]]) -> np.ndarray:
 
 
 def heads_by_role(roles: Sequence[Sequence[Role | None]]) -> dict[str, list[tuple[int, int]]]:
-    """Role -> its heads (layer, head), the highest score first; roles in the order of `THRESHOLDS`, then `NO_ROLE`.
+    """Group the heads by role.
 
-    roles: layer by layer, as `roles_of_heads` gives them. Raises Refused for anything else.
+    roles: by layer, as returned by `roles_of_heads`.
+    Returns heads (layer, head) by role in the order of `THRESHOLDS`, then `NO_ROLE`, each by descending score.
+    Raises Refused if an item is not a `Role` or None.
     """
     by_role: dict[str, list[tuple[float, int, int]]] = {name: [] for name in (*THRESHOLDS, NO_ROLE)}
     for layer, row in enumerate(require_sequence("roles", roles, "the roles of each layer")):
         for head, role in enumerate(require_sequence("the roles of a layer", row, "roles")):
             if role is not None:
                 if not isinstance(role, Role) or role.name not in by_role:
-                    raise Refused(f"a role is {short_repr(role)}: it must be a Role, of {', '.join(by_role)}, or None")
+                    raise Refused(
+                        f"a role is {short_repr(role)}: it must be None or a Role with a name of {', '.join(by_role)}"
+                    )
                 by_role[role.name].append((-role.score, layer, head))
     return {name: [(layer, head) for _, layer, head in sorted(heads)] for name, heads in by_role.items()}

@@ -1,4 +1,4 @@
-"""Two sentences side by side: which tokens they share, where they part, and what each part of the difference weighs."""
+"""Alignment of two scored sentences, and the contribution of their different and shared tokens to the difference."""
 
 from __future__ import annotations
 
@@ -14,27 +14,32 @@ from bert_core.refused import validate_arguments
 
 
 class Column(NamedTuple):
-    """One column of two aligned sentences: the position in each, None where it has nothing; whether both are alike."""
+    """One column of two aligned sentences.
+
+    first, second: position in either sentence, None if it has no token in this column.
+    equal: whether both tokens are equal.
+    """
 
     first: int | None
     second: int | None
-    same: bool
+    equal: bool
 
 
 def align_columns(first: Sequence[str], second: Sequence[str]) -> list[Column]:
-    """The tokens of two sentences in columns: the longest common blocks stand under each other, the rest apart.
+    """Align the tokens of two sentences by their longest common blocks.
 
-    Every token is in exactly one column, in its order. Tokens that replace each other share columns from the left.
+    Every token is in exactly one column, and the order is preserved. Different tokens at the same place share columns
+    from the left.
     """
     columns = []
-    for what, start, end, other_start, other_end in SequenceMatcher(None, first, second, False).get_opcodes():
-        own, other = range(start, end), range(other_start, other_end)
-        for place in range(max(len(own), len(other))):
+    for operation, start, end, second_start, second_end in SequenceMatcher(None, first, second, False).get_opcodes():
+        first_range, second_range = range(start, end), range(second_start, second_end)
+        for index in range(max(len(first_range), len(second_range))):
             columns.append(
                 Column(
-                    own[place] if place < len(own) else None,
-                    other[place] if place < len(other) else None,
-                    what == "equal",
+                    first_range[index] if index < len(first_range) else None,
+                    second_range[index] if index < len(second_range) else None,
+                    operation == "equal",
                 )
             )
     return columns
@@ -42,62 +47,73 @@ def align_columns(first: Sequence[str], second: Sequence[str]) -> list[Column]:
 
 @compared_by_value
 class PairColumns(NamedTuple):
-    """Two scored sentences in columns, the added [CLS] and [SEP] left out.
+    """Two scored sentences in aligned columns, without [CLS] and [SEP].
 
-    columns: positions in the encodings. first, second: (column,) log-probabilities, nats; NaN where there is nothing.
-    same: (column,) boolean.
+    columns: positions in the encodings.
+    first, second: (column,) log-probabilities in nats, NaN if the sentence has no token in the column.
+    equal: (column,) boolean, whether both tokens are equal.
     """
 
     columns: list[Column]
     first: np.ndarray
     second: np.ndarray
-    same: np.ndarray
+    equal: np.ndarray
 
     @property
     def differing_contribution(self) -> float:
-        """By how much the first is likelier than the second in the columns where they part, nats."""
-        return self._owed(~self.same)
+        """Contribution of the columns with different tokens to the log-probability difference, in nats."""
+        return self._contribution(~self.equal)
 
     @property
     def shared_contribution(self) -> float:
-        """By how much it is likelier in the columns that they share, nats: what their parting words do to these."""
-        return self._owed(self.same)
+        """Contribution of the columns with equal tokens, in nats: the effect of the different tokens on these."""
+        return self._contribution(self.equal)
 
-    def _owed(self, where: np.ndarray) -> float:
-        return float(np.nansum(self.first[where]) - np.nansum(self.second[where]))
+    def _contribution(self, selected: np.ndarray) -> float:
+        """Return the log-probability of the first sentence minus that of the second over some columns."""
+        return float(np.nansum(self.first[selected]) - np.nansum(self.second[selected]))
 
 
 @validate_arguments
 def pair_columns(pair: PairScore) -> PairColumns:
-    """Two scored sentences, token under token; the two parts of the difference add up to that of the totals.
+    """Align two scored sentences token by token.
 
-    Raises Refused for a pair with a problem.
+    The contributions of different and equal tokens sum to the difference of the total log-probabilities.
+
+    Raises Refused if the pair was not scored.
     """
-    first, second = pair.both
-    kept = [[i for i, special in enumerate(one.encoding.special) if not special] for one in (first, second)]
-    tokens = [[one.encoding.tokens[i] for i in some] for one, some in zip((first, second), kept, strict=True)]
+    scores = pair.scores
+    positions = [[i for i, special in enumerate(score.encoding.special) if not special] for score in scores]
+    first_tokens, second_tokens = (
+        [score.encoding.tokens[i] for i in indices] for score, indices in zip(scores, positions, strict=True)
+    )
     columns = [
         Column(
-            None if column.first is None else kept[0][column.first],
-            None if column.second is None else kept[1][column.second],
-            column.same,
+            None if column.first is None else positions[0][column.first],
+            None if column.second is None else positions[1][column.second],
+            column.equal,
         )
-        for column in align_columns(*tokens)
+        for column in align_columns(first_tokens, second_tokens)
     ]
+    first, second = scores
     return PairColumns(
         columns,
         _values(first, [column.first for column in columns]),
         _values(second, [column.second for column in columns]),
-        np.array([column.same for column in columns], bool),
+        np.array([column.equal for column in columns], bool),
     )
 
 
-def _values(score: SentenceScore, places: Sequence[int | None]) -> np.ndarray:
-    """The log-probabilities at some places of a sentence, (column,); NaN where the place is None."""
-    return np.array([np.nan if place is None else score.log_probabilities[place] for place in places], np.float64)
+def _values(score: SentenceScore, positions: Sequence[int | None]) -> np.ndarray:
+    """Return the log-probabilities at some positions of a sentence, (column,), NaN for None."""
+    return np.array(
+        [np.nan if position is None else score.log_probabilities[position] for position in positions], np.float64
+    )
 
 
 def mostly_unknown(scores: Sequence[PairScore]) -> int:
-    """How many of the scored sentences are mostly [UNK], each counted once: their scores say little."""
-    read = {one.encoding.text: one.encoding for pair in scores if pair.problem is None for one in pair.both}
-    return sum(one.mostly_unknown for one in read.values())
+    """Return the number of different scored sentences that are mostly [UNK], whose scores are hardly meaningful."""
+    encodings = {
+        score.encoding.text: score.encoding for pair in scores if pair.problem is None for score in pair.scores
+    }
+    return sum(encoding.mostly_unknown for encoding in encodings.values())

@@ -1,4 +1,4 @@
-"""Heads that look mostly at one token: how much that token brings them, and whether they tell every token the same."""
+"""Attention sinks: heads that attend mostly to one token, and the value-weighted attention that comes from it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from bert_core.analysis.patterns import share_to
 from bert_core.records.base import compared_by_value
 from bert_core.refused import check_finite, validate_arrays
 
-SINK_SHARE = 0.5  # a sink: a token that gets more than this share of a head's attention
-SHORT_LENGTH = 0.5  # what it brings is little: its vector is shorter than so many times those of the others
-MAX_BROADCAST_RANK = 2.0  # a head brings much the same to every token: what it adds has fewer directions than this
+SINK_SHARE = 0.5  # an attention sink gets more than this share of the attention of a head
+SHORT_LENGTH = 0.5  # a value vector is short below this multiple of the mean norm of those of the other tokens
+MAX_BROADCAST_RANK = 2.0  # below this effective rank the head outputs of all tokens are nearly the same
 
 
 @compared_by_value
 class Sinks(NamedTuple):
-    """The token that each head of a text looks at most, and what it brings; (layer, head) each.
+    """The token with the most attention of each head of a text. All arrays are (layer, head).
 
-    token: its position; -1 for a head that is not there. share: of all attention, 0 to 1.
-    length: of the vector that it brings, in times of the mean length of the other tokens'; NaN if these bring nothing.
-    rank: in how many directions lies what the head adds to the tokens, from 1: the same for all of them but for its
-        size. The exponential of the entropy of the squared singular values; NaN where it adds nothing.
-    A head that is not there is NaN.
+    A pruned head has the token -1, and all other values are NaN.
+
+    token: position of the token.
+    share: its share of the attention, mean over queries, 0 to 1.
+    length: norm of its value vector divided by the mean norm of the other tokens. NaN if the others are zero.
+    rank: effective rank of the head outputs of all tokens, at least 1. It is 1 if they differ only in length, and NaN
+        if all are zero.
     """
 
     token: np.ndarray
@@ -33,11 +35,13 @@ class Sinks(NamedTuple):
     rank: np.ndarray
 
     def kind(self, layer: int, head: int) -> str:
-        """What the sink of a head does: "nothing", "broadcasts", or "" where it is no sink or neither holds.
+        """Classify the attention sink of a head as "nothing", "broadcasts", or "" for neither or no sink.
 
-        Nothing: more than half of the head's attention goes to a token whose vector is less than half as long as
-        the others'. Broadcasts: the vector is not so short, and what the head adds has fewer than two directions.
-        Source: after Bondarenko 2023, section 3 (arXiv:2306.12929); the thresholds are ours.
+        "nothing": more than half of the attention goes to a token whose value vector is less than half as long as those
+        of the other tokens, so the head adds little. "broadcasts": the vector is longer, and the head outputs have an
+        effective rank below 2, so the head adds nearly the same vector to every token.
+
+        Source: Bondarenko 2023, section 3 (arXiv:2306.12929). The thresholds are our own.
         """
         if not self.share[layer, head] > SINK_SHARE:
             return ""
@@ -48,38 +52,41 @@ class Sinks(NamedTuple):
 
 @validate_arrays(attention="layer head query key", values="layer head key width")
 def sinks(attention: np.ndarray, values: np.ndarray) -> Sinks:
-    """The favourite token of every head, and what it brings.
+    """Find the token with the most attention of each head, and compute what it contributes.
 
-    attention: probabilities; NaN for a head that was pruned. values: the vectors that each head brings, in coordinates
-    in which lengths are those of the states, as `head_values` with `projected` gives them.
-    Raises Refused for numbers that are not finite in a head that is there.
-    Source: Bondarenko 2023, section 3 (arXiv:2306.12929); the rank after Roy and Vetterli 2007.
+    attention: (layer, head, query, key), attention probabilities. A pruned head is NaN.
+    values: (layer, head, key, width), value vectors in coordinates in which norms are those of the hidden states, as
+        returned by `head_values` with `projected`.
+    Raises Refused if a number of an existing head is not finite.
+    Source: Bondarenko 2023, section 3 (arXiv:2306.12929). The rank is that of Roy and Vetterli 2007.
     """
-    there = ~np.isnan(attention).all((2, 3))
-    attention = np.where(there[..., None, None], attention, 0)
+    exists = ~np.isnan(attention).all((2, 3))
+    attention = np.where(exists[..., None, None], attention, 0)
     shares, norms = attention.mean(2), np.linalg.norm(values, axis=-1)
     token = shares.argmax(-1)
 
-    def at(figures: np.ndarray) -> np.ndarray:
+    def at_token(figures: np.ndarray) -> np.ndarray:
         return np.take_along_axis(figures, token[..., None], -1)[..., 0]
 
-    others = (norms.sum(-1) - at(norms)) / (norms.shape[-1] - 1)
-    figures = at(shares), np.where(others > 0, at(norms) / others, np.nan), effective_rank(attention @ values)
-    return Sinks(np.where(there, token, -1), *(np.where(there, figure, np.nan) for figure in figures))
+    mean_norms = (norms.sum(-1) - at_token(norms)) / (norms.shape[-1] - 1)  # of the other tokens
+    lengths = np.where(mean_norms > 0, at_token(norms) / mean_norms, np.nan)
+    figures = at_token(shares), lengths, effective_rank(attention @ values)
+    return Sinks(np.where(exists, token, -1), *(np.where(exists, figure, np.nan) for figure in figures))
 
 
 @validate_arrays(vectors="... seq width")
 def effective_rank(vectors: np.ndarray) -> np.ndarray:
-    """In how many directions some vectors lie, (...,) for vectors (..., seq, width): 1 for one, at most the smaller.
+    """Compute the effective rank of sets of vectors: exp(entropy) of the squared singular values as shares.
 
-    The exponential of the entropy of the squared singular values, as shares of their sum; NaN where all are zero.
-    Raises Refused for vectors that are not finite.
-    Source: Roy and Vetterli 2007, with squares.
+    vectors: (..., seq, width).
+    Returns (...,), from 1 to the smaller of seq and width. It is NaN if all vectors of a set are zero.
+    Raises Refused if a number is not finite.
+    Source: Roy and Vetterli 2007, here with squared singular values.
     """
     check_finite("vectors", vectors)
-    wide = vectors.astype(np.float64)
-    wide /= np.maximum(np.abs(wide).max((-1, -2), keepdims=True, initial=0), np.finfo(float).tiny)
-    squares = np.linalg.eigvalsh(wide.swapaxes(-1, -2) @ wide).clip(min=0)
+    scaled = vectors.astype(np.float64)
+    scaled /= np.maximum(np.abs(scaled).max((-1, -2), keepdims=True, initial=0), np.finfo(float).tiny)
+    squares = np.linalg.eigvalsh(scaled.swapaxes(-1, -2) @ scaled).clip(min=0)
     total = squares.sum(-1, keepdims=True)
     shares = squares / np.where(total > 0, total, np.nan)
     rank: np.ndarray = np.exp(-(shares * np.log(np.where(shares > 0, shares, 1))).sum(-1))
@@ -87,10 +94,12 @@ def effective_rank(vectors: np.ndarray) -> np.ndarray:
 
 
 class SinkContribution(NamedTuple):
-    """How much of all attention some tokens get, and how much of what is brought comes from them.
+    """Attention to some tokens compared with their value-weighted attention, over the heads that attend mostly to them.
 
-    heads: how many give more than half of their attention to them, of so many that are there, `of`.
-    attention, brought: mean over these heads of both shares, 0 to 1; NaN where there is no such head.
+    heads: number of heads that give more than half of their attention to these tokens.
+    head_count: number of all heads that are neither pruned nor ablated.
+    attention, value_weighted: share of attention and of value-weighted attention of these tokens, mean over the heads
+        that attend mostly to them, 0 to 1. NaN if there is no such head.
     """
 
     heads: int
@@ -99,21 +108,24 @@ class SinkContribution(NamedTuple):
     value_weighted: float
 
 
-@validate_arrays(attention="layer head query key", brought="layer head query key")
+@validate_arrays(attention="layer head query key", value_weighted="layer head query key")
 def sink_contribution(
-    attention: np.ndarray, brought: np.ndarray, keys: Sequence[bool] | np.ndarray
+    attention: np.ndarray, value_weighted: np.ndarray, keys: Sequence[bool] | np.ndarray
 ) -> SinkContribution:
-    """What the heads that look mostly at some tokens give them, and get from them.
+    """Compute the attention and the value-weighted attention of some tokens, over heads that attend mostly to them.
 
-    attention, brought: maps of one run; NaN for a head that was pruned. keys: (key,) boolean, the tokens.
-    A head that is off brings nothing, and does not count.
-    Raises Refused for keys as `share_to`.
+    attention, value_weighted: (layer, head, query, key), maps of one run. A pruned head is NaN. Pruned and ablated
+        heads are not counted.
+    keys: (key,) boolean, the tokens.
+    Raises Refused if keys is not boolean or has the wrong length.
     """
-    shares, sums = share_to(attention, keys), brought.sum(-1)
-    there = ~np.isnan(brought).all((2, 3)) & (sums > 0).any(-1)
-    mostly = there & (shares > SINK_SHARE)
-    if not mostly.any():
-        return SinkContribution(0, int(there.sum()), float("nan"), float("nan"))
-    from_them = brought[..., np.asarray(keys)].sum(-1) / np.where(sums > 0, sums, np.nan)
-    got = np.nanmean(from_them[mostly], axis=-1)
-    return SinkContribution(int(mostly.sum()), int(there.sum()), float(shares[mostly].mean()), float(got.mean()))
+    shares, sums = share_to(attention, keys), value_weighted.sum(-1)
+    exists = ~np.isnan(value_weighted).all((2, 3)) & (sums > 0).any(-1)
+    is_sink = exists & (shares > SINK_SHARE)
+    if not is_sink.any():
+        return SinkContribution(0, int(exists.sum()), float("nan"), float("nan"))
+    key_shares = value_weighted[..., np.asarray(keys)].sum(-1) / np.where(sums > 0, sums, np.nan)
+    head_means = np.nanmean(key_shares[is_sink], axis=-1)
+    return SinkContribution(
+        int(is_sink.sum()), int(exists.sum()), float(shares[is_sink].mean()), float(head_means.mean())
+    )

@@ -1,4 +1,4 @@
-"""Tags of tokens to those of words, and of these to spans: names and the like, as the field reads and counts them."""
+"""Tags of tokens, words and spans: from the predictions of a token classifier to named entities and their counts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from bert_core.records import ModelRun
 from bert_core.refused import Refused, require_sequence, short_repr, validate_arguments
 from bert_core.tokenizer import Side
 
-OUTSIDE = "O"
-_MARKED = re.compile(r"([BIES])(?:-(.+))?", re.DOTALL)
-_BEGINS, _GOES_ON, _OPEN = ("B", "S"), ("I", "E"), ("B", "I")  # marks of a first word, of a later one, of one not last
+OUTSIDE_TAG = "O"
+_TAG_PATTERN = re.compile(r"([BIES])(?:-(.+))?", re.DOTALL)
+_BEGIN_MARKS = ("B", "S")  # of the first word of a span
+_INNER_MARKS = ("I", "E")  # of a later word of a span
+_OPEN_MARKS = ("B", "I")  # of a word that is not the last of its span
 
 
 @dataclass(frozen=True)
 class TaggedWord:
-    """A word of a text, and what its first piece is tagged as.
+    """A word of a text with the predicted tag of its first word piece.
 
-    word: its number. position: of its first piece. label: the likeliest tag; probability: of that.
+    word: number of the word. position: position of its first word piece.
+    label: the most probable tag. probability: probability of this tag.
     """
 
     word: int
@@ -33,10 +36,11 @@ class TaggedWord:
 
 @dataclass(frozen=True)
 class TagSpan:
-    """Words in a row that are one thing, such as a name of two words.
+    """Consecutive words that form one unit, such as a name of two words.
 
-    kind: what it is, as "PER". first, last: numbers of its words, both within.
-    begun: whether its first tag says that it begins there (B- or S-); else an I- or E- stands without its B-.
+    kind: kind of the span, as "PER".
+    first, last: numbers of the first and the last word.
+    has_begin_tag: whether the first tag marks a beginning (B- or S-). Otherwise the span starts with an I- or E- tag.
     """
 
     kind: str
@@ -47,98 +51,113 @@ class TagSpan:
 
 @validate_arguments
 def tagged_words(run: ModelRun) -> tuple[TaggedWord, ...]:
-    """The words of a text, each tagged as its first piece is: what the other pieces say nobody taught the model.
+    """Return the words of a text with the tags of their first word pieces.
 
-    Raises Refused for a run of a model that has no tagger.
+    The tags of later word pieces are ignored, because the model was not trained on them.
+
+    Raises Refused if the run has no predictions of a token classifier.
     Source: Devlin 2019, section 5.3 (arXiv:1810.04805).
     """
     if not isinstance(run, ModelRun) or run.tags is None:
-        raise Refused(f"the run is {short_repr(run) if not isinstance(run, ModelRun) else 'of a model without a tagger'}: "
-                      "give what `capture` made with a model that tags tokens")  # fmt: skip
+        description = "of a model without a token classifier" if isinstance(run, ModelRun) else short_repr(run)
+        raise Refused(f"the run is {description}: it must be a result of `capture` for a model with a token classifier")
     encoding = run.encoding
-    found: list[TaggedWord] = []
+    words: list[TaggedWord] = []
     for position, (word, side) in enumerate(zip(encoding.words, encoding.sides, strict=True)):
-        if word is not None and side is not None and (not found or found[-1].word != word):
+        if word is not None and side is not None and (not words or words[-1].word != word):
             label = run.tags.order_at(position)[0]
-            found.append(TaggedWord(
-                word, encoding.word_text(word), side, position,
-                run.tags.labels[label], float(run.tags.probabilities[position, label]),
-            ))  # fmt: skip
-    return tuple(found)
+            probability = float(run.tags.probabilities[position, label])
+            tag = run.tags.labels[label]
+            words.append(TaggedWord(word, encoding.word_text(word), side, position, tag, probability))
+    return tuple(words)
 
 
 @validate_arguments
 def tags_mark_spans(tags: Sequence[str]) -> bool:
-    """Whether tags tell where spans begin and go on: each is O, or begins with B-, I-, E- or S-, and not all are O.
+    """Return whether tags mark spans, in one of the schemes IOB1, IOB2 (BIO) or IOBES.
 
-    They are then IOB1, IOB2 (BIO) or IOBES; parts of speech and the like are not.
+    Each tag must be O or start with B-, I-, E- or S-, and at least one must not be O. Part-of-speech tags do not mark
+    spans.
     """
-    given = set(require_sequence("tags", tags, "texts"))
-    return bool(given - {OUTSIDE}) and all(_parts(tag) is not None for tag in given)
+    tag_set = set(require_sequence("tags", tags, "texts"))
+    return bool(tag_set - {OUTSIDE_TAG}) and all(_parse_tag(tag) is not None for tag in tag_set)
 
 
 @validate_arguments
 def tag_spans(tags: Sequence[str]) -> tuple[TagSpan, ...]:
-    """The spans that the tags of words in a row come to, by their numbers from zero.
+    """Return the spans that the tags of consecutive words mark, with word numbers from zero.
 
-    tags: of one text, O or with B-, I-, E- or S- before a kind. One that goes on without anything to go on from, as an
-    I- after O or after another kind, begins a span.
+    A continuation tag after O or after another kind, such as a single I-, starts a new span.
+
+    tags: of one text, O or B-, I-, E- or S- followed by a kind.
     Raises Refused for any other tag.
-    Source: the rules of conlleval (Tjong Kim Sang & De Meulder 2003, section 3), as seqeval has them.
+    Source: the rules of conlleval (Tjong Kim Sang & De Meulder 2003, section 3), as implemented in seqeval.
     """
-    found: list[TagSpan] = []
-    before, of_kind = OUTSIDE, ""
+    spans: list[TagSpan] = []
+    previous_mark, previous_kind = OUTSIDE_TAG, ""
     for number, tag in enumerate(require_sequence("tags", tags, "texts")):
-        parts = _parts(tag)
+        parts = _parse_tag(tag)
         if parts is None:
-            raise Refused(f"the tag {short_repr(tag)} is none of spans: O, or B-, I-, E- or S- before a kind")
+            raise Refused(f"the tag {short_repr(tag)} marks no span: it must be O, or B-, I-, E- or S- before a kind")
         mark, kind = parts
-        if mark in _GOES_ON and before in _OPEN and kind == of_kind:
-            found[-1] = TagSpan(kind, found[-1].first, number, found[-1].has_begin_tag)
-        elif mark != OUTSIDE:
-            found.append(TagSpan(kind, number, number, mark in _BEGINS))
-        before, of_kind = mark, kind
-    return tuple(found)
+        if mark in _INNER_MARKS and previous_mark in _OPEN_MARKS and kind == previous_kind:
+            spans[-1] = TagSpan(kind, spans[-1].first, number, spans[-1].has_begin_tag)
+        elif mark != OUTSIDE_TAG:
+            spans.append(TagSpan(kind, number, number, mark in _BEGIN_MARKS))
+        previous_mark, previous_kind = mark, kind
+    return tuple(spans)
 
 
 @validate_arguments
 def tagged_spans(run: ModelRun) -> tuple[TagSpan, ...]:
-    """The spans of a text by the numbers of its words, none across two texts.
+    """Return the predicted spans of a text with its word numbers. A span never crosses from one text to the other.
 
-    Where the model's tags mark none, as parts of speech, each word that is not O is one by itself.
-    Raises Refused for a run of a model that has no tagger.
+    If the tags of the model do not mark spans, as parts of speech, each word that is not O is a span of its own.
+
+    Raises Refused if the run has no predictions of a token classifier.
     """
     words = tagged_words(run)
-    assert run.tags is not None  # tagged_words has seen to it
+    assert run.tags is not None  # checked by tagged_words
     if not tags_mark_spans(run.tags.labels):
-        return tuple(TagSpan(one.label, one.word, one.word) for one in words if one.label != OUTSIDE)
-    found = []
+        return tuple(TagSpan(word.label, word.word, word.word) for word in words if word.label != OUTSIDE_TAG)
+    spans = []
     for side in ("A", "B"):
-        of_side = [word for word in words if word.side == side]
-        for one in tag_spans([word.label for word in of_side]):
-            found.append(TagSpan(one.kind, of_side[one.first].word, of_side[one.last].word, one.has_begin_tag))
-    return tuple(found)
+        side_words = [word for word in words if word.side == side]
+        for span in tag_spans([word.label for word in side_words]):
+            spans.append(
+                TagSpan(span.kind, side_words[span.first].word, side_words[span.last].word, span.has_begin_tag)
+            )
+    return tuple(spans)
 
 
-def span_counts(truth: Iterable[Sequence[str]], guessed: Iterable[Sequence[str]]) -> dict[str, tuple[int, int, int]]:
-    """Of each kind of span, how many there are, how many were guessed, and how many of these were right.
+def span_counts(
+    expected: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
+) -> dict[str, tuple[int, int, int]]:
+    """Count the expected, the predicted and the correctly predicted spans of each kind.
 
-    truth, guessed: the tags of each text; both of one have one a word. A guess is right where kind and both ends are.
+    A prediction is correct if its kind and both ends are correct.
+
+    expected, predicted: for each text, one tag per word.
+    Returns (expected, predicted, correct) by kind.
+    Raises Refused if a tag does not mark spans.
     """
     counts: tuple[Counter[str], ...] = (Counter(), Counter(), Counter())
-    for own, said in zip(truth, guessed, strict=True):
-        sets = [{(one.kind, one.first, one.last) for one in tag_spans(tags)} for tags in (own, said)]
-        for counter, some in zip(counts, (*sets, sets[0] & sets[1]), strict=True):
-            counter.update(kind for kind, *_ in some)
-    there, asked, right = counts
-    return {kind: (there[kind], asked[kind], right[kind]) for kind in sorted({*there, *asked})}
+    for pair in zip(expected, predicted, strict=True):
+        sets = [{(span.kind, span.first, span.last) for span in tag_spans(tags)} for tags in pair]
+        for counter, spans in zip(counts, (*sets, sets[0] & sets[1]), strict=True):
+            counter.update(kind for kind, *_ in spans)
+    expected_counts, predicted_counts, correct_counts = counts
+    return {
+        kind: (expected_counts[kind], predicted_counts[kind], correct_counts[kind])
+        for kind in sorted({*expected_counts, *predicted_counts})
+    }
 
 
-def _parts(tag: object) -> tuple[str, str] | None:
-    """The mark and the kind of a tag, ("B", "PER") or ("O", ""); None for one that marks no span."""
+def _parse_tag(tag: object) -> tuple[str, str] | None:
+    """Split a tag into mark and kind, as ("B", "PER") or ("O", ""). Return None for a tag that marks no span."""
     if not isinstance(tag, str):
         return None
-    if tag == OUTSIDE:
-        return OUTSIDE, ""
-    found = _MARKED.fullmatch(tag)
-    return None if found is None else (found[1], found[2] or "_")
+    if tag == OUTSIDE_TAG:
+        return OUTSIDE_TAG, ""
+    match = _TAG_PATTERN.fullmatch(tag)
+    return None if match is None else (match[1], match[2] or "_")

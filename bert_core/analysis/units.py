@@ -1,4 +1,4 @@
-"""Units of a text: the pieces of a word, with their scores and maps added up."""
+"""Units of a text, such as words, and the sums of scores and attention maps over the word pieces of each unit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bert_core.tokenizer import Encoding
 
 @validate_arguments
 def word_units(encoding: Encoding) -> tuple[tuple[int, ...], ...]:
-    """Positions that belong together: the pieces of a word, and each added [CLS] and [SEP] by itself.
+    """Return the positions of the word pieces of each word. [CLS] and [SEP] are units of their own.
 
-    Every position stands in exactly one unit, in the order of the text.
+    Every position is in exactly one unit. Units are in the order of the text.
     """
     units: list[tuple[int, ...]] = []
     for position, word in enumerate(encoding.words):
@@ -27,34 +27,43 @@ def word_units(encoding: Encoding) -> tuple[tuple[int, ...], ...]:
 
 @validate_arrays(scores="... token")
 def scores_of_units(scores: np.ndarray, units: Sequence[Sequence[int]]) -> np.ndarray:
-    """A unit's score is the sum of those of its pieces, so totals stay what they were.
+    """Sum the scores of the tokens of each unit, which preserves the total.
 
-    scores: (..., token). units: positions that go together, as `word_units` gives them. Returns (..., unit).
-    Raises Refused without a unit, and for one without a position, or with one that does not exist.
+    scores: (..., token).
+    units: positions of the tokens of each unit, as returned by `word_units`.
+    Returns (..., unit).
+    Raises Refused if there is no unit, a unit is empty, or a position does not exist.
     """
     pieces = check_units(units, scores.shape[-1])
     return np.stack([scores[..., unit].sum(-1) for unit in pieces], axis=-1)
 
 
 def check_units(units: Sequence[Sequence[int]], length: int) -> list[list[int]]:
-    """Units of a text of so many tokens, as they were given. Raises Refused as `scores_of_units`."""
-    given = require_sequence("units", units, "units")
-    found = [
-        [require_int("a position", place, None) for place in require_sequence("a unit", one, "positions")]
-        for one in given
+    """Return the units of a text of `length` tokens as lists of ints.
+
+    Raises Refused if there is no unit, a unit is empty, or a position does not exist.
+    """
+    checked_units = [
+        [require_int("a position", position, None) for position in require_sequence("a unit", unit, "positions")]
+        for unit in require_sequence("units", units, "units")
     ]
-    if not found or not all(found):
-        raise Refused(f"units is {short_repr(units)}: there must be at least one, and each must have a position")
-    wrong = next((place for unit in found for place in unit if not 0 <= place < length), None)
+    if not checked_units or not all(checked_units):
+        raise Refused(
+            f"units is {short_repr(units)}: it must contain at least one unit, each with at least one position"
+        )
+    wrong = next((position for unit in checked_units for position in unit if not 0 <= position < length), None)
     if wrong is not None:
-        raise Refused(f"position {short_repr(wrong)} does not exist: there are positions 0 to {length - 1}")
-    return found
+        raise Refused(f"position {short_repr(wrong)} does not exist: the positions are 0 to {length - 1}")
+    return checked_units
 
 
 def map_of_units(maps: np.ndarray, units: Sequence[Sequence[int]]) -> np.ndarray:
-    """From word to word: what goes to a word is the sum over its pieces, what comes from it their mean.
+    """Aggregate attention between tokens to attention between units: sum over the keys, mean over the queries.
 
-    maps: (..., query, key). Returns (..., unit, unit); rows that summed to 1 still do.
+    maps: (..., query, key).
+    units: positions of the tokens of each unit, as returned by `word_units`.
+    Returns (..., unit, unit). Rows that sum to 1 still do.
+    Raises Refused if there is no unit, a unit is empty, or a position does not exist.
     Source: Clark 2019, section 4.1 (arXiv:1906.04341).
     """
     to_words = scores_of_units(maps, units)

@@ -1,4 +1,4 @@
-"""Two walks through one model beside each other."""
+"""Analysis of the intermediate values of a forward pass (`Walk`): comparison of two walks, and derived values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from bert_core.refused import Refused, require_int, validate_arguments
 
 
 class Difference(NamedTuple):
-    """How far two walks are apart in the value of one name, and the size of the largest number that stands there."""
+    """Difference of two walks in one value.
+
+    name: name of the value. largest: largest absolute difference. scale: largest absolute number of the value.
+    """
 
     name: str
     largest: float
@@ -19,40 +22,41 @@ class Difference(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The difference on the value's own scale: 1e-7 is one unit in the last place of float32's largest number."""
+        """Difference relative to the scale of the value. One unit in the last place of float32 is about 1e-7."""
         return self.largest / self.scale if self.scale else float(self.largest > 0)
 
 
 @validate_arguments
-def differences(one: Walk, other: Walk) -> tuple[Difference, ...]:
-    """Of every value, in the order of computation.
+def differences(first: Walk, second: Walk) -> tuple[Difference, ...]:
+    """Compute the difference of two walks in every value, in the order of computation.
 
-    Raises Refused unless both walked the same text through the same layer of one model.
+    Raises Refused if the walks differ in text, layer, position or model size.
     """
-    if (one.tokens, one.layer, one.position) != (other.tokens, other.layer, other.position):
-        raise Refused("two walks can be compared if they are of one text, one layer and one position")
-    if _shapes(one) != _shapes(other):
-        raise Refused("two walks can be compared if they are through one model: these have values of other sizes")
+    if (first.tokens, first.layer, first.position) != (second.tokens, second.layer, second.position):
+        raise Refused("the walks differ in text, layer or position: two walks must agree in these to be compared")
+    if _shapes(first) != _shapes(second):
+        raise Refused("the walks have values of different shapes: two walks must be of one model to be compared")
     return tuple(
-        Difference(name, _largest(value - other.values[name]), _largest(value)) for name, value in one.values.items()
+        Difference(name, _largest(value - second.values[name]), _largest(value)) for name, value in first.values.items()
     )
 
 
 def _shapes(walk: Walk) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every value."""
     return {name: value.shape for name, value in walk.values.items()}
 
 
 def _largest(values: np.ndarray) -> float:
-    """The largest size of a number; a pruned head, which is NaN, has none."""
+    """Return the largest absolute number, without the NaN values of pruned heads."""
     return float(np.abs(values[~np.isnan(values)]).max(initial=0))
 
 
 @validate_arguments
 def weighted_values(walk: Walk, head: int, query: int) -> np.ndarray:
-    """What each key gives to one query in one head: its probability times its value, (key, head size).
+    """Compute the contribution of each key to one query of a head: attention probability times value vector.
 
-    Their sum is the head's context at that query, before the head's gate.
-    Raises Refused for a head or a query that does not exist.
+    Returns (key, head size). The sum over keys is the context vector of the head at the query, before the head gate.
+    Raises Refused if the head or the query does not exist.
     """
     probabilities = walk.layer_value("probabilities")
     head = require_int("head", head, 0, len(probabilities) - 1)
@@ -63,34 +67,35 @@ def weighted_values(walk: Walk, head: int, query: int) -> np.ndarray:
 
 @validate_arguments
 def most_likely_tokens(walk: Walk, count: int) -> tuple[tuple[int, float], ...]:
-    """The pieces that the masked-word head puts first at the walk's position, as (token_id, probability).
+    """Return the most probable tokens of the MLM head at the position of the walk as (token_id, probability).
 
-    count: how many at most. Raises Refused for a model without that head.
+    count: maximum number of tokens.
+    Raises Refused if the model has no trained MLM head.
     """
     count = require_int("count", count)
     if "mlm_logits" not in walk.values:
-        raise Refused("the walk is through a model without a trained masked-word head: it puts no piece first")
+        raise Refused("the walk is through a model without a trained MLM head: predicted tokens need this head")
     probabilities = softmax(walk.values["mlm_logits"])
     best = np.argsort(-probabilities, kind="stable")[:count]
     return tuple((int(token), float(probabilities[token])) for token in best)
 
 
 def next_sentence_probability(walk: Walk) -> float:
-    """The probability that B follows A."""
+    """Return the probability that sentence B follows sentence A (NSP)."""
     return float(softmax(walk.values["nsp_logits"])[0])
 
 
 def replaced_probabilities(walk: Walk) -> np.ndarray:
-    """The probability that each token was put in the place of another, (seq,); those of padding too."""
-    shares: np.ndarray = 1 / (1 + np.exp(-walk.values["replaced_logits"].astype(np.float64)))
-    return shares
+    """Return the probability that each token was replaced (replaced-token detection), (seq,), padding included."""
+    probabilities: np.ndarray = 1 / (1 + np.exp(-walk.values["replaced_logits"].astype(np.float64)))
+    return probabilities
 
 
 @validate_arguments
 def step_angles(walk: Walk) -> np.ndarray:
-    """How far each layer turns each token's vector: the cosine of before and after, (layer, seq).
+    """Compute the cosine similarity of the hidden state of each token before and after each layer.
 
-    NaN where a vector has no length.
+    Returns (layer, seq), -1 to 1. It is NaN if either state is zero.
     """
     states = walk.values["hidden_states"].astype(np.float64)
     lengths = np.linalg.norm(states, axis=-1)
@@ -100,7 +105,7 @@ def step_angles(walk: Walk) -> np.ndarray:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Along the last axis: positive, and sums to 1."""
-    raised = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
-    shares: np.ndarray = raised / raised.sum(-1, keepdims=True)
-    return shares
+    """Compute the softmax over the last axis in float64."""
+    exponentials = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+    probabilities: np.ndarray = exponentials / exponentials.sum(-1, keepdims=True)
+    return probabilities

@@ -1,6 +1,6 @@
 """BERT: embeddings, layers, encoder, pooler, prediction heads and models.
 
-The module tree is the tree of the published checkpoints, so their state dicts load as they are.
+The module tree is the tree of the published checkpoints, so their state dicts load unchanged.
 """
 
 from bert_core.modeling.heads import IGNORED_LABEL as IGNORED_LABEL

@@ -1,4 +1,4 @@
-"""The shape contract between running a model and looking at what it did: frozen, read-only records."""
+"""Records, the read-only results that `run` returns and that analyses, studies and the app read."""
 
 from bert_core.records.causes import MeanOf as MeanOf
 from bert_core.records.causes import Noised as Noised
@@ -34,8 +34,8 @@ from bert_core.records.run import SpanPrediction as SpanPrediction
 from bert_core.records.run import TagPrediction as TagPrediction
 from bert_core.records.similarity import Similarity as Similarity
 from bert_core.records.targets import Target as Target
-from bert_core.records.targets import hidden_pieces as hidden_pieces
 from bert_core.records.targets import loss_target as loss_target
+from bert_core.records.targets import masked_pieces as masked_pieces
 from bert_core.records.targets import pieces_of as pieces_of
 from bert_core.records.targets import word_target as word_target
 from bert_core.records.tokens import Attribution as Attribution

@@ -1,8 +1,8 @@
-"""What all records share: their arrays are read-only, and so are they; they are compared by value.
+"""Common behaviour of all records: they and their arrays are read-only, and they are compared by value.
 
-Axis words, here and everywhere: batch layer head query key seq hidden vocab; for a sentence about a picture, word and
-patch, the query and the key of its cross-attention. Rows are queries, columns keys.
-Layers and heads are counted from zero.
+Names of axes in all docstrings: batch, layer, head, query, key, seq, hidden, vocab. In cross-attention, the query is a
+word of the caption and the key a patch of the image. Rows are queries and columns are keys. Layers and heads count from
+zero. A depth is 0 for the embeddings and n + 1 for the output of layer n.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ Class = TypeVar("Class")
 
 
 def compared_by_value(kind: type[Class]) -> type[Class]:
-    """Class decorator: `==` and `hash` of a frozen dataclass or named tuple that holds arrays.
+    """Add `==` and `hash` to a frozen dataclass or named tuple that has arrays (class decorator).
 
-    Two records are equal if they are of one class and all their values are equal: arrays in shape, number type and
-    every entry, with NaN equal to NaN (a pruned head is NaN). The generated `==` would raise for arrays of several
-    entries. The hash is that of everything but the entries of arrays, so it is quick, and equal records share it.
+    Two records are equal if they have the same class and all their values are equal. Arrays are equal if shape, dtype
+    and all entries are equal. NaN equals NaN, because pruned heads are NaN. The generated `==` would raise for arrays.
+    The hash does not depend on the entries of arrays, so it is fast, and equal records have equal hashes.
     """
 
     def values(record: Any) -> tuple[Any, ...]:
-        return (
-            tuple(record) if isinstance(record, tuple) else tuple(getattr(record, one.name) for one in fields(record))
-        )
+        if isinstance(record, tuple):
+            return tuple(record)
+        return tuple(getattr(record, entry.name) for entry in fields(record))
 
-    def equal(self: object, other: object) -> bool:
-        return self is other or (type(self) is type(other) and _equal(values(self), values(other)))
+    def equal(self: object, second: object) -> bool:
+        return self is second or (type(self) is type(second) and _equal(values(self), values(second)))
 
-    def unequal(self: object, other: object) -> bool:  # a tuple has its own
-        return not equal(self, other)
+    def unequal(self: object, second: object) -> bool:  # replaces the method of tuple
+        return not equal(self, second)
 
     def hashed(self: object) -> int:
         return hash((type(self), _hashable(values(self))))
@@ -45,7 +45,7 @@ def compared_by_value(kind: type[Class]) -> type[Class]:
 
 
 def _equal(first: object, second: object) -> bool:
-    """Whether two values of a field are equal; NaN is equal to NaN."""
+    """Return whether two values of a field are equal. NaN is equal to NaN."""
     if first is second:
         return True
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
@@ -62,7 +62,7 @@ def _equal(first: object, second: object) -> bool:
 
 
 def _hashable(value: object) -> object:
-    """What is hashed of a value of a field: nothing that differs between values that are equal."""
+    """Return the part of a value of a field that is hashed, which is the same for equal values."""
     if isinstance(value, np.ndarray):
         return value.shape
     if isinstance(value, Mapping):
@@ -73,7 +73,7 @@ def _hashable(value: object) -> object:
 
 
 def make_read_only(record: object) -> None:
-    """Make every array of a record refuse to be written."""
+    """Make every array of a record read-only."""
     for value in vars(record).values():
         if isinstance(value, np.ndarray):
             value.flags.writeable = False

@@ -1,4 +1,4 @@
-"""What a model says of one text with parts of its reading of another text put in."""
+"""Results of activation patching and path patching: the target of a text with activations from a source text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from bert_core.records.targets import Target
 from bert_core.refused import MAX_SEED, Refused, require_float, require_int, require_sequence, short_repr
 from bert_core.tokenizer import Encoding
 
-EQUAL_TOLERANCE = 1e-6  # of the larger answer: two answers that differ by no more are one, up to rounding
+EQUAL_TOLERANCE = 1e-6  # relative difference of two target values below which they are equal up to rounding
 
 
 @dataclass(frozen=True)
 class Noised:
-    """A text whose words carry noise, which corrupts it without another text.
+    """A text with Gaussian noise on its word embeddings, a corrupted text for patching without a second text.
 
-    size: the standard deviation of the normal noise that is added to each word embedding, in those of the model's table
-        of them. positions: where; None is everywhere but at [CLS] and [SEP]. seed: which noise.
-    Raises Refused for a size that is no number above 0, or a position that the text has not.
+    size: standard deviation of the noise in standard deviations of the word embedding matrix of the model.
+    positions: positions with noise. None means all except [CLS] and [SEP].
+    seed: random seed.
+    Raises Refused if the size is not a positive number, or a position does not exist.
     Source: Meng 2022, section 2.1 (arXiv:2202.05262), with 3 standard deviations.
     """
 
@@ -31,56 +32,61 @@ class Noised:
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoding, Encoding):
-            raise Refused(f"the text of noise is {short_repr(self.encoding)}: it must be an Encoding")
+            raise Refused(f"the text with noise is {short_repr(self.encoding)}: it must be an Encoding")
         size = require_float("the size of noise", self.size)
         if not 0 < size < np.inf:
-            raise Refused(f"the size of noise is {size:g}: it must be a number above 0")
+            raise Refused(f"the size of noise is {size:g}: it must be a positive finite number")
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "seed", require_int("the seed of noise", self.seed, 0, MAX_SEED))
         if self.positions is not None:
-            given = require_sequence("the positions of noise", self.positions, "whole numbers")
-            places = tuple(sorted({require_int("a position of noise", one, None) for one in given}))
-            if not places or places[0] < 0 or places[-1] >= len(self.encoding):
-                raise Refused(f"noise at {list(places)}: at least one of 0 to {len(self.encoding) - 1}")
-            object.__setattr__(self, "positions", places)
+            items = require_sequence("the positions of noise", self.positions, "whole numbers")
+            positions = tuple(sorted({require_int("a position of noise", position, None) for position in items}))
+            if not positions or positions[0] < 0 or positions[-1] >= len(self.encoding):
+                raise Refused(
+                    f"the positions of noise are {list(positions)}: "
+                    f"there must be at least one, from 0 to {len(self.encoding) - 1}"
+                )
+            object.__setattr__(self, "positions", positions)
 
     def __len__(self) -> int:
         return len(self.encoding)
 
 
 def without_noise(text: Encoding | Noised) -> Encoding:
-    """The text itself, without the noise that it may carry."""
+    """Return the text without its noise, if it has any."""
     return text.encoding if isinstance(text, Noised) else text
 
 
 @dataclass(frozen=True)
 class MeanOf:
-    """What the model has on average over all tokens of some texts: what is put in tells nothing of any of them.
+    """The mean activation over all tokens of some texts, a source of patches without information about any of them.
 
-    encodings: the texts, of any lengths. Raises Refused for none.
+    encodings: the texts, of any lengths.
+    Raises Refused if there are no texts.
     """
 
     encodings: tuple[Encoding, ...]
 
     def __post_init__(self) -> None:
-        given = tuple(require_sequence("the texts of a mean", self.encodings, "Encodings"))
-        if not given or not all(isinstance(one, Encoding) for one in given):
-            raise Refused(f"the texts of a mean are {short_repr(self.encodings)}: they must be Encodings, at least one")
-        object.__setattr__(self, "encodings", given)
+        encodings = tuple(require_sequence("the texts of a mean", self.encodings, "Encodings"))
+        if not encodings or not all(isinstance(encoding, Encoding) for encoding in encodings):
+            raise Refused(f"the texts of a mean are {short_repr(self.encodings)}: there must be at least one Encoding")
+        object.__setattr__(self, "encodings", encodings)
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class Patches:
-    """The target of a text with each of many places patched in turn, from the model's reading of a source.
+    """The target of a text with one activation at a time replaced by that of a source.
 
-    encoding: the text that is read. source: what the patches come from.
-    partners: for each position of the text, the one of the source that it is patched from; None where there is none.
-    what: what is carried over, one of `PATCHES`. axes: the names of the axes of values, from "depth", "layer", "head",
-        "position" and "neuron".
-    values: the target with each place patched, in its own unit; NaN where nothing was patched.
-    base_value, source_value: the target of the text as it is, and of the source; NaN for a mean, which has none.
-    exact: whether each patch was run; else values are first-order estimates.
+    encoding: the text. source: the source of the activations.
+    partners: for each position of the text, the corresponding position of the source, or None.
+    kind: kind of the patched activations, one of `PATCHABLE_PARTS`.
+    axes: names of the axes of the values, from "depth", "layer", "head", "position" and "neuron".
+    values: target with each activation patched, in the unit of the target. NaN at places that were not patched.
+    base_value, source_value: target of the text and of the source without patches. That of a mean is NaN.
+    head_mask: (layer, head), 1 for active heads and 0 for ablated ones.
+    exact: whether each patch was run. Otherwise the values are first-order estimates.
     """
 
     encoding: Encoding | Noised
@@ -100,28 +106,29 @@ class Patches:
 
     @property
     def text(self) -> Encoding:
-        """The text that is read, without noise."""
+        """The text without noise."""
         return without_noise(self.encoding)
 
     @property
     def effects(self) -> np.ndarray:
-        """The share of the way from the text's answer to the source's: 0 changes nothing, 1 gives the source's answer.
+        """Normalised effects: 0 if the target stays that of the text, 1 if it becomes that of the source.
 
-        Raises Refused where both texts have the same answer, and there is nothing to explain, and for a mean.
+        Raises Refused if both texts have the same target value, or the source is a mean.
         Source: Zhang & Nanda 2023, section 2 (arXiv:2309.16042).
         """
-        return _shares(self.values, self.base_value, self.source_value)
+        return _normalised_effects(self.values, self.base_value, self.source_value)
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class Paths:
-    """The target of a text with each of many senders heard by some receivers as it is in a source.
+    """The target of a text with the path from one sender head at a time to some receivers patched from a source.
 
     encoding, source, partners, target, base_value, source_value, head_mask: as in `Patches`.
-    receivers: heads, (layer, head); None is the answer itself. through: what of them hears the sender, "query", "key"
-        or "value"; None is all three.
-    values: (layer, head), the target with the way from this sender, in its own unit; NaN where none was asked for.
+    receivers: receiving heads as (layer, head). None means the output of the model.
+    receiver_input: input of the receiving heads that is patched, "query", "key" or "value". None means all three.
+    values: (layer, head), target with the path from each sender patched, in the unit of the target. NaN for senders
+        that were not patched.
     """
 
     encoding: Encoding | Noised
@@ -129,7 +136,7 @@ class Paths:
     partners: tuple[int | None, ...]
     target: Target
     receivers: tuple[tuple[int, int], ...] | None
-    through: str | None
+    receiver_input: str | None
     values: np.ndarray
     base_value: float
     source_value: float
@@ -140,30 +147,34 @@ class Paths:
 
     @property
     def effects(self) -> np.ndarray:
-        """The share of the way from the text's answer to the source's, (layer, head), and refused, as in `Patches`."""
-        return _shares(self.values, self.base_value, self.source_value)
+        """Normalised effects (layer, head): 0 if the target stays that of the text, 1 if it becomes that of the source.
+
+        Raises Refused if both texts have the same target value, or the source is a mean.
+        """
+        return _normalised_effects(self.values, self.base_value, self.source_value)
 
 
-def _shares(values: np.ndarray, base: float, source: float) -> np.ndarray:
-    """Raises Refused for a source without an answer, or with the same."""
+def _normalised_effects(values: np.ndarray, base: float, source: float) -> np.ndarray:
+    """Return (values - base) / (source - base). Raises Refused if source is NaN or equals base."""
     if np.isnan(source):
-        raise Refused("a mean has no answer of its own, so there are no shares of the way to it: look at `values`")
-    gap = source - base
-    if abs(gap) <= EQUAL_TOLERANCE * max(abs(source), abs(base)):
+        raise Refused("the source is a mean, which has no target value: use `values` instead of normalised effects")
+    difference = source - base
+    if abs(difference) <= EQUAL_TOLERANCE * max(abs(source), abs(base)):
         raise Refused(
-            f"both texts give {base:.4g}: there is no difference to explain, so choose another question "
-            "or another source"
+            f"the target is {base:.4g} for both texts: choose another target or another source, "
+            "for which the two values differ"
         )
-    shares: np.ndarray = (values - base) / gap
-    return shares
+    effects: np.ndarray = (values - base) / difference
+    return effects
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class PatchBand:
-    """What patches from random texts do at each place: the lowest and the highest answer that any of them gave.
+    """Range of the target with patches from random texts, a baseline for `Patches`.
 
-    low, high: as `Patches.values`. texts: how many there were.
+    low, high: minimum and maximum at each place, in the shape of `Patches.values`.
+    texts: number of random texts.
     """
 
     low: np.ndarray
@@ -173,9 +184,15 @@ class PatchBand:
     def __post_init__(self) -> None:
         make_read_only(self)
 
-    def contains(self, found: Patches) -> np.ndarray:
-        """Whether each patch is no more than what a random text did, boolean, of the shape of the values."""
-        if found.values.shape != self.low.shape:
-            raise Refused(f"patches of shape {found.values.shape} and a band of {self.low.shape}: of the same places")
-        inside: np.ndarray = (found.values >= self.low) & (found.values <= self.high)
-        return inside
+    def contains(self, patches: Patches) -> np.ndarray:
+        """Return whether each patch lies within the range of the random texts, boolean in the shape of the values.
+
+        Raises Refused if the shapes differ.
+        """
+        if patches.values.shape != self.low.shape:
+            raise Refused(
+                f"the shape of the patches is {patches.values.shape} and that of the band is {self.low.shape}: "
+                "both must be of the same places"
+            )
+        in_band: np.ndarray = (patches.values >= self.low) & (patches.values <= self.high)
+        return in_band

@@ -1,4 +1,4 @@
-"""Examples with their answers, as a model is trained on them and asked."""
+"""Batches of training examples with their labels."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from bert_core.records.base import compared_by_value
 @compared_by_value
 @dataclass(frozen=True)
 class Batch:
-    """Examples of one length with their answers; (batch, seq) each, but for next_sentence_label (batch,).
+    """Examples of one length with their labels.
 
-    attention_mask: 1 for a token, 0 for padding.
-    labels: the hidden piece where one is to be predicted, -100 elsewhere.
-    next_sentence_label: 0 if B follows A, 1 if not, -100 where nobody asks.
-    position_ids, starts: only of rows that hold several examples side by side, else None. Then attention_mask is
-        (batch, query, key), 1 within an example; starts is (example, 2), row and place of each [CLS], and
-        next_sentence_label (example,).
+    All arrays are (batch, seq), except next_sentence_label (batch,). Rows may also contain several packed examples.
+
+    attention_mask: 1 for a token, 0 for padding. For packed rows it is (batch, query, key), 1 within one example.
+    labels: id of the original token at a masked position that is predicted, -100 elsewhere.
+    next_sentence_label: 0 if B follows A, 1 if not, -100 if not predicted. For packed rows it is (example,).
+    position_ids: positions within each example, for packed rows. Otherwise None.
+    starts: (example, 2), row and column of each [CLS], for packed rows. Otherwise None.
     """
 
     input_ids: np.ndarray

@@ -1,4 +1,4 @@
-"""What is known of the heads of a model: each left out, in which order they go, their vectors, tables of them."""
+"""Results about attention heads: ablation of each head, pruning plans and curves, vectors, and tables over texts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from bert_core.tokenizer import Encoding
 @compared_by_value
 @dataclass(frozen=True)
 class HeadSweep:
-    """What a model says of a text with each of its heads taken out in turn.
+    """Predictions for a text with each attention head ablated in turn.
 
-    method: what took the place of the head's output: "zero", "mean" or "resample".
-    head_mask: (layer, head), what was switched off to begin with.
-    base_value, values: the target with all heads, and (layer, head) without each; None without a target.
-    base_nsp, nsp: the same for the probability that B follows A; None for a single text or a model without that head.
-    positions: where pieces were predicted.
-    divergence: (layer, head), KL of the predictions from those with all heads, nats, mean over the positions; or None.
-    flips: (layer, head), share of the positions where another piece is then the first; or None.
-    A head that the model does not have any more is NaN in all of them.
+    method: replacement of the head output, "zero", "mean" or "resample".
+    head_mask: (layer, head), 0 for heads that were ablated in all passes.
+    base_value: target with all heads. values: (layer, head), target without each head. Both are None without a target.
+    base_nsp, nsp: the same for the probability that B follows A. None for a single text or a model without NSP head.
+    positions: positions at which tokens were predicted.
+    divergence: (layer, head), KL divergence in nats of the predictions from those with all heads, mean over the
+        positions. None without predictions.
+    flips: (layer, head), share of the positions whose most probable token changes, 0 to 1. None without predictions.
+    A pruned head is NaN in all arrays.
     """
 
     encoding: Encoding
@@ -50,7 +51,7 @@ class HeadSweep:
 
     @property
     def effect(self) -> np.ndarray | None:
-        """Change of the target (layer, head) when the head goes: negative where the head spoke for it; or None."""
+        """Change of the target by each ablation, (layer, head), negative if the head supports it. None if no target."""
         if self.values is None or self.base_value is None:
             return None
         change: np.ndarray = self.values - np.float32(self.base_value)
@@ -59,13 +60,16 @@ class HeadSweep:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """An order in which the heads of one model go, or its neurons, or its layers.
+    """Order in which the heads, neurons or layers of one model are pruned.
 
-    model: its name. layers, heads, neurons: its sizes; neurons are 0 where the plan is not of them. method: how the
-    order was found. what: "heads", "neurons" or "layers".
-    order: (layer, head), (layer, neuron) or (layer,), the first to go first. found_on: the texts that it was found on,
-    in words; "" if not said.
-    Raises Refused for what does not exist, or stands there twice.
+    model: name of the model.
+    layers, heads, neurons: number of layers, and of heads and neurons in each. neurons is 0 unless the plan is of
+        neurons.
+    method: method that determined the order.
+    order: (layer, head), (layer, neuron) or (layer,), the first to be pruned first.
+    found_on: description of the texts that determined the order, or "".
+    what: "heads", "neurons" or "layers".
+    Raises Refused if a part does not exist or occurs twice.
     """
 
     model: str
@@ -80,31 +84,33 @@ class PruningPlan:
     def __post_init__(self) -> None:
         sizes = {"heads": (self.layers, self.heads), "neurons": (self.layers, self.neurons), "layers": (self.layers,)}
         if self.what not in sizes:
-            raise Refused(f"the plan is of {short_repr(self.what)}: one of {', '.join(sizes)}")
+            raise Refused(f"the plan is of {short_repr(self.what)}: it must be of one of {', '.join(sizes)}")
         size = sizes[self.what]
-        seen: set[tuple[int, ...]] = set()
+        parts: set[tuple[int, ...]] = set()
         for part in self.order:
-            if len(part) != len(size) or not all(0 <= one < most for one, most in zip(part, size, strict=True)):
+            if len(part) != len(size) or not all(0 <= n < limit for n, limit in zip(part, size, strict=True)):
                 raise Refused(
-                    f"the plan names {self._named(part)}: its model has {' x '.join(map(str, size))} {self.what}"
+                    f"the plan contains {self._label(part)}: its model has {' x '.join(map(str, size))} {self.what}"
                 )
-            if part in seen:
-                raise Refused(f"the plan names {self._named(part)} twice")
-            seen.add(part)
+            if part in parts:
+                raise Refused(f"the plan contains {self._label(part)} twice: each part may occur once")
+            parts.add(part)
 
-    def _named(self, part: tuple[int, ...]) -> str:
-        return " ".join(f"{letter}{one}" for letter, one in zip(("L", self.what[0].upper()), part, strict=False))
+    def _label(self, part: tuple[int, ...]) -> str:
+        """Return the label of a part, as "L3 H5"."""
+        return " ".join(f"{letter}{n}" for letter, n in zip(("L", self.what[0].upper()), part, strict=False))
 
     def first(self, share: float) -> tuple[tuple[int, ...], ...]:
-        """What goes first, a share of all in the order. Raises Refused for a share that is not 0 to 1."""
+        """Return the first parts of the order, up to a share of all, 0 to 1. Raises Refused for any other share."""
         if not 0 <= share <= 1:
-            raise Refused(f"a share of {share:g}: it is between 0 and 1")
+            raise Refused(f"the share is {share:g}: it must be between 0 and 1")
         return self.order[: round(share * len(self.order))]
 
     def check(self, model: str, layers: int, heads: int, neurons: int = 0) -> None:
-        """Raise Refused unless the plan was made for a model of this name and these sizes.
+        """Check that the plan was made for a model of this name and size.
 
-        neurons: those of a layer, for a plan of neurons.
+        neurons: number of neurons in each layer, for a plan of neurons.
+        Raises Refused otherwise.
         """
         if (Path(model).name, layers, heads) != (Path(self.model).name, self.layers, self.heads):
             raise Refused(
@@ -115,39 +121,42 @@ class PruningPlan:
             raise Refused(f"the plan is for layers of {self.neurons} neurons, but the model here has {neurons} in each")
 
     def to_json(self) -> str:
-        """The text of a plan file."""
+        """Return the text of a plan file."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return json.dumps(values) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> PruningPlan:
-        """The plan that the text of a plan file holds. Raises Refused if it holds none."""
+        """Read a plan from the text of a plan file. Raises Refused if it is not a plan."""
         try:
             if not isinstance(text, str | bytes):
                 raise TypeError
             values = json.loads(text)
             sizes = {name: values[name] for name in ("layers", "heads")} | {"neurons": values.get("neurons", 0)}
-            what = str(values.get("what", "heads"))  # older plans, which are of heads, do not say it
+            part_kind = str(values.get("what", "heads"))  # absent from older plans, which are of heads
             order = tuple(tuple(part) for part in values["order"])
-            if what == "heads":
+            if part_kind == "heads":
                 order = tuple((layer, head) for layer, head in order)
             if not all(type(number) is int for number in (*sizes.values(), *chain(*order))):
                 raise TypeError
-            model, method, found_on = str(values["model"]), str(values["method"]), str(values.get("found_on", ""))
+            model, method, texts = str(values["model"]), str(values["method"]), str(values.get("found_on", ""))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise Refused(
                 "this is not a pruning plan: a plan has model, layers, heads, method, and an order of [layer, head]"
             ) from error
-        return cls(model, **sizes, method=method, order=order, found_on=found_on, what=what)
+        return cls(model, **sizes, method=method, order=order, found_on=texts, what=part_kind)
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What is left of a model when the first heads, neurons or layers of an order are gone.
+    """Quality of a model after pruning the first heads, neurons or layers of an order.
 
-    order: its name. removed: how many went. loss: nats, masked words and next sentences together.
-    mlm, nsp: share of hidden pieces, and of next sentences, that it gets right; NaN where none was asked.
-    parameters: how many are left. tokens_per_second: while it was asked.
+    order: name of the order.
+    removed: number of pruned parts.
+    loss: nats, MLM and NSP together.
+    mlm, nsp: accuracy of masked tokens and of NSP, 0 to 1. NaN if not computed.
+    parameters: number of parameters left.
+    tokens_per_second: throughput of the measurement.
     """
 
     order: str
@@ -162,11 +171,11 @@ class CurvePoint:
 @compared_by_value
 @dataclass(frozen=True)
 class HeadVectors:
-    """What one head makes its attention from, for one text.
+    """Query and key vectors of one attention head for one text.
 
-    queries: (query, head size). keys: (key, head size), float32.
-    distances: (query, key), what relative positions add to each scaled product; None for a model without them.
-    causal: whether a query sees only what stands before it.
+    queries: (query, head size) float32. keys: (key, head size) float32.
+    distances: (query, key), term of relative positions in each scaled dot product. None for a model without such terms.
+    causal: whether a query attends only to itself and earlier positions.
     """
 
     encoding: Encoding
@@ -182,25 +191,25 @@ class HeadVectors:
 
     @property
     def scores(self) -> np.ndarray:
-        """What the softmax takes (query, key): the dot product over the root of the head size, and the distances."""
+        """Attention scores (query, key): dot products over the square root of the head size, plus the distances."""
         scores: np.ndarray = self.queries @ self.keys.T / np.sqrt(self.queries.shape[1], dtype=np.float32)
         if self.distances is not None:
             scores = scores + self.distances
         return np.where(np.tril(np.ones(scores.shape, bool)), scores, -np.inf) if self.causal else scores
 
     def products(self, query: int) -> np.ndarray:
-        """One query's vector times every key's, number by number (key, head size); a row's sum is the dot product.
+        """Return the elementwise products of one query with every key, (key, head size). Rows sum to dot products.
 
-        Raises Refused for a query that does not exist.
+        Raises Refused if the query does not exist.
         """
         if query not in range(len(self.queries)):
-            raise Refused(f"query {query} does not exist: this text has queries 0 to {len(self.queries) - 1}")
+            raise Refused(f"query {query} does not exist: the queries of this text are 0 to {len(self.queries) - 1}")
         products: np.ndarray = self.queries[query] * self.keys
         return products
 
     @property
     def attention(self) -> np.ndarray:
-        """The softmax of the scores (query, key): the head's attention, each row sums to 1."""
+        """Attention probabilities (query, key), the softmax of the scores. Each row sums to 1."""
         scores = self.scores
         shares = np.exp(scores - scores.max(-1, keepdims=True))
         attention: np.ndarray = shares / shares.sum(-1, keepdims=True)
@@ -210,13 +219,14 @@ class HeadVectors:
 @compared_by_value
 @dataclass(frozen=True)
 class HeadTable:
-    """What is known of every head of a model over many texts.
+    """Numbers about every attention head of a model, averaged over many texts.
 
-    model: its name. texts, tokens: how many were read. loss: mean over the texts of their loss with all heads, in what
-        `FILE_QUESTIONS` says; None where it was not asked for. loss_of: the question, of `FILE_QUESTIONS`. method: what
-        took the place of a head's output in `loss_change`, one of those of `run.ablation`. weights: the fingerprint of
-        the model; empty for a table of version 0.2, which did not keep it.
-    figures: by name (layer, head), each a mean over the texts; NaN for a head that the model does not have.
+    model: name of the model. texts, tokens: number of texts and of tokens.
+    figures: (layer, head) by name, each a mean over the texts. NaN for a pruned head.
+    loss: mean loss of the texts with all heads, in the unit of the question. None if not computed.
+    loss_of: the question, one of `FILE_QUESTIONS`.
+    method: replacement of the head output in `loss_change`, one of those of `run.ablation`.
+    weights: fingerprint of the model. Empty for a table of version 0.2, which did not store it.
     """
 
     model: str
@@ -235,16 +245,16 @@ class HeadTable:
 
     @property
     def loss_text(self) -> str:
-        """The loss with what it is counted by, as "4.076 nats a hidden piece"; empty where it was not asked for."""
+        """The loss with its unit, as "4.076 nats a hidden piece", or an empty text if it was not computed."""
         return "" if self.loss is None else f"{self.loss:.3f} {FILE_QUESTIONS[self.loss_of].loss}"
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Layers, and heads in each."""
+        """Number of layers, and of heads in each layer."""
         layers, heads = next(iter(self.figures.values())).shape
         return layers, heads
 
     @property
     def nbytes(self) -> int:
-        """Memory of all arrays."""
+        """Memory of all arrays in bytes."""
         return sum(values.nbytes for values in self.figures.values())

@@ -1,4 +1,4 @@
-"""What is between the layers: the states, what is read out of them, and every value on the way."""
+"""Results about layers: hidden states, lens readings of each layer, and all intermediate values of a forward pass."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bert_core.tokenizer import Encoding
 @compared_by_value
 @dataclass(frozen=True)
 class LayerStates:
-    """The state of every position between the layers.
+    """Hidden states of every position at every depth.
 
-    states: (depth, seq, hidden) float32; depth 0 is the embeddings, depth n + 1 what leaves layer n.
+    states: (depth, seq, hidden) float32. Depth 0 is the embeddings, depth n + 1 the output of layer n.
     """
 
     encoding: Encoding
@@ -28,24 +28,27 @@ class LayerStates:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the array."""
+        """Memory of the array in bytes."""
         return self.states.nbytes
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class LensRun:
-    """What the masked-word head reads out of every layer at every position.
+    """Predictions of the MLM head from the hidden states at every depth (logit lens or tuned lens).
 
-    Depth 0 is the embeddings, depth n + 1 what leaves layer n; the last depth is the model's own prediction.
-    lens: "logit", the states as they are; "tuned", each brought to the last depth by its layer's translator.
-    positions: (place,) where it was read, in rising order.
-    followed: (place,) the piece that is followed at each of them.
-    top: (depth, place, some) int32, the likeliest pieces, best first. probabilities: the same shape, theirs.
-    final_rank, final_probability: (depth, place), of the piece that the last depth puts first; rank 1 is the likeliest.
-    followed_rank, followed_probability: the same of the followed piece.
-    divergence: (depth, place), KL of the last depth's distribution from this depth's, nats, never negative.
-    entropy: (depth, place), nats: 0 where one piece is certain.
+    Depth 0 is the embeddings, depth n + 1 the output of layer n. The last depth is the prediction of the model.
+
+    lens: "logit" for unmodified states, or "tuned" for states mapped to the last depth by a translator for each layer.
+    positions: (place,), positions of the predictions, rising.
+    followed: (place,), ids of tokens that are tracked at these positions.
+    top: (depth, place, rank) int32, ids of the most probable tokens, the most probable first.
+    probabilities: (depth, place, rank), their probabilities.
+    final_rank, final_probability: (depth, place), rank and probability of the token that is first at the last depth.
+        Rank 1 is the most probable.
+    followed_rank, followed_probability: (depth, place), the same for the tracked token.
+    divergence: (depth, place), KL divergence of the last depth from this depth in nats, not negative.
+    entropy: (depth, place), entropy in nats, 0 if one token has probability 1.
     """
 
     encoding: Encoding
@@ -66,7 +69,7 @@ class LensRun:
 
     @property
     def final(self) -> np.ndarray:
-        """(place,) the piece that the last depth puts first."""
+        """Ids of the most probable tokens at the last depth, (place,)."""
         first: np.ndarray = self.top[-1, :, 0]
         return first
 
@@ -74,11 +77,13 @@ class LensRun:
 @compared_by_value
 @dataclass(frozen=True)
 class LensChange:
-    """What the masked-word heads of two models read out of every layer of one text.
+    """Predictions of the MLM heads of two models at every depth of one text.
 
-    Depth 0 is the embeddings, depth n + 1 what leaves layer n.
-    before, after: (depth, seq) int32, the likeliest piece of each. shares_before, shares_after: the same, how probable
-    it is. divergence: (depth, seq), Jensen-Shannon divergence of both readings, nats, 0 to ln 2.
+    Depth 0 is the embeddings, depth n + 1 the output of layer n.
+
+    before, after: (depth, seq) int32, ids of the most probable tokens of either model.
+    shares_before, shares_after: (depth, seq), their probabilities.
+    divergence: (depth, seq), Jensen-Shannon divergence of both predictions in nats, 0 to ln 2.
     """
 
     encoding: Encoding
@@ -92,34 +97,36 @@ class LensChange:
         make_read_only(self)
 
     @property
-    def same(self) -> np.ndarray:
-        """(depth, seq), whether both read the same piece first."""
-        same: np.ndarray = self.before == self.after
-        return same
+    def equal(self) -> np.ndarray:
+        """Whether both models predict the same token, (depth, seq)."""
+        equal: np.ndarray = self.before == self.after
+        return equal
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class Walk:
-    """The values on the way of one text through a model, seen in full in one layer.
+    """The intermediate values of a forward pass of one text, with all values of one layer.
 
-    engine: "torch" or "numpy". tokens: the pieces that were read, those of the padding included.
-    position: where the masked-word head was asked.
-    values: by name, in the order of computation, without a batch axis; `layer.N` is the layer that was seen.
-        embeddings.word, .token_type, .position, .sum: (seq, embedding); the two in the middle only where the model
-            has such a table. .normed: the same after the norm, where a linear map follows. .output: (seq, hidden),
-            what enters the first layer.
-        layer.N.query, .key, .value, .context: (head, seq, head size); the context after the gate of its head.
+    engine: "torch" or "numpy".
+    tokens: tokens of the input, including padding.
+    layer: number of the layer N whose values are stored.
+    position: position at which the MLM head was applied.
+    values: by name in the order of computation, without a batch axis. A head or detector has values only if it is
+        trained. A pruned head is NaN in all values with a head axis.
+        embeddings.word, .token_type, .position, .sum: (seq, embedding). token_type and position exist only if the model
+            has such a table. .normed: (seq, embedding), after the layer norm, if a linear map follows.
+            .output: (seq, hidden), input of the first layer.
+        layer.N.query, .key, .value, .context: (head, seq, head size). The context is after the head gate.
         layer.N.mask: (query, key), added to the scores. layer.N.scores, .masked_scores, .probabilities:
-            (head, query, key), the last two without the arrows that are cut in the model.
+            (head, query, key). The last two are without the edges that attention knockout blocks.
         layer.N.attention_output, .attention_sum, .attention_normed: (seq, hidden).
-        layer.N.intermediate_dense, .intermediate: (seq, intermediate), before and after the activation.
+        layer.N.intermediate_dense, .intermediate: (seq, intermediate), before and after the activation function.
         layer.N.output_dense, .output_sum, .output: (seq, hidden).
-        hidden_states: (layer + 1, seq, hidden), what enters each layer, and what leaves the last.
+        hidden_states: (layer + 1, seq, hidden), the input of each layer and the output of the last.
         pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
         nsp_logits: (2,), index 0 means that B follows A. detector.dense, .activated: (seq, hidden).
-        replaced_logits: (seq,), above 0 a token rather was replaced. Each only where its head was trained.
-        A head that was pruned is NaN in all that has heads.
+        replaced_logits: (seq,), positive if a token is more likely replaced than original.
     """
 
     engine: str
@@ -136,15 +143,15 @@ class Walk:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all arrays."""
+        """Memory of all arrays in bytes."""
         return sum(value.nbytes for value in self.values.values())
 
     def layer_value(self, name: str) -> np.ndarray:
-        """A value of the layer that was seen: `of_layer("query")` is `values["layer.N.query"]`."""
+        """Return a value of the stored layer: `layer_value("query")` is `values["layer.N.query"]`."""
         return self.values[f"layer.{self.layer}.{name}"]
 
     @property
     def layer_input(self) -> np.ndarray:
-        """What enters the layer that was seen (seq, hidden)."""
-        entering: np.ndarray = self.values["hidden_states"][self.layer]
-        return entering
+        """Input of the stored layer, (seq, hidden)."""
+        states: np.ndarray = self.values["hidden_states"][self.layer]
+        return states

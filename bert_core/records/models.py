@@ -1,4 +1,4 @@
-"""What two models have in common that read the same texts, and what changed from one to the other."""
+"""Comparison of two models on the same texts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from bert_core.refused import Refused, short_repr
 @compared_by_value
 @dataclass(frozen=True)
 class ModelComparison:
-    """Two models on the same texts.
+    """Comparison of two models on the same texts.
 
-    before, after: what is known of the heads of each (`HeadTable`): confidence, entropy, distance and the scores of
-    the roles, and importance where both could be asked for the same.
-    cka: (depth, depth), linear CKA of each depth of the first with each of the second, over all tokens, 0 to 1;
-    cka_unbiased: the same without what few tokens add to it, maybe a little below 0. Depth 0 is the embeddings,
-    depth n + 1 what leaves layer n.
-    divergence: (layer, head), Jensen-Shannon divergence of the attention of each head before and after, nats, 0 to
-    ln 2, mean over queries and then over texts; NaN for a head that either has not; None where the two have not as
-    many layers and heads.
-    lens_before, lens_after: (depth,), loss of hidden pieces when the word head reads each depth, nats; None unless
-    both models have a word head.
+    before, after: tables of the heads of each model (`HeadTable`), with confidence, entropy, distance and the scores of
+        the roles, and importance if both models can compute the same loss.
+    cka: (depth, depth), linear CKA of each depth of the first model with each of the second over all tokens, 0 to 1.
+        Depth 0 is the embeddings, depth n + 1 the output of layer n.
+    cka_unbiased: (depth, depth), the same without the bias of few tokens. It may be slightly negative.
+    divergence: (layer, head), Jensen-Shannon divergence of the attention of each head in nats, 0 to ln 2, mean over
+        queries and then over texts. NaN for a head that is pruned in either model. None if the numbers of layers or
+        heads differ.
+    lens_before, lens_after: (depth,), loss in nats of masked tokens predicted by the MLM head from each depth. None
+        unless both models have an MLM head.
     """
 
     before: HeadTable
@@ -41,33 +41,34 @@ class ModelComparison:
 
     @property
     def texts(self) -> int:
-        """How many were read."""
+        """Number of texts."""
         return self.before.texts
 
     @property
     def tokens(self) -> int:
-        """How many there were in all texts, the added [CLS] and [SEP] too."""
+        """Number of tokens of all texts, including [CLS] and [SEP]."""
         return self.before.tokens
 
     @property
     def nbytes(self) -> int:
-        """Memory of all arrays."""
+        """Memory of all arrays in bytes."""
         arrays = (self.cka, self.cka_unbiased, self.divergence, self.lens_before, self.lens_after)
-        own = sum(array.nbytes for array in arrays if array is not None)
-        return own + self.before.nbytes + self.after.nbytes
+        array_bytes = sum(array.nbytes for array in arrays if array is not None)
+        return array_bytes + self.before.nbytes + self.after.nbytes
 
     def change(self, figure: str) -> np.ndarray:
-        """How much a figure of every head grew, (layer, head).
+        """Return the change of a number of every head from the first to the second model, (layer, head).
 
-        Raises Refused for a figure that is not there, or where the two have not as many layers and heads.
+        Raises Refused if the figure is not in both tables, or the numbers of layers or heads differ.
         """
         if figure not in self.before.figures or figure not in self.after.figures:
-            there = [name for name in self.before.figures if name in self.after.figures]
-            raise Refused(f"there is no figure {short_repr(figure)} of both models: one of {', '.join(there)}")
+            names = [name for name in self.before.figures if name in self.after.figures]
+            raise Refused(f"{short_repr(figure)} is not a figure of both models: it must be one of {', '.join(names)}")
         if self.divergence is None:
-            (layers, heads), (others, of_others) = self.before.shape, self.after.shape
+            (layers, heads), (after_layers, after_heads) = self.before.shape, self.after.shape
             raise Refused(
-                f"{layers} layers of {heads} heads and {others} of {of_others} cannot be compared head by head"
+                f"the models have {layers} layers of {heads} heads and {after_layers} of {after_heads}: "
+                "only models with the same layers and heads can be compared head by head"
             )
-        grown: np.ndarray = self.after.figures[figure] - self.before.figures[figure]
-        return grown
+        difference: np.ndarray = self.after.figures[figure] - self.before.figures[figure]
+        return difference

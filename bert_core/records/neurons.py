@@ -1,4 +1,4 @@
-"""What the feed-forward neurons of a text do: how they fire, what they say to the word head, what rests on them."""
+"""Results about feed-forward neurons: activations, words that they raise or lower, attributions and suppression."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bert_core.tokenizer import Encoding
 @compared_by_value
 @dataclass(frozen=True)
 class NeuronRun:
-    """The feed-forward neurons of every layer at every token of a text.
+    """Activations of the feed-forward neurons of every layer at every token of a text.
 
-    activations: (layer, seq, neuron) float32, what each passes on after its activation function, signed.
-    lengths: (layer, neuron) float32, of the vector that each adds for every unit of it, its row of the second matrix.
-    A neuron that was pruned is NaN.
+    activations: (layer, seq, neuron) float32, signed, after the activation function.
+    lengths: (layer, neuron) float32, norm of the output vector of each neuron (its row of the second matrix).
+    A pruned neuron is NaN.
     """
 
     encoding: Encoding
@@ -30,29 +30,32 @@ class NeuronRun:
 
     @property
     def contributions(self) -> np.ndarray:
-        """The length of what each adds to its token, with the sign of its activation: (layer, seq, neuron).
+        """Norm of the vector that each neuron adds to its token, with the sign of the activation, (layer, seq, neuron).
 
-        In the unit of the states, before the layer norm behind the feed-forward network.
+        The unit is that of the hidden states, before the layer norm after the feed-forward network.
         """
-        added: np.ndarray = self.activations * self.lengths[:, None]
-        return added
+        contributions: np.ndarray = self.activations * self.lengths[:, None]
+        return contributions
 
     @property
     def nbytes(self) -> int:
-        """Memory of the arrays."""
+        """Memory of the arrays in bytes."""
         return self.activations.nbytes + self.lengths.nbytes
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class NeuronWords:
-    """Which words some neurons of a layer make likelier and unlikelier, as a lens reads what leaves the layer.
+    """Tokens whose log-probability some neurons of a layer raise or lower, read from the layer output by a lens.
 
-    lens: "logit" or "tuned". positions: the tokens at which it was read; slopes are their mean.
-    neurons: (some,) their numbers. activations: (some,), their mean at these positions.
-    raised, lowered: (some, words) int32, the pieces whose log-probability rises, or falls, fastest; the fastest first.
-    raised_slopes, lowered_slopes: the same shape, nats for each unit of activation; the same times the activation is
-        what the neuron does there to first order.
+    lens: "logit" or "tuned".
+    positions: positions over which the gradients are averaged.
+    neurons: (neuron,), numbers of the neurons.
+    activations: (neuron,), mean activations at these positions.
+    raised, lowered: (neuron, rank) int32, ids of the tokens whose log-probability rises or falls fastest, the fastest
+        first.
+    raised_slopes, lowered_slopes: (neuron, rank), gradients in nats per unit of activation. A gradient times the
+        activation is the first-order effect of the neuron.
     """
 
     encoding: Encoding
@@ -73,12 +76,13 @@ class NeuronWords:
 @compared_by_value
 @dataclass(frozen=True)
 class NeuronAttribution:
-    """What a target rests on in the neurons of each layer, one layer at a time.
+    """Attribution of a target to the neurons of some layers, one layer at a time (integrated gradients from 0).
 
-    layers: those that were asked. positions: the tokens whose neurons were turned up from 0.
-    scores: (some layers, seq, neuron) float32, 0 at other tokens, NaN for a neuron that was pruned.
-    target_value: of the text. off_values: (some layers,) of the text with all activations of that layer at these
-        positions 0.
+    layers: numbers of the layers.
+    positions: tokens whose neurons were scaled from 0 to their activations.
+    scores: (layer, seq, neuron) float32, 0 at all other tokens, NaN for a pruned neuron.
+    target_value: target of the unmodified text.
+    off_values: (layer,), target with all activations of this layer at these positions set to 0.
     """
 
     encoding: Encoding
@@ -94,32 +98,34 @@ class NeuronAttribution:
 
     @property
     def neuron_scores(self) -> np.ndarray:
-        """The score of each neuron at all tokens together, (some layers, neuron)."""
-        summed: np.ndarray = self.scores.sum(1, dtype=np.float64)
-        return summed
+        """Sum of the scores of each neuron over all tokens, (layer, neuron)."""
+        totals: np.ndarray = self.scores.sum(1, dtype=np.float64)
+        return totals
 
     @property
     def gap(self) -> np.ndarray:
-        """By how much the scores of each layer miss the target's way from its neurons at 0, (some layers,)."""
-        missed: np.ndarray = np.nansum(self.scores, (1, 2), dtype=np.float64) - (self.target_value - self.off_values)
-        return missed
+        """Completeness error of each layer, (layer,): sum of the scores minus the change of the target."""
+        errors: np.ndarray = np.nansum(self.scores, (1, 2), dtype=np.float64) - (self.target_value - self.off_values)
+        return errors
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class Suppression:
-    """A target with some neurons switched off or scaled, beside as many random ones of the same layers.
+    """Target with some neurons set to zero or scaled, compared with random neurons of the same layers.
 
-    neurons: pairs (layer, neuron). factor: what their activations were multiplied by, at every token.
-    among: where the random ones were drawn from, "all" neurons of the layer, or the "active" ones.
-    base_value, value: the target of the text, and with these neurons so. random: (draws,) float64, with random ones so.
+    neurons: pairs (layer, neuron).
+    factor: factor of their activations at every token.
+    random_pool: neurons from which the random ones were drawn, "all" of the layer or only the "active" ones.
+    base_value: target of the unmodified text. value: target with the scaled neurons.
+    random: (draw,) float64, target with random neurons scaled.
     """
 
     encoding: Encoding
     target: Target
     neurons: tuple[tuple[int, int], ...]
     factor: float
-    among: str
+    random_pool: str
     base_value: float
     value: float
     random: np.ndarray = field(repr=False)
@@ -129,5 +135,5 @@ class Suppression:
 
     @property
     def beyond_chance(self) -> bool:
-        """Whether these neurons move the target further from its value than any of the random draws."""
+        """Whether these neurons change the target more than any of the random draws."""
         return bool(abs(self.value - self.base_value) > np.abs(self.random - self.base_value).max())

@@ -1,4 +1,4 @@
-"""How well a label of words can be read off the states at one depth."""
+"""Result of a linear probe: how well a label of words can be predicted from the hidden states at one depth."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProbePoint:
-    """A linear probe at one depth, beside what it could have found without the model; of one seed.
+    """Result of a linear probe at one depth for one seed, with its baselines.
 
-    depth: 0 for the embeddings, n + 1 for what leaves layer n. seed: of the split and of the random labels.
-    labels: how many there are. learned, asked: words of the sentences that the probe learned from, and of the others.
-    accuracy: share of the words asked whose label the probe says. majority: the share that has the commonest label.
-    lookup: what a table finds that knows no state, only the commonest label of each word type.
-    control: the share that a probe says right of random labels, one for each word type.
-    bits, control_bits: length of the labels, and of the random ones, of the words learned from, sent with the probe as
-        a code that is learned on the way. uniform_bits: of a code in which all labels are as likely.
-    erased: accuracy of a new probe when the label was erased; rank: how many directions went.
-    loss, loss_erased, loss_random: of hidden pieces, nats, with the states as they are, with the label erased at this
-        depth, and with as many random directions erased. guessed, guessed_erased, guessed_random: share of them
-        that come first. All of these are NaN where nothing was erased, and what asks for words without a word head.
+    depth: 0 for the embeddings, n + 1 for the output of layer n.
+    seed: random seed of the split and of the control labels.
+    labels: number of labels.
+    learned, asked: number of words of the training sentences and of the test sentences.
+    accuracy: accuracy on the test words, 0 to 1.
+    majority: share of the test words with the most frequent label.
+    lookup: accuracy of predicting the most frequent label of each word type, without hidden states.
+    control: accuracy of a probe for random labels of word types (control task).
+    bits, control_bits: online code length in bits of the training labels, and of the control labels.
+    uniform_bits: code length with uniform probabilities.
+    erased: accuracy of a new probe after the label was erased. rank: number of erased directions.
+    loss, loss_erased, loss_random: loss in nats of masked tokens with unmodified states, with the label erased at this
+        depth, and with as many random directions erased.
+    guessed, guessed_erased, guessed_random: accuracy of masked tokens, 0 to 1, in the same three cases.
+    Fields about erasure are NaN if nothing was erased, and those about masked tokens also without an MLM head.
     """
 
     depth: int
@@ -46,15 +50,15 @@ class ProbePoint:
 
     @property
     def selectivity(self) -> float:
-        """How much better the probe says the label than random labels of the word types (Hewitt & Liang 2019)."""
+        """Accuracy of the probe minus accuracy in the control task (Hewitt & Liang 2019)."""
         return self.accuracy - self.control
 
     @property
     def compression(self) -> float:
-        """How many times shorter the code is than the uniform one (Voita & Titov 2020)."""
+        """Uniform code length divided by the code length of the labels (Voita & Titov 2020)."""
         return self.uniform_bits / self.bits
 
     @property
     def control_compression(self) -> float:
-        """The same of the random labels."""
+        """Uniform code length divided by the code length of the control labels."""
         return self.uniform_bits / self.control_bits

@@ -1,4 +1,4 @@
-"""What one text did to a model, and what a model makes of a picture: maps, gradients and predictions."""
+"""Results of a forward and backward pass over one text, and of a caption of an image: maps, gradients, predictions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
 
-MAPS = ("attention", "gradient", "product", "brought")
-CROSS_MAPS = MAPS  # of a decoder that looks at a picture
+MAPS = ("attention", "gradient", "product", "brought")  # "brought" is value-weighted attention
+CROSS_MAPS = MAPS  # of a decoder with cross-attention to an image
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class MaskPrediction:
-    """What the model puts at one position.
+    """Prediction of the MLM head at one position.
 
-    top: the likeliest pieces as (token_id, probability), best first.
-    probabilities: (vocab,) float32, sums to 1.
+    top: the most probable tokens as (token_id, probability), the most probable first.
+    probabilities: (vocab,) float32. They sum to 1.
     """
 
     position: int
@@ -32,18 +32,19 @@ class MaskPrediction:
     probabilities: np.ndarray = field(repr=False)
 
     def rank_of(self, token_id: int) -> int:
-        """Place of a piece among all pieces: 1 is the likeliest."""
+        """Return the rank of a token in the vocabulary, 1 for the most probable."""
         return int((self.probabilities > self.probabilities[token_id]).sum()) + 1
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class ClassPrediction:
-    """What a classifier says of the whole text.
+    """Prediction of a text classifier.
 
-    labels: names of the classes. logits: (label,) float32.
-    probabilities: (label,) float32; None where the outputs are numbers and not classes.
-    exclusive: whether the text has one class, so that the probabilities share 1; else each class is by itself.
+    labels: names of the classes.
+    logits: (label,) float32.
+    probabilities: (label,) float32, or None for a regression model.
+    exclusive: whether the probabilities sum to 1 (one class for each text). Otherwise each class is independent.
     """
 
     labels: tuple[str, ...]
@@ -53,16 +54,17 @@ class ClassPrediction:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Numbers of the classes, the likeliest first."""
+        """Numbers of the classes, the most probable first."""
         return tuple(np.argsort(-self.logits, kind="stable").tolist())
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class TagPrediction:
-    """What a tagger says of every token, the added special ones too.
+    """Prediction of a token classifier for every token, including special tokens.
 
-    labels: names of the tags. logits, probabilities: (token, label) float32; those of a token share 1.
+    labels: names of the tags.
+    logits, probabilities: (token, label) float32. The probabilities of each token sum to 1.
     """
 
     labels: tuple[str, ...]
@@ -70,17 +72,19 @@ class TagPrediction:
     probabilities: np.ndarray = field(repr=False)
 
     def order_at(self, position: int) -> tuple[int, ...]:
-        """Numbers of the tags of one token, the likeliest first."""
+        """Return the numbers of the tags of one token, the most probable first."""
         return tuple(np.argsort(-self.logits[position], kind="stable").tolist())
 
 
 @dataclass(frozen=True)
 class Span:
-    """One answer of a reader: where it stands in the context, and how it does.
+    """One answer of extractive question answering.
 
-    first, last: its tokens; both 0 where the answer is that there is none. start, end: its characters in the context.
-    text: as it was typed. score: the sum of its two logits, by which answers are ranked. probability: that of its first
-    token times that of its last, each among all places of the context and no answer.
+    first, last: positions of its first and last token. Both are 0 for no answer.
+    start, end: range of its characters in the context.
+    text: original text of the answer.
+    score: sum of its start and end logit, by which answers are ranked.
+    probability: start probability times end probability, each over the tokens of the context and no answer.
     """
 
     first: int
@@ -95,10 +99,13 @@ class Span:
 @compared_by_value
 @dataclass(frozen=True)
 class SpanPrediction:
-    """What a reader says of every token of a question and its context, as the first and the last of the answer.
+    """Prediction of a question answering head for every token of a question and its context.
 
-    start_logits, end_logits: (token,) float32. start, end: (token,) float32, probabilities among the tokens of the
-    context and the first of all, which stands for no answer; each sums to 1. `analysis.spans` makes answers of them.
+    `analysis.spans` computes answers from it.
+
+    start_logits, end_logits: (token,) float32.
+    start, end: (token,) float32, probabilities over the tokens of the context and the first token, which stands for no
+        answer. Each sums to 1.
     """
 
     start_logits: np.ndarray = field(repr=False)
@@ -110,9 +117,12 @@ class SpanPrediction:
 @compared_by_value
 @dataclass(frozen=True)
 class ChoicePrediction:
-    """What a chooser says of some answers to one question, each read with it as a pair of its own.
+    """Prediction of a multiple-choice model for the answer options of one question.
 
-    logits: (choice,) float32. probabilities: (choice,) float32, among these choices: they share 1.
+    Each option is encoded together with the question as a pair of texts.
+
+    logits: (choice,) float32.
+    probabilities: (choice,) float32 over these options. They sum to 1.
     """
 
     question: str
@@ -125,34 +135,34 @@ class ChoicePrediction:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Numbers of the choices, the likeliest first."""
+        """Numbers of the answer options, the most probable first."""
         return tuple(np.argsort(-self.logits, kind="stable").tolist())
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class ModelRun:
-    """All that was seen of one text in one forward pass, and one backward pass if there was a target.
+    """Results of one forward pass over one text, and of one backward pass if there is a target.
 
-    attention: (layer, head, query, key), probabilities after the softmax, before dropout and head mask;
-        each row sums to 1, or to less where arrows were cut and it was not renormalised.
-    gradient: the same shape: change of the target for a change of each probability; None without a target.
-    gate_gradient: (layer, head), dTarget/d(gate of the head); None without a target.
-    A head that was pruned is NaN in all three.
-    predictions: one entry for each position that was asked for.
-    nsp: probability that B follows A; None for a single text or a model without that head.
-    classes, tags: what the classifier of texts, and of tokens, says; None for a model without one.
-    spans: where the answer to a question stands in its context; None for a single text or a model without a reader.
-    replaced: (seq,), probability that each token was put in the place of another; None for a model without that head.
-    choice: logit of the second text as an answer to the first, to be held against those of other choices; None for a
-        single text or a model that was not trained to choose.
-    others: predictions of task heads that `register_head` added, by the name of the head: arrays, or dataclasses of
-        arrays.
-    head_mask: (layer, head), 1 on, 0 off.
-    target_value: the value of the target; None without one.
-    edits: what was changed in the model while it ran.
-    norms: (layer, head, key), how long the vector is that a head with its gate at 1 brings from a key that it gives all
-        its attention: the value through the head's output map, |f(x)|. None unless it was asked for.
+    attention: (layer, head, query, key), attention probabilities after the softmax, before dropout and head mask. Each
+        row sums to 1, or to less after an attention knockout without renormalisation.
+    gradient: (layer, head, query, key), gradient of the target with respect to each probability. None without a target.
+    gate_gradient: (layer, head), gradient of the target with respect to each head gate. None without a target.
+    A pruned head is NaN in these three arrays.
+    head_mask: (layer, head), 1 for active heads and 0 for ablated ones.
+    predictions: predictions of the MLM head at the requested positions.
+    nsp: probability that B follows A. None for a single text or a model without NSP head.
+    target_value: value of the target. None without a target.
+    classes, tags: predictions of the text classifier and of the token classifier. None for a model without one.
+    edits: modifications of the model during the pass.
+    norms: (layer, head, key), norm of the value vector of each key after the output matrix of the head, |f(x)|, with a
+        head gate of 1. None unless requested.
+    spans: prediction of the question answering head. None for a single text or a model without one.
+    replaced: (seq,), probability that each token was replaced. None for a model without replaced-token detection.
+    choice: logit of the second text as the answer to the first, comparable with those of other answer options. None for
+        a single text or a model without a multiple-choice head.
+    others: predictions of task heads that were added with `register_head`, by the name of the head. Each is an array
+        or a dataclass of arrays.
     """
 
     encoding: Encoding
@@ -178,74 +188,76 @@ class ModelRun:
             array.flags.writeable = False
 
     def _arrays(self) -> Iterator[np.ndarray]:
+        """Yield all arrays of the run and of its predictions."""
         yield from (value for value in self.others.values() if isinstance(value, np.ndarray))
-        others = (value for value in self.others.values() if is_dataclass(value))
-        for part in (self, *self.predictions, self.classes, self.tags, self.spans, *others):
+        added_predictions = (value for value in self.others.values() if is_dataclass(value))
+        for part in (self, *self.predictions, self.classes, self.tags, self.spans, *added_predictions):
             values = () if part is None else (getattr(part, entry.name) for entry in fields(part))
             yield from (value for value in values if isinstance(value, np.ndarray))
 
     @property
     def nbytes(self) -> int:
-        """Memory of all arrays."""
+        """Memory of all arrays in bytes."""
         return sum(array.nbytes for array in self._arrays())
 
     @property
     def product(self) -> np.ndarray | None:
-        """Gradient x attention (layer, head, query, key), signed; None without a target."""
+        """Gradient x attention (layer, head, query, key), signed. None without a target."""
         return None if self.gradient is None else self.gradient * self.attention
 
     @property
     def value_weighted(self) -> np.ndarray | None:
-        """Attention weighted by how long a vector it brings, |a f(x)| (layer, head, query, key); None without norms.
+        """Norm of value-weighted attention, |a f(x)|, (layer, head, query, key). None without norms.
 
-        In the unit of the states; 0 for a head that is off. Rows sum to any length.
+        The unit is that of the hidden states. An ablated head is 0. Rows do not sum to 1.
         Source: Kobayashi 2020, section 3 (arXiv:2004.10102).
         """
         return None if self.norms is None else self.attention * (self.norms * self.head_mask[..., None])[..., None, :]
 
     @property
     def existing_heads(self) -> np.ndarray:
-        """Whether the model has each head (layer, head); False for one that was pruned."""
-        # A head with a hole in its first place is there; only few need the longer look.
-        found: np.ndarray = ~np.isnan(self.attention[:, :, 0, 0])
-        for layer, head in np.argwhere(~found):
-            found[layer, head] = not np.isnan(self.attention[layer, head]).all()
-        return found
+        """Whether the model has each head, (layer, head) boolean, False for a pruned head."""
+        # Only a head that is NaN at its first place needs the full test.
+        exists: np.ndarray = ~np.isnan(self.attention[:, :, 0, 0])
+        for layer, head in np.argwhere(~exists):
+            exists[layer, head] = not np.isnan(self.attention[layer, head]).all()
+        return exists
 
-    def select_map(self, what: str) -> np.ndarray:
-        """The maps by name: "attention", "gradient", "product" or "brought" (layer, head, query, key).
+    def select_map(self, kind: str) -> np.ndarray:
+        """Return the maps of one kind, (layer, head, query, key).
 
-        Raises Refused for another name, or for a gradient or norms that were not captured.
+        kind: "attention", "gradient", "product" (gradient x attention) or "brought" (norm of value-weighted attention).
+        Raises Refused if the kind is unknown, or the gradient or the norms were not computed.
         """
-        if what not in MAPS:
-            raise Refused(f"{what!r} is unknown: one of {', '.join(MAPS)}")
-        values: np.ndarray | None = getattr(
-            self, "value_weighted" if what == "brought" else what
-        )  # the last two are computed for whoever asks for them
-        if values is None and what == "brought":
-            raise Refused("what is brought was not computed: capture with norms=True")
+        if kind not in MAPS:
+            raise Refused(f"the kind of map {kind!r} is unknown: it must be one of {', '.join(MAPS)}")
+        values: np.ndarray | None = getattr(self, "value_weighted" if kind == "brought" else kind)
+        if values is None and kind == "brought":
+            raise Refused("value-weighted attention was not computed: it needs a capture with norms=True")
         if values is None:
-            raise Refused(f"the {what} was not computed: it needs something to explain")
+            raise Refused(f"the {kind} was not computed: it needs a capture with a target")
         return values
 
     def prediction_at(self, position: int) -> MaskPrediction | None:
-        """The prediction for a position, if that position was asked for."""
+        """Return the prediction at a position, or None if it was not requested."""
         return next((p for p in self.predictions if p.position == position), None)
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class DecoderRun:
-    """One sentence about one picture, and where the decoder looked for each word.
+    """A caption of an image, with the cross-attention of the decoder for each word.
 
-    image: uint8 (size, size, 3), as the model saw it. grid: rows and columns of its patches.
-    words: in the order they were chosen; the last is [SEP], unless there was no room for it.
-    probabilities: (word,), of each when it was chosen. alternatives: for each the likeliest words, best first.
-    cross_attention: (word, layer, head, patch), probabilities after the softmax in the row that predicted the word;
-        over the patches, row after row of the picture, they sum to 1.
-    cross_gradient: the same shape: change of the word's log-probability (nats) for a change of each probability.
-    cross_norms: (layer, head, patch), how long the vector is that a head brings from a patch that it gives all its
-        attention, the patch's value through the head's output map.
+    image: (size, size, 3) uint8, the input of the model.
+    grid: number of rows and columns of patches.
+    words: in the order of generation. The last is [SEP], unless the maximum length was reached.
+    probabilities: (word,), probability of each word when it was generated.
+    alternatives: the most probable words at each step with their probabilities, the most probable first.
+    cross_attention: (word, layer, head, patch), attention probabilities after the softmax for the query that predicted
+        the word. They sum to 1 over the patches, which are in row-major order.
+    cross_gradient: (word, layer, head, patch), gradient of the log-probability of the word (nats) with respect to each
+        probability.
+    cross_norms: (layer, head, patch), norm of the value vector of each patch after the output matrix of the head.
     """
 
     image: np.ndarray
@@ -262,20 +274,21 @@ class DecoderRun:
 
     @property
     def sentence(self) -> str:
-        """The words that are to be read."""
+        """The caption without special tokens."""
         return " ".join(word for word in self.words if word not in SPECIAL_TOKENS)
 
-    def select_map(self, what: str) -> np.ndarray:
-        """The maps by name: "attention", "gradient", "product" or "brought" (word, layer, head, patch).
+    def select_map(self, kind: str) -> np.ndarray:
+        """Return the maps of one kind, (word, layer, head, patch).
 
-        Raises Refused for another name.
+        kind: "attention", "gradient", "product" (gradient x attention) or "brought" (norm of value-weighted attention).
+        Raises Refused if the kind is unknown.
         """
-        if what not in CROSS_MAPS:
-            raise Refused(f"{what!r} is unknown: one of {', '.join(CROSS_MAPS)}")
-        if what == "product":
+        if kind not in CROSS_MAPS:
+            raise Refused(f"the kind of map {kind!r} is unknown: it must be one of {', '.join(CROSS_MAPS)}")
+        if kind == "product":
             product: np.ndarray = self.cross_attention * self.cross_gradient
             return product
-        if what == "brought":
-            brought: np.ndarray = self.cross_attention * self.cross_norms
-            return brought
-        return self.cross_attention if what == "attention" else self.cross_gradient
+        if kind == "brought":
+            value_weighted: np.ndarray = self.cross_attention * self.cross_norms
+            return value_weighted
+        return self.cross_attention if kind == "attention" else self.cross_gradient

@@ -1,4 +1,4 @@
-"""How alike a model finds two texts that it reads apart."""
+"""Result of a comparison of two texts by the cosine similarity of their vectors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from bert_core.tokenizer import Encoding
 @compared_by_value
 @dataclass(frozen=True)
 class Similarity:
-    """The cosine of two texts' vectors, and what each pair of their tokens adds to it.
+    """Cosine similarity of the vectors of two texts, and the contribution of each pair of their tokens.
 
-    cosine: 1 where both vectors point the same way, 0 where they have nothing in common, -1 where they are opposed.
-    parts: (first's token, second's token) float64; they sum to the cosine. A token that does not count is 0.
-    vectors: (text, hidden) float32, before they are normalised.
-    mode: how the vectors are made of the states, as `Pooling` names it. trained: whether the model's file says so.
+    cosine: -1 (opposite) to 1 (same direction).
+    parts: (token of the first text, token of the second text) float64. They sum to the cosine. A token that is not
+        pooled is 0.
+    vectors: (text, hidden) float32, before normalisation.
+    mode: how hidden states are pooled to a vector, as in `Pooling`.
+    trained: whether the files of the model define the pooling.
     """
 
     first: Encoding

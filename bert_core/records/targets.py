@@ -1,4 +1,4 @@
-"""The number that an explanation explains, and words as such a target."""
+"""Targets, the scalars that gradients and other explanations explain, and targets for words at masked positions."""
 
 from __future__ import annotations
 
@@ -8,37 +8,45 @@ from bert_core.refused import Refused, require_int, require_sequence, short_repr
 from bert_core.target_kinds import TARGET_KINDS, TARGET_VALUES, TargetKind
 from bert_core.tokenizer import Encoding, Tokenizer
 
-MAX_QUOTED_CHARACTERS = 40  # characters of a word, in an error
-MAX_LISTED = 8  # pieces
+MAX_QUOTED_CHARACTERS = 40  # of a word in an error message
+MAX_LISTED = 8  # word pieces in an error message
 
 
 _PIECES = "pairs (position, token_id)"
 
 
-def _piece(given: object) -> tuple[int, int]:
-    pair = require_sequence("a piece of a target", given, "two numbers, (position, token_id)")
+def _check_piece(piece: object) -> tuple[int, int]:
+    """Return a pair (position, token_id) of ints. Raises Refused for anything else."""
+    pair = require_sequence("a piece of a target", piece, "two numbers, (position, token_id)")
     if len(pair) != 2:
-        raise Refused(f"a piece of a target is {short_repr(given)}: it must be a pair (position, token_id)")
-    return require_int("the position of a piece", pair[0], None), require_int("the token_id of a piece", pair[1], None)
+        raise Refused(f"a piece of a target is {short_repr(piece)}: it must be a pair (position, token_id)")
+    position, token_id = pair
+    return (
+        require_int("the position of a piece", position, None),
+        require_int("the token_id of a piece", token_id, None),
+    )
 
 
 @dataclass(frozen=True)
 class Target:
-    """The one number a gradient explains; what speaks for the answer makes it larger.
+    """The scalar that a gradient explains. A larger value supports the prediction.
 
-    kind: "mlm", the log-probability (nats) of the piece `token_id` at `position`;
-    "contrast", by how much its logit there is above that of the piece `against`;
-    "joint", the log-probability of several `pieces` together, each at its own mask: the sum of theirs;
-    "loss", minus the masked-word loss over `pieces`: the mean of their log-probabilities;
-    "nsp", logit(B follows A) - logit(B does not);
-    "class", the logit of the class with the number `label`;
-    "tag", the logit of the tag with the number `label` for the token at `position`;
-    "span", the logit of `position` as the first token of an answer plus that of `last` as its last one; with 0 for
-    both, that there is no answer;
-    "choice", the logit of the second text as the answer, among several, to the first;
-    "similarity", the cosine of the text's vector with that of the text `other`, which stays as it is; or
-    "replaced", the logit that the token at `position` was put in the place of another.
-    pieces: (position, token_id) of each. pooled: the positions whose states make the text's vector.
+    kind: kind of the target, which determines its value:
+        "mlm": log-probability (nats) of the token `token_id` at `position`.
+        "contrast": logit of the token `token_id` at `position` minus that of the token `against`.
+        "joint": sum of the log-probabilities (nats) of `pieces`, each at its own mask.
+        "loss": minus the MLM loss over `pieces`, the mean of their log-probabilities (nats).
+        "nsp": logit(B follows A) - logit(B does not follow A).
+        "class": logit of the class with the number `label`.
+        "tag": logit of the tag with the number `label` for the token at `position`.
+        "span": start logit at `position` plus end logit at `last`. Both are 0 for no answer.
+        "choice": logit of the second text as the answer to the first.
+        "similarity": cosine of the vector of the text with that of the text `other`, which is held constant.
+        "replaced": logit that the token at `position` was replaced.
+        Other kinds are those of task heads added with `register_head`.
+    pieces: (position, token_id) of each token.
+    pooled: positions whose hidden states are pooled to the vector of the text.
+    Raises Refused if the kind is unknown, or a value that it needs is missing or not valid.
     """
 
     kind: str
@@ -56,150 +64,161 @@ class Target:
         for name in ("position", "token_id", "label", "against", "last"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, require_int(f"the {name} of a target", getattr(self, name), None))
-        object.__setattr__(self, "pieces", tuple(map(_piece, require_sequence("pieces", self.pieces, _PIECES))))
+        object.__setattr__(self, "pieces", tuple(map(_check_piece, require_sequence("pieces", self.pieces, _PIECES))))
         if self.other is not None and not isinstance(self.other, Encoding):
             raise Refused(f"the other text of a target is {short_repr(self.other)}: it must be an Encoding")
         pooled = require_sequence("pooled", self.pooled, "positions")
-        object.__setattr__(
-            self, "pooled", tuple(require_int("a pooled position", position, None) for position in pooled)
-        )
+        positions = tuple(require_int("a pooled position", position, None) for position in pooled)
+        object.__setattr__(self, "pooled", positions)
         if any(getattr(self, name) in (None, ()) for name in needs):
             *first, last = (TARGET_VALUES[name] for name in needs)
             values = f"{', '.join(first)} and {last}" if first else last
             raise Refused(f"{'an' if self.kind == 'mlm' else 'a'} {self.kind!r} target needs {values}")
         if len({position for position, _ in self.pieces}) < len(self.pieces):
-            raise Refused(f"a {self.kind!r} target asks for two pieces at one position")
+            raise Refused(f"a {self.kind!r} target has two pieces at one position: it may have one at each position")
 
     @property
     def target_kind(self) -> TargetKind:
-        """The row of `TARGET_KINDS` for its kind. Raises Refused for one that `unregister_head` removed since."""
+        """The row of `TARGET_KINDS` for the kind.
+
+        Raises Refused if the kind is unknown, as after `unregister_head` removed it.
+        """
         if not isinstance(self.kind, str) or self.kind not in TARGET_KINDS:
-            raise Refused(f"target kind {short_repr(self.kind)} is unknown: one of {', '.join(TARGET_KINDS)}")
+            raise Refused(
+                f"the target kind {short_repr(self.kind)} is unknown: it must be one of {', '.join(TARGET_KINDS)}"
+            )
         return TARGET_KINDS[self.kind]
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The positions of the last layer that it is read from: its own, or the first for the text as a whole.
+        """Positions of the last layer that the target is computed from.
 
-        Those that are pooled, where its vector is asked for.
+        These are its own positions, the pooled positions, or the first position for a target of the whole text.
         """
-        own: list[int] = [getattr(self, name) for name in ("position", "last") if name in self.target_kind.needs]
-        return tuple(own) or tuple(position for position, _ in self.pieces) or self.pooled or (0,)
+        positions: list[int] = [getattr(self, name) for name in ("position", "last") if name in self.target_kind.needs]
+        return tuple(positions) or tuple(position for position, _ in self.pieces) or self.pooled or (0,)
 
     @property
     def target_pieces(self) -> tuple[tuple[int, int], ...]:
-        """The pieces that are asked for, as (position, token_id); none where the text as a whole is."""
+        """The tokens whose probability is the target, as (position, token_id). Empty for a target without tokens."""
         if self.position is None or self.token_id is None:
             return self.pieces
         return ((self.position, self.token_id),)
 
     def removable(self, encoding: Encoding) -> tuple[int, ...]:
-        """Positions that can be taken out of a text while the question stays: not the added ones, nor masks asked for.
+        """Return the positions that can be removed from a text while the target stays defined.
 
-        The word that a tag is asked of can be taken out, and those of an answer: their places are left, and what stands
-        around them.
+        These are all positions except special tokens and the masks of the target. The word of a tag target and those of
+        a span target can be removed, because their positions and context remain.
         """
-        asked = {position for position, _ in self.target_pieces}
-        return tuple(i for i, special in enumerate(encoding.special) if not special and i not in asked)
+        positions = {position for position, _ in self.target_pieces}
+        return tuple(i for i, special in enumerate(encoding.special) if not special and i not in positions)
 
 
 @validate_arguments
 def word_target(
     tokenizer: Tokenizer, encoding: Encoding, word: str, *, position: int | None = None, against: str | None = None
 ) -> Target:
-    """The target for a word at a mask, or for how far it is above another word.
+    """Return the target for a word at a masked position, or for its logit difference from a second word.
 
-    word, against: as they would be typed, or a piece such as "##ing". position: of the (first) [MASK]; it may be left
-    out where there is but one place. A word of several pieces takes as many masks in a row, and is asked for as a
-    whole: the sum of the log-probabilities of its pieces, each at its own mask.
-    Raises Refused if there is no [MASK], or no such one; if the masks are fewer than the pieces; for signs that the
-    vocabulary does not have; or for a word of several pieces in a contrast.
+    A word of several pieces needs as many consecutive masks. Its target is the sum of the log-probabilities of its
+    pieces, each at its own mask.
+
+    word, against: words as typed, or word pieces such as "##ing".
+    position: position of the (first) mask. None is allowed if only one position is possible.
+    Raises Refused if there is no mask (at this position), there are fewer masks than pieces, a character is not in the
+    vocabulary, or a word with `against` has several pieces.
     """
     pieces = pieces_of(tokenizer, word)
-    first = _place(encoding, len(pieces), position)
+    first = _first_position(encoding, len(pieces), position)
     if against is not None:
-        for one, its in ((word, pieces), (against, pieces_of(tokenizer, against))):
-            if len(its) > 1:
-                raise Refused(f"{_in_pieces(one, its)}: only words of one piece can be compared with each other")
-        other = tokenizer.id_of(pieces_of(tokenizer, against)[0])
-        return Target("contrast", first, tokenizer.id_of(pieces[0]), against=other)
+        against_pieces = pieces_of(tokenizer, against)
+        for compared_word, word_pieces in ((word, pieces), (against, against_pieces)):
+            if len(word_pieces) > 1:
+                raise Refused(f"{_count_pieces(compared_word, word_pieces)}: only words of one piece can be compared")
+        return Target("contrast", first, tokenizer.id_of(pieces[0]), against=tokenizer.id_of(against_pieces[0]))
     if len(pieces) == 1:
         return Target("mlm", first, tokenizer.id_of(pieces[0]))
-    room = _masks_from(encoding, first)
-    if room < len(pieces):
-        masks = "one is" if room == 1 else f"{room} are"
+    mask_count = _masks_from(encoding, first)
+    if mask_count < len(pieces):
+        masks = "is only one mask" if mask_count == 1 else f"are only {mask_count} masks"
         raise Refused(
-            f"{_in_pieces(word, pieces)}, but at position {first} only {masks} hidden: hide a word of {len(pieces)} "
-            "pieces, or choose one of these"
+            f"{_count_pieces(word, pieces)}, but there {masks} from position {first}: mask a word of "
+            f"{len(pieces)} pieces, or choose one of these pieces"
         )
     return Target("joint", pieces=tuple((first + n, tokenizer.id_of(piece)) for n, piece in enumerate(pieces)))
 
 
 @validate_arguments
 def loss_target(encoding: Encoding, original: Encoding) -> Target:
-    """Minus the masked-word loss over every mask of which it is known what stood there.
+    """Return the target "loss", minus the MLM loss over all masked tokens whose original is known.
 
-    original: the same text before words were hidden. Raises Refused if nothing is hidden.
+    original: the same text without masks.
+    Raises Refused if no token is masked.
     """
-    hidden = hidden_pieces(encoding, original)
-    if not hidden:
-        raise Refused("no word was hidden from the typed text, so there is no loss: hide one")
-    return Target("loss", pieces=hidden)
+    masked = masked_pieces(encoding, original)
+    if not masked:
+        raise Refused("no word of the text is masked, so there is no loss: mask a word")
+    return Target("loss", pieces=masked)
 
 
-def hidden_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, int], ...]:
-    """Where a mask stands in the place of a piece, and the number of that piece."""
+def masked_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, int], ...]:
+    """Return the original tokens of all masked positions as (position, token_id)."""
     masks = frozenset(original.mask_positions)
     return tuple((i, original.input_ids[i]) for i in encoding.mask_positions if i not in masks)
 
 
 def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
-    """The pieces of a word, or the piece itself if it is one. Raises Refused for signs that no piece has."""
-    written = word.strip()
-    if tokenizer.has_token(written):
-        return (written,)
-    read = tokenizer.encode(f" {written}")  # as within a text: some vocabularies count the space to the word
-    if read.unknown_count:
-        raise Refused(f"{_shortened(written)!r} has characters that are not in the vocabulary: choose another word")
-    typed = zip(read.input_ids, read.special, strict=True)
-    return tuple(tokenizer.token_of(number) for number, special in typed if not special)
+    """Split a word into word pieces. Raises Refused if a character is not in the vocabulary.
+
+    word: a word, or a word piece such as "##ing", which is returned unchanged.
+    """
+    stripped = word.strip()
+    if tokenizer.has_token(stripped):
+        return (stripped,)
+    encoding = tokenizer.encode(f" {stripped}")  # with a space, because some vocabularies include it in the word
+    if encoding.unknown_count:
+        raise Refused(f"{_shorten(stripped)!r} has characters that are not in the vocabulary: choose another word")
+    tokens = zip(encoding.input_ids, encoding.special, strict=True)
+    return tuple(tokenizer.token_of(number) for number, special in tokens if not special)
 
 
-def _place(encoding: Encoding, pieces: int, position: int | None) -> int:
-    """The first position at which a word of so many pieces is asked for. Raises Refused as `word_target`."""
+def _first_position(encoding: Encoding, pieces: int, position: int | None) -> int:
+    """Return the position of the first mask for a word of so many pieces. Raises Refused as `word_target`."""
     masks = encoding.mask_positions
     if not masks:
-        raise Refused(f"no word is hidden: hide one first, or type {encoding.special_tokens.mask}")
+        raise Refused(f"no word is masked: mask a word first, or type {encoding.special_tokens.mask}")
     if position is not None:
         if position not in masks:
-            raise Refused(f"no word is hidden at position {position}: choose {_listed(masks)}")
+            raise Refused(f"position {position} is not masked: choose {_join_names(masks)}")
         return position
     starts = [mask for mask in masks if mask - 1 not in masks]
     fitting = [start for start in starts if _masks_from(encoding, start) == pieces] or starts
     if len(fitting) > 1:
         raise Refused(
-            f"words are hidden at positions {_listed(masks)}: add the one you mean, as in 'cat at {masks[0]}'"
+            f"positions {_join_names(masks)} are masked: add the position of the word, as in 'cat at {masks[0]}'"
         )
     return fitting[0]
 
 
 def _masks_from(encoding: Encoding, position: int) -> int:
-    """How many masks stand in a row from a position on."""
-    return next((n for n, duty in enumerate(encoding.roles[position:]) if duty != "mask"), 0)
+    """Return the number of consecutive masks from a position on."""
+    return next((n for n, role in enumerate(encoding.roles[position:]) if role != "mask"), 0)
 
 
-def _in_pieces(word: str, pieces: tuple[str, ...]) -> str:
-    """As in "'quasar' is 2 pieces here, qua and ##sar"."""
+def _count_pieces(word: str, pieces: tuple[str, ...]) -> str:
+    """Return the start of an error message, as "'quasar' has 2 pieces in this vocabulary, qua and ##sar"."""
     count = "one piece" if len(pieces) == 1 else f"{len(pieces)} pieces"
-    some = pieces if len(pieces) <= MAX_LISTED else (*pieces[: MAX_LISTED - 1], "…", pieces[-1])
-    return f"{_shortened(word.strip())!r} has {count} in this vocabulary, {_listed(some)}"
+    names = pieces if len(pieces) <= MAX_LISTED else (*pieces[: MAX_LISTED - 1], "…", pieces[-1])
+    return f"{_shorten(word.strip())!r} has {count} in this vocabulary, {_join_names(names)}"
 
 
-def _shortened(word: str) -> str:
-    """A word as an error quotes it."""
+def _shorten(word: str) -> str:
+    """Shorten a word for an error message."""
     return word if len(word) <= MAX_QUOTED_CHARACTERS else f"{word[:MAX_QUOTED_CHARACTERS]}…"
 
 
-def _listed(names: tuple[object, ...]) -> str:
+def _join_names(names: tuple[object, ...]) -> str:
+    """Join names with commas and "and"."""
     *first, last = map(str, names)
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,4 +1,4 @@
-"""What each token of a text is given: scores for a target, shares of each other, log-probabilities."""
+"""Results for the tokens of a text: attributions, contribution maps, and log-probabilities of sentences."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from bert_core.tokenizer import Encoding
 @compared_by_value
 @dataclass(frozen=True)
 class Attribution:
-    """What one method gives each token for one target.
+    """Scores of one attribution method for the tokens of a text and one target.
 
-    method: its name. scores: (seq,) float32.
-    target_value: the value of the target (for DecompX, of a word's logit).
-    signed: whether a negative score speaks against the target; else it only has no part in it.
-    baseline: what the tokens were compared with, "pad", "mask" or "zero", and its target value; None without one.
-    complete: whether the scores should sum to the target's way from the baseline, or to its value if there is none.
+    method: name of the method.
+    scores: (seq,) float32.
+    target_value: value of the target, or of the logit of the word for DecompX.
+    signed: whether a negative score opposes the target. Otherwise scores are not signed.
+    baseline: baseline of the tokens, "pad", "mask" or "zero". None for methods without one.
+    baseline_value: target of the baseline, or None.
+    complete: whether the scores should sum to the target minus that of the baseline, or to the target without one.
     """
 
     encoding: Encoding
@@ -40,7 +42,7 @@ class Attribution:
 
     @property
     def gap(self) -> float | None:
-        """By how much the scores miss what they should sum to; None where they need not sum to anything."""
+        """Completeness error: the sum of the scores minus its expected value. None for methods without completeness."""
         if not self.complete:
             return None
         return float(self.scores.sum(dtype=np.float64)) - (self.target_value - (self.baseline_value or 0.0))
@@ -49,12 +51,13 @@ class Attribution:
 @compared_by_value
 @dataclass(frozen=True)
 class TokenMaps:
-    """What each position gives to each other, layer by layer, by a method that needs the weights.
+    """Contribution of each position to each other position in every layer, by a method that uses the weights.
 
-    method: its name. maps: (layer, query, key) float32, never negative; rows are as the method leaves them.
-    residual: whether the residual connection is in the maps.
-    heads: (layer, head, query, key), the same for each head; or None.
-    mixing: (layer, query), which share of a position comes from others, 0 to 1; or None.
+    method: name of the method.
+    maps: (layer, query, key) float32, not negative. Rows are normalised as the method defines.
+    residual: whether the maps include the residual connection.
+    heads: (layer, head, query, key), the same for each head, or None.
+    mixing: (layer, query), share of a position that comes from other positions, 0 to 1, or None.
     """
 
     encoding: Encoding
@@ -71,10 +74,11 @@ class TokenMaps:
 @compared_by_value
 @dataclass(frozen=True)
 class SentenceScore:
-    """How likely each piece of a text is, given the rest of it.
+    """Log-probability of each token of a sentence, given the other tokens.
 
-    variant: "original", all other pieces are seen; or "within word", not the later ones of its own word.
-    log_probabilities: (seq,) float32, nats; NaN at the added [CLS] and [SEP].
+    variant: "original" if each token is predicted from all others, or "within word" if the later pieces of its own word
+        are also masked.
+    log_probabilities: (seq,) float32 in nats, NaN at [CLS] and [SEP].
     """
 
     encoding: Encoding
@@ -86,17 +90,20 @@ class SentenceScore:
 
     @property
     def total(self) -> float:
-        """The pseudo-log-likelihood, nats."""
+        """Pseudo-log-likelihood of the sentence in nats."""
         return float(np.nansum(self.log_probabilities, dtype=np.float64))
 
     @property
     def perplexity(self) -> float:
-        """The pseudo-perplexity, exp(-mean): 1 for a text whose every piece is certain."""
+        """Pseudo-perplexity, exp of minus the mean log-probability. It is 1 if every token has probability 1."""
         return float(np.exp(-np.nanmean(self.log_probabilities, dtype=np.float64)))
 
 
 class PairRow(NamedTuple):
-    """One row of a table as it was given: its number from 1, its two sentences, and what is wrong with it, if it is."""
+    """One row of a table of sentence pairs.
+
+    row: number of the row, from 1. first, second: the sentences. problem: why the pair cannot be scored, or None.
+    """
 
     row: int
     first: str
@@ -106,10 +113,11 @@ class PairRow(NamedTuple):
 
 @dataclass(frozen=True)
 class PairScore:
-    """Two sentences that are compared, as one row of a table.
+    """Scores of two sentences, as one row of a table.
 
-    row: its number. sentences: as they were given. first, second: None where there is a problem.
-    problem: why the pair could not be scored; None if it was.
+    row: number of the row. sentences: the sentences as given.
+    first, second: scores of either sentence. None if the pair was not scored.
+    problem: why the pair was not scored, or None.
     """
 
     row: int
@@ -119,21 +127,24 @@ class PairScore:
     problem: str | None = None
 
     @property
-    def both(self) -> tuple[SentenceScore, SentenceScore]:
-        """The two scores. Raises Refused, with the problem, where there are none."""
+    def scores(self) -> tuple[SentenceScore, SentenceScore]:
+        """The scores of both sentences. Raises Refused with the problem if the pair was not scored."""
         if self.first is None or self.second is None:
-            raise Refused(self.problem or "the pair was not scored")
+            raise Refused(self.problem or "the pair was not scored: both sentences need a score")
         return self.first, self.second
 
     @property
     def difference(self) -> float:
-        """By how many nats the first is likelier. Raises Refused as `both`."""
-        first, second = self.both
+        """Log-probability of the first sentence minus that of the second, in nats.
+
+        Raises Refused if the pair was not scored.
+        """
+        first, second = self.scores
         return first.total - second.total
 
     @property
     def preferred(self) -> str | None:
-        """Which is likelier: "first", "second", or "neither" where both are alike; None where there is a problem."""
+        """The more probable sentence, "first", "second", or "neither" if equal. None if the pair was not scored."""
         if self.problem is not None:
             return None
         difference = self.difference

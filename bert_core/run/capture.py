@@ -86,7 +86,7 @@ def _runs(
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     gate_values = gate_tensor(loaded, gates)
     texts = PaddedTexts.from_encodings(loaded, encodings)
-    everywhere = all(len(rows) == texts.ids.shape[1] for rows in required)
+    all_positions = all(len(rows) == texts.ids.shape[1] for rows in required)
     with torch.set_grad_enabled(target is not None), record() as recording:
         if gate_values is not None and target is not None:
             gate_values.requires_grad_()
@@ -98,7 +98,7 @@ def _runs(
             position_ids=bert.embeddings.create_position_ids(texts.ids),
             attention_mask=texts.mask,
             head_mask=gate_values,
-            positions=None if everywhere else torch.from_numpy(pad(required)).to(loaded.device),
+            positions=None if all_positions else torch.from_numpy(pad(required)).to(loaded.device),
             output_hidden_states=norms,
         )
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]

@@ -107,7 +107,7 @@ def patch_path(
         partners=plan.partners,
         target=target,
         receivers=None if receiver_heads is None else tuple(receiver_heads),
-        through=receiver_input,
+        receiver_input=receiver_input,
         values=values,
         base_value=target_values(loaded, target, text_trace.last[:, target.rows]).item(),
         source_value=source_value,

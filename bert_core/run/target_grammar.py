@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bert_core.loading import LoadedModel
-from bert_core.records import Target, hidden_pieces, word_target
+from bert_core.records import Target, masked_pieces, word_target
 from bert_core.refused import Refused, short_repr, validate_arguments
 from bert_core.run.similarity import read_sentence, similarity_target
 from bert_core.target_kinds import TARGET_KINDS, text_form
@@ -75,7 +75,7 @@ def parse_target(
             for side in (values, "BA"["AB".index(values)])
         ]
         return TextTarget(similarity_target(loaded, *encodings), encodings[0])
-    if name == "loss" and not colon and original is not None and (pieces := hidden_pieces(encoding, original)):
+    if name == "loss" and not colon and original is not None and (pieces := masked_pieces(encoding, original)):
         return TextTarget(Target("loss", pieces=pieces), encoding)
     if name in TARGET_KINDS and TARGET_KINDS[name].has_text_form:
         head = TASK_HEADS[TARGET_KINDS[name].head]

@@ -1,4 +1,4 @@
-"""One text through the model, every value on the way by name: overheard from the torch model, or by the NumPy one."""
+"""All intermediate values of a pass by name, traced in the PyTorch model or computed by the NumPy implementation."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from bert_core.tokenizer import Encoding
 ENGINES = ("torch", "numpy")
 HEAD_VALUES = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
 NEURON_VALUES = ("intermediate_dense", "intermediate")
-# What each value is in the torch model: what goes into a module with weights, or what comes out of it.
-_INTO, _OUT = 0, 1
+# Where each value occurs in the PyTorch model: as the input or the output of a module with weights.
+_INPUT, _OUTPUT = 0, 1
 _EMBEDDINGS = {
-    "embeddings.word": ("embeddings.word_embeddings", _OUT),
-    "embeddings.token_type": ("embeddings.token_type_embeddings", _OUT),
-    "embeddings.position": ("embeddings.position_embeddings", _OUT),
-    "embeddings.sum": ("embeddings.LayerNorm", _INTO),
-    "embeddings.normed": ("embeddings.LayerNorm", _OUT),
-    "embeddings.output": ("embeddings.embeddings_project", _OUT),
+    "embeddings.word": ("embeddings.word_embeddings", _OUTPUT),
+    "embeddings.token_type": ("embeddings.token_type_embeddings", _OUTPUT),
+    "embeddings.position": ("embeddings.position_embeddings", _OUTPUT),
+    "embeddings.sum": ("embeddings.LayerNorm", _INPUT),
+    "embeddings.normed": ("embeddings.LayerNorm", _OUTPUT),
+    "embeddings.output": ("embeddings.embeddings_project", _OUTPUT),
 }
-_AFTER_THE_SOFTMAX = {
-    "context": ("attention.output.dense", _INTO),
-    "attention_output": ("attention.output.dense", _OUT),
-    "attention_sum": ("attention.output.LayerNorm", _INTO),
-    "attention_normed": ("attention.output.LayerNorm", _OUT),
-    "intermediate_dense": ("intermediate.dense", _OUT),
-    "intermediate": ("output.dense", _INTO),
-    "output_dense": ("output.dense", _OUT),
-    "output_sum": ("output.LayerNorm", _INTO),
-    "output": ("output.LayerNorm", _OUT),
+_LAYER_VALUES = {
+    "context": ("attention.output.dense", _INPUT),
+    "attention_output": ("attention.output.dense", _OUTPUT),
+    "attention_sum": ("attention.output.LayerNorm", _INPUT),
+    "attention_normed": ("attention.output.LayerNorm", _OUTPUT),
+    "intermediate_dense": ("intermediate.dense", _OUTPUT),
+    "intermediate": ("output.dense", _INPUT),
+    "output_dense": ("output.dense", _OUTPUT),
+    "output_sum": ("output.LayerNorm", _INPUT),
+    "output": ("output.LayerNorm", _OUTPUT),
 }
 
 
@@ -67,27 +67,28 @@ def walk(
     engine: str = "torch",
     report: Progress = ignore_progress,
 ) -> Walk:
-    """The values on the way of a text, in full in one layer; see `Walk` for their names and shapes.
+    """Run a text and record every intermediate value of one layer; see `Walk` for the names and shapes.
 
-    position: where to ask the masked-word head. head_mask: as for `capture`.
-    pads: padding to put behind the text, which every layer then masks.
-    engine: "torch" for the model itself, "numpy" for its twin with the same weights.
-    report: told how many layers are done, as for `Progress`.
-    Safe to call from many threads on one model: nothing is written to it, and no hook is registered.
-    Raises Refused for a layer, position, gate or engine that does not exist, or padding without room.
+    layer: the layer, counted from zero. position: the position at which the MLM head predicts.
+    head_mask: as for `capture`. pads: number of padding tokens after the text, which every layer masks.
+    engine: "torch" runs the model itself, "numpy" a NumPy implementation with the same weights.
+    report: receives the number of layers that are done, see `Progress`.
+    Thread-safe: the model is not changed, and no hook is registered.
+    Raises Refused for a layer, position, gate or engine that does not exist, for a removed layer, for a model with
+    activation patches, and for more padding than the model has positions.
     """
     config = loaded.config
-    check_unpatched(loaded.edits, "Step by step")
+    check_unpatched(loaded.edits, "a walk through a layer")
     if engine not in ENGINES:
         raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
     check_head_number(layer, 0, config.num_hidden_layers, config.num_attention_heads)
     if layer in config.pruned_layers:
-        raise Refused(f"layer {layer} was taken out: nothing is computed in it, and what enters it leaves it")
+        raise Refused(f"layer {layer} was removed: it computes nothing, and its output equals its input")
     check_position(encoding, position)
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     room = config.max_position_embeddings - len(check_text(loaded, encoding))
     if not 0 <= pads <= room:
-        raise Refused(f"{pads} pads: behind this text there is room for 0 to {room}")
+        raise Refused(f"pads is {pads}: after this text there is room for 0 to {room}")
     inputs = _WalkInputs(
         layer=layer,
         position=position,
@@ -98,30 +99,30 @@ def walk(
         has_pooler=not loaded.report.lacks("bert.pooler."),
         heads=frozenset(head.name for head in TASK_HEADS.values() if head.applies(loaded, encoding)),
     )
-    values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, inputs, report), layer, config)
+    values = _with_pruned_as_nan((_by_torch if engine == "torch" else _by_numpy)(loaded, inputs, report), layer, config)
     return Walk(
         engine, encoding, (*encoding.tokens, *[loaded.tokenizer.special_tokens.pad] * pads), layer, position, values
     )
 
 
 @validate_arguments
-def walk_at_position(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
-    """The same walk with the masked-word head asked at another position: nothing else of it changes.
+def walk_at_position(loaded: LoadedModel, base: Walk, position: int) -> Walk:
+    """Return a walk with the MLM prediction at another position; all other values are unchanged.
 
-    loaded: the model that was walked through. Raises Refused for a position that does not exist.
+    loaded: the model of the walk. base: the walk. Raises Refused for a position that does not exist.
     """
-    check_position(seen.encoding, position)
+    check_position(base.encoding, position)
     if not loaded.has_head("words"):
-        return replace(seen, position=position)
-    state = seen.values["hidden_states"][-1, position]
-    words = _words_by_torch(loaded, torch.tensor(state)) if seen.engine == "torch" else _words_by_numpy(loaded, state)
-    return replace(seen, position=position, values={**seen.values, **words})
+        return replace(base, position=position)
+    state = base.values["hidden_states"][-1, position]
+    words = _words_by_torch(loaded, torch.tensor(state)) if base.engine == "torch" else _words_by_numpy(loaded, state)
+    return replace(base, position=position, values={**base.values, **words})
 
 
 @compared_by_value
 @dataclass(frozen=True)
 class _WalkInputs:
-    """What is asked of either engine; ids, segments and mask are (1, seq), the gates (layer, head)."""
+    """The inputs of either engine; ids, segments and mask are (1, seq), gates are (layer, head)."""
 
     layer: int
     position: int
@@ -134,128 +135,132 @@ class _WalkInputs:
 
 
 class ModuleTracer(TorchFunctionMode):
-    """The input and output of every module with weights, and of every softmax, of the passes made in its context.
+    """Context that records the input and output of every module with weights, and the input of every softmax.
 
-    A mode belongs to its thread, so that no other pass through the same model is traced.
+    modules: the input and the output of each module, by name. scores: the input of the softmax of each layer that
+        computes an explicit attention map, by layer.
+    A mode is active only in its own thread, so passes of other threads through the same model are not traced.
     """
 
-    def __init__(self, model: nn.Module, passed: Callable[[int], None] = lambda layers: None) -> None:
-        """passed: told how many layers are done."""
+    def __init__(self, model: nn.Module, on_layer_end: Callable[[int], None] = lambda layers: None) -> None:
+        """Prepare to trace a model. on_layer_end: called with the number of layers that are done."""
         super().__init__()
-        self._passed = passed
-        # Layers that share their weights take turns, from the bottom up.
+        self._on_layer_end = on_layer_end
+        # Layers with shared weights use them in ascending order.
         self._names: dict[int, list[str]] = {}
         for name, weight in model.named_parameters(remove_duplicate=False):
             if name.endswith(".weight"):
                 self._names.setdefault(id(weight), []).append(name.removesuffix(".weight"))
         self._turns: Counter[int] = Counter()
         self.modules: dict[str, tuple[Tensor, Tensor]] = {}
-        self.scores: dict[int, Tensor] = {}  # what went into the softmax of each layer that builds its map
+        self.scores: dict[int, Tensor] = {}
         self._layer = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        called = getattr(func, "__name__", "")
-        if called == "softmax":
-            self.scores[self._layer] = args[0].clone()  # the softmax may write over them
+        function_name = getattr(func, "__name__", "")
+        if function_name == "softmax":
+            self.scores[self._layer] = args[0].clone()  # the softmax may overwrite its input
         result = func(*args, **(kwargs or {}))
-        if called in ("linear", "embedding", "layer_norm"):
-            given = (*args, *(kwargs or {}).values())
-            name = next((self._name_of(id(value)) for value in given if id(value) in self._names), None)
+        if function_name in ("linear", "embedding", "layer_norm"):
+            arguments = (*args, *(kwargs or {}).values())
+            name = next((self._name_of(id(value)) for value in arguments if id(value) in self._names), None)
             if name is not None:
                 self.modules[name] = (args[0], result)
                 if layer := re.search(r"layer\.(\d+)\.(.*)", name):
                     self._layer = int(layer[1])
                     if layer[2] == "output.LayerNorm":
-                        self._passed(self._layer + 1)
+                        self._on_layer_end(self._layer + 1)
         return result
 
     def _name_of(self, weight: int) -> str:
-        """The module that a weight is used for now: of layers that share it the one whose turn it is."""
+        """Return the module that uses a weight at the moment; layers with shared weights take turns."""
         names = self._names[weight]
-        if names[0].endswith(".attention.self.query"):  # with which a layer begins
+        if names[0].endswith(".attention.self.query"):  # the first module of a layer
             self._turns[weight] += 1
             return names[(self._turns[weight] - 1) % len(names)]
         return next((name for name in names if f".layer.{self._layer}." in name), names[0])
 
 
 def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
-    """The values as the model's own modules compute them."""
+    """Run the PyTorch model and return the values by name."""
     model, device, layer = loaded.model, loaded.device, f"layer.{inputs.layer}."
     ids, segments, mask, gates = (
-        None if given is None else torch.from_numpy(given).to(device)
-        for given in (inputs.ids, inputs.segments, inputs.mask, inputs.gates)
+        None if array is None else torch.from_numpy(array).to(device)
+        for array in (inputs.ids, inputs.segments, inputs.mask, inputs.gates)
     )
     assert ids is not None
     layers = loaded.config.num_hidden_layers
 
-    def passed(done: int) -> None:
-        report_count(report, done, layers, "layers")
+    def report_layers(layer_count: int) -> None:
+        report_count(report, layer_count, layers, "layers")
 
-    # Only the watched layer builds its map; the others stay fused.
+    # Only the recorded layer computes an explicit attention map; the others use fused attention.
     with (
         torch.no_grad(),
         record([inputs.layer]) as recording,
-        ModuleTracer(model, passed) as heard,
+        ModuleTracer(model, report_layers) as tracer,
     ):
         outputs = model.bert(
             ids, token_type_ids=segments, attention_mask=mask, head_mask=gates, output_hidden_states=True
         )
-    modules = {name.removeprefix("bert.").removeprefix("encoder."): value for name, value in heard.modules.items()}
+    modules = {name.removeprefix("bert.").removeprefix("encoder."): pair for name, pair in tracer.modules.items()}
     attention, length = cast("BertLayer", model.bert.encoder.layer[inputs.layer]).attention.self, ids.shape[1]
-    nothing = torch.empty(1, 0, length, length, device=device)  # of a layer without heads
-    masked_scores, probabilities = nothing, nothing
+    empty = torch.empty(1, 0, length, length, device=device)  # for a layer without heads
+    masked_scores, probabilities = empty, empty
     if attention.heads:
-        masked_scores, probabilities = heard.scores[inputs.layer], recording.attention[inputs.layer]
-    scores, added = masked_scores, torch.zeros(length, length, device=device)
+        masked_scores, probabilities = tracer.scores[inputs.layer], recording.attention[inputs.layer]
+    scores, additive_mask = masked_scores, torch.zeros(length, length, device=device)
     if mask is not None or loaded.config.is_decoder:
         allowed = torch.ones_like(ids) if mask is None else mask
-        added = model.bert.get_extended_attention_mask(allowed, (1, length))[0, 0].expand_as(added)
-    if attention.heads and (added.any() or attention.knockouts):
-        # The module once more without mask and cuts: taking -10000 off again would leave few digits of the scores.
-        bare = copy.copy(attention)
-        bare.knockouts = ()
-        with torch.no_grad(), record([inputs.layer]), ModuleTracer(model) as unmasked:
-            bare(modules[layer + "attention.self.query"][_INTO])
-        (scores,) = unmasked.scores.values()  # of the one layer, under whatever number
+        additive_mask = model.bert.get_extended_attention_mask(allowed, (1, length))[0, 0].expand_as(additive_mask)
+    if attention.heads and (additive_mask.any() or attention.knockouts):
+        # Attention runs once more without mask and knockouts, as subtracting their -10000 would lose most digits.
+        unmasked_attention = copy.copy(attention)
+        unmasked_attention.knockouts = ()
+        with torch.no_grad(), record([inputs.layer]), ModuleTracer(model) as unmasked_tracer:
+            unmasked_attention(modules[layer + "attention.self.query"][_INPUT])
+        (scores,) = unmasked_tracer.scores.values()  # of the only layer, whose number does not matter here
 
-    found: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
     for name, (module, side) in _EMBEDDINGS.items():
         if module in modules:
-            found[name] = modules[module][side][0]
-    if "embeddings.output" not in found:  # no linear map follows the norm
-        found["embeddings.output"] = found.pop("embeddings.normed")
+            values[name] = modules[module][side][0]
+    if "embeddings.output" not in values:  # without a projection, the output is that of the layer norm
+        values["embeddings.output"] = values.pop("embeddings.normed")
     for name in ("query", "key", "value"):
-        heard_here = modules.get(f"{layer}attention.self.{name}")
-        found[layer + name] = torch.empty(length, 0, device=device) if heard_here is None else heard_here[_OUT][0]
-    found |= {layer + "scores": scores[0], layer + "mask": added}
-    found |= {layer + "masked_scores": masked_scores[0], layer + "probabilities": probabilities[0]}
-    for name, (module, side) in _AFTER_THE_SOFTMAX.items():
-        found[layer + name] = modules[layer + module][side][0]
+        traced_module = modules.get(f"{layer}attention.self.{name}")
+        values[layer + name] = (
+            torch.empty(length, 0, device=device) if traced_module is None else traced_module[_OUTPUT][0]
+        )
+    values |= {layer + "scores": scores[0], layer + "mask": additive_mask}
+    values |= {layer + "masked_scores": masked_scores[0], layer + "probabilities": probabilities[0]}
+    for name, (module, side) in _LAYER_VALUES.items():
+        values[layer + name] = modules[layer + module][side][0]
     for name in ("query", "key", "value", "context"):  # (seq, heads * head size) -> (head, seq, head size)
-        parts = found[layer + name].reshape(length, len(attention.heads), attention.attention_head_size)
-        found[layer + name] = parts.transpose(0, 1)
-    found["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
+        parts = values[layer + name].reshape(length, len(attention.heads), attention.attention_head_size)
+        values[layer + name] = parts.transpose(0, 1)
+    values["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
     if inputs.has_pooler:
-        found["pooler_dense"], found["pooler"] = modules["pooler.dense"][_OUT][0], outputs.pooler_output[0]
+        values["pooler_dense"], values["pooler"] = modules["pooler.dense"][_OUTPUT][0], outputs.pooler_output[0]
     answers = _words_by_torch(loaded, outputs.last_hidden_state[0, inputs.position]) if "words" in inputs.heads else {}
     if "next" in inputs.heads:
         with torch.no_grad():
             logits = model.cls.seq_relationship(outputs.pooler_output)[0]
-        answers |= _copied({"nsp_logits": logits})
+        answers |= _to_arrays({"nsp_logits": logits})
     if "detector" in inputs.heads:
         answers |= _tokens_by_torch(loaded, outputs.last_hidden_state[0])
-    return _copied(found) | answers
+    return _to_arrays(values) | answers
 
 
 def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]:
-    """What the masked-word head makes of one vector (hidden,) of the last layer."""
-    with torch.no_grad(), ModuleTracer(loaded.model) as heard:
+    """Compute the values of the MLM head for one state (hidden,) of the last layer."""
+    with torch.no_grad(), ModuleTracer(loaded.model) as tracer:
         logits = loaded.model.cls.predictions(state.to(loaded.device))
     transform = "cls.predictions.transform."
-    activated, transformed = heard.modules[transform + "LayerNorm"]
-    return _copied(
+    activated, transformed = tracer.modules[transform + "LayerNorm"]
+    return _to_arrays(
         {
-            "mlm.dense": heard.modules[transform + "dense"][_OUT],
+            "mlm.dense": tracer.modules[transform + "dense"][_OUTPUT],
             "mlm.activated": activated,
             "mlm.transform": transformed,
             "mlm_logits": logits,
@@ -264,37 +269,36 @@ def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]
 
 
 def _tokens_by_torch(loaded: LoadedModel, states: Tensor) -> dict[str, np.ndarray]:
-    """What the detector of replaced tokens makes of the last layer (seq, hidden)."""
+    """Compute the values of the replaced-token detector for the states (seq, hidden) of the last layer."""
     detector = cast("BertForReplacedTokenDetection", loaded.task_models["detector"])
-    with torch.no_grad(), ModuleTracer(detector) as heard:
+    with torch.no_grad(), ModuleTracer(detector) as tracer:
         logits = detector.discriminator_predictions(states)
     (_, dense), (activated, _) = (
-        heard.modules[f"discriminator_predictions.{n}"] for n in ("dense", "dense_prediction")
+        tracer.modules[f"discriminator_predictions.{n}"] for n in ("dense", "dense_prediction")
     )
-    return _copied({"detector.dense": dense, "detector.activated": activated, "replaced_logits": logits})
+    return _to_arrays({"detector.dense": dense, "detector.activated": activated, "replaced_logits": logits})
 
 
-def _copied(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
-    """As arrays of their own: a record must not change with a tensor."""
-    return {name: as_array(value) for name, value in zip(found, to_cpu([*found.values()]), strict=True)}
+def _to_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """Copy tensors to arrays, so that a record does not change with them."""
+    return {name: as_array(value) for name, value in zip(tensors, to_cpu([*tensors.values()]), strict=True)}
 
 
-def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) -> dict[str, np.ndarray]:
-    """The values with those of each head and neuron under its first number, and NaN for what was pruned."""
+def _with_pruned_as_nan(values: dict[str, np.ndarray], layer: int, config: BertConfig) -> dict[str, np.ndarray]:
+    """Place the values of heads and neurons at their original numbers, with NaN for pruned ones."""
     heads, neurons = config.heads_of(layer), config.neurons_of(layer)
-    whole = dict(values)
+    filled, prefix = dict(values), f"layer.{layer}."
     if len(heads) < config.num_attention_heads:
-        whole |= {f"layer.{layer}.{name}": fill_pruned_with_nan(values[f"layer.{layer}.{name}"], heads, config.num_attention_heads)
-                  for name in HEAD_VALUES}  # fmt: skip
+        for name in HEAD_VALUES:
+            filled[prefix + name] = fill_pruned_with_nan(values[prefix + name], heads, config.num_attention_heads)
     if len(neurons) < config.intermediate_size:
-        whole |= {f"layer.{layer}.{name}": fill_pruned_with_nan(values[f"layer.{layer}.{name}"].T, neurons,
-                                                     config.intermediate_size).T
-                  for name in NEURON_VALUES}  # fmt: skip
-    return whole
+        for name in NEURON_VALUES:  # neurons are the last axis
+            filled[prefix + name] = fill_pruned_with_nan(values[prefix + name].T, neurons, config.intermediate_size).T
+    return filled
 
 
-def _twin(loaded: LoadedModel) -> BertForPretraining:
-    """The NumPy model with the same weights."""
+def _numpy_model(loaded: LoadedModel) -> BertForPretraining:
+    """Create the NumPy implementation of a model with the same weights."""
     tensors = loaded.model.state_dict()
     if loaded.has_head("detector"):
         tensors |= loaded.head_weights("detector")
@@ -302,85 +306,88 @@ def _twin(loaded: LoadedModel) -> BertForPretraining:
     return BertForPretraining.from_weights(weights, loaded.config)
 
 
-def _changes(loaded: LoadedModel, tokens: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
-    """What the model's edits do to the twin's values, by name."""
+def _edit_functions(loaded: LoadedModel, tokens: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    """Return functions that apply the edits of a model to values of the NumPy implementation, by name."""
     changes: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
     for number in range(loaded.config.num_hidden_layers):
-        cuts, heads, at = knockouts_in_layer(loaded.edits, number), loaded.config.heads_of(number), f"layer.{number}."
-        unseen = blocked_edges(cuts, heads, tokens, renormalised=True)
-        removed = blocked_edges(cuts, heads, tokens, renormalised=False)
+        knockouts, heads = knockouts_in_layer(loaded.edits, number), loaded.config.heads_of(number)
+        prefix = f"layer.{number}."
+        masked_edges = blocked_edges(knockouts, heads, tokens, renormalised=True)
+        zeroed_edges = blocked_edges(knockouts, heads, tokens, renormalised=False)
         factors = np.ones(loaded.config.intermediate_size)
-        for one in scaled_neurons_in_layer(loaded.edits, number):
-            factors[one.neuron] *= one.factor
+        for scaled_neuron in scaled_neurons_in_layer(loaded.edits, number):
+            factors[scaled_neuron.neuron] *= scaled_neuron.factor
         factors = factors[list(loaded.config.neurons_of(number))]
-        if unseen is not None:
-            changes[at + "masked_scores"] = _plus(unseen * MASKED_SCORE)
-        if removed is not None:
-            changes[at + "probabilities"] = _times(~removed)
+        if masked_edges is not None:
+            changes[prefix + "masked_scores"] = _add_to(masked_edges * MASKED_SCORE)
+        if zeroed_edges is not None:
+            changes[prefix + "probabilities"] = _multiply_by(~zeroed_edges)
         if (factors != 1).any():
-            changes[at + "intermediate"] = _times(factors)
+            changes[prefix + "intermediate"] = _multiply_by(factors)
     return changes
 
 
-def _plus(added: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda value: value + added.astype(value.dtype)
+def _add_to(addend: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that adds an array to a value."""
+    return lambda value: value + addend.astype(value.dtype)
 
 
-def _times(factors: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def _multiply_by(factors: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that multiplies a value by an array."""
     return lambda value: value * factors.astype(value.dtype)
 
 
 def _words_by_numpy(loaded: LoadedModel, state: np.ndarray) -> dict[str, np.ndarray]:
-    """What the masked-word head makes of one vector (hidden,) of the last layer, by the NumPy twin."""
-    found: dict[str, np.ndarray] = {}
+    """Compute the values of the MLM head for one state (hidden,) with the NumPy implementation."""
+    values: dict[str, np.ndarray] = {}
 
-    def keep(name: str, value: np.ndarray) -> np.ndarray:
-        found[name] = np.array(value[0], np.float32)
+    def record_value(name: str, value: np.ndarray) -> np.ndarray:
+        values[name] = np.array(value[0], np.float32)
         return value
 
-    mlm = _twin(loaded).mlm
+    mlm = _numpy_model(loaded).mlm
     if mlm is not None:
-        mlm.forward(state[None], keep)
-    return found
+        mlm.forward(state[None], record_value)
+    return values
 
 
 def _by_numpy(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
-    """The values as the NumPy twin computes them with the same weights."""
-    twin = _twin(loaded)
+    """Run the NumPy implementation and return the values by name."""
+    model = _numpy_model(loaded)
     layer = f"layer.{inputs.layer}."
-    # What leaves each layer, which enters the next.
+    # The input of the first layer and the output of each layer.
     states = ["embeddings.output", *(f"layer.{n}.output" for n in range(loaded.config.num_hidden_layers))]
-    found: dict[str, np.ndarray] = {}
-    leaving: list[np.ndarray] = []
-    changes = _changes(loaded, inputs.ids.shape[1])
+    values: dict[str, np.ndarray] = {}
+    layer_outputs: list[np.ndarray] = []
+    edits = _edit_functions(loaded, inputs.ids.shape[1])
 
-    def keep(name: str, value: np.ndarray) -> np.ndarray:
+    def record_value(name: str, value: np.ndarray) -> np.ndarray:
         if name in states:
-            leaving.append(value[0])
-            report_count(report, len(leaving) - 1, len(states) - 1, "layers")
-        if name in changes:
-            value = changes[name](value)
+            layer_outputs.append(value[0])
+            report_count(report, len(layer_outputs) - 1, len(states) - 1, "layers")
+        if name in edits:
+            value = edits[name](value)
         if name == layer + "masked_scores":
-            mask = twin.bert.additive_mask(inputs.mask, *inputs.ids.shape)
-            found[layer + "mask"] = np.broadcast_to(0 if mask is None else mask[0, 0], value.shape[-2:])
+            mask = model.bert.additive_mask(inputs.mask, *inputs.ids.shape)
+            values[layer + "mask"] = np.broadcast_to(0 if mask is None else mask[0, 0], value.shape[-2:])
         if not name.startswith("layer.") or name.startswith(layer):
-            found[name] = value if name == "embeddings.position" and value.ndim == 2 else value[0]
+            values[name] = value if name == "embeddings.position" and value.ndim == 2 else value[0]
         return value
 
-    sequence_output = twin.bert.forward(
+    sequence_output = model.bert.forward(
         inputs.ids,
         token_type_ids=inputs.segments,
         attention_mask=inputs.mask,
         head_mask=inputs.gates,
-        hook=keep,
+        hook=record_value,
     )
-    found["hidden_states"] = np.stack(leaving)
-    pooled_output = twin.bert.pool(sequence_output, keep) if inputs.has_pooler else None
-    if "words" in inputs.heads and twin.mlm is not None:
-        twin.mlm.forward(sequence_output[:, inputs.position], keep)
-    if "next" in inputs.heads and twin.nsp is not None and pooled_output is not None:
-        twin.nsp.forward(pooled_output, keep)
-    if "detector" in inputs.heads and twin.detector is not None:
-        twin.detector.forward(sequence_output, keep)
-    # Copied: some are views of the model's own weights.
-    return {name: np.array(value, np.float32) for name, value in found.items()}
+    values["hidden_states"] = np.stack(layer_outputs)
+    pooled_output = model.bert.pool(sequence_output, record_value) if inputs.has_pooler else None
+    if "words" in inputs.heads and model.mlm is not None:
+        model.mlm.forward(sequence_output[:, inputs.position], record_value)
+    if "next" in inputs.heads and model.nsp is not None and pooled_output is not None:
+        model.nsp.forward(pooled_output, record_value)
+    if "detector" in inputs.heads and model.detector is not None:
+        model.detector.forward(sequence_output, record_value)
+    # Copied, because some values are views of the model's weights.
+    return {name: np.array(value, np.float32) for name, value in values.items()}

@@ -122,7 +122,7 @@ class StudyQuestion:
     """One prediction to explain, such as a masked word or that a sentence follows the one before.
 
     number: number of the question within its kind, from 0.
-    kind: name from `faithfulness_kinds()`. It is "content" or "function" for a masked word, and "word" or "class" for a text
+    kind: name from `faithfulness_kinds()`: "content" or "function" for a masked word, "word" or "class" for a text
         of a file of external scores.
     encoding, target: the encoded text, and the prediction that is explained.
     answer: the masked word, "follows", or the name that `targets_of` returns.
@@ -568,7 +568,7 @@ class MethodSummary:
 def summarise_methods(judgements: Iterable[Judgement]) -> list[MethodSummary]:
     """Summarise judgements by method and kind of question.
 
-    Returns one summary for each, sorted by kind in the order of `faithfulness_kinds()`, and then by decreasing median AOPC.
+    Returns one summary for each, in the order of `faithfulness_kinds()`, then by decreasing median AOPC.
     """
     groups: dict[tuple[str, str], list[Judgement]] = {}
     for judgement in require_instances("judgements", judgements, Judgement):

@@ -78,7 +78,8 @@ def shard_reader(
         check_rows(path, columns, classes, pairs=question.pairs)
     annotated = read_annotated(path, question_name, tags, loaded.tags, columns)
     check_pairs(question_name, annotated, columns)
-    if question.pairs and question.loss_from_targets and annotated is None and (columns is None or columns.pair is None):
+    has_pairs = columns is not None and columns.pair is not None
+    if question.pairs and question.loss_from_targets and annotated is None and not has_pairs:
         raise Refused(
             f"the question {question_name!r} needs two texts: give a table, and name the columns of both texts"
         )

@@ -1,4 +1,4 @@
-"""Tables of sentence pairs: typed or uploaded text to rows, and scored pairs to CSV."""
+"""Tables of sentence pairs: reading of typed or uploaded text, and scored pairs as CSV."""
 
 from __future__ import annotations
 
@@ -11,49 +11,53 @@ from bert_core.records import PairRow, PairScore
 from bert_core.refused import Refused, require_instances, validate_arguments
 
 MAX_PAIRS = 1_000
-MAX_SENTENCE_CHARACTERS = 2_000  # characters
-_QUOTED = "put a sentence with a comma or semicolon in quotes"
+MAX_SENTENCE_CHARACTERS = 2_000
+_QUOTING_ADVICE = "put a sentence with a comma or semicolon in quotes"
 
 
 @validate_arguments
 def read_pairs(text: str | bytes) -> list[PairRow]:
-    """Two sentences a line, parted by a tab, by " | ", or as CSV with commas or semicolons; empty lines are left out.
+    """Read sentence pairs from a text, one pair per line.
 
-    A first line that says "sentence", "first", "good" or the like twice and no sentence is a header; of more columns
-    it says which two are read. A line that is not two sentences stays in the result with what is wrong with it, so that
-    nothing is lost.
-    text: bytes are UTF-8.
-    Raises Refused if there are no pairs, too many to be scored at once, or the text is not UTF-8 or no table.
+    The sentences are separated by a tab, by " | ", or as CSV by commas or semicolons. Empty lines are skipped. The
+    first line is a header if exactly two of its fields are names of sentence columns, such as "sentence1" or "good".
+    If it has more fields, it determines which two columns are read. A line that is not a pair is returned with its
+    problem, so that no line is lost.
+
+    text: bytes are decoded as UTF-8.
+    Raises Refused if the text is not UTF-8 or not a table, or has no pairs or too many.
     """
     if isinstance(text, bytes):
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
             raise Refused(f"the pairs are not UTF-8 (byte {error.start}): save them as CSV UTF-8") from error
-    lines = _fields(text.removeprefix("\ufeff"))
+    lines = _split_lines(text.removeprefix("\ufeff"))
     header = lines[0][1] if lines else []
-    columns = [place for place, field in enumerate(header) if _is_heading(field)]
+    columns = [index for index, field in enumerate(header) if _is_heading(field)]
     if len(columns) == 2:
         lines = lines[1:]
     if not lines:
         raise Refused("there are no pairs: give two sentences per line, separated by a tab, |, a comma or a semicolon")
     if len(columns) == 2 < len(header):
         _check_count(len(lines))
-        return [_of_columns(number, fields, header, columns) for number, fields in lines]
+        return [_pair_from_columns(number, fields, header, columns) for number, fields in lines]
     return pair_rows(lines)
 
 
 def pair_rows(rows: Iterable[tuple[int, Sequence[str]]]) -> list[PairRow]:
-    """Rows of a table, each with its number and its two sentences, as pairs; a row of another kind says what is wrong.
+    """Convert rows of a table to pairs. A row that is not a pair of sentences is returned with its problem.
 
-    Raises Refused for more rows than are scored at once.
+    rows: number of each row and its fields.
+    Raises Refused if there are too many rows.
     """
-    pairs = [_checked(number, fields) for number, fields in rows]
+    pairs = [_pair_from_fields(number, fields) for number, fields in rows]
     _check_count(len(pairs))
     return pairs
 
 
 def _check_count(count: int) -> None:
+    """Raise Refused if there are more than `MAX_PAIRS` pairs."""
     if count > MAX_PAIRS:
         raise Refused(f"there are {count:,} pairs: at most {MAX_PAIRS:,} are scored at once")
 
@@ -65,55 +69,58 @@ _HEADINGS = {
 
 
 def _is_heading(field: str) -> bool:
+    """Return whether a field of the first line is the name of a column of sentences."""
     return field.strip().lower() in _HEADINGS
 
 
-def _fields(text: str) -> list[tuple[int, list[str]]]:
-    """The lines of a table that are not empty, each with its number and its fields."""
+def _split_lines(text: str) -> list[tuple[int, list[str]]]:
+    """Return number and fields of each line that is not empty. Raises ValueError if the text is not a table."""
     lines = text.splitlines()
-    for mark in ("\t", " | "):
-        if any(mark in line for line in lines):
-            parted = ((number, line.split(mark)) for number, line in enumerate(lines, start=1) if line.strip())
-            return [(number, [field.strip() for field in fields]) for number, fields in parted]
-    by_comma, by_semicolon = (_separated(text, mark) for mark in ",;")
-    found = max(by_comma, by_semicolon, key=_fit)  # sentences hold both: the one that makes more of them pairs
-    if isinstance(found, ValueError):
-        raise found
-    return found
+    for separator in ("\t", " | "):
+        if any(separator in line for line in lines):
+            rows = ((number, line.split(separator)) for number, line in enumerate(lines, start=1) if line.strip())
+            return [(number, [field.strip() for field in fields]) for number, fields in rows]
+    by_comma, by_semicolon = (_read_csv(text, separator) for separator in ",;")
+    best = max(by_comma, by_semicolon, key=_fit)  # sentences contain both, so choose the one that gives more pairs
+    if isinstance(best, ValueError):
+        raise best
+    return best
 
 
-def _separated(text: str, mark: str) -> list[tuple[int, list[str]]] | ValueError:
-    """The rows of a text that is read as CSV with this sign between fields, or the error that says why it is none."""
-    found, reader = [], csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True, delimiter=mark)
+def _read_csv(text: str, separator: str) -> list[tuple[int, list[str]]] | ValueError:
+    """Return number and fields of each CSV row that is not empty, or the error if the text is not CSV."""
+    rows = []
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True, delimiter=separator)
     try:
         for fields in reader:
             if any(field.strip() for field in fields):
-                found.append((reader.line_num, [field.strip() for field in fields]))
+                rows.append((reader.line_num, [field.strip() for field in fields]))
     except csv.Error as error:
         return ValueError(f"line {reader.line_num} is not a row of a CSV table: {error}")
-    return found
+    return rows
 
 
 def _fit(lines: list[tuple[int, list[str]]] | ValueError) -> tuple[bool, int]:
-    """How well lines were parted: whether the first names two columns, then how many are two fields."""
+    """Return whether the first line is a header with two sentence columns, and the number of lines with two fields."""
     if isinstance(lines, ValueError) or not lines:
         return False, 0
     return sum(map(_is_heading, lines[0][1])) == 2, sum(len(fields) == 2 for _, fields in lines)
 
 
-def _of_columns(number: int, fields: Sequence[str], header: Sequence[str], columns: Sequence[int]) -> PairRow:
-    """The pair in two columns of a row; a pair with a problem where the row has more fields than the header."""
+def _pair_from_columns(number: int, fields: Sequence[str], header: Sequence[str], columns: Sequence[int]) -> PairRow:
+    """Return the pair in two columns of a row, with a problem if the row has more fields than the header."""
     if len(fields) > len(header):
-        problem = f"{len(fields)} parts where the header has {len(header)}: {_QUOTED}"
+        problem = f"{len(fields)} parts where the header has {len(header)}: {_QUOTING_ADVICE}"
         return PairRow(number, fields[0], ", ".join(fields[1:]), problem)
-    return _checked(number, [fields[place] if place < len(fields) else "" for place in columns])
+    return _pair_from_fields(number, [fields[column] if column < len(fields) else "" for column in columns])
 
 
-def _checked(number: int, fields: Sequence[str]) -> PairRow:
-    first, second = fields[0], ", ".join(fields[1:])  # a row that is none keeps all that was in it
+def _pair_from_fields(number: int, fields: Sequence[str]) -> PairRow:
+    """Return the pair in the fields of a row, with a problem if these are not two sentences."""
+    first, second = fields[0], ", ".join(fields[1:])  # a row that is not a pair keeps all of its text
     problem = None
     if len(fields) > 2 and any(fields[2:]):
-        problem = f"{len(fields)} parts instead of two sentences: {_QUOTED}"
+        problem = f"{len(fields)} parts instead of two sentences: {_QUOTING_ADVICE}"
     elif not first or not second:
         problem = "only one sentence: two are needed"
     elif max(len(first), len(second)) > MAX_SENTENCE_CHARACTERS:
@@ -123,9 +130,12 @@ def _checked(number: int, fields: Sequence[str]) -> PairRow:
 
 
 def pairs_csv(scores: Sequence[PairScore]) -> str:
-    """Scored pairs as CSV with a header, a row each in the order given; numbers in full, rows with a problem too.
+    """Format scored pairs as CSV with a header and one row for each pair, in the given order.
 
-    A sentence that a spreadsheet would take for a formula gets an apostrophe in front.
+    Numbers have full precision. Pairs that were not scored are included with their problem. A sentence that a
+    spreadsheet would read as a formula gets an apostrophe in front.
+
+    Raises Refused if an item is not a `PairScore`.
     """
     return as_csv([PAIR_COLUMNS, *(pair_values(score) for score in require_instances("scores", scores, PairScore))])
 
@@ -137,11 +147,11 @@ PAIR_COLUMNS = (
 
 
 def pair_values(score: PairScore) -> tuple[int | float | str | None, ...]:
-    """The cells of a scored pair, in the order of PAIR_COLUMNS; None where there is no number."""
+    """Return the cells of a scored pair in the order of `PAIR_COLUMNS`, None for missing numbers."""
     if score.problem is not None:
         return (score.row, *score.sentences, *(None,) * 5, "", score.problem)
-    one, other = score.both
+    first, second = score.scores
     return (
-        score.row, *score.sentences, one.total, other.total, score.difference, one.perplexity,
-        other.perplexity, score.preferred or "", "",
+        score.row, *score.sentences, first.total, second.total, score.difference, first.perplexity,
+        second.perplexity, score.preferred or "", "",
     )  # fmt: skip

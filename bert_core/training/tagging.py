@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.analysis.relations import pieces_of_words
-from bert_core.analysis.tags import OUTSIDE, span_counts, tag_spans, tags_mark_spans
+from bert_core.analysis.tags import OUTSIDE_TAG, span_counts, tag_spans, tags_mark_spans
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import IGNORED_LABEL, BertForTokenClassification
 from bert_core.pooling import read_pooling
@@ -278,7 +278,7 @@ def sorted_tags(sentences: Sequence[LabelledSentence], path: Path) -> tuple[str,
         raise Refused(
             f"every word of {path.name} has the same label, {min(tags)!r:.60}: training needs at least two labels"
         )
-    return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag)))
+    return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE_TAG, tag)))
 
 
 def _check_tags(sentences: Sequence[LabelledSentence], tags: Sequence[str], path: Path) -> None:
@@ -377,7 +377,7 @@ def _describe_kinds(sentences: Sequence[LabelledSentence], tags: tuple[str, ...]
 
 def _span_kinds(sentence: LabelledSentence) -> list[str]:
     """Return the kinds of the spans of a sentence."""
-    return [span.kind for span in tag_spans([label or OUTSIDE for label in sentence.labels])]
+    return [span.kind for span in tag_spans([label or OUTSIDE_TAG for label in sentence.labels])]
 
 
 def _report_missing_begin_tags(sentences: Sequence[LabelledSentence], tags: tuple[str, ...], report: Progress) -> None:
@@ -385,7 +385,7 @@ def _report_missing_begin_tags(sentences: Sequence[LabelledSentence], tags: tupl
     if not tags_mark_spans(tags) or not any(tag.startswith("B") for tag in tags):
         return
     span_lines = [(span, sentence.line) for sentence in sentences
-                  for span in tag_spans([label or OUTSIDE for label in sentence.labels])]  # fmt: skip
+                  for span in tag_spans([label or OUTSIDE_TAG for label in sentence.labels])]  # fmt: skip
     lines = [line for span, line in span_lines if not span.has_begin_tag]
     if lines:
         report(

@@ -202,10 +202,10 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     [
         ({"text": "The man lost his hat."}, "There is no answer yet that could be carried over"),
         (THEIRS | {"text": "A man lost his hat."}, "Type a second text that differs in a word or two"),
-        (THEIRS | {"source": "The old woman lost his hat.", "carried": "pattern"}, "An attention pattern can only be patched"),
+        (THEIRS | {"source": "The old woman lost his hat.", "carried": "pattern"}, "attention pattern can only be"),
         (THEIRS | {"origin": "mean", "reference": " ", "source": "no"}, "there are 0 other texts"),
         (THEIRS | {"origin": "noise", "noise": "0", "source": "no"}, "0.1 to 10"),
-        (THEIRS | {"source": "The man lost his hat."}, "there is no difference to explain"),
+        (THEIRS | {"source": "The man lost his hat."}, "for both texts: choose another target or another source"),
         (THEIRS | {"source": "   "}, "Type a second text"),
     ],
 )  # fmt: skip

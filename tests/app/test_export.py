@@ -88,7 +88,7 @@ def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"what": "gradient"}, "needs something to explain"),
+        ({"what": "gradient"}, "needs a capture with a target"),
         ({"part": "A to B"}, "there is no second sentence"),
         ({"part": "C"}, "unknown"),
         ({"layer": 2}, "layer 2 does not exist: this model has layers 0 to 1"),
@@ -193,7 +193,7 @@ def test_the_numbers_of_the_neuron_view_give_the_captured_attention(tiny_loaded:
     with np.load(io.BytesIO(tables.neuron_npz(vectors)), allow_pickle=False) as file:
         assert np.array_equal(file["q"][4], table["q"][0]) and np.array_equal(file["k"], table["k"])
         assert_near(file["softmax"], run.attention[1, 3])
-    with pytest.raises(ValueError, match="query 99 does not exist: this text has queries 0 to"):
+    with pytest.raises(ValueError, match="query 99 does not exist: the queries of are 0 to"):
         tables.neuron_csv(vectors, 99)
 
 
@@ -617,8 +617,8 @@ def test_the_command_compares(
         (["--out", "a.svg", "--combine", "weighted", "--layer", "0", "--weights", "1"], "1 weights for 4 heads"),
         (["--out", "a.html", "--neuron", "1"], "give --layer and one --head, and nothing to compare with"),
         (["--out", "a.html", "--neuron", "1", "--layer", "0", "--head", "0", "--against", "a"], "nothing to compare"),
-        (["--out", "a.png", "--neuron", "9", "--layer", "0", "--head", "0"], "query 9 does not exist: this text has"),
-        (["--out", "a.py", "--neuron", "9", "--layer", "0", "--head", "0"], "query 9 does not exist: this text has"),
+        (["--out", "a.png", "--neuron", "9", "--layer", "0", "--head", "0"], "query 9 does not exist: the queries of"),
+        (["--out", "a.py", "--neuron", "9", "--layer", "0", "--head", "0"], "query 9 does not exist: the queries of"),
         (["--out", "a.svg", "--neuron", "1", "--layer", "0", "--head", "0", "--words"], "leave out words"),
         (["--out", "a.npz", "--against", "A dog.", "--combine", "average"], "a comparison is of attention"),
         (["--out", "a.npz", "--against", "A dog.", "--layer", "4"], "layer 4 does not exist"),

@@ -125,14 +125,14 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     assert "on the text above" in words(app)
     start, then = (bert_core.load(str(run.steps[number]), device="cpu") for number in (0, middle))
     read = lens_change(start, then, start.tokenizer.encode("the cat sat on the mat"))
-    others, tokens = (~read.same).sum(1), len(read.encoding)
+    others, tokens = (~read.equal).sum(1), len(read.encoding)
     said = (
         f"**{others[-1]} of {tokens}** tokens are read as" if others.any() else "the same word is read first at every"
     )
     assert f"At step {middle} {said}" in words(app)
     same = Changes(run, Step(0, run.steps[0]), Step(middle, run.steps[middle])).same_words().do(lambda *_: None)
     typed = [
-        lens_change(start, then, encoding).same[:, 1:-1]
+        lens_change(start, then, encoding).equal[:, 1:-1]
         for encoding in (start.tokenizer.encode(text, max_length=24) for text, _ in ROWS[:16])
     ]
     np.testing.assert_allclose(same, np.concatenate(typed, 1).mean(1))

@@ -138,11 +138,11 @@ def test_numbers_that_are_no_maps_are_one_sentence() -> None:
             assert "every number must be finite" in sentence
     total = float(maps[1, 2, 0].sum() - maps[1, 2, 0, 3] + 0.75)
     sentence = refusal_of(with_value(0.75))
-    assert sentence.startswith(f"a row of attention sums to {total:.3g}: every row sums to 1")
+    assert sentence.startswith(f"a row of attention sums to {total:.3g}: every row must sum to 1")
     assert 'what="gradient"' in sentence
     below = maps.copy()
     below[1, 2, 0] = [0.5, 0.75, -0.5, 0.25]
-    assert refusal_of(below).startswith("a probability is -0.5: it is from 0 to 1")
+    assert refusal_of(below).startswith("an attention weight is -0.5: every weight must be between 0 and 1")
     assert "every head is NaN" in refusal_of(np.full((2, 3, 3, 4), np.nan))
     for what in ("gradient", "product", "brought", "change"):  # these have no such sum
         assert maps_across(with_value(0.75), QUERIES, KEYS, what).what == what

@@ -114,11 +114,11 @@ def test_a_word_can_be_typed_as_the_target(opened: Callable[..., AppTest]) -> No
     type_target(app, "dog")
     assert app.session_state.target == "6:dog" and "Why “dog” at position 6?" in words(app)
     type_target(app, "dogs")
-    assert "'dogs' has 2 pieces in this vocabulary, dog and ##s, but at position 6 only one is hidden" in words(app)
+    assert "'dogs' has 2 pieces in this vocabulary, dog and ##s, but there is only one mask" in words(app)
     type_target(app, "猫")
     assert "has characters that are not in the vocabulary" in words(app)
     type_target(app, "dog at 2")
-    assert "No word is hidden at position 2: choose 6" in words(app)
+    assert "Position 2 is not masked: choose 6" in words(app)
     assert app.session_state.target == "6:dog" and "Why “dog” at position 6?" in words(app), (
         "what was asked before stays"
     )
@@ -146,7 +146,7 @@ def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> Non
     type_target(app, "dog at 7")
     until(app, lambda app: "Why “dog” at position 7?" in words(app))
     type_target(app, "walks")
-    assert "Words are hidden at positions 2, 3 and 7: add the one you mean" in words(app)
+    assert "Positions 2, 3 and 7 are masked: add the position of the word" in words(app)
 
 
 def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
@@ -163,8 +163,8 @@ def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: L
     assert app.session_state.contrast == "", "another target has nothing to do with the last one's other word"
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT, "masked": "5", "target": "6:mat", "contrast": "playgrounds"})
-    until(app.run(), lambda app: "only words of one piece can be compared with each other" in words(app))
-    assert "only words of one piece can be compared with each other" in words(app)
+    until(app.run(), lambda app: "only words of one piece can be compared" in words(app))
+    assert "only words of one piece can be compared" in words(app)
     assert app.session_state.contrast == "" and not app.exception and not app.error
 
 

@@ -490,7 +490,7 @@ def test_what_no_page_can_be_is_refused() -> None:
         attention_page(run, theme="blue")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="head 9 does not exist"):
         view(run, heads=(9,))
-    with pytest.raises(ValueError, match="needs something to explain"):
+    with pytest.raises(ValueError, match="needs a capture with a target"):
         view(run, "gradient")
     with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out words"):
         view(run, against=run, words=True)

@@ -112,7 +112,7 @@ def test_a_layer_that_brings_nothing_moves_nothing(residual: bool) -> None:
 def test_rows_become_shares() -> None:
     """Rows sum to 1, a row of zeros stays, and a negative number has no share."""
     np.testing.assert_allclose(normalise_rows(np.array([[1.0, 3.0], [0.0, 0.0]])), [[0.25, 0.75], [0, 0]])
-    with pytest.raises(ValueError, match=r"^a contribution is -1: shares are made of numbers that are not negative$"):
+    with pytest.raises(ValueError, match=r"^a contribution is -1: contributions to normalise must not be negative$"):
         normalise_rows(np.array([[1.0, -1.0]]))
 
 
@@ -153,9 +153,9 @@ def test_agreement_at_its_ends() -> None:
         agreement = rank_agreement(scores, kind)
         np.testing.assert_allclose(agreement[0, :3], [1, 1, -1])
         assert np.isnan(agreement[3]).all()
-    with pytest.raises(ValueError, match=r"^agreement 'pearson' is unknown: 'spearman' or 'kendall'$"):
+    with pytest.raises(ValueError, match=r"^the kind of agreement is 'pearson': it must be 'spearman' or 'kendall'$"):
         rank_agreement(scores, "pearson")
-    with pytest.raises(ValueError, match=r"^1 tokens have no order: it takes two$"):
+    with pytest.raises(ValueError, match=r"^the number of tokens is 1: a rank correlation needs at least two$"):
         rank_agreement(scores[:, :1])
 
 

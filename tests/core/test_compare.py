@@ -32,7 +32,7 @@ def test_the_change_of_shared_tokens() -> None:
     ours, theirs = aligned_maps(before, after, align_tokens(["a", "x", "b"], ["a", "y", "z", "b"]))
     assert ours[0, 0].tolist() == [[0, 2], [6, 8]] and theirs[0, 0].tolist() == [[0, 3], [12, 15]]
     assert np.shares_memory(aligned_maps(before, before, align_tokens(list("abc"), list("abd")))[1], before)
-    with pytest.raises(ValueError, match="1 layers of 1 heads and 2 of 1 cannot be compared"):
+    with pytest.raises(ValueError, match="the maps have 1 layers of 1 heads before and 2 of 1 after"):
         aligned_maps(before, np.zeros((2, 1, 3, 3)), align_tokens(list("abc"), list("abc")))
 
 

@@ -146,12 +146,12 @@ def by_hand(loaded: LoadedModel, ids: list[int], segments: tuple[int, ...], targ
 
 def test_bad_plans_are_one_sentence() -> None:
     """Nothing to take away, a score that is none, values of another plan, and no chance to stand beside."""
-    with pytest.raises(ValueError, match=r"^the text has no word to hide"):
+    with pytest.raises(ValueError, match=r"^the text has no removable word"):
         plan_removals(WEIGHTS[None], (), 6)
-    with pytest.raises(ValueError, match=r"^method 1 gives no number for a token$"):
+    with pytest.raises(ValueError, match=r"^the scores of method 1 contain NaN: every token needs a number$"):
         plan_removals(np.array([WEIGHTS, WEIGHTS * np.nan]), SINGLES, 6)
     plan = plan_removals(WEIGHTS[None], SINGLES, 6, random_rankings=0)
-    with pytest.raises(ValueError, match=r"^values are \(3,\): the plan has 15 copies$"):
+    with pytest.raises(ValueError, match=r"^the shape of the values is \(3,\): the plan has 15 copies$"):
         evaluate_removals(plan, np.zeros(3))
-    with pytest.raises(ValueError, match=r"^the plan has no random rankings: without them a measure says nothing$"):
+    with pytest.raises(ValueError, match=r"^the plan has no random rankings: a measure needs them as a baseline$"):
         evaluate_removals(plan, of_a_sum(plan.removed))

@@ -68,8 +68,8 @@ def test_flow_is_that_of_networkx(layers: int, peak: float) -> None:
 @pytest.mark.parametrize(("widest", "at_once"), [(1, 1), (2, 700), (4, 10**6), (50, 700)])
 def test_flow_is_the_same_however_it_is_solved(widest: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through few of the pipes first or all at once, one graph to a call or many: networkx's largest flow."""
-    monkeypatch.setattr(flow, "_WIDEST", widest)
-    monkeypatch.setattr(flow, "_PIPES_AT_ONCE", at_once)
+    monkeypatch.setattr(flow, "_MIN_EDGES", widest)
+    monkeypatch.setattr(flow, "_EDGES_PER_CALL", at_once)
     for layers, peak in ((2, 4.0), (3, 4.0), (6, 1.0)):
         attention = some_attention(layers, 9, peak=peak)
         expected = flow_by_networkx(attention)
@@ -103,12 +103,12 @@ def test_one_row_of_the_flow_is_that_row() -> None:
 def test_maps_that_are_no_probabilities_are_refused() -> None:
     """A head that is off, a map that is not square, and a position that is not there, each in one sentence."""
     attention = some_attention(2, 4)
-    with pytest.raises(ValueError, match=r"^position 4 does not exist: this map has positions 0 to 3$"):
+    with pytest.raises(ValueError, match=r"^position 4 does not exist: the positions are 0 to 3$"):
         attention_flow(attention, [4])
     with pytest.raises(
         ValueError, match=r"^attention is \(2, 3, 4, 3\): it must be \(layer, head, seq, seq\), each seq of one size$"
     ):
         attention_rollout(attention[..., :3])
     attention[1, 2] = 0
-    with pytest.raises(ValueError, match=r"^a row of attention sums to 0: every row sums to 1$"):
+    with pytest.raises(ValueError, match=r"^a row of attention sums to 0: every row must sum to 1$"):
         attention_rollout(attention)

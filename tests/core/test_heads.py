@@ -30,7 +30,7 @@ def test_agreement_worked_by_hand() -> None:
     assert heads_agreement(one, np.array([[8.0, 5.0], [-6.0, 9.0]])) == pytest.approx(-1)
     assert np.isnan(heads_agreement(one, np.full((2, 2), 4.0)))
     assert np.isnan(heads_agreement(one, np.array([[1.0, np.nan], [np.nan, 2.0]])))
-    with pytest.raises(ValueError, match=r"^other is \(1, 2\): it must be \(layer, head\), and layer is 2 in one$"):
+    with pytest.raises(ValueError, match=r"^second is \(1, 2\): it must be \(layer, head\), and layer is 2 in first$"):
         heads_agreement(one, one[:1])
 
 

@@ -250,9 +250,9 @@ def test_what_two_models_read_is_what_each_reads_alone(tiny: LoadedModel, monkey
         assert_near(found.shares_after, alone[1].probabilities[..., 0])
         np.testing.assert_array_equal(found.before, alone[0].top[..., 0])
         np.testing.assert_array_equal(found.after, alone[1].top[..., 0])
-    assert found.same[0].all() and not found.same.all(), "the embeddings are the same, some layer is not"
+    assert found.equal[0].all() and not found.equal.all(), "the embeddings are the same, some layer is not"
     nothing = lens.lens_change(tiny, tiny, encoding)
-    assert nothing.same.all() and nothing.divergence.max() < 1e-6
+    assert nothing.equal.all() and nothing.divergence.max() < 1e-6
 
 
 def test_two_models_that_cannot_be_read_side_by_side_are_refused(tiny: LoadedModel) -> None:

@@ -21,7 +21,7 @@ def test_a_word_is_settled_where_it_stays_first() -> None:
     """First once and then lost again does not count; first from the start is depth 0."""
     ranks = np.array([[1, 9, 1, 5], [1, 1, 4, 3], [1, 7, 1, 2], [1, 1, 1, 1]])
     assert settled_depth(ranks).tolist() == [0, 3, 2, 3]
-    with pytest.raises(ValueError, match="these are ranks of another piece"):
+    with pytest.raises(ValueError, match="these must be ranks of the token that is first there"):
         settled_depth(ranks + 1)
 
 
@@ -63,7 +63,7 @@ def test_states_that_are_all_alike_lie_in_the_middle() -> None:
     """No division by nothing; one position has no plane."""
     found = states_in_plane(np.ones((2, 4, 5), np.float32))
     assert (found.points == 0).all() and (found.explained_variance == 0).all()
-    with pytest.raises(ValueError, match="1 position: a map needs at least two"):
+    with pytest.raises(ValueError, match="the number of positions is 1: a projection needs at least two"):
         states_in_plane(np.ones((2, 1, 5)))
 
 

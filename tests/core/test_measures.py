@@ -86,9 +86,9 @@ def test_everyday_sentences_can_be_answered_with_one_piece(mini: LoadedModel) ->
     [
         (("kind", "statement"), ("a", "b [MASK]"), "must be kind, statement"),
         (("kind", "statement", "answers", "notes"), ("a", "b [MASK]", "c", "d"), "must be kind, statement"),
-        (("kind", "statement", "answers"), ("a", "no gap", "c"), "line 2 of x.csv needs one"),
-        (("kind", "statement", "answers"), ("a", "[MASK] and [MASK]", "c"), "line 2 of x.csv needs one"),
-        (("kind", "statement", "answers"), ("a", "a [MASK]", ""), "line 2 of x.csv needs one"),
+        (("kind", "statement", "answers"), ("a", "no gap", "c"), "line 2 of x.csv must have one"),
+        (("kind", "statement", "answers"), ("a", "[MASK] and [MASK]", "c"), "line 2 of x.csv must have one"),
+        (("kind", "statement", "answers"), ("a", "a [MASK]", ""), "line 2 of x.csv must have one"),
     ],
 )
 def test_a_statement_without_its_parts_is_refused(
@@ -102,7 +102,7 @@ def test_a_statement_without_its_parts_is_refused(
         with pytest.raises(ValueError, match=message):
             read(path)
     path.write_text("kind,statement,answers,source\na,a [MASK],b,\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"line 2 of x\.csv needs one .* source"):
+    with pytest.raises(ValueError, match=r"line 2 of x\.csv must have one .* source"):
         read_facts(path)
 
 

@@ -449,7 +449,9 @@ DOORS: dict[str, Door] = {
     "all_head_vectors": lambda a, v: bert_core.all_head_vectors(a.loaded, v),
     "head_vectors layer": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, v, 0),
     "head_vectors head": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, 0, v),
-    "cut": lambda a, v: bert_core.capture(bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), v)]), a.encoding),
+    "cut": lambda a, v: bert_core.capture(
+        bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), v)]), a.encoding
+    ),
     "cut layers": lambda a, v: bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), (2,), layers=v)]),
     "cut heads": lambda a, v: bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), (2,), heads=v)]),
     "cut renormalised": lambda a, v: bert_core.AttentionKnockout((1,), None, renormalised=v),
@@ -467,7 +469,8 @@ DOORS: dict[str, Door] = {
     "put layer": lambda a, v: bert_core.ActivationPatch("state", v, np.zeros((1, 3)), 1),
     "put tokens": lambda a, v: bert_core.ActivationPatch("state", 1, np.zeros((1, 3)), v),
     "put position": lambda a, v: bert_core.edited(
-        a.loaded, [bert_core.ActivationPatch("state", 1, np.zeros((1, a.loaded.config.hidden_size)), len(a.encoding), v)]
+        a.loaded,
+        [bert_core.ActivationPatch("state", 1, np.zeros((1, a.loaded.config.hidden_size)), len(a.encoding), v)],
     ),
     "put head": lambda a, v: bert_core.edited(
         a.loaded, [bert_core.ActivationPatch("value", 0, np.zeros((len(a.encoding), 8)), len(a.encoding), head=v)]
@@ -486,7 +489,9 @@ DOORS: dict[str, Door] = {
     "cut_each target": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, v, 1, 2),
     "cut_each layer": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, v, 2),
     "cut_each head": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, 1, v),
-    "cut_each renormalised": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, 1, 2, renormalised=v),
+    "cut_each renormalised": lambda a, v: bert_core.knock_out_edges(
+        a.loaded, a.encoding, a.target, 1, 2, renormalised=v
+    ),
     "cut_each head mask": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, 1, 2, head_mask=v),
     "cut_each batch": lambda a, v: bert_core.knock_out_edges(a.loaded, a.encoding, a.target, 1, 2, batch_tokens=v),
     "neuron_activations": lambda a, v: bert_core.neuron_activations(a.loaded, v),
@@ -1239,7 +1244,7 @@ OF_ARRAYS: dict[str, OfArrays] = {
         ("depth occurrence hidden",), lambda a, x: bert_core.cosine_similarities(x), _similar
     ),
     "mean_similarity": OfArrays(
-        ("depth some hidden",), lambda a, x: bert_core.mean_similarity(x), lambda found, x: between(found, -1, 1)
+        ("depth vector hidden",), lambda a, x: bert_core.mean_similarity(x), lambda found, x: between(found, -1, 1)
     ),
     "attention_entropy": OfArrays(
         (HEADS,), lambda a, x: bert_core.attention_entropy(x),
@@ -1262,7 +1267,8 @@ OF_ARRAYS: dict[str, OfArrays] = {
         lambda found, x, y: between(found.share, 0, 1) if ours(x) else found, "shares",
     ),
     "pull_of": OfArrays(
-        (HEADS, HEADS), lambda a, x, y: bert_core.sink_contribution(x, y, [True, *[False] * (np.shape(x)[-1:] or (1,))[0]][:-1]),
+        (HEADS, HEADS),
+        lambda a, x, y: bert_core.sink_contribution(x, y, [True, *[False] * (np.shape(x)[-1:] or (1,))[0]][:-1]),
         lambda found, x, y: between([found.attention], 0, 1) if ours(x) and found.heads else found, "shares",
     ),
     "role_figures": OfArrays(

@@ -210,7 +210,7 @@ def test_everything_at_one_depth_is_the_source(
         assert_near(found.effects, 1.0, 1e-4)
     itself = patch(tiny_loaded, text, text, target, part_kind=what)
     assert_near(itself.values, itself.base_value, of=scale)
-    with pytest.raises(Refused, match="no difference to explain"):
+    with pytest.raises(Refused, match="for both texts: choose another target"):
         _ = itself.effects
 
 
@@ -298,7 +298,7 @@ def test_what_cannot_be_patched_is_refused(tiny_loaded: LoadedModel, texts: tupl
         patch(tiny_loaded, source, text, WORD, part_kind="head", layers=[])
     with pytest.raises(Refused, match=r"positions are \[8\]: give at least one, each from 0 to 7"):
         patch(tiny_loaded, source, text, WORD, positions=[8])
-    with pytest.raises(Refused, match="apart=True"):
+    with pytest.raises(Refused, match="per_position=True"):
         patch(tiny_loaded, source, text, WORD, part_kind="head", positions=[1])
     with pytest.raises(Refused, match="token by token"):
         patch(tiny_loaded, source, text, WORD, part_kind="neuron", per_position=False)
@@ -366,7 +366,7 @@ def test_what_an_estimate_misses_is_counted(tiny_loaded: LoadedModel, texts: tup
     assert (
         patch_estimate_quality(exact, exact).missed == 0 and patch_estimate_quality(exact, exact, top=3).agreement == 1
     )
-    with pytest.raises(Refused, match="the same places twice"):
+    with pytest.raises(Refused, match="both must be of the same places"):
         patch_estimate_quality(exact, patch(tiny_loaded, source, text, WORD))
 
 

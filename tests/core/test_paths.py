@@ -147,7 +147,7 @@ def test_straight_to_the_answer(
     found = patch_path(tiny_loaded, source, text, WORD)
     expected = [by_three_passes(theirs, source, text, (layer, head), None, ()) for layer, head in np.ndindex(2, 4)]
     assert_near(found.values, np.reshape(expected, (2, 4)))
-    assert found.receivers is None and found.through is None
+    assert found.receivers is None and found.receiver_input is None
 
 
 def deeper(loaded: LoadedModel) -> LoadedModel:
@@ -195,7 +195,7 @@ def test_the_same_text_changes_nothing(tiny_loaded: LoadedModel, texts: tuple[En
         found = patch_path(loaded, text, text, WORD, receivers=receivers)
         there = np.isfinite(found.values)
         assert_near(found.values[there], found.base_value, 1e-10)
-        with pytest.raises(Refused, match="no difference to explain"):
+        with pytest.raises(Refused, match="for both texts: choose another target"):
             _ = found.effects
 
 
@@ -271,7 +271,7 @@ def test_sources_of_every_kind(tiny_loaded: LoadedModel, texts: tuple[Encoding, 
     for given, align in ((Noised(text), "tokens"), (MeanOf((source, longer)), "tokens"), (longer, "words")):
         found = patch_path(tiny_loaded, given, text, WORD, receivers=[(1, 0)], align=align)
         assert isinstance(found, Paths) and np.isfinite(found.values[0]).all()
-    with pytest.raises(Refused, match="a mean has no answer of its own"):
+    with pytest.raises(Refused, match="the source is a mean"):
         _ = patch_path(tiny_loaded, MeanOf((source,)), text, WORD).effects
 
 

@@ -154,10 +154,10 @@ def test_rows_of_combined_heads_still_sum_to_one() -> None:
     ("how", "weights", "sentence"),
     [
         ("median", None, "one of average, maximum, weighted"),
-        ("weighted", None, "needs as many weights"),
+        ("weighted", None, "needs one weight for each head"),
         ("weighted", [1], r"weights is \(1,\): it must be \(head,\), and head is 2 in maps"),
-        ("weighted", [1, -1], "none of them negative"),
-        ("weighted", [0, 0], "not all zero"),
+        ("weighted", [1, -1], "must be finite and not negative"),
+        ("weighted", [0, 0], "at least one must be positive"),
     ],
 )
 def test_impossible_combinations_are_refused(how: str, weights: list[float] | None, sentence: str) -> None:

@@ -191,14 +191,14 @@ def test_a_plan_is_a_file_for_one_model() -> None:
     for given in (("other", 2, 4), ("mine", 2, 5), ("mine", 6, 4)):
         with pytest.raises(ValueError, match=r"the plan is for mine \(2 layers of 4 heads\), but the model here is"):
             plan.check(*given)
-    with pytest.raises(ValueError, match=r"a share of 1.5: it is between 0 and 1"):
+    with pytest.raises(ValueError, match=r"the share is 1.5: it must be between 0 and 1"):
         plan.first(1.5)
     for text in ("", "[]", "{}", "[" * 100_000,
                  '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [[0]]}',
                  '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [["a", 1]]}'):  # fmt: skip
         with pytest.raises(ValueError, match="this is not a pruning plan"):
             PruningPlan.from_json(text)
-    for order, sentence in ((((0, 1), (0, 1)), "names L0 H1 twice"), (((0, 4),), "names L0 H4: its model has 2 x 4")):
+    for order, sentence in ((((0, 1), (0, 1)), "contains L0 H1 twice"), (((0, 4),), "L0 H4: its model has 2 x 4")):
         with pytest.raises(ValueError, match=sentence):
             PruningPlan("mine", 2, 4, "m", order)
 
@@ -268,7 +268,7 @@ def test_hardly_missed_counts_up_to_the_first_point_above() -> None:
     assert removable_head_count(made("mine", 2.0, 1.9, 2.019, 2.03, 2.0), "mine") == 2
     assert removable_head_count(made("mine", 2.0, 2.5), "mine") == 0
     assert removable_head_count(made("mine", 2.0, 2.5), "mine", tolerance=0.5) == 1
-    with pytest.raises(ValueError, match="does not begin with all heads"):
+    with pytest.raises(ValueError, match="has no point with all heads"):
         removable_head_count(made("mine", 2.0, 2.5)[1:], "mine")
 
 
@@ -427,12 +427,12 @@ def test_what_neurons_and_layers_save_is_measured(tiny_loaded: LoadedModel, what
     [
         (
             {"what": "neurons", "order": ((0, 70),), "neurons": 64},
-            "the plan names L0 N70: its model has 2 x 64 neurons",
+            "the plan contains L0 N70: its model has 2 x 64 neurons",
         ),
-        ({"what": "layers", "order": ((2,),)}, "the plan names L2: its model has 2 layers"),
-        ({"what": "layers", "order": ((0, 1),)}, "the plan names L0 L1: its model has 2 layers"),
-        ({"what": "layers", "order": ((1,), (1,))}, "the plan names L1 twice"),
-        ({"what": "words", "order": ()}, "the plan is of 'words': one of heads, neurons, layers"),
+        ({"what": "layers", "order": ((2,),)}, "the plan contains L2: its model has 2 layers"),
+        ({"what": "layers", "order": ((0, 1),)}, "the plan contains L0 L1: its model has 2 layers"),
+        ({"what": "layers", "order": ((1,), (1,))}, "the plan contains L1 twice: each part may occur once"),
+        ({"what": "words", "order": ()}, "the plan is of 'words': it must be of one of heads, neurons, layers"),
     ],
 )
 def test_a_plan_names_what_there_is(given: dict[str, object], sentence: str) -> None:

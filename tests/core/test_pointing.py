@@ -48,7 +48,7 @@ def test_heat_averages_heads_and_clips_before_that() -> None:
     assert heat(values, (2, 2), head=(0, 1))[0].tolist() == [[0, 0], [0, -3]]
     with pytest.raises(ValueError, match="L1 H0 does not exist: there are layers 0 to 0 and heads 0 to 1"):
         heat(values, (2, 2), head=(1, 0))
-    with pytest.raises(ValueError, match="4 patches do not make 3 rows of 3"):
+    with pytest.raises(ValueError, match="the grid has 3 rows of 3 patches, but there are 4 patches"):
         heat(values, (3, 3))
 
 

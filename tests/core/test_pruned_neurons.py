@@ -322,7 +322,7 @@ def test_both_engines_walk_past_a_layer_that_is_gone(four_layers: LoadedModel, e
     states = one.values["hidden_states"]
     assert len(states) == 5
     assert np.array_equal(states[2], states[1]) and np.array_equal(states[4], states[3])
-    with pytest.raises(Refused, match="layer 1 was taken out: nothing is computed in it"):
+    with pytest.raises(Refused, match="layer 1 was removed: it computes nothing"):
         bert_core.walk(smaller, encoding, 1)
 
 

@@ -230,7 +230,7 @@ def test_without_registration_the_weights_are_unused(folder: Path, tiny_loaded: 
     assert set(plain.report.unexpected) == {"pair_score.weight", "pair_score.bias"}
     assert any("2 tensors of its file are not used: pair_score." in note for note in plain.notes)
     assert fingerprint(plain) == fingerprint(tiny_loaded)
-    with pytest.raises(Refused, match="target kind 'pair' is unknown"):
+    with pytest.raises(Refused, match="the target kind 'pair' is unknown"):
         Target("pair", 3, last=7)
 
 
@@ -489,6 +489,6 @@ def test_a_target_of_a_head_that_was_removed_is_refused(folder: Path) -> None:
     finally:
         unregister_head(NAME)
     encoding = loaded.tokenizer.encode(TEXT)
-    with pytest.raises(Refused, match="target kind 'pair' is unknown"):
+    with pytest.raises(Refused, match="the target kind 'pair' is unknown"):
         capture(loaded, encoding, target=target)
     assert capture(loaded, encoding).others == {}

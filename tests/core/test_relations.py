@@ -134,7 +134,7 @@ def test_words_that_were_not_read_are_counted(tiny_loaded: LoadedModel) -> None:
     )
     tally = track_relations(tiny_loaded, [sentence])
     assert dict(tally.counts) == {"case": 1} and tally.left_out == 1
-    with pytest.raises(ValueError, match="the relation 'det' was not asked: case"):
+    with pytest.raises(ValueError, match="the relation 'det' did not occur: it must be one of case"):
         tally.accuracy("det")
 
 

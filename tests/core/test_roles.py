@@ -124,7 +124,7 @@ def test_ranks_put_heads_of_one_role_together() -> None:
     ]
     order = np.argsort(-role_ranks(found)[0], kind="stable")
     assert order.tolist() == [4, 1, 5, 0, 3, 2]
-    assert describe_roles(found)[0][:3] == ["looks at [SEP] (0.90)", "looks at the token before (0.60)", ""]
+    assert describe_roles(found)[0][:3] == ["attends to [SEP] (0.90)", "attends to the previous token (0.60)", ""]
 
 
 def test_distances_are_those_of_scipy() -> None:

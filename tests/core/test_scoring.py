@@ -27,7 +27,7 @@ def test_every_token_is_in_one_column(first: list[str], second: list[str]) -> No
     assert [c.first for c in columns if c.first is not None] == list(range(len(first)))
     assert [c.second for c in columns if c.second is not None] == list(range(len(second)))
     for column in columns:
-        if column.same:
+        if column.equal:
             assert column.first is not None and column.second is not None
             assert first[column.first] == second[column.second]
 
@@ -35,7 +35,7 @@ def test_every_token_is_in_one_column(first: list[str], second: list[str]) -> No
 def test_a_changed_word_is_the_only_difference() -> None:
     """One word for another is one column; one for two is two, the second with nothing above it."""
     one = ["the", "keys", "are", "here"]
-    assert [c.same for c in align_columns(one, ["the", "keys", "is", "here"])] == [True, True, False, True]
+    assert [c.equal for c in align_columns(one, ["the", "keys", "is", "here"])] == [True, True, False, True]
     longer = align_columns(one, ["the", "keys", "used", "to", "here"])
     assert [(c.first, c.second) for c in longer] == [(0, 0), (1, 1), (2, 2), (None, 3), (3, 4)]
 
@@ -43,13 +43,13 @@ def test_a_changed_word_is_the_only_difference() -> None:
 def test_the_two_parts_of_the_difference_add_up(tiny_loaded: LoadedModel) -> None:
     """What the parting words and what their neighbours are owed is the difference of the totals."""
     (pair,) = score_pairs(tiny_loaded, [PairRow(1, "the cat sat on the mat .", "the old cat ran on a mat")])
-    one, other = pair.both
+    one, other = pair.scores
     found = pair_columns(pair)
     assert_near(found.differing_contribution + found.shared_contribution, one.total - other.total, of=one.total)
     assert found.differing_contribution != 0 and found.shared_contribution != 0
     assert all(np.isnan(found.first[n]) == (c.first is None) for n, c in enumerate(found.columns))
     same = pair_columns(dataclasses.replace(pair, second=one))
-    assert same.same.all() and same.differing_contribution == 0 and same.shared_contribution == 0
+    assert same.equal.all() and same.differing_contribution == 0 and same.shared_contribution == 0
 
 
 @pytest.mark.parametrize(

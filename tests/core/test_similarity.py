@@ -58,10 +58,10 @@ def test_two_tokens_against_two_by_hand() -> None:
         (
             np.ones((2, 3)),
             np.ones((2, 4)),
-            r"second is \(2, 4\): it must be \(other, hidden\), and hidden is 3",
+            r"second is \(2, 4\): it must be \(second_token, hidden\), and hidden is 3",
         ),
-        (np.ones(3), np.ones((2, 3)), r"first is \(3,\): it must be \(token, hidden\)"),
-        (np.array([[1.0], [-1.0]]), np.ones((1, 1)), "has no length"),
+        (np.ones(3), np.ones((2, 3)), r"first is \(3,\): it must be \(first_token, hidden\)"),
+        (np.array([[1.0], [-1.0]]), np.ones((1, 1)), "vector of a text is zero"),
     ],
 )
 def test_what_has_no_cosine_is_refused(first: np.ndarray, second: np.ndarray, said: str) -> None:

@@ -74,7 +74,9 @@ def test_what_marks_spans_is_told_from_what_does_not() -> None:
     assert tags_mark_spans(TAGS) and tags_mark_spans(["O", "S-X", "E-X"]) and tags_mark_spans(["I", "B"])
     for others in (["O"], ["NOUN", "VERB"], ["O", "PER"], ["B-PER", "NOUN"], ["O", "B-"], []):
         assert not tags_mark_spans(others)
-    with pytest.raises(ValueError, match=r"^the tag 'NOUN' is none of spans: O, or B-, I-, E- or S- before a kind$"):
+    with pytest.raises(
+        ValueError, match=r"^the tag 'NOUN' marks no span: it must be O, or B-, I-, E- or S- before a kind$"
+    ):
         tag_spans(["O", "NOUN"])
 
 
@@ -111,5 +113,7 @@ def test_a_run_without_tags_is_refused(tiny_loaded: bert_core.LoadedModel) -> No
     """One sentence for a model without a tagger."""
     plain = capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat"))
     for asked in (tagged_words, tagged_spans):
-        with pytest.raises(ValueError, match=r"^the run is of a model without a tagger: give what `capture` made"):
+        with pytest.raises(
+            ValueError, match=r"^the run is of a model without a token classifier: it must be a result of `capture`"
+        ):
             asked(plain)

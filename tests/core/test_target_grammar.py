@@ -74,7 +74,7 @@ def test_a_word_of_several_pieces_fits_the_masks_in_a_row(tiny_loaded: LoadedMod
         assert parse_target(tiny_loaded, twice, written).target == expected
     assert format_target(tiny_loaded, expected) == "2:cats"
     assert parse_target(tiny_loaded, twice, "mat").target == Target("mlm", 6, id_of(tiny_loaded, "mat"))
-    with pytest.raises(Refused, match="only one is hidden"):
+    with pytest.raises(Refused, match="there is only one mask"):
         parse_target(tiny_loaded, twice, "6:cats")
 
 
@@ -111,7 +111,7 @@ def test_loss_is_of_all_words_that_were_hidden(tiny_loaded: LoadedModel) -> None
     assert parse_target(tiny_loaded, hidden, "loss", original=original) == (expected, hidden)
     assert format_target(tiny_loaded, expected) == "loss"
     for before in (None, hidden):
-        with pytest.raises(Refused, match=r"'loss' has 4 pieces|words are hidden at positions"):
+        with pytest.raises(Refused, match=r"'loss' has 4 pieces|are masked: add the position"):
             parse_target(tiny_loaded, hidden, "loss", original=before)
 
 
@@ -289,7 +289,7 @@ def test_words_are_refused_without_a_place(tiny_loaded: LoadedModel, twice: Enco
     with pytest.raises(Refused, match="no word is masked, so mask one, or write"):
         parse_target(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), "ran")
     two = tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]")
-    with pytest.raises(Refused, match="add the one you mean, as in 'cat at 2'"):
+    with pytest.raises(Refused, match="add the position of the word, as in 'cat at 2'"):
         parse_target(tiny_loaded, two, "dog")
 
 

@@ -9,7 +9,7 @@ import torch
 from bert_core import Encoding, LoadedModel, Target, ablate_heads, capture, decompx, integrated_gradients
 from bert_core.analysis.faithfulness import removable_units
 from bert_core.methods import METHODS, token_scores
-from bert_core.records import hidden_pieces, loss_target, pieces_of, word_target
+from bert_core.records import loss_target, masked_pieces, pieces_of, word_target
 from bert_core.records.targets import TARGET_KINDS
 from bert_core.run.perturbation import values_without
 from tests.near import assert_near
@@ -115,9 +115,9 @@ def test_words_become_targets(tiny_loaded: LoadedModel, encoding: Encoding, orig
         "contrast", 7, tokenizer.id_of("mat"), against=tokenizer.id_of("city")
     )
     assert pieces_of(tokenizer, "walked") == ("w", "##a", "##l", "##k", "##ed")
-    assert hidden_pieces(encoding, original) == tuple((place, original.input_ids[place]) for place in (2, 3, 7))
+    assert masked_pieces(encoding, original) == tuple((place, original.input_ids[place]) for place in (2, 3, 7))
     typed = tokenizer.encode("the [MASK] sat")
-    assert hidden_pieces(tokenizer.mask_words(typed, [2]), typed) == ((3, tokenizer.id_of("sat")),)
+    assert masked_pieces(tokenizer.mask_words(typed, [2]), typed) == ((3, tokenizer.id_of("sat")),)
 
 
 @pytest.mark.parametrize(
@@ -125,24 +125,23 @@ def test_words_become_targets(tiny_loaded: LoadedModel, encoding: Encoding, orig
     [
         (
             "dogs", {"position": 7},
-            "'dogs' has 2 pieces in this vocabulary, dog and ##s, but at position 7 only one is hidden: hide a word of "
-            "2 pieces, or choose one of these",
+            "'dogs' has 2 pieces in this vocabulary, dog and ##s, but there is only one mask from position "
+            "7: mask a word of 2 pieces, or choose one of these pieces",
         ),
         (
             "walks", {},
-            "words are hidden at positions 2, 3 and 7: add the one you mean, as in 'cat at 2'",
+            "positions 2, 3 and 7 are masked: add the position of the word, as in 'cat at 2'",
         ),
         (
             "walks", {"position": 2},
-            "'walks' has 5 pieces in this vocabulary, w, ##a, ##l, ##k and ##s, but at position 2 only 2 are hidden: "
-            "hide a word of 5 pieces, or choose one of these",
+            "'walks' has 5 pieces in this vocabulary, w, ##a, ##l, ##k and ##s, but there are only 2 masks from "
+            "position 2: mask a word of 5 pieces, or choose one of these pieces",
         ),
         (
             "dog", {"position": 7, "against": "cats"},
-            "'cats' has 2 pieces in this vocabulary, cat and ##s: only words of one piece can be compared with each "
-            "other",
+            "'cats' has 2 pieces in this vocabulary, cat and ##s: only words of one piece can be compared",
         ),
-        ("dog", {"position": 4}, "no word is hidden at position 4: choose 2, 3 and 7"),
+        ("dog", {"position": 4}, "position 4 is not masked: choose 2, 3 and 7"),
         (
             "猫", {"position": 7},
             "'猫' has characters that are not in the vocabulary: choose another word",
@@ -150,7 +149,8 @@ def test_words_become_targets(tiny_loaded: LoadedModel, encoding: Encoding, orig
         (
             "walk" * 15, {"position": 7},
             "'walkwalkwalkwalkwalkwalkwalkwalkwalkwalk…' has 60 pieces in this vocabulary, w, ##a, ##l, ##k, ##w, ##a, "
-            "##l, … and ##k, but at position 7 only one is hidden: hide a word of 60 pieces, or choose one of these",
+            "##l, … and ##k, but there is only one mask from position 7: mask a word of 60 pieces, or "
+            "choose one of these pieces",
         ),
         (
             "猫" * 60, {"position": 7},
@@ -170,9 +170,9 @@ def test_what_cannot_be_asked_for_is_one_sentence(
 
 def test_without_a_mask_there_is_nothing_to_ask(tiny_loaded: LoadedModel, original: Encoding) -> None:
     """No word, and no loss."""
-    with pytest.raises(ValueError, match=r"^no word is hidden: hide one first, or type \[MASK\]$"):
+    with pytest.raises(ValueError, match=r"^no word is masked: mask a word first, or type \[MASK\]$"):
         word_target(tiny_loaded.tokenizer, original, "dog")
-    with pytest.raises(ValueError, match=r"^no word was hidden from the typed text, so there is no loss: hide one$"):
+    with pytest.raises(ValueError, match=r"^no word of the text is masked, so there is no loss: mask a word$"):
         loss_target(original, original)
 
 

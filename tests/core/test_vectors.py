@@ -16,7 +16,7 @@ from tests.near import assert_near
 
 
 def test_all_vectors_are_those_of_each_head(tiny_loaded: LoadedModel) -> None:
-    """One pass gives the vectors of every existing head, in the order of layers and heads, with relative positions too."""
+    """One pass gives the vectors of every existing head in order, also with relative positions."""
     relative = another(pruned(tiny_loaded, [(0, 1)]), position_embedding_type="relative_key")
     encoding = relative.tokenizer.encode("the cat sat on the [MASK].")
     gates = np.array([[1, 0, 0.5, 1], [1, 1, 0, 1]], np.float32)

@@ -234,7 +234,7 @@ def test_a_walk_cannot_be_changed_and_changes_with_nothing(tiny_config: BertConf
         ({"layer": 2}, "layer 2 does not exist: this model has layers 0 to 1"),
         ({"position": 99}, "position 99 does not exist"),
         ({"head_mask": np.ones((1, 4))}, r"head_mask has the shape \(1, 4\): this model has 2 layers of 4 heads"),
-        ({"pads": 500}, r"500 pads: behind this text there is room for 0 to \d+"),
+        ({"pads": 500}, r"pads is 500: after this text there is room for 0 to \d+"),
         ({"engine": "jax"}, "engine 'jax' is unknown: one of torch, numpy"),
     ],
 )
@@ -250,5 +250,5 @@ def test_walks_of_different_things_are_not_compared(tiny_loaded: LoadedModel, en
     """Another layer or another text is no difference between engines."""
     one: Walk = walk(tiny_loaded, encoding, 0)
     for other in (walk(tiny_loaded, encoding, 1), walk(tiny_loaded, encoding, 0, pads=1)):
-        with pytest.raises(ValueError, match="of one text, one layer and one position"):
+        with pytest.raises(ValueError, match="the walks differ in text, layer or position"):
             differences(one, other)

@@ -32,8 +32,8 @@ WHAT_IT_IS = (
 )
 
 RELATIVE_POSITIONS = (
-    "this model adds relative positions to the scores, which BertViz's neuron view does not show: use the neuron view of "
-    "Headlight"
+    "this model adds relative positions to the scores, which BertViz's neuron view does not show: use the neuron view "
+    "of Headlight"
 )
 _PLACEHOLDER = "headlight_token_"
 _PAGE = """<!doctype html>
@@ -205,11 +205,17 @@ def _neuron_view(shown: ShownMaps, vectors: Sequence[HeadVectors]) -> str:
     except ModuleNotFoundError as error:
         raise _not_installed() from error
     recorded, tokens = _RecordedModel(shown, vectors), _placeholders(shown)
-    # Of BertViz's model types, gpt2 alone adds no special tokens of its own. It also hides later keys, as a decoder does.
+    # Of BertViz's model types, only gpt2 adds no special tokens. It also hides later keys, as in a decoder.
     page = neuron_view.show(
-        recorded, "gpt2", recorded, " ".join(tokens), display_mode="light", layer=vectors[0].layer, head=vectors[0].head,
+        recorded,
+        "gpt2",
+        recorded,
+        " ".join(tokens),
+        display_mode="light",
+        layer=vectors[0].layer,
+        head=vectors[0].head,
         html_action="return",
-    )  # fmt: skip
+    )
     data, count = re.subn('"bidirectional": false', f'"bidirectional": {json.dumps(not vectors[0].causal)}', page.data)
     if count != 1:
         raise RuntimeError("this version of BertViz writes its neuron view in another form")

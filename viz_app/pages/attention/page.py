@@ -82,9 +82,10 @@ def _say_pull(shown: Shown) -> None:
     token, pull = found
     but = "but only" if pull.value_weighted < pull.attention else "and"
     screen.note(
-        f"**Why do so many heads look at {token}?** {pull.heads} of {pull.head_count} heads give it more than half of their "
-        f"attention: {pull.attention:.0%} on average, {but} {pull.value_weighted:.0%} of the length that they bring comes "
-        "from there. Where its vector is short, a head that has nothing to say can look there and change little."
+        f"**Why do so many heads look at {token}?** {pull.heads} of {pull.head_count} heads give it more than half of "
+        f"their attention: {pull.attention:.0%} on average, {but} {pull.value_weighted:.0%} of the length that they "
+        "bring comes from there. Where its vector is short, a head that has nothing to say can look there and "
+        "change little."
     )
     if shown.what == "attention" and not shown.neuron:
         st.button(

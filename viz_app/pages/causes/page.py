@@ -243,8 +243,8 @@ def _band(both: Sides, found: Patches) -> PatchBand | None:
     if band is not None:
         screen.note(
             f"○ moves the answer no more than random texts of as many tokens do ({RANDOM_TEXTS} of them, from the "
-            f"lowest answer to the highest): {int(band.contains(found).sum())} of {int(np.isfinite(found.values).sum())} "
-            "places."
+            f"lowest answer to the highest): {int(band.contains(found).sum())} of "
+            f"{int(np.isfinite(found.values).sum())} places."
         )
     return band
 

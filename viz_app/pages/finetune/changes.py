@@ -108,7 +108,7 @@ class Changes:
             same, typed = np.zeros(depths), 0
             for done, encoding in enumerate(encodings_of(before, texts, longest), 1):
                 places = [place for place, special in enumerate(encoding.special) if not special]
-                same += lens_change(before, after, encoding).same[:, places].sum(1)
+                same += lens_change(before, after, encoding).equal[:, places].sum(1)
                 typed += len(places)
                 report_count(report, done, len(texts), "texts")
             return same / max(typed, 1)

@@ -103,7 +103,7 @@ def _hover(found: LensChange, tokenizer: Tokenizer, depth: int, place: int, numb
 
 def _story(found: LensChange, number: int) -> str:
     """How many words are others at the last depth, and where most are."""
-    names, others = depth_names(len(found.before)), (~found.same).sum(1)
+    names, others = depth_names(len(found.before)), (~found.equal).sum(1)
     tokens, last, most = len(found.encoding), int(others[-1]), int(others.argmax())
     if not others.any():
         return f"At step {number:,} the same word is read first at every token and depth as at the start."

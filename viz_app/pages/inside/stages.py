@@ -511,8 +511,8 @@ def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
     if _judges_tokens(view):
         figures.append(
             key_bars(
-                replaced_probabilities(view.walk), view.labels, signed=False, title="Probability that a token was replaced",
-                dark=view.dark, lecture=view.lecture,
+                replaced_probabilities(view.walk), view.labels, signed=False,
+                title="Probability that a token was replaced", dark=view.dark, lecture=view.lecture,
             )
         )  # fmt: skip
     return figures
@@ -529,9 +529,8 @@ def _heads_live(view: View) -> str:
         lines.append(rf"\Pr(\text{{{name}}}) = \frac{{e^{{{tex(logit)}}}}}{{{tex(total)}}} = {tex(share)}")
     if "nsp_logits" in view.walk.values:
         one, other = view.of("nsp_logits")
-        lines.append(
-            rf"\Pr(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {tex(next_sentence_probability(view.walk))}"
-        )
+        follows = tex(next_sentence_probability(view.walk))
+        lines.append(rf"\Pr(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {follows}")
     if _judges_tokens(view):
         score, share = view.of("replaced_logits")[view.query], replaced_probabilities(view.walk)[view.query]
         lines.append(rf"s_{{{view.query}}} = {tex(score)}")

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from bert_core.analysis.tags import OUTSIDE, TaggedWord, TagSpan, tagged_spans, tagged_words, tags_mark_spans
+from bert_core.analysis.tags import OUTSIDE_TAG, TaggedWord, TagSpan, tagged_spans, tagged_words, tags_mark_spans
 from bert_core.records import ModelRun, TagPrediction, Target
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
@@ -73,7 +73,7 @@ def _chips(
     words: tuple[TaggedWord, ...], spans: tuple[TagSpan, ...], tags: TagPrediction, chosen: TaggedWord
 ) -> list[Chip]:
     """The words as chips, those of a span in the colour of its kind, which stands under the first of them."""
-    kinds = list(dict.fromkeys(label.partition("-")[2] or label for label in tags.labels if label != OUTSIDE))
+    kinds = list(dict.fromkeys(label.partition("-")[2] or label for label in tags.labels if label != OUTSIDE_TAG))
     of_word = {number: span for span in spans for number in range(span.first, span.last + 1)}
     chips = []
     for word in words:

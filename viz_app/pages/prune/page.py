@@ -61,7 +61,8 @@ def draw() -> None:
         screen.note(f"The {what} are taken out of the model as it was loaded, without what is changed for the text.")
     with screen.controls(), st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(
-            st.segmented_control, "What goes", "parts", options=PRUNABLE_PARTS, format_func=str.capitalize, required=True,
+            st.segmented_control, "What goes", "parts", options=PRUNABLE_PARTS, format_func=str.capitalize,
+            required=True,
         )  # fmt: skip
         with st.popover("Test on a file", width="content"):
             file = file_control(

@@ -122,8 +122,9 @@ def draw(current: Question) -> None:
     screen.read(
         "**How to read this:** heads with similar attention lie close together. A head has a role if more than half of "
         "its attention goes to one relative position, more than 0.6 to [CLS], [SEP] or punctuation, or if its entropy "
-        f"is above 0.78 of the maximum; {nothing} of {seen.run.existing_heads.sum()} heads have none of these roles. **How it "
-        "can mislead:** a flat map cannot show all distances; and this is one text: a role is what a head does here, "
+        f"is above 0.78 of the maximum; {nothing} of {seen.run.existing_heads.sum()} heads have none of these roles. "
+        "**How it can mislead:** a flat map cannot show all distances; and this is one text: a role is what a "
+        "head does here, "
         "not what it is for."
     )
 

@@ -86,8 +86,9 @@ def draw(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> None:
 def reading(loaded: LoadedModel) -> str:
     """How the map is read, and how it misleads."""
     return (
-        f"**How to read this:** the vector of each sentence is {POOLED[loaded.effective_pooling.mode]}; the number is the cosine "
-        "of the two. Rows are tokens of the first sentence, columns of the second; orange cells add to the cosine, "
+        f"**How to read this:** the vector of each sentence is {POOLED[loaded.effective_pooling.mode]}; the number is "
+        "the cosine of the two. Rows are tokens of the first sentence, columns of the second; orange cells add to the "
+        "cosine, "
         "blue ones take away, and all cells together are the cosine, exactly. **How it can mislead:** a state of "
         "the last layer holds much of the rest of its sentence, so a cell says which places meet, not which words it "
         "is owed to: the page Why asks that, of each sentence in turn. Alike is what training made of it: opposites "
@@ -150,7 +151,8 @@ def _of_units(found: Similarity, *, words: bool) -> tuple[np.ndarray, list[str],
     own, other = word_units(found.first), word_units(found.second)
     values = scores_of_units(scores_of_units(found.parts, other).T, own).T
     return (
-        values, [readable_word(found.first, unit) for unit in own], [readable_word(found.second, unit) for unit in other]
+        values, [readable_word(found.first, unit) for unit in own],
+        [readable_word(found.second, unit) for unit in other],
     )  # fmt: skip
 
 

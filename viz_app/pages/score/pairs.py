@@ -185,7 +185,7 @@ def verdict(score: PairScore, columns: PairColumns) -> str:
     name, number, sign = ("first", 1, 1) if gap > 0 else ("second", 2, -1)
     parts = sign * columns.differing_contribution, sign * columns.shared_contribution
     part, rest = (f"**{nats:+.1f}**".replace("-", "−") for nats in parts)
-    differing = "differing word" if (~columns.same).sum() == 1 else "differing words"
+    differing = "differing word" if (~columns.equal).sum() == 1 else "differing words"
     return (
         f"#### It finds the {name} sentence likelier, by {abs(gap):.1f} nats\n\n"
         f"{differing.capitalize()}: {part} for sentence {number}; shared words: {rest}."
@@ -199,7 +199,7 @@ def figures(scores: dict[str, PairScore]) -> dict[str, list[Any]]:
         for name in ("variant", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
     }
     for variant, score in scores.items():
-        first, second = score.both
+        first, second = score.scores
         name = VARIANT_NAMES[variant] if len(scores) > 1 else "Either: no word has several pieces"
         row = (
             name, first.total, second.total, score.difference, first.perplexity, second.perplexity
@@ -251,7 +251,7 @@ def unknown(scores: Sequence[PairScore]) -> str | None:
 
 def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], list[str | None]]:
     """The tokens of both sentences, column by column."""
-    first, second = (sentence.encoding.tokens for sentence in score.both)
+    first, second = (sentence.encoding.tokens for sentence in score.scores)
     return (
         [None if column.first is None else first[column.first] for column in columns.columns],
         [None if column.second is None else second[column.second] for column in columns.columns],

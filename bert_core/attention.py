@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.deprecation import RenamedAttribute, renamed_parameters
 from bert_core.edits import ActivationPatch, AttentionKnockout, blocked_edges
 from bert_core.positions import POSITION_SCHEMES, Heads
 from bert_core.recording import Watcher, find_watcher, save_map
@@ -249,6 +250,7 @@ class BertSelfAttention(nn.Module):
             )
         return encoder_hidden_states
 
+    @renamed_parameters(places="positions")
     def position_scores(
         self, query_layer: Tensor, key_layer: Tensor, queries: int, positions: Tensor | None, heads: Heads
     ) -> Tensor:
@@ -275,6 +277,10 @@ class BertSelfAttention(nn.Module):
         vectors = vectors.expand(len(query_layer), -1, -1, -1)  # (batch, query, key, width)
         scores: Tensor = scheme.scores(query_layer, key_layer, vectors, heads, torch.einsum)
         return scores / math.sqrt(self.attention_head_size) if scheme.scaled else scores
+
+    cuts = RenamedAttribute("knockouts")
+    put = RenamedAttribute("pattern_patches")
+    arrows_cut = RenamedAttribute("blocked_edges")
 
 
 def gather_positions(x: Tensor, positions: Tensor) -> Tensor:
@@ -422,3 +428,5 @@ class BertAttention(nn.Module):
         return AttentionOutput(
             self.output(attended.context, residual), attended.attention_probs, attended.past_key_value
         )
+
+    output_maps = RenamedAttribute("head_projections")

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from bert_core.config import BertConfig, read_json_object
+from bert_core.deprecation import RenamedAttribute
 from bert_core.naming import FAMILIES, UNSUPPORTED_TYPES, renumber_layers, to_current_names
 from bert_core.refused import Refused, short_repr
 
@@ -105,6 +106,9 @@ class LoadReport:
     def lacks(self, part: str) -> bool:
         """Return whether any parameter whose name starts with `part` was missing."""
         return any(key.startswith(part) for key in self.missing)
+
+    joined = RenamedAttribute("merge")
+    unused = RenamedAttribute("unused_note")
 
 
 def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:

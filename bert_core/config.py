@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+from bert_core.deprecation import RenamedAttribute
 from bert_core.naming import Family, family_of
 from bert_core.positions import POSITION_SCHEMES, PositionScheme
 from bert_core.refused import Refused, require_int, require_sequence, short_repr
@@ -382,6 +383,10 @@ class BertConfig:
     def to_json(self, path: str | Path) -> None:
         """Write a `config.json` file that `from_json` reads as an equal configuration."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+    layers_together = RenamedAttribute("layers_per_group")
+    word_act = RenamedAttribute("mlm_act")
+    names_labels = RenamedAttribute("has_label_names")
 
 
 def check_head_number(layer: int, head: int, layers: int, heads: int) -> None:

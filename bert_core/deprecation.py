@@ -58,16 +58,16 @@ def renamed_fields(**new_names: str) -> Callable[[Class], Class]:
     return decorate
 
 
-def accept_old_overrides(owner: type, **new_names: str) -> None:
-    """Let a subclass override attributes and methods under their old names: copy each to its new name, with a warning.
+def accept_old_overrides(owner: type, base: type) -> None:
+    """Let a subclass override attributes and methods under their old names, with a warning.
 
-    owner: the subclass. new_names: old name of each attribute or method -> its new name. Call it in
-    `__init_subclass__` of the base class.
+    owner: the subclass. base: the class whose `RenamedAttribute` members define old and new names. Call this function
+    in `__init_subclass__` of `base`.
     """
-    for old, new in new_names.items():
-        if old in vars(owner) and new not in vars(owner):
-            warn_of_new_name(f"{owner.__name__}.{old}", f"{owner.__name__}.{new}", stacklevel=4)
-            setattr(owner, new, vars(owner)[old])
+    for old, attribute in vars(base).items():
+        if isinstance(attribute, RenamedAttribute) and old in vars(owner) and attribute.new not in vars(owner):
+            warn_of_new_name(f"{owner.__name__}.{old}", f"{owner.__name__}.{attribute.new}", stacklevel=4)
+            setattr(owner, attribute.new, vars(owner)[old])
 
 
 def renamed_parameters(**new_names: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_core.deprecation import renamed_fields
 from bert_core.refused import (
     Refused,
     check_finite,
@@ -83,6 +84,7 @@ class ScaledNeuron(Edit):
         object.__setattr__(self, "factor", factor)
 
 
+@renamed_fields(what="component")
 @dataclass(frozen=True, eq=False)
 class ActivationPatch(Edit):
     """Activations of another forward pass that replace a component's own; `make_patch` makes one.

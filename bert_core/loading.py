@@ -24,6 +24,7 @@ from torch import Tensor
 from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
+from bert_core.deprecation import RenamedAttribute, renamed_fields
 from bert_core.edits import Edit, check_unedited
 from bert_core.modeling import BertForPreTraining, BertLMHeadModel, BertPreTrainedModel
 from bert_core.pooling import (
@@ -52,6 +53,7 @@ HUB_FILES = (
 )  # fmt: skip
 
 
+@renamed_fields(tuned="task_models", files="files_version")
 @dataclass(frozen=True)
 class LoadedModel:
     """A model in evaluation mode with frozen parameters, its tokenizer and its task heads.
@@ -248,6 +250,13 @@ class LoadedModel:
         """Maximum number of tokens of a text for its sentence vector."""
         pooling_limit, model_limit = self.effective_pooling.max_length, self.config.max_position_embeddings
         return model_limit if pooling_limit is None else min(pooling_limit, model_limit)
+
+    own_of = RenamedAttribute("head_weights")
+    trained = RenamedAttribute("trained_parameters")
+    asks_order = RenamedAttribute("predicts_order")
+    asks_nsp = RenamedAttribute("supports_nsp")
+    pools = RenamedAttribute("effective_pooling")
+    longest_sentence = RenamedAttribute("max_sentence_tokens")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bert_core.checkpoint import CheckpointError, write_atomically
 from bert_core.config import MAX_JSON_BYTES, MAX_SIZE, read_json_object, read_text
+from bert_core.deprecation import RenamedAttribute
 from bert_core.refused import Refused, require_int, short_repr
 
 # Pooling modes by their current names, with the keys of the first versions of sentence-transformers, which all read.
@@ -85,6 +86,10 @@ class Pooling:
     def pool(self, states: Tensor) -> Tensor:
         """Compute the pooled vector (..., hidden) before normalisation, from states as in `weights`."""
         return (self.weights(states) * states).sum(-2)
+
+    rows = RenamedAttribute("pooled_positions")
+    shares = RenamedAttribute("weights")
+    pooled = RenamedAttribute("pool")
 
 
 def read_pooling(folder: Path) -> tuple[Path, Pooling | None]:

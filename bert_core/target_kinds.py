@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import exp, nan, tanh
 from string import Formatter
 
+from bert_core.deprecation import RenamedAttribute, renamed_fields
 from bert_core.refused import Refused, require_sequence, short_repr
 from bert_core.registry import Table
 
@@ -35,6 +36,7 @@ _ALLOWED_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+@renamed_fields(offer="title", speaks_for="supports", says="value_text")
 @dataclass(frozen=True)
 class TargetKind:
     """One kind of target: the head that computes it, the fields that it needs, and the texts about it.
@@ -94,6 +96,9 @@ class TargetKind:
         probability = self.probability(value)
         numbers = {"value": value, "loss": -value, "probability": nan if probability is None else probability}
         return self.value_text.format(**{name: format_number(number) for name, number in numbers.items()})
+
+    is_written = RenamedAttribute("has_text_form")
+    said = RenamedAttribute("format_value")
 
 
 def _template_names(field_name: str, template: str) -> list[str]:
@@ -172,6 +177,7 @@ def text_form(name: str, kind: TargetKind) -> str | None:
 # ---------------------------------------------------------------------------- questions about a file
 
 
+@renamed_fields(judged="faithfulness_kinds", of_target="loss_from_targets", apart="separate_texts")
 @dataclass(frozen=True)
 class FileQuestion:
     """A question that studies of files evaluate for every text: its loss, its explanation and a check of methods.

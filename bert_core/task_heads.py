@@ -30,6 +30,7 @@ from bert_core.analysis.spans import (
 )
 from bert_core.analysis.tags import OUTSIDE_TAG, tagged_words
 from bert_core.config import BertConfig
+from bert_core.deprecation import RenamedAttribute, accept_old_overrides
 from bert_core.modeling import (
     BertForMultipleChoice,
     BertForQuestionAnswering,
@@ -156,6 +157,11 @@ class TaskHead:
     pair_advice: ClassVar[str] = "add a second sentence"
     title: ClassVar[str] = ""
     subtitle: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Accept heads of programs that override attributes and methods under their old names."""
+        super().__init_subclass__(**kwargs)
+        accept_old_overrides(cls, TaskHead)
 
     # ------------------------------------------------------------------ availability
 
@@ -321,6 +327,15 @@ class TaskHead:
             return []
         targets = self.suggested_targets(loaded, text.run(), text.encoding, None)
         return [NamedTarget(target, self.name) for target in targets]
+
+    says = RenamedAttribute("subtitle")
+    is_held = RenamedAttribute("is_in_checkpoint")
+    lack = RenamedAttribute("missing_reason")
+    own_module = RenamedAttribute("head_module")
+    predicted = RenamedAttribute("prediction_of")
+    offered = RenamedAttribute("suggested_targets")
+    offer = RenamedAttribute("target_title")
+    names = RenamedAttribute("template_values")
 
 
 class _PoolerHead(TaskHead):

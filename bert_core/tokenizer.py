@@ -16,6 +16,7 @@ from tokenizers import normalizers
 from tokenizers.models import BPE, Unigram, WordPiece
 
 from bert_core.config import BertConfig
+from bert_core.deprecation import RenamedAttribute
 from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
 from bert_core.spelling import (
     CONTINUATION_PREFIX,
@@ -201,6 +202,11 @@ class Encoding:
             raise Refused(f"word {word} does not exist in this text: it has words 0 to {self.word_count - 1}")
         source = self.text if self.sides[pieces[0]] == "A" else self.pair or ""
         return source[self.offsets[pieces[0]][0] : self.offsets[pieces[-1]][1]].strip()
+
+    duties = RenamedAttribute("roles")
+    with_duty = RenamedAttribute("has_role")
+    hidden_piece = RenamedAttribute("masked_piece")
+    cut = RenamedAttribute("truncated_count")
 
 
 class Tokenizer:
@@ -616,6 +622,8 @@ class Tokenizer:
         """Return the text of token numbers, without special tokens. Raises Refused if a token does not exist."""
         pieces = require_sequence("ids", ids, "the numbers of pieces")
         return str(self.backend.decode([require_int("a piece", piece, 0, len(self) - 1) for piece in pieces]))
+
+    has = RenamedAttribute("has_token")
 
 
 def join_pieces(tokens: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from bert_core.checkpoint import (
     write_atomically,
 )
 from bert_core.config import BertConfig, read_json_object
+from bert_core.deprecation import RenamedAttribute
 from bert_core.generation import generate
 from bert_core.loading import ASSETS, best_device
 from bert_core.modeling import BertLMHeadModel, BertModel, CausalLMOutput
@@ -260,6 +261,8 @@ class LoadedCaptioner:
         """Return the words of a caption, without [CLS], [SEP] and padding."""
         special_ids = (self.tokenizer.first_id, self.tokenizer.end_id, self.tokenizer.pad_id)
         return " ".join(self.tokenizer.token_of(number) for number in ids if number not in special_ids)
+
+    sentence = RenamedAttribute("decode")
 
 
 def _truncate_after(ids: list[int], end: int) -> tuple[int, ...]:

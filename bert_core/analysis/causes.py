@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.attribution import rank_agreement
+from bert_core.deprecation import renamed_fields
 from bert_core.records import Patches
 from bert_core.refused import Refused, require_int, validate_arguments
 from bert_core.tokenizer import Encoding, Tokenizer, join_pieces
@@ -50,6 +51,7 @@ def patch_estimate_quality(exact: Patches, estimate: Patches, top: int = 10) -> 
     return PatchEstimateQuality(float(rank_agreement(changes)[0, 1]), 1 - len(first & second) / top, top)
 
 
+@renamed_fields(alone="unmatched", theirs="unmatched_source")
 class Partners(NamedTuple):
     """Alignment of the tokens of a text with those of a source text.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_core.analysis.patterns import attention_entropy, share_to
+from bert_core.deprecation import RenamedAttribute
 from bert_core.records.base import compared_by_value
 from bert_core.refused import validate_arrays
 from bert_core.tokenizer import Encoding
@@ -37,6 +38,8 @@ class Cautions:
     def mostly_special(self) -> bool:
         """Whether more than half of all attention goes to [CLS] and [SEP]."""
         return self.to_cls + self.to_sep > SPECIAL_TOKEN_SHARE
+
+    mostly_sunk = RenamedAttribute("mostly_special")
 
 
 @validate_arrays(encoding="key", attention="layer head query key")

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from bert_core.deprecation import renamed_parameters
 from bert_core.refused import Refused, check_finite, validate_arrays
 
 MIN_TOKENS = 4  # for the unbiased estimate
 
 
+@renamed_parameters(one="first", other="second")
 @validate_arrays(first="token width", second="token size")
 def linear_cka(first: np.ndarray, second: np.ndarray, *, unbiased: bool = False) -> float:
     """Compute linear CKA, the similarity of two sets of hidden states of the same tokens.

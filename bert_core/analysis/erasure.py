@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_core.analysis.probes import check_labels
+from bert_core.deprecation import renamed_fields
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.refused import check_finite, require_int, validate_arrays
 
@@ -14,6 +15,7 @@ MIN_VARIANCE = 1e-10  # share of the largest variance: in a direction with less 
 MIN_CORRELATION = 1e-6  # between a direction of the states and the labels: less is rounding error
 
 
+@renamed_fields(taken="readout", put="directions")
 @compared_by_value
 @dataclass(frozen=True)
 class Eraser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bert_core.analysis.attribution import rank_agreement
+from bert_core.deprecation import renamed_parameters
 from bert_core.refused import require_int, validate_arrays
 
 
@@ -18,6 +19,7 @@ def removal_estimate(gate_gradient: np.ndarray) -> np.ndarray:
     return -gate_gradient
 
 
+@renamed_parameters(one="first", other="second")
 @validate_arrays(first="layer head", second="layer head")
 def heads_agreement(first: np.ndarray, second: np.ndarray) -> float:
     """Compute Spearman's rank correlation of two numbers per head.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_core.deprecation import renamed_fields
 from bert_core.progress import Progress, ignore_progress
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, check_finite, require_int, validate_arrays
@@ -33,6 +34,7 @@ def settled_depth(ranks: np.ndarray) -> np.ndarray:
     return settled
 
 
+@renamed_fields(shown="explained_variance")
 @compared_by_value
 class Plane(NamedTuple):
     """Projection of the hidden states of each depth onto a plane.

@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_core.analysis.flow import check_rows
 from bert_core.analysis.units import check_units, map_of_units, scores_of_units
+from bert_core.deprecation import renamed_parameters
 from bert_core.records import MAPS
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, require_sequence, short_repr, validate_arrays
@@ -137,6 +138,7 @@ def readable_word(encoding: Encoding, unit: Sequence[int]) -> str:
     return join_pieces(tokens) + ", hidden" * (original_pieces[0] is not None)
 
 
+@renamed_parameters(what="kind")
 @validate_arrays(maps="... seq seq")
 def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], kind: str) -> np.ndarray:
     """Aggregate maps between tokens to maps between words.
@@ -179,6 +181,7 @@ def rows_without_numbers(maps: np.ndarray) -> np.ndarray:
     return rows
 
 
+@renamed_parameters(how="mode")
 @validate_arrays(maps="head query key", weights="head")
 def combine_heads(maps: np.ndarray, mode: str, weights: np.ndarray | None = None) -> np.ndarray:
     """Combine the maps of several heads into one map.

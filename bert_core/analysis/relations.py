@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.units import map_of_units
+from bert_core.deprecation import RenamedAttribute, renamed_parameters
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
@@ -102,6 +103,7 @@ class RelationTally:
             self._right[relation] += predictions[..., place[word]] == place[head]
             self._offsets[relation][head - word] += 1
 
+    @renamed_parameters(least="min_count")
     def rows(self, min_count: int = 1) -> list[RelationRow]:
         """Return one row for each relation with at least `min_count` occurrences, the most frequent first."""
         table = []
@@ -127,6 +129,7 @@ class RelationTally:
             )
         return table
 
+    @renamed_parameters(least="min_count")
     def rows_of_head(self, layer: int, head: int, min_count: int = 20) -> list[RelationRow]:
         """Return the relations that one head predicts better than all other heads and any fixed offset.
 
@@ -148,3 +151,6 @@ class RelationTally:
             raise Refused(f"the relation {relation!r} did not occur: {allowed}")
         shares: np.ndarray = np.where(self._exists, self._right[relation] / self.counts[relation], np.nan)
         return shares
+
+    of_head = RenamedAttribute("rows_of_head")
+    asked = RenamedAttribute("counts")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.patterns import share_to
+from bert_core.deprecation import renamed_fields, renamed_parameters
 from bert_core.records.base import compared_by_value
 from bert_core.refused import check_finite, validate_arrays
 
@@ -93,6 +94,7 @@ def effective_rank(vectors: np.ndarray) -> np.ndarray:
     return rank
 
 
+@renamed_fields(of="head_count", brought="value_weighted")
 class SinkContribution(NamedTuple):
     """Attention to some tokens compared with their value-weighted attention, over the heads that attend mostly to them.
 
@@ -108,6 +110,7 @@ class SinkContribution(NamedTuple):
     value_weighted: float
 
 
+@renamed_parameters(brought="value_weighted")
 @validate_arrays(attention="layer head query key", value_weighted="layer head query key")
 def sink_contribution(
     attention: np.ndarray, value_weighted: np.ndarray, keys: Sequence[bool] | np.ndarray

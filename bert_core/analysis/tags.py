@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bert_core.deprecation import renamed_fields
 from bert_core.records import ModelRun
 from bert_core.refused import Refused, require_sequence, short_repr, validate_arguments
 from bert_core.tokenizer import Side
@@ -34,6 +35,7 @@ class TaggedWord:
     probability: float
 
 
+@renamed_fields(begun="has_begin_tag")
 @dataclass(frozen=True)
 class TagSpan:
     """Consecutive words that form one unit, such as a name of two words.

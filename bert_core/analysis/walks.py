@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_core.deprecation import renamed_fields, renamed_parameters
 from bert_core.records import Walk
 from bert_core.refused import Refused, require_int, validate_arguments
 
 
+@renamed_fields(reach="scale")
 class Difference(NamedTuple):
     """Difference of two walks in one value.
 
@@ -26,6 +28,7 @@ class Difference(NamedTuple):
         return self.largest / self.scale if self.scale else float(self.largest > 0)
 
 
+@renamed_parameters(one="first", other="second")
 @validate_arguments
 def differences(first: Walk, second: Walk) -> tuple[Difference, ...]:
     """Compute the difference of two walks in every value, in the order of computation.

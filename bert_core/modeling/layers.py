@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 from bert_core.attention import BertAttention, KeyValue, gather_positions, prune_linear_layer
 from bert_core.config import BertConfig
+from bert_core.deprecation import RenamedAttribute
 from bert_core.edits import ScaledNeuron
 from bert_core.modeling.outputs import BertEncoderOutput, LayerCache
 from bert_core.recording import check_recorded_layers, find_watcher
@@ -132,6 +133,9 @@ class BertEmbeddings(nn.Module):
         """The last module before the first layer apart from dropout: the linear map or, without one, the layer norm."""
         return self.LayerNorm if self.embeddings_project is None else self.embeddings_project
 
+    last = RenamedAttribute("output_module")
+    positions_of = RenamedAttribute("create_position_ids")
+
 
 # ---------------------------------------------------------------------------- layers
 
@@ -165,6 +169,9 @@ class BertIntermediate(nn.Module):
                 factors[scaled.neuron] *= scaled.factor
             activations = activations * activations.new_tensor(list(factors.values()))
         return activations if self.gates is None else activations * self.gates
+
+    scaled = RenamedAttribute("scaled_neurons")
+    activated = RenamedAttribute("activate")
 
 
 class BertOutput(nn.Module):
@@ -288,6 +295,8 @@ class Block(nn.Module, ABC):
         neurons = self.neurons(after_attention)
         output = self.output_states(self.feed_forward_update(neurons), after_attention)
         return BlockActivations(states, attended.attention_probs, head_outputs, after_attention, neurons, output)
+
+    points = RenamedAttribute("compute_activations")
 
 
 class BertLayer(Block):
@@ -443,6 +452,10 @@ class BertLayer(Block):
         """Apply the layer norm to the sum."""
         normed: Tensor = self.output.LayerNorm(update + after_attention)
         return normed
+
+    whole = RenamedAttribute("computes_all_positions")
+    gone = RenamedAttribute("removed")
+    take_out = RenamedAttribute("remove")
 
 
 class BertEncoder(nn.Module):

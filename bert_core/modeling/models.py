@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from bert_core import checkpoint
 from bert_core.attention import MASKED_SCORE, BertSelfAttention
 from bert_core.config import BertConfig, check_part_number
+from bert_core.deprecation import RenamedAttribute
 from bert_core.modeling.heads import (
     IGNORED_LABEL,
     BertDiscriminatorPredictions,
@@ -260,6 +261,8 @@ class BertPreTrainedModel(nn.Module):
         """Write `config.json` and `model.safetensors` to a folder, each of them completely or not at all."""
         # The pruned parts are taken from the layers, since the encoder may have been pruned through another model.
         checkpoint.write(self, self.config.replace(**self.pruned_parts), folder)
+
+    without = RenamedAttribute("pruned_parts")
 
 
 PreTrainedBertModel = BertPreTrainedModel  # the name in the first published code

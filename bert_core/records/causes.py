@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_core.deprecation import RenamedAttribute, renamed_fields
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.refused import MAX_SEED, Refused, require_float, require_int, require_sequence, short_repr
@@ -74,6 +75,7 @@ class MeanOf:
         object.__setattr__(self, "encodings", encodings)
 
 
+@renamed_fields(what="kind")
 @compared_by_value
 @dataclass(frozen=True)
 class Patches:
@@ -118,7 +120,10 @@ class Patches:
         """
         return _normalised_effects(self.values, self.base_value, self.source_value)
 
+    read = RenamedAttribute("text")
 
+
+@renamed_fields(through="receiver_input")
 @compared_by_value
 @dataclass(frozen=True)
 class Paths:
@@ -196,3 +201,5 @@ class PatchBand:
             )
         in_band: np.ndarray = (patches.values >= self.low) & (patches.values <= self.high)
         return in_band
+
+    holds = RenamedAttribute("contains")

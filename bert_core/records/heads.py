@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from bert_core.deprecation import RenamedAttribute
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused, short_repr
@@ -258,3 +259,5 @@ class HeadTable:
     def nbytes(self) -> int:
         """Memory of all arrays in bytes."""
         return sum(values.nbytes for values in self.figures.values())
+
+    loss_in_words = RenamedAttribute("loss_text")

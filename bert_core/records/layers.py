@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from bert_core.deprecation import RenamedAttribute
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.tokenizer import Encoding
 
@@ -155,3 +156,6 @@ class Walk:
         """Input of the stored layer, (seq, hidden)."""
         states: np.ndarray = self.values["hidden_states"][self.layer]
         return states
+
+    of_layer = RenamedAttribute("layer_value")
+    entering = RenamedAttribute("layer_input")

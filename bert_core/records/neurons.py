@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bert_core.deprecation import RenamedAttribute, renamed_fields
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.tokenizer import Encoding
@@ -41,6 +42,8 @@ class NeuronRun:
     def nbytes(self) -> int:
         """Memory of the arrays in bytes."""
         return self.activations.nbytes + self.lengths.nbytes
+
+    added = RenamedAttribute("contributions")
 
 
 @compared_by_value
@@ -108,7 +111,10 @@ class NeuronAttribution:
         errors: np.ndarray = np.nansum(self.scores, (1, 2), dtype=np.float64) - (self.target_value - self.off_values)
         return errors
 
+    of_neurons = RenamedAttribute("neuron_scores")
 
+
+@renamed_fields(among="random_pool")
 @compared_by_value
 @dataclass(frozen=True)
 class Suppression:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_core.deprecation import RenamedAttribute
 from bert_core.edits import Edit
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
@@ -242,6 +243,10 @@ class ModelRun:
         """Return the prediction at a position, or None if it was not requested."""
         return next((p for p in self.predictions if p.position == position), None)
 
+    there = RenamedAttribute("existing_heads")
+    shown = RenamedAttribute("select_map")
+    brought = RenamedAttribute("value_weighted")
+
 
 @compared_by_value
 @dataclass(frozen=True)
@@ -292,3 +297,5 @@ class DecoderRun:
             value_weighted: np.ndarray = self.cross_attention * self.cross_norms
             return value_weighted
         return self.cross_attention if kind == "attention" else self.cross_gradient
+
+    shown = RenamedAttribute("select_map")

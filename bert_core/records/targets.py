@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bert_core.deprecation import RenamedAttribute
 from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
 from bert_core.target_kinds import TARGET_KINDS, TARGET_VALUES, TargetKind
 from bert_core.tokenizer import Encoding, Tokenizer
@@ -113,6 +114,9 @@ class Target:
         """
         positions = {position for position, _ in self.target_pieces}
         return tuple(i for i, special in enumerate(encoding.special) if not special and i not in positions)
+
+    asks = RenamedAttribute("target_kind")
+    asked = RenamedAttribute("target_pieces")
 
 
 @validate_arguments

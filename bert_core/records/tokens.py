@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_core.deprecation import RenamedAttribute
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused
@@ -149,3 +150,6 @@ class PairScore:
             return None
         difference = self.difference
         return "neither" if difference == 0 else "first" if difference > 0 else "second"
+
+    believed = RenamedAttribute("preferred")
+    both = RenamedAttribute("scores")

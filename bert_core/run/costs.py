@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bert_core.config import head_pairs
+from bert_core.deprecation import renamed_parameters
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, progress_of_part
 from bert_core.pruning import Part, prune_parts
@@ -96,6 +97,7 @@ def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.
 # ---------------------------------------------------------------------------- curves
 
 
+@renamed_parameters(what="part_kind", known="previous_points")
 @validate_arguments
 def curve_points(
     loaded: LoadedModel,
@@ -179,6 +181,7 @@ class Cost:
     seconds: Mapping[int, float]
 
 
+@renamed_parameters(what="part_kind")
 @validate_arguments
 @torch.no_grad()
 def pruning_costs(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bert_core.config import check_head_number
+from bert_core.deprecation import renamed_parameters
 from bert_core.editing import edited
 from bert_core.edits import ScaledNeuron
 from bert_core.loading import LoadedModel
@@ -179,6 +180,7 @@ def neuron_gradients(
     return NeuronAttribution(encoding, target, numbers, selected, scores, value, baseline_values)
 
 
+@renamed_parameters(among="random_pool")
 @validate_arguments
 @torch.no_grad()
 def suppress_neurons(

@@ -7,6 +7,7 @@ import torch
 
 from bert_core.analysis.causes import word_partners
 from bert_core.config import check_head_exists
+from bert_core.deprecation import renamed_parameters
 from bert_core.editing import neuron_index
 from bert_core.edits import HEAD_PARTS, NEURON, PATCHABLE_PARTS, ActivationPatch, check_unpatched
 from bert_core.loading import LoadedModel
@@ -18,6 +19,7 @@ from bert_core.run.patch_sources import PATCHED_PARTS, align_trace, trace_source
 from bert_core.tokenizer import Encoding
 
 
+@renamed_parameters(what="part_kind")
 @validate_arguments
 @torch.no_grad()
 def make_patch(

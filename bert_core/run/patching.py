@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bert_core.analysis.causes import word_partners, words_with_positions
 from bert_core.attention import BertSelfAttention, gather_positions
+from bert_core.deprecation import renamed_parameters
 from bert_core.edits import HEAD_PARTS, NEURON, PATCHABLE_PARTS, check_unpatched
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, report_count
@@ -51,6 +52,7 @@ class PatchPlace:
     neuron: int = 0
 
 
+@renamed_parameters(what="part_kind", apart="per_position")
 @validate_arguments
 @torch.no_grad()
 def patch(
@@ -120,6 +122,7 @@ def patch(
     )
 
 
+@renamed_parameters(what="part_kind", apart="per_position")
 @validate_arguments
 def estimate_patches(
     loaded: LoadedModel,
@@ -198,6 +201,7 @@ def estimate_patches(
     )
 
 
+@renamed_parameters(found="patches")
 @validate_arguments
 @torch.no_grad()
 def predict_with_patch(
@@ -256,6 +260,7 @@ def _patched_states(loaded: LoadedModel, patches: Patches, index: tuple[int, ...
     return states
 
 
+@renamed_parameters(found="patches")
 @validate_arguments
 def patch_band(
     loaded: LoadedModel,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bert_core.attention import gather_positions
 from bert_core.config import check_head_exists, head_pairs
+from bert_core.deprecation import renamed_parameters
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import MeanOf, Noised, Paths, Target
@@ -31,6 +32,7 @@ RECEIVER_INPUTS = ("query", "key", "value")
 Head = tuple[int, int]
 
 
+@renamed_parameters(through="receiver_input")
 @validate_arguments
 @torch.no_grad()
 def patch_path(

@@ -8,6 +8,7 @@ from math import nan
 import numpy as np
 
 from bert_core.analysis.heads import layer_normalised
+from bert_core.deprecation import renamed_parameters
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, progress_of_part
 from bert_core.pruning import prune_parts, pruned
@@ -97,6 +98,7 @@ def loss_without_layers(
     return losses
 
 
+@renamed_parameters(what="part_kind")
 @validate_arguments
 def propose_plan(
     loaded: LoadedModel,

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from bert_core.analysis.similarity import cosine_parts
+from bert_core.deprecation import renamed_parameters
 from bert_core.loading import LoadedModel
 from bert_core.records import Similarity, Target
 from bert_core.refused import validate_arguments
@@ -111,6 +112,7 @@ def unrelated_cosines(loaded: LoadedModel, *, head_mask: np.ndarray | None = Non
     return np.sort([first @ second for first, second in combinations(units, 2)])
 
 
+@renamed_parameters(other="reference")
 @validate_arguments
 def similarity_target(loaded: LoadedModel, encoding: Encoding, reference: Encoding) -> Target:
     """Create a target for the cosine of the sentence vectors of a text and a fixed reference text.

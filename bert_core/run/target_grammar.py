@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bert_core.deprecation import renamed_parameters
 from bert_core.loading import LoadedModel
 from bert_core.records import Target, masked_pieces, word_target
 from bert_core.refused import Refused, short_repr, validate_arguments
@@ -45,6 +46,7 @@ def target_forms(loaded: LoadedModel | None = None) -> list[str]:
     return [*forms, "like:TEXT"]
 
 
+@renamed_parameters(written="text", what="label")
 @validate_arguments
 def parse_target(
     loaded: LoadedModel,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_core import checkpoint
+from bert_core.deprecation import renamed_parameters
 from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
@@ -34,6 +35,14 @@ MAX_STEPS = 10_000
 _FIGURES = tuple(entry.name for entry in fields(CurvePoint))
 
 
+@renamed_parameters(
+    estimated="estimation_examples",
+    asked="test_examples",
+    what="part_kind",
+    made_on="example_columns",
+    found_on="estimation_source",
+    reference_is="reference_name",
+)
 @validate_arguments
 def pruning_curve(
     loaded: LoadedModel,

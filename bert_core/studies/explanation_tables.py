@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bert_core.csv_cells import as_csv
+from bert_core.deprecation import renamed_parameters
 from bert_core.refused import Refused, validate_arguments
 from bert_core.studies.explain import BASE_COLUMNS, INTEGER_COLUMNS, TARGET_COLUMNS, TEXT_COLUMNS
 from bert_core.studies.files import check_file
@@ -40,6 +41,7 @@ class WordTotal:
     error: float
 
 
+@renamed_parameters(needed="required_columns")
 @validate_arguments
 def explained_rows(path: Path, *, required_columns: Sequence[str] = REQUIRED_COLUMNS) -> Iterator[dict[str, list[Any]]]:
     """Yield the rows of a table of `explain_file` in batches, as columns of texts, integers and floats.
@@ -67,6 +69,7 @@ def _convert(path: Path, name: str, values: list[Any]) -> list[Any]:
         raise Refused(f"the column {name!r} of {path.name} contains a value that is not a number") from error
 
 
+@renamed_parameters(least="min_texts")
 @validate_arguments
 def word_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
     """Compute the mean score of every word for every answer over a table of `explain_file`, by each method.
@@ -120,6 +123,7 @@ def totals_csv(totals: Sequence[WordTotal]) -> str:
     return as_csv([names, *map(dataclasses.astuple, totals)])
 
 
+@renamed_parameters(least="min_texts")
 @validate_arguments
 def read_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
     """Read the totals of a file of `totals_csv`, or compute those of a table of `explain_file`.

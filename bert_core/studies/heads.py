@@ -19,6 +19,7 @@ import numpy as np
 
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
+from bert_core.deprecation import RenamedAttribute
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.records import HeadTable, Target, pieces_of, word_target
@@ -127,6 +128,8 @@ class CorpusSettings:
     def needs_loss(self) -> bool:
         """Whether the settings need a loss."""
         return self.importance or self.ablation
+
+    asks_loss = RenamedAttribute("needs_loss")
 
 
 @compared_by_value

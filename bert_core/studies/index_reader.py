@@ -11,6 +11,7 @@ from weakref import WeakSet
 import numpy as np
 
 from bert_core.config import check_part_number
+from bert_core.deprecation import RenamedAttribute
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
@@ -218,6 +219,9 @@ class Index:
                 "Headlight made it"
             )
         self._verified_models.add(loaded)
+
+    every_head = RenamedAttribute("all_heads")
+    known_heads = RenamedAttribute("validate_heads")
 
 
 @validate_arguments

@@ -21,6 +21,7 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.config import check_part_number
+from bert_core.deprecation import renamed_parameters
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, ignore_progress
@@ -650,6 +651,7 @@ def check_neuron_table(path: Path) -> None:
         raise Refused(f"{path} exists and is no table of neurons: choose another name")
 
 
+@renamed_parameters(found="stats")
 @validate_arguments
 def write_neuron_table(stats: NeuronStats, path: Path) -> None:
     """Write the statistics to a `.csv` or `.parquet` with one row per neuron, atomically.
@@ -659,6 +661,7 @@ def write_neuron_table(stats: NeuronStats, path: Path) -> None:
     write_columns(_table_columns(stats), path)
 
 
+@renamed_parameters(found="stats")
 @validate_arguments
 def write_examples(stats: NeuronStats, path: Path) -> None:
     """Write the examples of all neurons to a `.json`, atomically.

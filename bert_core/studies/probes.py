@@ -14,6 +14,7 @@ from bert_core.analysis.erasure import Eraser, leace, random_eraser
 from bert_core.analysis.probes import ONLINE_SHARES, PENALTY, code_lengths, control_labels, fit_probe, lookup
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.csv_cells import as_csv
+from bert_core.deprecation import renamed_parameters
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, progress_of_part, report_count
@@ -164,6 +165,7 @@ def _prepare_data(loaded: LoadedModel, sentences: Sequence[LabelledSentence], se
 # ---------------------------------------------------------------------------- points
 
 
+@renamed_parameters(known="previous_points")
 @validate_arguments
 def probe_points(
     loaded: LoadedModel,
@@ -300,6 +302,7 @@ def _add_erasure(
     return dataclasses.replace(point, **figures)  # type: ignore[arg-type]
 
 
+@renamed_parameters(at_random="random_erasers")
 @validate_arguments
 def label_erasers(
     loaded: LoadedModel,

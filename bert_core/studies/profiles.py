@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bert_core import checkpoint
+from bert_core.deprecation import RenamedAttribute, renamed_parameters
 from bert_core.refused import Refused, validate_arguments
 
 FORMAT_VERSION = 2
@@ -133,6 +134,9 @@ class HeadProfile:
         """The (property, group) pairs of `distinctive_groups` over the most active tenth of the tokens."""
         return distinctive_groups(self.active)
 
+    sinks = RenamedAttribute("sink_share")
+    standing_out = RenamedAttribute("distinctive_groups")
+
 
 def distinctive_groups(groups_by_property: Mapping[str, Iterable[GroupShare]]) -> list[tuple[str, GroupShare]]:
     """Return the (property, group) pairs whose share exceeds the baseline by more than 0.05, largest excess first."""
@@ -234,6 +238,8 @@ class NeuronProfile:
         """The (property, group) pairs of `distinctive_groups` over the tokens with the highest activation."""
         return distinctive_groups(self.bars)
 
+    standing_out = RenamedAttribute("distinctive_groups")
+
 
 @dataclass(frozen=True)
 class Profiles:
@@ -279,6 +285,12 @@ class Profiles:
         """Return the profile of a neuron. Raises Refused if there is none."""
         name = f"L{layer} neuron {neuron}"
         return _find_profile(name, "neurons", self.neurons, lambda item: (item.layer, item.neuron) == (layer, neuron))
+
+    every = RenamedAttribute("all_profiles")
+    corpus = RenamedAttribute("corpus_name")
+    of = RenamedAttribute("find_head")
+    of_token = RenamedAttribute("find_token")
+    of_neuron = RenamedAttribute("find_neuron")
 
 
 def _find_profile(name: str, kind: str, profiles: Sequence[Item], is_match: Callable[[Item], bool]) -> Item:
@@ -393,6 +405,7 @@ def _figure_rows(identity: Mapping[str, Any], figures: Mapping[str, float]) -> I
 # ---------------------------------------------------------------------------- files
 
 
+@renamed_parameters(found="profiles")
 @validate_arguments
 def write_profiles(profiles: Profiles, path: Path) -> None:
     """Write profiles to a JSON file atomically, for `read_profiles`.

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_core.deprecation import renamed_parameters
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records.base import compared_by_value
@@ -84,6 +85,7 @@ class Matches:
     broken: tuple[str, ...] = ()
 
 
+@renamed_parameters(alike="head_similarity")
 @validate_arguments
 def search(
     index: Index,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from bert_core.deprecation import renamed_parameters
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.refused import MAX_SEED, Refused, require_int, require_sequence, short_repr, validate_arguments
 from bert_core.studies.corpus import Corpus, most_overrepresented, read_corpus, sample_by_decile
@@ -21,6 +22,7 @@ MAX_HEADS = 8
 MAX_SIMILAR_PIECES = 8
 
 
+@renamed_parameters(most="max_pieces")
 @validate_arguments
 def token_profiles(
     index: Index,

@@ -279,8 +279,8 @@ class _Predictor:
     def __call__(self, states: Tensor) -> dict[str, Tensor]:
         """Compute predictions from the output of the last layer, (variant, position, hidden).
 
-        Returns "value" and "nsp" (the probability that text B follows text A), (variant,) each, and "pieces", the
-        log-probabilities of the MLM head (variant, position, vocab), as far as they are requested.
+        Returns the requested ones of "value" (variant,), "nsp" (variant,), the probability that text B follows text A,
+        and "pieces" (variant, position, vocab), the log-probabilities of the MLM head.
         """
         model, target, answers = self.loaded.model, self.target, {}
         if target is not None:

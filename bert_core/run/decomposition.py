@@ -58,8 +58,8 @@ def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nda
     head_mask: as for `capture`. The scaling and the weights of the layer norm are included. Its bias and the output
     bias are not. The result has two arrays:
     maps: (layer, query, key) norms.
-    mixing: (layer, query), from 0 to 1, the norm of the contribution of other positions, divided by the sum of this
-        norm and the norm of the position's own contribution with its residual.
+    mixing: (layer, query), a / (a + b) from 0 to 1. Here a is the norm of the contribution of all other positions, and
+        b that of the position's own contribution with its residual.
     Source: Kobayashi 2021, section 4 (arXiv:2109.07152).
     """
     norms = []

@@ -40,8 +40,8 @@ def check_edits(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None =
     """Raise Refused unless edits can be applied to a text of a given length.
 
     edits: the edits to check; None: the edits of the model.
-    Raises Refused for an attention knockout of a position beyond the text, for renormalised knockouts that leave a
-    query without keys, and for an activation patch that was made for a text of another length.
+    Raises Refused for an attention knockout of a position beyond the text, and for renormalised knockouts that leave a
+    query without keys. Raises Refused also for an activation patch that was made for a text of another length.
     """
     edits = loaded.edits if edits is None else edits
     for layer, module in enumerate(loaded.model.attention_modules):

@@ -261,8 +261,8 @@ class ExampleBatch:
 def batch_gate_gradients(examples: ExampleBatch) -> tuple[np.ndarray, np.ndarray]:
     """Compute the loss of every text and its gradient with respect to each head gate, at gates of 1.
 
-    One forward and one backward pass give all gradients. Each text has its own gates and no influence on the other
-    texts, so the gradient of the summed losses with respect to its gates is the gradient of its own loss.
+    One forward and one backward pass give all gradients. Each text has its own gates and no influence on other texts.
+    The gradient of the summed losses with respect to its gates is therefore the gradient of its own loss.
     Returns (text,) and (text, layer, head), signed; NaN for a pruned head.
     Source: Michel 2019, equation 2 (arXiv:1905.10650), before the absolute value.
     """

@@ -67,9 +67,9 @@ def neuron_words(
 ) -> NeuronWords:
     """Find the words whose probability some neurons of a layer raise or lower the most, according to a lens.
 
-    The slope of a word is the exact derivative of its log-probability, which the MLM head predicts from the output of
-    the layer, with respect to the activation of the neuron. The MLM head of BERT is not linear, so the derivative
-    depends on the hidden states of the text. It includes the layer norm after the feed-forward network.
+    The slope of a word is the exact derivative of its log-probability with respect to the activation of the neuron. The
+    MLM head predicts this probability from the output of the layer. It is not linear, so the derivative depends on the
+    hidden states of the text. The layer norm after the feed-forward network is included.
     layer: the layer, counted from zero. neurons: numbers of the neurons in this layer.
     positions: positions at which the slopes are computed and averaged; None: all.
     translators: translators of a tuned lens, on any device; None gives the logit lens.

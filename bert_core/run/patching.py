@@ -92,8 +92,8 @@ def patch(
         that suits the device.
     report: receives the number of places that are done, see `Progress`.
     Thread-safe: the model is not changed.
-    Raises Refused for texts of different lengths with align="tokens", an unknown kind of part, patterns from a mean or
-    from another order of words, and a target, layer or position that does not exist.
+    Raises Refused for texts of different lengths with align="tokens", and for patterns from a mean or another order of
+    words. Raises Refused also for an unknown kind of part, and for a target, layer or position that does not exist.
     Source: Vig 2020 (arXiv:2004.12265); Zhang & Nanda 2023 (arXiv:2309.16042).
     """
     plan = plan_patches(loaded, source, encoding, target, part_kind, per_position, layers, positions, align, head_mask)

@@ -72,9 +72,10 @@ def rows_of_probability(encoding: Encoding, target: Target) -> tuple[int, ...]:
 def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     """Compute the probability of a target for copies of a text, (copies,).
 
-    The probability of several word pieces is their product, of a loss their geometric mean, and of an answer span the
-    product of the probabilities of its first and its last token. For a contrast it is the probability of the first word
-    among the two. Targets without a probability give their value: cosines, single answer options and regression.
+    The probability of several word pieces is their product, and that of a loss is their geometric mean. The probability
+    of an answer span is the product of those of its first and its last token. For a contrast it is the probability of
+    the first word among the two. Targets without a probability give their value: cosines, single answer options and
+    regression.
     rows: (copies, row, hidden), the output of the last layer at `rows_of_probability`.
     """
     return head_of(target).probability(loaded, target, rows, reference_vector(loaded, target))

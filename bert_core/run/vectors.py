@@ -1,4 +1,4 @@
-"""Query and key vectors of one attention head, and the scores that relative positions add."""
+"""Query and key vectors of attention heads, and the scores that relative positions add."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def head_vectors(
     layer, head: the head, counted from zero.
     head_mask: as for `capture`; switching a head off changes the vectors of the layers above it, but not its own.
     The model is not changed.
-    Raises Refused for a head that does not exist or was pruned, and for a head with blocked attention edges or a
-    patched pattern, whose attention does not follow from its queries and keys.
+    Raises Refused for a head that does not exist or was pruned. Raises Refused also for a head with blocked attention
+    edges or a patched pattern, since its attention does not follow from its queries and keys.
     """
     check_head_exists(loaded.config, layer, head)
     (vectors,) = _vectors(loaded, encoding, [(layer, head)], head_mask)
@@ -55,7 +55,7 @@ def all_head_vectors(
 def _vectors(
     loaded: LoadedModel, encoding: Encoding, heads: Sequence[tuple[int, int]], head_mask: np.ndarray | None
 ) -> list[HeadVectors]:
-    """The vectors of existing heads, given as (layer, head)."""
+    """Compute the vectors of existing heads, given as pairs (layer, head)."""
     bert = loaded.model.bert
     for layer, head in heads:
         _check_unedited(cast("BertLayer", bert.encoder.layer[layer]).attention.self, layer, head)
@@ -96,7 +96,7 @@ def _check_unedited(attention: BertSelfAttention, layer: int, head: int) -> None
             f"the attention pattern of L{layer} H{head} is patched from another text, so it does not follow from its "
             "queries and keys: remove the patch, or choose another head"
         )
-    if any(cut.heads is None or head in cut.heads for cut in attention.knockouts):
+    if any(knockout.heads is None or head in knockout.heads for knockout in attention.knockouts):
         raise Refused(
             f"L{layer} H{head} has blocked attention edges, so its attention does not follow from its queries and keys "
             "alone: remove the attention knockout, or choose another head"

@@ -74,8 +74,8 @@ def walk(
     engine: "torch" runs the model itself, "numpy" a NumPy implementation with the same weights.
     report: receives the number of layers that are done, see `Progress`.
     Thread-safe: the model is not changed, and no hook is registered.
-    Raises Refused for a layer, position, gate or engine that does not exist, for a removed layer, for a model with
-    activation patches, and for more padding than the model has positions.
+    Raises Refused for a layer, position, gate or engine that does not exist, and for a removed layer. Raises Refused
+    also for a model with activation patches, and for more padding than the model has positions.
     """
     config = loaded.config
     check_unpatched(loaded.edits, "a walk through a layer")

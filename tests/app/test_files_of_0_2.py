@@ -34,7 +34,7 @@ def test_a_table_of_heads_opens(tiny_loaded: LoadedModel, name: str) -> None:
 def test_an_index_opens_or_names_the_command(tiny_loaded: LoadedModel) -> None:
     """Profiles are counted from it; its fingerprint is of another kind, so a search names the command that makes it."""
     index = bert_core.open_index(DATA / "index")
-    assert index.tokens == 117 and [document.name for document in index.documents.values()] == ["corpus.txt"]
+    assert index.tokens == 117 and list(index.documents) == ["corpus.txt"]
     assert len(bert_core.head_profiles(index).heads) == 8
     encoding = tiny_loaded.tokenizer.encode("the king sat on the dog.")
     with pytest.raises(Refused, match="make it again with `headlight index` if an earlier version"):

@@ -63,7 +63,7 @@ def measure(threads: int) -> dict[str, object]:
         rows: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
             f"{len(index.all_heads)} heads": (partial(bert_core.head_profiles, index), see),
             f"{len(bert_core.token_profiles(index, max_pieces=TOKENS))} tokens": (
-                partial(bert_core.token_profiles, index, most=TOKENS), see
+                partial(bert_core.token_profiles, index, max_pieces=TOKENS), see
             ),
         }  # fmt: skip
         for layer in (0, config.num_hidden_layers - 1):

@@ -29,6 +29,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from bert_core.config import BertConfig
+from bert_core.deprecation import renamed_parameters
 from bert_core.naming import renumber_layers, to_current_names
 from bert_core.positions import POSITION_SCHEMES, DistanceScores
 from bert_core.refused import Refused, require_int, validate_arguments
@@ -483,6 +484,7 @@ class BertModel(_Model):
             normed = self.projection.forward(hook("embeddings.normed", normed))
         return hook("embeddings.output", normed)
 
+    @renamed_parameters(keep="hook")
     def forward(
         self,
         token_ids: np.ndarray,
@@ -586,6 +588,7 @@ class BertForPretraining(_Model):
         detector = _select_prefix(weights, DETECTOR_PREFIX)
         self.detector = DetectorHead(config, detector) if detector else None
 
+    @renamed_parameters(keep="hook")
     def forward(
         self, token_ids: np.ndarray, *, hook: ValueHook = identity_hook, **model_arguments: Any
     ) -> dict[str, np.ndarray]:

@@ -572,3 +572,17 @@ def test_labels_that_cannot_be_are_refused(call: Callable[[], float], sentence: 
     """A loss of nothing, or of what is not in the vocabulary, is a sentence and not a number."""
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_the_old_name_of_the_hook_is_accepted() -> None:
+    """`keep=` of the model's `forward` is passed on as `hook=`, with a DeprecationWarning."""
+    model = create_bert_model(30, 16, 8, 2, 16, 1)
+    names: list[str] = []
+
+    def collect(name: str, value: np.ndarray) -> np.ndarray:
+        names.append(name)
+        return value
+
+    with pytest.warns(DeprecationWarning, match="the parameter keep of forward is now hook"):
+        model.forward(np.array([[1, 2, 3]]), keep=collect)
+    assert "embeddings.output" in names

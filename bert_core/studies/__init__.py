@@ -1,1 +1,1 @@
-"""Questions asked of a file, a text or a treebank; the tables that come of them; and what goes on where it stopped."""
+"""Studies of files, texts and treebanks: resumable computations over many texts, and the tables of their results."""

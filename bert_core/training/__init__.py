@@ -1,1 +1,1 @@
-"""Producing weights: pre-training, fine-tuning, captioning, and the measures of what came out."""
+"""Training: pre-training, fine-tuning, the captioner and the tuned lens, and the evaluation of their weights."""

@@ -7,9 +7,10 @@ all public names.
 from __future__ import annotations
 
 import logging
-import warnings
 
 import lazy_loader
+
+from bert_core.deprecation import warn_of_new_name
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # no log output unless the program configures logging
 
@@ -57,8 +58,7 @@ _RENAMED = {  # deprecated name -> new name
 def __getattr__(name: str) -> object:
     if name in _RENAMED:
         new = _RENAMED[name]
-        message = f"{__name__}.{name} is now {__name__}.{new}; the old name will be removed in version 0.4"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        warn_of_new_name(f"{__name__}.{name}", f"{__name__}.{new}")
         return _load(new)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

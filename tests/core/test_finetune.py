@@ -307,7 +307,7 @@ def test_a_table_with_semicolons_is_read(tmp_path: Path) -> None:
         LabelledText("four; five", None, "y", 4),
     ]
     path.write_bytes(b"text;class\na;b;x\n")
-    with pytest.raises(ValueError, match=r"row 2 of t.csv has 3 fields and the header 2: a text with a semicolon,"):
+    with pytest.raises(ValueError, match=r"row 2 of t.csv has 3 fields and the header 2: put a text that contains"):
         read_labelled(path, "text", "class")
 
 
@@ -358,7 +358,7 @@ Change = Callable[[Path], dict[str, Any]]
         (lambda f: {"table": write_csv(f / "o.csv", [("\u200b", "x"), ("b", "y")] * 2)}, "of o.csv: the text"),
         (lambda f: {"pair": "text"}, "must be different"),
         (lambda f: {"settings": FinetuneSettings(max_length=600)}, "a length of 600 is too long"),
-        (lambda f: {"settings": FinetuneSettings(learning_rate=1e20)}, r"the loss is (nan|inf) at step \d+: choose"),
+        (lambda f: {"settings": FinetuneSettings(learning_rate=1e20)}, "at step 1: choose a lower learning rate"),
         (lambda f: {"start": f / "nothing"}, "there is no model"),
     ],
 )  # fmt: skip

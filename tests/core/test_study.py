@@ -132,7 +132,8 @@ def test_other_settings_are_refused(tiny_loaded: LoadedModel, text: Path, tmp_pa
     judge_file(tiny_loaded, text, table, settings(questions=1))
     written = table.read_bytes()
     with pytest.raises(
-        ValueError, match=r"table\.csv holds a run with other settings \(methods; seed: 0, not 1\): give the same"
+        ValueError,
+        match=r"table\.csv holds a run with other settings \(methods; seed: 0, not 1\): use the same",
     ):
         judge_file(tiny_loaded, text, table, settings(questions=1, seed=1, methods=("rollout",)))
     text.write_text(TEXT + "The cat was old.\n", encoding="utf-8")

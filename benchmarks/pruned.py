@@ -76,9 +76,9 @@ def table() -> str:
         for cost in costs if share == SHARES[0] else costs[1:]:
             times = " | ".join(f"{1000 * cost['seconds'][size]:.1f}" for size in ("1", "8", "32"))
             sizes = f"{cost['parameters'] / 1e6:.1f} | {cost['nbytes'] / 2**20:.0f}"
-            pruned_share = "none" if cost["what"] == "full" else f"{share:.0%}"
+            pruned_share = "none" if cost["variant"] == "full" else f"{share:.0%}"
             lines.append(
-                f"| {pruned_share} | {cost['what']} | {sizes} | {times} | {full / cost['seconds']['32']:.2f} |"
+                f"| {pruned_share} | {cost['variant']} | {sizes} | {times} | {full / cost['seconds']['32']:.2f} |"
             )
     return "\n".join(lines) + "\n"
 

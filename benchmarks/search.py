@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from by_faiss import KINDS, Faiss, drawn
+from by_faiss import KINDS, Faiss, random_rows
 from encoder import KEPT, SEED
 from tables import QUICK, command, in_own_process
 
@@ -185,7 +185,7 @@ def measure_recall(count: int, questions: int) -> dict[str, object]:
 def measure_searching(rows: int, size: int, repeats: int) -> dict[str, object]:
     """Milliseconds of a scan of so many rows, on one thread and on two, ours, usearch's and faiss's."""
     faiss = Faiss(rows, size, SEED, BEST) if rows * size <= BESIDE else None
-    values = drawn(rows, size, SEED)
+    values = random_rows(rows, size, SEED)
     lengths = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float32))
     question = values[rows // 2]
     parts = [slice(first, first + 10_000) for first in range(0, rows, 10_000)]  # as shards are

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bert_core.config import head_pairs
-from bert_core.deprecation import renamed_parameters
+from bert_core.deprecation import renamed_fields, renamed_parameters
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, progress_of_part
 from bert_core.pruning import Part, prune_parts
@@ -166,6 +166,7 @@ def measure_curve_point(
 # ---------------------------------------------------------------------------- what pruning saves
 
 
+@renamed_fields(what="variant")
 @dataclass(frozen=True)
 class Cost:
     """Size and speed of a variant of a model.

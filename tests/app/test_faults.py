@@ -159,7 +159,7 @@ def assert_goes_on(bench: Bench, name: str, out: Path) -> None:
     left = bench.undisturbed(name)[1]
     again = bench.run(name, out)
     if shown(left_in(out)) == shown(left) and again.code == 2:  # it was killed when all was done
-        assert "exists already" in again.err or "already holds a model" in again.err
+        assert "already exists" in again.err or "already holds a model" in again.err
     else:
         assert again.code == 0, again.err
     there = left_in(out)

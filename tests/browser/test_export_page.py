@@ -441,12 +441,18 @@ CONTROL = """
 import numpy as np
 import streamlit as st
 
+import bert_core
+from bert_core.records import HeadVectors
 from tests.hostile import HOSTILE, run_of
 from viz_app.shell import downloads
 from viz_app.maps import MapView
 
 run = run_of(HOSTILE, second=9)
-downloads.attention(lambda: run, MapView(layer=1, heads=(0, 2)), "headlight-mini")
+heads = [(layer, head) for layer in range(run.attention.shape[0]) for head in range(run.attention.shape[1])]
+rows = np.ones((len(run.encoding), 8), np.float32)
+vectors = [HeadVectors(run.encoding, layer, head, rows, rows) for layer, head in heads]
+model = bert_core.load("headlight-mini", device="cpu")
+downloads.attention(lambda: run, lambda: vectors, MapView(layer=1, heads=(0, 2)), model)
 downloads.heads(run, [(0, 1)], np.ones((2, 3)), None)
 """
 
@@ -458,7 +464,7 @@ def test_every_file_of_the_control_comes_down(serve: Serve, page: Page, tmp_path
     starts = {
         "PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF", "CSV": b"layer,head,query_position", "NPZ": b"PK",
         "Python": b"from pathlib", "HTML": b"<!doctype html>", "BertViz head view": b"<!doctype html>",
-        "BertViz model view": b"<!doctype html>",
+        "BertViz model view": b"<!doctype html>", "BertViz neuron view": b"<!doctype html>",
     }  # fmt: skip
     page.get_by_role("button", name="Export").click()
     popover = page.get_by_test_id("stPopoverBody")

@@ -173,7 +173,9 @@ def test_what_the_neuron_view_cannot_show_is_refused(tiny_loaded: LoadedModel) -
         HeadVectors(long_run.encoding, layer, head, *2 * (np.zeros((512, 64), np.float32),))
         for layer in range(4) for head in range(4)
     ]  # fmt: skip
+    pruned_run = dataclasses.replace(run, attention=np.full_like(run.attention, np.nan))
     for problem, call in {
+        "head 0 does not exist in layer 0": lambda: bertviz_page(MapView().of(pruned_run), "neuron"),
         "vectors of L1 H3: give those of all heads": lambda: bertviz_page(
             MapView().of(run), "neuron", vectors=vectors[:-1]
         ),

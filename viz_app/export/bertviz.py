@@ -73,14 +73,13 @@ def estimate(tokens: int, heads: int, layers: int, kind: View, head_size: int = 
     return BYTES_A_NUMBER * numbers * layers, lines
 
 
-def neuron_view_too_large(size: int) -> str | None:
-    """Return the reason why a browser cannot open a neuron view of this many bytes; None if it can."""
-    if size <= MOST_BYTES:
-        return None
-    return (
-        f"BertViz's neuron view would be about {size / 1e6:,.0f} MB, and a browser can open {MOST_BYTES / 1e6:.0f} MB: "
-        "choose a shorter text, or the neuron view of Headlight"
-    )
+def check_neuron_view_size(size: int) -> None:
+    """Raise Refused if a browser cannot open a neuron view of this many bytes."""
+    if size > MOST_BYTES:
+        raise Refused(
+            f"BertViz's neuron view would be about {size / 1e6:,.0f} MB, and a browser can open "
+            f"{MOST_BYTES / 1e6:.0f} MB: choose a shorter text, or the neuron view of Headlight"
+        )
 
 
 def layers_that_fit(tokens: int, heads: int, layers: int, kind: View, first: int = 0) -> list[int]:
@@ -122,8 +121,8 @@ def bertviz_page(
         if layers is not None and len(chosen) < len(shown.values):
             raise Refused("the neuron view of BertViz has all layers: give no layers")
     size, lines = estimate(tokens, heads, len(chosen), kind, vectors[0].queries.shape[1] if vectors else 0)
-    if kind == "neuron" and (problem := neuron_view_too_large(size)):
-        raise Refused(problem)
+    if kind == "neuron":
+        check_neuron_view_size(size)
     if not _fits(size, lines):
         fit = layers_that_fit(tokens, heads, len(shown.values), kind, chosen[0])
         way = f"choose at most {len(fit)}, as {_listed(fit)}" if fit else "choose a shorter text, or the head view"

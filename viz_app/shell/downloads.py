@@ -20,6 +20,7 @@ from bert_core.analysis.tags import TaggedWord
 from bert_core.edits import ActivationPatch, AttentionKnockout
 from bert_core.loading import LoadedModel
 from bert_core.records import ChoicePrediction, HeadVectors, ModelRun, Span, SpanPrediction, TagPrediction
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, tables
@@ -28,15 +29,16 @@ from viz_app.export.bertviz import (
     WHAT_IT_IS,
     View,
     bertviz_page,
+    check_neuron_view_size,
     estimate,
     layers_that_fit,
-    neuron_view_too_large,
 )
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.packing import MOST_EXACT
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
 from viz_app.shell.language import spoken
+from viz_app.shell.markdown import sentence
 from viz_app.shell.work import Work, look, need, offered
 
 OPENED = "export_open"  # whether the control is open
@@ -349,15 +351,21 @@ def _bertviz(
             if fit and not chosen:
                 off = "Choose at least one layer."
             _button(label, partial(_bertviz_page, read, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
-    problem = neuron_view_too_large(estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)[0])
+    off = None
+    try:
+        _check_neuron_view(loaded, estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)[0])
+    except Refused as error:
+        off = sentence(error)
+    _button("BertViz neuron view", partial(_bertviz_neuron_page, read, vectors, whole), "bertviz-neuron.html", off=off)
+
+
+def _check_neuron_view(loaded: LoadedModel, size: int) -> None:
+    """Raise Refused if BertViz cannot show how a model computes its attention, or the page is too large."""
     if loaded.config.position_scheme.distances is not None:
-        problem = RELATIVE_POSITIONS
-    elif any(isinstance(edit, AttentionKnockout | ActivationPatch) for edit in loaded.edits):
-        problem = "queries and keys alone do not determine attention that is blocked or patched"
-    neuron_page = partial(_bertviz_neuron_page, read, vectors, whole)
-    _button(
-        "BertViz neuron view", neuron_page, "bertviz-neuron.html", off=problem and f"{problem[0].upper()}{problem[1:]}."
-    )
+        raise Refused(RELATIVE_POSITIONS)
+    if any(isinstance(edit, AttentionKnockout | ActivationPatch) for edit in loaded.edits):
+        raise Refused("queries and keys alone do not determine attention that is blocked or patched")
+    check_neuron_view_size(size)
 
 
 def _bertviz_page(read: Callable[[], ModelRun], view: MapView, kind: View, layers: Sequence[int]) -> str:

@@ -2,9 +2,9 @@
 
 from streamlit.starlette import App
 
-from viz_app import door, front, server
+from viz_app import access, script, server
 
 if __name__ == "__main__":  # a visitor's run of the app
-    front.draw()
+    script.draw()
 else:  # the server, once
-    app = App(__file__, middleware=door.middleware(), lifespan=server.life)
+    app = App(__file__, middleware=access.middleware(), lifespan=server.life)

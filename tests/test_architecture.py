@@ -148,8 +148,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.refused", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export",
         "viz_app.export.bertviz",
     },
-    "viz_app.moved": set(),
-    "viz_app.lessons": {"numpy", "bert_core.refused", "bert_core.records", "bert_core.analysis", "viz_app.moved"},
+    "viz_app.moved_pages": set(),
+    "viz_app.lessons": {"numpy", "bert_core.refused", "bert_core.records", "bert_core.analysis", "viz_app.moved_pages"},
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export"},
     "viz_app.glossary": {"viz_app.lessons"},
     "viz_app.shell": {
@@ -160,13 +160,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.fingerprint",
         "bert_core.agreement", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods",
         "bert_core.studies", "viz_app",
-        "bert_core.edits", "bert_core.editing", "bert_core.unknown_tokens", "viz_app.door", "viz_app.notation",
+        "bert_core.edits", "bert_core.editing", "bert_core.unknown_tokens", "viz_app.access", "viz_app.notation",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
         "viz_app.glossary", "viz_app.classroom",
         "viz_app.export", "viz_app.export.bertviz",
     },
     "viz_app.finetuning": {
-        "bert_core.refused", "bert_core.checkpoint", "bert_core.studies", "bert_core.training", "viz_app.door",
+        "bert_core.refused", "bert_core.checkpoint", "bert_core.studies", "bert_core.training", "viz_app.access",
         "viz_app.shell",
     },
     "viz_app.pages": {
@@ -233,7 +233,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages.prune": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.modeling",
         "bert_core.loading", "bert_core.pruning", "bert_core.records", "bert_core.run", "bert_core.analysis",
-        "bert_core.training", "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
+        "bert_core.training", "viz_app.access", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.finetune": {
         "numpy", "streamlit", "bert_core.progress", "bert_core.refused", "bert_core.tokenizer",
@@ -256,7 +256,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.learn": {
-        "streamlit", "bert_core.refused", "viz_app.door", "viz_app.figures", "viz_app.lessons", "viz_app.classroom",
+        "streamlit", "bert_core.refused", "viz_app.access", "viz_app.figures", "viz_app.lessons", "viz_app.classroom",
         "viz_app.shell",
     },
     "viz_app.pages.start": {"streamlit", "viz_app.lessons", "viz_app.shell"},
@@ -269,16 +269,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training",
-        "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.door", "viz_app.notation", "viz_app.maps",
+        "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.access", "viz_app.notation", "viz_app.maps",
         "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown_tokens",
         "viz_app.export",
         "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages",
     },
-    "viz_app.door": {"google", "starlette", "streamlit", "bert_core.refused", "viz_app.moved"},
-    "viz_app.server": {"prometheus_client", "streamlit", "viz_app.door", "viz_app.shell"},
+    "viz_app.access": {"google", "starlette", "streamlit", "bert_core.refused", "viz_app.moved_pages"},
+    "viz_app.server": {"prometheus_client", "streamlit", "viz_app.access", "viz_app.shell"},
     "viz_app.streamlit_compat": {"streamlit"},
-    "viz_app.front": {"streamlit", "viz_app.door", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat"},
-    "streamlit_app": {"streamlit", "viz_app.door", "viz_app.server", "viz_app.front"},
+    "viz_app.script": {"streamlit", "viz_app.access", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat"},
+    "streamlit_app": {"streamlit", "viz_app.access", "viz_app.server", "viz_app.script"},
     "tools": {
         "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.run", "bert_core.training",
@@ -296,7 +296,7 @@ HOME_OF = {
 
 COMPUTED_IMPORT = "an import by a computed name"
 # Modules that load others by a computed name: the lazy public names of the library, and the page that is opened.
-WITH_COMPUTED_IMPORTS = {"bert_core", "viz_app.front"}
+WITH_COMPUTED_IMPORTS = {"bert_core", "viz_app.script"}
 
 # Each package has fewer rejected names (tests/naming.py) than this. Lower a limit whenever names improve.
 LIMIT_OF_BERT_CORE = 60

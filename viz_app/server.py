@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streamlit.runtime import get_instance
 
 from bert_core.refused import Refused
-from viz_app import door
+from viz_app import access
 from viz_app.shell.memory import MODELS
 from viz_app.shell.temporary import remove_left
 from viz_app.shell.work import queue
@@ -44,11 +44,11 @@ def leave_when_done() -> None:
     stop = signal.getsignal(signal.SIGTERM)
 
     def asked(number: int, frame: Any) -> None:
-        if door.leaving.is_set():
+        if access.shutting_down.is_set():
             if callable(stop):
                 stop(number, frame)
             return
-        door.leaving.set()
+        access.shutting_down.set()
         threading.Thread(target=leave, name="headlight-leaves", daemon=True).start()
 
     def leave() -> None:

@@ -23,7 +23,7 @@ def _packages_are_read_once() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is slow, not wrong: a page waits longer for its work, as nothing here brings it back by itself."""
-    monkeypatch.setattr(work, "PATIENCE", 60.0)
+    monkeypatch.setattr(work, "WAIT_BEFORE_PROGRESS", 60.0)
 
 
 @pytest.fixture(autouse=True)

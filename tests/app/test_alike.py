@@ -22,7 +22,7 @@ from viz_app.export.drawing import picture_bytes
 from viz_app.export.similarity import parts_csv, parts_picture
 from viz_app.export.snippet import snippet
 from viz_app.maps import MapView
-from viz_app.shell import question
+from viz_app.shell import selection
 
 ONE, TWO = "the old cat sat on a mat", "a dog ran"
 Run = Callable[..., tuple[int, str, str]]
@@ -129,8 +129,8 @@ def test_a_head_that_is_off_is_off_in_both(opened: Callable[..., AppTest], tiny_
 # ---------------------------------------------------------------------------- as a target
 
 
-def asked(app: AppTest) -> question.Question:
-    found: question.Question = app.session_state[question.ASKED]
+def asked(app: AppTest) -> selection.Selection:
+    found: selection.Selection = app.session_state[selection.SELECTION]
     return found
 
 

@@ -13,7 +13,7 @@ from bert_core.analysis.spans import span_at
 from bert_core.run.inputs import head_mask_without
 from tests.app.test_pages import PAGES, at, key_of, settled, start, target_of, words
 from viz_app.figures.style import two_digits
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import escape_markdown
 
 QUESTION, CONTEXT = "who sat on the mat", "[the]  Old cats *sat* on the mat, and a Dog ran."
 
@@ -105,7 +105,7 @@ def test_heads_says_the_answer_with_all_heads_and_without_some(
     for run in runs:
         assert run.spans is not None
         (best,) = best_spans(encoding, run.spans, 1)
-        says.append(f"**“{as_written(best.text)}”** ({two_digits(best.probability)})")
+        says.append(f"**“{escape_markdown(best.text)}”** ({two_digits(best.probability)})")
     assert f"{says[0]} with all heads on, {says[1]} now." in [one.value for one in app.markdown]
 
 

@@ -31,7 +31,7 @@ from viz_app.components.head_grid import view as grid_view
 from viz_app.export import tables
 from viz_app.figures.thumbnails import LARGE
 from viz_app.pages.compare import sides
-from viz_app.shell import downloads, models, question
+from viz_app.shell import downloads, models, selection
 from viz_app.tokens import Combined, Token
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
@@ -111,7 +111,7 @@ def with_maps(monkeypatch: pytest.MonkeyPatch, make: Callable[[np.ndarray], np.n
         run = capture(*given, **how)
         return replace(run, attention=make(run.attention.copy()))
 
-    monkeypatch.setattr(question, "capture", captured)
+    monkeypatch.setattr(selection, "capture", captured)
 
 
 # ---------------------------------------------------------------------------- the neuron view
@@ -351,7 +351,7 @@ def test_unusual_texts_are_shown(
         assert shown == 512
     else:
         assert shown == (
-            1 if "hide" in address and view != "neuron" else len(app.session_state[question.ASKED].encoding)
+            1 if "hide" in address and view != "neuron" else len(app.session_state[selection.SELECTION].encoding)
         )
 
 

@@ -15,7 +15,7 @@ from viz_app.components.attention_view import STRONGEST, ViewChoice, packing
 from viz_app.components.attention_view.everywhere import MOST_VALUES, everywhere
 from viz_app.components.attention_view.view import attention_view
 from viz_app.pages import PAGES
-from viz_app.shell.frame import choices_of
+from viz_app.shell.frame import params_of_pages
 from viz_app.tokens import Token
 
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6))
@@ -182,7 +182,7 @@ def test_the_view_mounts_without_a_browser() -> None:
 )
 def test_a_view_goes_through_the_address_and_back(name: str, written: str, value: object) -> None:
     """What is read from a link is written into it the same."""
-    choice = choices_of(PAGES)[name]
+    choice = params_of_pages(PAGES)[name]
     assert choice.parse(written) == value and choice.write(value) == written
 
 
@@ -190,4 +190,4 @@ def test_a_view_goes_through_the_address_and_back(name: str, written: str, value
 def test_an_impossible_view_is_refused(name: str, written: str) -> None:
     """A number that cannot be is not taken from an address."""
     with pytest.raises(ValueError):
-        choices_of(PAGES)[name].parse(written)
+        params_of_pages(PAGES)[name].parse(written)

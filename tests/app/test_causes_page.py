@@ -168,7 +168,7 @@ def test_the_estimate_stands_beside_what_was_found(loaded: LoadedModel) -> None:
 
 def test_until_the_patches_are_run_the_estimate_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long is offered with what it costs."""
-    monkeypatch.setattr(work, "QUICK", -1.0)
+    monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", -1.0)
     app = start(**THEIRS, source=SOURCE)
     (button,) = (button for button in app.button if button.label.startswith("Run all 56 patches"))
     assert "Until then, the estimate" in words(app) and shown(app).shape == (8, 7)

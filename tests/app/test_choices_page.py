@@ -15,7 +15,7 @@ from bert_core.run.multiple_choice import score_choices
 from tests.app.test_pages import PAGES, at, settled, start, target_of, words
 from viz_app.figures.style import two_digits
 from viz_app.pages.predict.chosen import LONGEST_CHOICE
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import escape_markdown
 
 QUESTION = "who sat on the mat"
 CHOICES = ("the  *king*", "[an](http://e.org) old cat", "a dog ran to the red door")
@@ -45,7 +45,7 @@ def alone(folder: Path, space: Path) -> Path:
 def said(found: ChoicePrediction) -> str:
     """The heading of the likeliest choice."""
     best = found.order[0]
-    line = as_written(" ".join(found.choices[best].split()))
+    line = escape_markdown(" ".join(found.choices[best].split()))
     return f"#### “{line}”: {two_digits(float(found.probabilities[best]))}"
 
 
@@ -60,7 +60,7 @@ def test_predict_shows_which_choice_is_taken(
     found = found_by(tiny_chooser_folder, off)
     assert [one.value for one in app.markdown if one.value.startswith("#### “")] == [said(found)]
     (pills,) = [one for one in app.button_group if one.label == "Ask why"]
-    assert pills.options == [as_written(" ".join(found.choices[number].split())) for number in found.order]
+    assert pills.options == [escape_markdown(" ".join(found.choices[number].split())) for number in found.order]
     assert "CSV" in [button.label for button in app.get("download_button")]
 
 
@@ -71,7 +71,7 @@ def test_a_choice_becomes_the_second_text_and_is_asked_about(
     app, found = opened(tiny_chooser_folder, monkeypatch, masked="1"), found_by(tiny_chooser_folder)
     last = found.order[-1]
     (pills,) = [one for one in app.button_group if one.label == "Ask why"]
-    pills.select(as_written(" ".join(found.choices[last].split()))).run()
+    pills.select(escape_markdown(" ".join(found.choices[last].split()))).run()
     assert not app.exception and not app.error
     state = app.session_state
     assert (state.pair, state.target, state.text) == (found.choices[last], "choice", QUESTION)

@@ -242,8 +242,8 @@ def test_the_code_of_a_class_is_in_no_log() -> None:
         from viz_app.pages import PAGES
         from viz_app.shell import address, frame
 
-        address.restore(frame.choices_of(PAGES))
-        st.text(address.settings_without_texts())
+        address.restore_params(frame.params_of_pages(PAGES))
+        st.text(address.log_line())
 
     app = AppTest.from_function(page)
     app.query_params.update({"class": new_code(), "teach": "1"})

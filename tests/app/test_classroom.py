@@ -12,6 +12,7 @@ import pytest
 
 from bert_core import Refused
 from viz_app import classroom
+from viz_app.access import is_local_address
 from viz_app.classroom import (
     ALPHABET,
     BUSY,
@@ -36,7 +37,6 @@ from viz_app.classroom import (
 from viz_app.classroom.counts import counts_csv, rows_of
 from viz_app.classroom.links import base_of, link_of, qr_code
 from viz_app.classroom.sheet import Entry, Words, as_json, as_page
-from viz_app.door import is_local
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lesson_of
 
@@ -248,8 +248,8 @@ def test_a_link_leads_where_the_teacher_came_from() -> None:
         ("http://localhost:8501/learn", "http://localhost:8501/learn?class=x"),
     ):  # fmt: skip
         assert link_of(base_of(url), "x") == link
-        assert is_local(base_of(url)) is ("localhost" in url)
-    assert is_local("http://[::1]:8501/") and is_local("http://127.0.0.1/")
+        assert is_local_address(base_of(url)) is ("localhost" in url)
+    assert is_local_address("http://[::1]:8501/") and is_local_address("http://127.0.0.1/")
 
 
 def test_the_qr_code_is_drawn_here_and_holds_no_script() -> None:

@@ -12,11 +12,11 @@ def script() -> None:
     """A text, a choice of two and a number; a box hides them, a button changes the text from elsewhere."""
     import streamlit as st
 
-    from viz_app.shell.controls import control, put
+    from viz_app.shell.controls import control, set_choice
 
     state = st.session_state
     state.setdefault("told", [])
-    st.button("Change", key="change", on_click=put, args=("word", "from elsewhere"))
+    st.button("Change", key="change", on_click=set_choice, args=("word", "from elsewhere"))
     if not st.checkbox("Hide", key="hide"):
         control(st.text_input, "Word", "word", first="first", on_change=state.told.append, args=("word",))
         control(st.segmented_control, "Side", "side", first="left", options=["left", "right"], required=True)

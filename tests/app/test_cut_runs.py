@@ -80,11 +80,11 @@ def test_a_run_that_was_left_draws_nothing_into_the_next_one(monkeypatch: pytest
     found: dict[str, object] = {}
 
     def next_run() -> None:
-        screen.divide(lecture=False)
+        screen.make_places(lecture=False)
         found["next"] = screen.picture()
 
     def left_run() -> None:
-        screen.divide(lecture=False)
+        screen.make_places(lecture=False)
         found["left"] = screen.picture()
         other = threading.Thread(target=next_run)
         other.start()

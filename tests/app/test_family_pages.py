@@ -16,7 +16,7 @@ from tests.selection import covering_array, mark_cases
 from tests.visit import settled, visited, words
 from viz_app.export import page
 from viz_app.maps import MapView
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import escape_markdown
 
 TEXT, PAIR = "The old man walked along the river.", "Er brachte frisches Brot."
 
@@ -141,7 +141,7 @@ def test_the_answer_is_drawn_in_words_that_can_be_read(folder: Path, monkeypatch
         tokenizer = loaded.tokenizer
         top = capture(loaded, tokenizer.mask_words(tokenizer.encode(TEXT), [2])).predictions[0].top
         offered = [option for group in app.button_group for option in group.options]
-        assert as_written(tokenizer.token_of(top[0][0])) in offered
+        assert escape_markdown(tokenizer.token_of(top[0][0])) in offered
 
 
 def test_an_albert_says_whether_two_texts_are_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

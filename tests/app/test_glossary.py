@@ -14,7 +14,7 @@ from tests.visit import settled, visited, words
 from viz_app.glossary import first_uses, like, terms
 from viz_app.lessons import LANGUAGES
 from viz_app.pages import PAGES
-from viz_app.shell.markdown import as_written, explained, foreign, helped, terms_in
+from viz_app.shell.markdown import escape_markdown, help_on_terms, mark_terms, protect_terms, with_help
 
 ROOT = Path(__file__).parents[2]
 # What pages say that does not stand in their own folder.
@@ -92,21 +92,21 @@ def test_every_technical_word_has_its_entry_and_every_entry_is_such_a_word() -> 
 
 def test_a_text_marks_each_term_once_and_its_longest_form() -> None:
     """Code, links, icons, formulas and the words of others are left as they are, and terms that were said before."""
-    marked = explained("The tuned lens reads heads, a head, `head`, [a head](https://a.b), $head$ and [CLS].")
+    marked = mark_terms("The tuned lens reads heads, a head, `head`, [a head](https://a.b), $head$ and [CLS].")
     assert re.findall(r">([^<]*)</abbr>", marked) == ["tuned lens", "heads", "[CLS]"]
-    assert "<abbr" not in explained("A header, a subhead, arrow keys.")
-    assert explained(f"It guesses “{foreign('head')}”.") == "It guesses “head”."
+    assert "<abbr" not in mark_terms("A header, a subhead, arrow keys.")
+    assert mark_terms(f"It guesses “{protect_terms('head')}”.") == "It guesses “head”."
     said = {"head"}
-    assert re.findall(r">([^<]*)</abbr>", explained("A head of a layer.", said)) == ["layer"]
-    assert said == {"head", "layer"} and "<abbr" not in explained("Layers have heads.", said)
-    assert re.findall(r"\*\*(.*?)\*\*", terms_in("Logit lens and entropy") or "") == ["logit lens", "entropy"]
-    assert terms_in("Nothing of this kind") is None
+    assert re.findall(r">([^<]*)</abbr>", mark_terms("A head of a layer.", said)) == ["layer"]
+    assert said == {"head", "layer"} and "<abbr" not in mark_terms("Layers have heads.", said)
+    assert re.findall(r"\*\*(.*?)\*\*", help_on_terms("Logit lens and entropy") or "") == ["logit lens", "entropy"]
+    assert help_on_terms("Nothing of this kind") is None
 
 
-@pytest.mark.parametrize("written", [as_written(HOSTILE), HOSTILE])
+@pytest.mark.parametrize("written", [escape_markdown(HOSTILE), HOSTILE])
 def test_what_was_typed_opens_no_tag(written: str) -> None:
     """Also of a text that nobody has made safe, no sign but those of the marks themselves opens a tag."""
-    marked = explained(written)
+    marked = mark_terms(written)
     assert "head</abbr>" in marked
     rest = re.sub(r'<abbr tabindex="0" data-says="[^"<>]*">|(?<=head)</abbr>', "", marked)
     assert not re.search(r"(?<!\\)<", re.sub(r"(?<!\\)`[^`]*`|\\\\", "", rest))
@@ -114,14 +114,18 @@ def test_what_was_typed_opens_no_tag(written: str) -> None:
 
 def test_a_coloured_box_says_its_terms_behind_a_sign() -> None:
     """Each once, also in words made safe, as paragraphs that survive being read twice; nothing where there is none."""
-    for line in ("A head of [CLS], a head.", as_written("A head of [CLS], a head."), "A **head** of `state` [CLS]."):
-        text, _, sign = helped(line).partition(" :help[")
+    for line in (
+        "A head of [CLS], a head.",
+        escape_markdown("A head of [CLS], a head."),
+        "A **head** of `state` [CLS].",
+    ):
+        text, _, sign = with_help(line).partition(" :help[")
         assert text == line and sign.endswith("]") and "\n" not in sign, line
         read = re.sub(r"\\(.)", r"\1", sign[:-1]).replace("&#10;", "\n")
-        assert read == terms_in("head [CLS]"), line
-    assert helped("Nothing of this kind.") == "Nothing of this kind."
-    assert helped(f"It guesses “{foreign('head')}”.") == "It guesses “head”."
-    assert helped(as_written(HOSTILE)).partition(" :help[")[0] == as_written(HOSTILE)
+        assert read == help_on_terms("head [CLS]"), line
+    assert with_help("Nothing of this kind.") == "Nothing of this kind."
+    assert with_help(f"It guesses “{protect_terms('head')}”.") == "It guesses “head”."
+    assert with_help(escape_markdown(HOSTILE)).partition(" :help[")[0] == escape_markdown(HOSTILE)
 
 
 def test_every_coloured_box_has_its_terms_explained() -> None:

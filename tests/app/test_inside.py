@@ -86,7 +86,7 @@ def test_both_engines_give_the_same_numbers_to_three_digits(offered: str) -> Non
 
 def test_of_a_long_text_the_engines_are_compared_when_asked(offered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long is computed once; the button names the other engine, and another token needs no second click."""
-    monkeypatch.setattr(work, "QUICK", 0.0)
+    monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 0.0)
     app = inside(offered, stage="heads", engine="numpy")
     assert any("are computed with **NumPy**" in said.value for said in app.caption) and "differ" not in words(app)
     (button,) = (button for button in app.button if button.label.startswith("Compare with PyTorch, about "))

@@ -194,15 +194,15 @@ def test_work_without_memory_is_one_sentence_on_its_page(error: Exception) -> No
 
     def page(error: Exception) -> None:
         from viz_app.shell import address, work
-        from viz_app.shell.calm import calm
+        from viz_app.shell.error_boundary import error_boundary
 
         def fail(_: object) -> None:
             raise error
 
-        address.restore({})
+        address.restore_params({})
         work.begin_run()
-        with calm():
-            work.need(work.Work(("without memory", repr(error)), "Large work", fail))
+        with error_boundary():
+            work.wait_for(work.Work(("without memory", repr(error)), "Large work", fail))
 
     app = AppTest.from_function(page, args=(error,), default_timeout=60).run()
     assert not app.exception and [said.value.replace("\\", "") for said in app.error] == [
@@ -459,10 +459,10 @@ def test_a_page_that_draws_nothing_more_waits_all_the_same(monkeypatch: pytest.M
 
         from viz_app.shell import address, work
 
-        address.restore({})
+        address.restore_params({})
         work.begin_run()
         try:
-            given = work.look(work.Work(("early",), "Early work", lambda report: time.sleep(0.5) or "it is done"))
+            given = work.poll(work.Work(("early",), "Early work", lambda report: time.sleep(0.5) or "it is done"))
             if given.value is None:
                 address.end_run()
             st.write(given.value)
@@ -470,7 +470,7 @@ def test_a_page_that_draws_nothing_more_waits_all_the_same(monkeypatch: pytest.M
             address.publish()
             work.end_of_run()
 
-    monkeypatch.setattr(work, "PATIENCE", 0.05)
+    monkeypatch.setattr(work, "WAIT_BEFORE_PROGRESS", 0.05)
     app = AppTest.from_function(page, default_timeout=60).run()
     assert not app.exception and [said.value for said in app.markdown] == ["it is done"]
 
@@ -484,20 +484,20 @@ def test_what_is_foreseen_begins_when_the_page_stands_and_shows_nothing() -> Non
         from bert_core.refused import Refused
         from viz_app.shell import address, work
 
-        address.restore({})
+        address.restore_params({})
         work.begin_run()
         later = work.Work(("foreseen",), "Foreseen work", lambda report: "it is done")
-        if work.ready(later) is None:
-            work.foresee(later)
+        if work.finished_result(later) is None:
+            work.prefetch(later)
             st.write("not yet")
         else:
-            st.write(work.need(later))
+            st.write(work.wait_for(later))
 
         def refuse(report: object) -> None:
             raise Refused("it cannot be")
 
         refused = work.Work(("refused",), "Refused work", refuse)
-        work.foresee(refused)
+        work.prefetch(refused)
         address.publish()
         work.end_of_run()
 
@@ -524,7 +524,7 @@ def test_jobs_that_need_other_jobs_end_while_all_workers_are_busy(own_queue: Job
         def do(report: Progress) -> str:
             report(0.5)
             calls.append(f"{name} {depth}")
-            return f"{name} {depth}" if depth == 0 else work.need(needed(name, depth - 1))
+            return f"{name} {depth}" if depth == 0 else work.wait_for(needed(name, depth - 1))
 
         return work.Work((name, depth), "nested", do, LONG if name == "long" else 0.0)
 
@@ -532,7 +532,7 @@ def test_jobs_that_need_other_jobs_end_while_all_workers_are_busy(own_queue: Job
     assert all(job.wait(10) for job in outer)
     assert [job.result for job in outer] == ["short 0", "long 0"]
     assert sorted(calls) == sorted(f"{name} {depth}" for name in ("short", "long") for depth in range(3))
-    assert work.need(needed("short", 0)) == "short 0" and len(calls) == 6
+    assert work.wait_for(needed("short", 0)) == "short 0" and len(calls) == 6
 
 
 def test_a_job_inside_a_job_takes_the_place_of_one_that_waits(own_queue: JobQueue) -> None:
@@ -540,7 +540,7 @@ def test_a_job_inside_a_job_takes_the_place_of_one_that_waits(own_queue: JobQueu
     calls: list[int] = []
     inner = work.Work(("inner",), "inner", lambda _: calls.append(1) or "done")
     go = threading.Event()
-    outer = work.Work(("outer",), "outer", lambda _: go.wait(10) and work.need(inner))
+    outer = work.Work(("outer",), "outer", lambda _: go.wait(10) and work.wait_for(inner))
     first = work._asked(outer, None, lasting=True)
     waiting = work._asked(inner, None, lasting=True)
     go.set()
@@ -560,12 +560,14 @@ def test_a_job_inside_a_job_is_stopped_and_refused_with_it(own_queue: JobQueue) 
     def refuse(report: Progress) -> None:
         raise Refused("it cannot be")
 
-    outer = work._asked(work.Work(("o",), "o", lambda _: work.need(work.Work(("i",), "i", endless))), "a", lasting=True)
+    outer = work._asked(
+        work.Work(("o",), "o", lambda _: work.wait_for(work.Work(("i",), "i", endless))), "a", lasting=True
+    )
     assert started.wait(10)
     own_queue.stop(("o",), "a")
     assert outer.wait(10) and isinstance(outer.error, jobs.Stopped) and own_queue.known(("i",)) is None
     refused = work._asked(
-        work.Work(("p",), "p", lambda _: work.need(work.Work(("q",), "q", refuse))), None, lasting=True
+        work.Work(("p",), "p", lambda _: work.wait_for(work.Work(("q",), "q", refuse))), None, lasting=True
     )
     assert refused.wait(10) and str(refused.error) == "it cannot be" and own_queue.known(("q",)) is None
 

@@ -25,8 +25,8 @@ from viz_app.notation import PUT_WORDS
 from viz_app.pages import PAGES
 from viz_app.pages.learn.page import COURSES
 from viz_app.shell import examples, panel, screen
-from viz_app.shell.choices import GROUPS
-from viz_app.shell.language import sentences
+from viz_app.shell.language import translations
+from viz_app.shell.params import GROUPS
 from viz_app.shell.target import ALIKE
 
 __all__ = ["folder"]  # a fixture
@@ -159,7 +159,7 @@ def spoken_in_the_code() -> set[str]:
 @pytest.mark.parametrize("tag", OTHERS)
 def test_every_sentence_of_the_frame_has_its_words(tag: str) -> None:
     """Each call has its pair and each pair its call; the same figures are filled in, and nothing is left in English."""
-    pairs = sentences(tag)
+    pairs = translations(tag)
     assert pairs.keys() == spoken_in_the_code()
     for english, other in pairs.items():
         assert figures(other) == figures(english), english

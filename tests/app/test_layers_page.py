@@ -21,10 +21,11 @@ from viz_app.pages import PAGES
 from viz_app.pages.layers import EXAMPLE, THROUGH, elsewhere, states
 from viz_app.pages.layers import words as layers
 from viz_app.shell import corpus, examples, work
-from viz_app.shell.address import TABLE, link_of
-from viz_app.shell.frame import choices_of
+from viz_app.shell.address import ALL_PARAMS as PARAMS
+from viz_app.shell.address import link_of
+from viz_app.shell.frame import params_of_pages
 from viz_app.shell.models import ModelReference
-from viz_app.shell.question import Question
+from viz_app.shell.selection import Selection
 
 
 def start(**address: str) -> AppTest:
@@ -211,8 +212,8 @@ def test_one_word_in_several_sentences() -> None:
 
 def test_long_texts_stay_out_of_the_address() -> None:
     """Each group of texts longer than 2,000 characters together is left out, with what means nothing without it."""
-    table = choices_of(PAGES)
-    state = {TABLE: table} | {name: choice.first(with_text=False) for name, choice in table.items()}
+    table = params_of_pages(PAGES)
+    state = {PARAMS: table} | {name: choice.first(with_text=False) for name, choice in table.items()}
     state |= {"several": "x" * 2_001, "like": "word", "one": "y" * 1_001, "two": "z" * 999, "masked": (1,)}
     assert link_of(state) == {
         "text": state["text"], "pair": state["pair"], "masked": "1", "one": state["one"], "two": state["two"]
@@ -256,7 +257,7 @@ def test_the_numbers_are_those_of_the_library() -> None:
     loaded = bert_core.load("headlight-mini", device="cpu")
     encoding = loaded.tokenizer.encode("She opened the [MASK].")
     run = bert_core.logit_lens(loaded, encoding)
-    current = Question(ModelReference(loaded), encoding, encoding, None, (), dark=False, lecture=False)
+    current = Selection(ModelReference(loaded), encoding, encoding, None, (), dark=False, lecture=False)
     rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(current, run.positions, False)).decode())))
     assert len(rows) == 7 * len(encoding)
     last = rows[6 * len(encoding) + 4]

@@ -19,9 +19,9 @@ from viz_app.pages import PAGES
 from viz_app.shell import frame
 from viz_app.shell.answers import in_words
 from viz_app.shell.findings.asked import of_lesson
-from viz_app.shell.frame import choices_of
+from viz_app.shell.frame import params_of_pages
 from viz_app.shell.lesson import _HEARD, values
-from viz_app.shell.markdown import explained_as_written, foreign
+from viz_app.shell.markdown import escape_and_mark_terms, protect_terms
 from viz_app.shell.panel import _filled
 
 BY_PATH = {page.path: page for page in PAGES}
@@ -35,7 +35,7 @@ def test_every_lesson_is_whole_and_leads_to_views_that_are_there() -> None:
     """Each file is read; its pages are there, their choices possible; numbers in a course are each once."""
     assert {lesson.name for lesson in lessons()} == set(LESSONS) and len(lessons()) == len(LESSONS)
     assert len({(lesson.course, lesson.number) for lesson in lessons()}) == len(lessons())
-    table = choices_of(PAGES)
+    table = params_of_pages(PAGES)
     for lesson in lessons():
         for view in (*(lesson.view(step) for step in STEPS), *(way.view for way in lesson.free)):
             assert view.page in BY_PATH, (lesson.name, view)
@@ -79,7 +79,7 @@ def test_a_link_to_no_lesson_and_an_address_that_is_not_possible_are_refused() -
     """The lessons that there are, the page, the choice or its value are named."""
     with pytest.raises(Refused, match="one of the lessons both_sides, one_head, the_bin, fewer_heads"):
         lesson_of("luck")
-    table, lesson = choices_of(PAGES), lesson_of("both_sides")
+    table, lesson = params_of_pages(PAGES), lesson_of("both_sides")
     view = lesson.predict.view
     for page, address, says in (
         ("luck", view.address, "the page 'luck' is not there: one of start, predict, "),
@@ -222,7 +222,7 @@ def test_a_step_explains_each_technical_word_once() -> None:
     assert marks(app) == ["heads", "layer", "attention", "[CLS]", "[SEP]", "token"]
     assert not any("<" in label for one in app.radio for label in one.options)
     verdict = Verdict(True, (), {"guess": "head"}, ())
-    says = explained_as_written(_filled("“{guess}” needs a head.", verdict, foreign), set())
+    says = escape_and_mark_terms(_filled("“{guess}” needs a head.", verdict, protect_terms), set())
     assert says.startswith("“head” needs a <abbr") and says.endswith(">head</abbr>\\.")
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from bert_core import Refused
 from tests.visit import settled, visited, words
-from viz_app.moved import MOVED
+from viz_app.moved_pages import MOVED
 from viz_app.pages import PAGES
-from viz_app.shell.frame import choices_of
+from viz_app.shell.frame import params_of_pages
 
 RECORD = Path(__file__).parents[1] / "data" / "links_0.2.txt"
 
@@ -52,7 +52,7 @@ def test_every_page_and_parameter_of_version_0_2_is_recorded_and_read() -> None:
     """No page is gone, a moved one has a redirect, no parameter has another name, and no value is refused."""
     assert {MOVED.get(page, page) for page in OF_PAGES} == {page.path for page in PAGES}
     assert MOVED.keys() <= OF_PAGES.keys()
-    table = choices_of(PAGES)
+    table = params_of_pages(PAGES)
     assert {name for _, address, _ in LINKS for name in address} == table.keys() - {"tuned"}  # the name of a run
     for _, address, written in LINKS:
         for name, value in (*address.items(), *written.items()):

@@ -26,7 +26,7 @@ from tests.visit import settled, visited, words
 from viz_app.shell import jobs, memory, models, work
 from viz_app.shell.model_cache import begin_use, end_use
 from viz_app.shell.models import added_models, loaded_model
-from viz_app.shell.question import ASKED, TOP, Question
+from viz_app.shell.selection import KEPT_PREDICTIONS, SELECTION, Selection
 
 TEXT = "the cat sat on the [MASK]"
 
@@ -48,7 +48,7 @@ def likeliest(run: ModelRun) -> list[tuple[int, float]]:
 def drawn(app: AppTest) -> ModelRun:
     """What the page drew of its text."""
     assert not app.exception and not app.error
-    question: Question = app.session_state[ASKED]
+    question: Selection = app.session_state[SELECTION]
     return question.run()
 
 
@@ -60,7 +60,7 @@ def test_the_app_opens_the_weights_that_lie_in_the_folder_now(
     right = {}
     for folder in (first, second):
         loaded = bert_core.load(folder, device="cpu")
-        right[folder] = likeliest(capture(loaded, loaded.tokenizer.encode(TEXT), top_k=TOP))
+        right[folder] = likeliest(capture(loaded, loaded.tokenizer.encode(TEXT), top_k=KEPT_PREDICTIONS))
     assert right[first][0] != right[second][0]
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(first)]))
     app = settled(visited("predict", text=TEXT, model=str(first)))

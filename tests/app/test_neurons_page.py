@@ -29,7 +29,7 @@ from viz_app.figures.neurons import neuron_map
 from viz_app.figures.style import two_digits
 from viz_app.pages.neurons import EXAMPLE, NEURON, parse_factor
 from viz_app.shell import work
-from viz_app.shell.choices import parse_two
+from viz_app.shell.params import parse_pair
 
 HERS = {"text": "The queen gave the book to her brother.", "masked": "6", "target": "7:her"}
 
@@ -120,7 +120,7 @@ def test_the_answer_rests_on_neurons_and_is_held_against_chance(
     encoding = read(loaded, HERS["text"], (6,))
     target = word_target(loaded.tokenizer, encoding, "her")
     found = neuron_gradients(loaded, encoding, target)
-    monkeypatch.setattr(work, "QUICK", 1e9)
+    monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 1e9)
     app = start(**HERS, neuron="3.146")
     bars = next(
         figure for figure in drawn(app, "bar") if "log-probability" in figure["layout"]["xaxis"]["title"]["text"]
@@ -249,8 +249,8 @@ def test_figures_say_what_they_were_given() -> None:
 def test_what_no_address_says_is_refused(value: str) -> None:
     """Neither is a factor that is none, or without bounds."""
     with pytest.raises(Refused):
-        parse_two(value)
+        parse_pair(value)
     for factor in ("", "nan", "1e9", "x"):
         with pytest.raises(Refused):
             parse_factor(factor)
-    assert parse_two("3.146") == (3, 146) and parse_factor("-2.5") == -2.5
+    assert parse_pair("3.146") == (3, 146) and parse_factor("-2.5") == -2.5

@@ -21,9 +21,9 @@ WHY = "this server is for many: one question may take {:.0f} s"
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which a pass over ten tokens takes a fifth of a second."""
     monkeypatch.setattr(work, "measure_timing", lambda loaded: PassTiming(0.0, 0.02, 0.0))
-    work.kept_of_model.clear()
+    work.cached_of_model.clear()
     yield
-    work.kept_of_model.clear()
+    work.cached_of_model.clear()
 
 
 @pytest.mark.usefixtures("slow")
@@ -31,7 +31,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_too_much_for_a_server_of_many_is_said_before(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There the button is off, and says why; on a server of one's own it is on."""
     label, limit = OFFERS[page]
-    monkeypatch.setattr(work, "LONGEST_FOR_ONE", limit)
+    monkeypatch.setattr(work, "MAX_JOB_SECONDS", limit)
     for many in (True, False):
         monkeypatch.setenv("HEADLIGHT_SHARED", "1" if many else "0")
         app = settled(visited(page, **ADDRESS))
@@ -45,12 +45,12 @@ def test_what_was_not_offered_is_not_done(monkeypatch: pytest.MonkeyPatch) -> No
     """Work that is asked for all the same, by a message that no button sent, is refused; what is known is given."""
     monkeypatch.setenv("HEADLIGHT_SHARED", "1")
     done = []
-    too_much = work.Work(("offers", "much"), "much", lambda report: done.append(1), work.LONGEST_FOR_ONE + 1)
+    too_much = work.Work(("offers", "much"), "much", lambda report: done.append(1), work.MAX_JOB_SECONDS + 1)
     with pytest.raises(Refused, match=WHY.format(600).replace("600 s", "10 min")):
-        work.need(too_much)
+        work.wait_for(too_much)
     assert done == []
     monkeypatch.setenv("HEADLIGHT_SHARED", "0")
-    work.need(too_much)
+    work.wait_for(too_much)
     monkeypatch.setenv("HEADLIGHT_SHARED", "1")
-    work.need(too_much)
+    work.wait_for(too_much)
     assert done == [1]

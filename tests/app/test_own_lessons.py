@@ -11,7 +11,7 @@ from tests.visit import settled, visited, words
 from viz_app.cli import main
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import FOLDER, NAME, OWN_LESSONS, faulty, judged, lessons, line_of
-from viz_app.moved import MOVED
+from viz_app.moved_pages import MOVED
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "write_a_lesson.md").read_text("utf-8")
 

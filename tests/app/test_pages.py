@@ -35,14 +35,14 @@ from bert_core.studies.relations import track_relations
 from tests.core.test_relations import conllu, sentences
 from tests.selection import mark_cases
 from tests.visit import ENTRY, at, key_of, said, settled, visited, words
-from viz_app import door
-from viz_app.door import LONGEST_TEXT
+from viz_app import access
+from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.pages import PAGES as DECLARED
 from viz_app.pages import compare, score
 from viz_app.pages.roles import treebank
 from viz_app.pages.score import pairs as comparing
-from viz_app.shell import downloads, examples, question
-from viz_app.shell.markdown import as_written
+from viz_app.shell import downloads, examples, selection
+from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import added_models
 
 TOO_LONG = "word " * 700
@@ -112,7 +112,7 @@ def test_more_text_than_can_be_given_is_refused_in_one_sentence() -> None:
     app = start(text="A word.")
     app.text_input(key=key_of(app, "text")).set_value("a " * 150_000).run()
     assert [said(e) for e in app.error] == ["The text has 300,000 characters: at most 200,000 can be read."]
-    app.text_input(key=key_of(app, "text")).set_value("a" * (LONGEST_TEXT + 1)).run()  # as a longer one is cut
+    app.text_input(key=key_of(app, "text")).set_value("a" * (MAX_TEXT_CHARACTERS + 1)).run()  # as a longer one is cut
     assert [said(e) for e in app.error] == ["The text has more than 200,000 characters: at most 200,000 can be read."]
 
 
@@ -160,7 +160,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
     """Each says what it hides and whether B follows, none twice; one that is taken stands on the page."""
     app = start(text="A word.")
     assert not [b for b in app.button if (b.key or "").startswith("The second")], "what is closed is not drawn"
-    app.session_state[question.EXAMPLES] = True
+    app.session_state[selection.EXAMPLES] = True
     app.run()
     by_kind = examples.by_kind(page.example for page in DECLARED if page.example is not None)
     offered = [b for b in app.button if (b.key or "").rsplit(" ", 1)[0] in by_kind]
@@ -169,7 +169,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
     taken = next(b for b in offered if b.label.startswith("**capital\\, hidden\\; B follows**"))
     taken.click().run()
     assert app.session_state.text == "Paris is the capital of France." and app.session_state.masked == (3,)
-    assert app.session_state[question.EXAMPLES] is False
+    assert app.session_state[selection.EXAMPLES] is False
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_naming_a_folder_loads_it(tiny_model_folder: Path, tmp_path: Path, packe
 
 def test_a_page_for_others_loads_nothing_but_what_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Served beyond this machine, there is no control to name a model, and an address cannot name one either."""
-    monkeypatch.setattr(door, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
+    monkeypatch.setattr(access, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
     app = start(text="A word.", model="/etc")
     assert not [b for b in app.button if b.label == "Load"]
     assert app.session_state.model == "headlight-mini"
@@ -305,7 +305,7 @@ def test_text_in_a_notice_is_shown_as_written() -> None:
 @pytest.mark.parametrize("address", ["http://e.org", "HTTPS://e.org/x", "www.e.org", "WWW.e.org", "a@e.org"])
 def test_an_address_is_taken_apart(address: str) -> None:
     """What Markdown makes a link of without being asked has a joiner in it that nobody sees, and nothing else new."""
-    written = as_written(address).replace("\\", "")
+    written = escape_markdown(address).replace("\\", "")
     assert address not in written and written.replace("\u2060", "") == address
 
 
@@ -617,7 +617,7 @@ def test_a_folder_is_offered_by_its_name(
     app = start(text="the cat sat", model=str(twin))
     box = app.selectbox(key=key_of(app, "model"))
     assert box.options[-3:] == ["one/tiny-bert", "two/tiny-bert", "some/where"]
-    assert box.value == str(twin) and box.proto.help == as_written(str(twin))
+    assert box.value == str(twin) and box.proto.help == escape_markdown(str(twin))
     assert "two/tiny-bert 2 × 4" in words(app)
     settled(box.set_value(str(same)).run())
     settled(app.run())

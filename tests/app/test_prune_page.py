@@ -21,7 +21,7 @@ from bert_core.run import costs, losses, plans
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
 from tests.visit import at, key_of, said, settled, words
-from viz_app import door
+from viz_app import access
 from viz_app.pages.prune import questions
 from viz_app.pages.why import MEASURES
 from viz_app.shell import work
@@ -111,7 +111,7 @@ def test_the_figures_are_those_of_the_library(
 
 def test_what_takes_long_waits_for_its_button(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long text is asked when the button that names the cost is pressed, another text has a button of its own."""
-    monkeypatch.setattr(work, "QUICK", 0.0)
+    monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 0.0)
     app = lab_of(tiny_model_folder, monkeypatch)
     (button,) = (button for button in app.button if button.label.startswith("Test on "))
     assert re.fullmatch(r"Test on 9 copies of the text, about \d+ s", button.label)
@@ -222,7 +222,7 @@ def test_neurons_and_layers_are_taken_out_by_an_order(
 
 def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Served beyond this machine there is no control to write a folder; a download there is."""
-    monkeypatch.setattr(door, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
+    monkeypatch.setattr(access, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1")
     assert not app.exception and app.get("download_button")
     assert not [b for b in app.button if b.key == "write_model"]

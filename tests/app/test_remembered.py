@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.visit import settled, visited, words
-from viz_app.components.keepsake import LONGEST
+from viz_app.components.browser_storage import MAX_CHARACTERS
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lesson_of, lessons
 from viz_app.shell import lesson, remembered
@@ -57,7 +57,7 @@ def test_of_a_strangers_text_nothing_is_taken(text: str) -> None:
 def test_a_page_asks_the_browser_once_and_then_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """On Learn and beside a lesson, and nowhere else; what was said meanwhile counts more than what was kept."""
     seen: list[str | None] = []
-    monkeypatch.setattr(remembered, "keepsake", lambda name, text, on_kept: seen.append(text))
+    monkeypatch.setattr(remembered, "browser_storage", lambda name, text, on_kept: seen.append(text))
     settled(visited("predict", text="The cat sat."))
     assert seen == []
     app: AppTest = settled(visited("learn"))
@@ -80,15 +80,15 @@ def test_more_than_a_browser_may_keep_is_nothing(monkeypatch: pytest.MonkeyPatch
     def page() -> None:
         import streamlit as st
 
-        from viz_app.components import keepsake as made
+        from viz_app.components import browser_storage as made
 
         given: list[str] = []
         made._view = lambda **said: said["on_kept_change"]()  # type: ignore[assignment, return-value]
-        for kept in ("x" * (made.LONGEST + 1), 3, "a note"):
-            st.session_state["keepsake_a"] = {"kept": kept}
-            made.keepsake("a", None, given.append)
+        for kept in ("x" * (made.MAX_CHARACTERS + 1), 3, "a note"):
+            st.session_state["browser_storage_a"] = {"kept": kept}
+            made.browser_storage("a", None, given.append)
         st.text(repr(given))
 
-    monkeypatch.setattr("viz_app.components.keepsake._view", None)
+    monkeypatch.setattr("viz_app.components.browser_storage._view", None)
     app = AppTest.from_function(page).run()
-    assert not app.exception and app.text[0].value == repr(["", "", "a note"]) and LONGEST == 100_000
+    assert not app.exception and app.text[0].value == repr(["", "", "a note"]) and MAX_CHARACTERS == 100_000

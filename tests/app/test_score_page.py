@@ -78,7 +78,7 @@ def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: st
 
 def test_a_long_pair_waits_for_its_button(monkeypatch: pytest.MonkeyPatch) -> None:
     """Past a bound nothing runs by itself; the button names what it costs."""
-    monkeypatch.setattr(work, "QUICK", 0.0)
+    monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 0.0)
     app = start(one="word " * 30, two="A dog.")
     assert not app.exception and "It finds" not in words(app)
     (button,) = (b for b in app.button if b.label.startswith("Score both"))
@@ -128,7 +128,7 @@ def test_the_last_pair_stays_in_sight_until_the_next_is_scored(monkeypatch: pyte
     """A long pair waits for its button under the faded figures of the pair before."""
     app = start(one="A cat sat.", two="A cat sit.")
     before = app.dataframe[0].value
-    monkeypatch.setattr(work, "QUICK", 0.0)
+    monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 0.0)
     done(app.text_area(key=key_of(app, "one")).set_value("word " * 30).run())
     assert not app.exception and [b for b in app.button if b.label.startswith("Score both")]
     assert app.dataframe[0].value.equals(before)

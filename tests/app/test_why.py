@@ -268,7 +268,7 @@ def test_the_page_opens_on_it() -> None:
 def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch, tiny_loaded: LoadedModel) -> None:
     """A sentence with the numbers for each, and none where neither is so."""
     said: list[str] = []
-    monkeypatch.setattr(screen, "note", said.append)
+    monkeypatch.setattr(screen, "write_note", said.append)
     encoding = tiny_loaded.tokenizer.encode(TEXT)
     run, keys = bert_core.capture(tiny_loaded, encoding), len(encoding)
     even, sunk, mixed = np.full((keys, keys), 1 / keys), np.zeros((keys, keys)), np.eye(keys)
@@ -279,7 +279,9 @@ def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch,
         (mixed, ""),
     ):
         said.clear()
-        notices.say_cautions(dataclasses.replace(run, attention=np.broadcast_to(maps, run.attention.shape).copy()))
+        notices.show_attention_cautions(
+            dataclasses.replace(run, attention=np.broadcast_to(maps, run.attention.shape).copy())
+        )
         assert len(said) == (1 if sentence else 0) and all(sentence in one for one in said)
 
 

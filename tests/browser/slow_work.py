@@ -8,10 +8,10 @@ import streamlit as st
 
 from bert_core.progress import Progress
 from viz_app.shell import address, work
-from viz_app.shell.work import Work, look, need, offered
+from viz_app.shell.work import Work, confirm, poll, wait_for
 
-work.PATIENCE = 0.2
-address.restore({})
+work.WAIT_BEFORE_PROGRESS = 0.2
+address.restore_params({})
 gate = Path(os.environ["GATE"])
 
 
@@ -31,12 +31,12 @@ try:
     st.text_input("Typed", key="typed")
     st.write(f"Typed: {st.session_state.typed}")
     if st.session_state.typed != "need":
-        if offered("slow", "slow", "Do it", 60.0):
-            given = look(Work(("slow",), "Slow work", waits, 60.0), slot="slow", asked="slow")
+        if confirm("slow", "slow", "Do it", 60.0):
+            given = poll(Work(("slow",), "Slow work", waits, 60.0), slot="slow", asked="slow")
             st.write(f"Beside it: {given.state.value}, {given.value}")
         st.write("The end of the page")
     else:
-        first, second = (need(Work((name,), f"{name} work", waits)) for name in ("Needed", "More"))
+        first, second = (wait_for(Work((name,), f"{name} work", waits)) for name in ("Needed", "More"))
         st.write(f"Needed: {first}, {second}")
 finally:
     work.end_of_run()

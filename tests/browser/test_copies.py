@@ -26,8 +26,8 @@ from tests.browser.reader import settled
 
 LEAVING = """
 from streamlit.starlette import App
-from viz_app import door, server
-app = App({script!r}, middleware=door.middleware(), lifespan=server.life)
+from viz_app import access, server
+app = App({script!r}, middleware=access.middleware(), lifespan=server.life)
 """
 
 

@@ -90,12 +90,12 @@ def check(
     """Try lessons on a model: every fault with its line, what is true, and what a student is told."""
     from viz_app.lessons.reading import judged, judged_words, line_of, words_of
     from viz_app.pages import PAGES
-    from viz_app.shell.frame import choices_of
+    from viz_app.shell.frame import params_of_pages
     from viz_app.shell.trial import tried
 
     # Streamlit's caches miss a page now and then, and say so.
     logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context").setLevel(logging.ERROR)
-    pages, table, loaded = {page.path: page for page in PAGES}, choices_of(PAGES), None
+    pages, table, loaded = {page.path: page for page in PAGES}, params_of_pages(PAGES), None
     bad = 0
     for file in files:
         lesson, faults = judged(file)

@@ -103,12 +103,12 @@ def open_app(
 
         best_device(device)
     if host and not shared:
-        from viz_app.door import LOCAL  # brings Streamlit, which the process that serves imports by itself
+        from viz_app.access import LOCAL_HOSTS  # brings Streamlit, which the process that serves imports by itself
 
-        if address in LOCAL:
+        if address in LOCAL_HOSTS:
             raise Refused("--host names a server for others: give --shared too, or an --address that others reach")
     if embed_in:
-        from viz_app.door import parse_origins
+        from viz_app.access import parse_origins
 
         embed_in = list(parse_origins(embed_in))
     front_door = find_spec("streamlit_app")

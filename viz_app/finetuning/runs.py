@@ -25,7 +25,7 @@ from bert_core.refused import Refused
 from bert_core.studies.runner import is_locked, read_json
 from bert_core.training.runs import TuningLog, kept_steps, read_log
 from bert_core.training.tuning import UNFINISHED_FILE
-from viz_app.door import is_own, leaving
+from viz_app.access import is_local_server, shutting_down
 from viz_app.finetuning.material import KINDS, FinetuneRequest, Material, material_of
 from viz_app.shell.controls import Upload
 
@@ -110,7 +110,7 @@ class TuningRun:
 
         Raises Refused for a server that others reach, and while any run goes on.
         """
-        if not is_own():
+        if not is_local_server():
             raise Refused("only a page that this machine alone can open may train a model")
         request = self.request
         with _begins:
@@ -133,7 +133,7 @@ class TuningRun:
 
         Raises Refused for a server that others reach, while the run goes on, and for a folder that is none of `runs`.
         """
-        if not is_own():
+        if not is_local_server():
             raise Refused("only a page that this machine alone can open may delete from its disk")
         with _begins:
             if self.folder.is_symlink() or self not in runs():
@@ -161,7 +161,7 @@ def new_run(name: str, request: FinetuneRequest, table: bytes) -> TuningRun:
 
     Raises Refused for a server that others reach, a name that is taken or none, and a table that cannot be used.
     """
-    if not is_own():
+    if not is_local_server():
         raise Refused("only a page that this machine alone can open may write to its disk")
     name = name.strip()
     if not _NAME.fullmatch(name):
@@ -245,7 +245,7 @@ def stop_all() -> None:
 
 def _stop_with_server() -> None:
     """Stop the runs as soon as the server is asked to stop: a signal may end it before it comes to `atexit`."""
-    leaving.wait()
+    shutting_down.wait()
     stop_all()
 
 

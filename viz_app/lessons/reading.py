@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from bert_core.refused import Refused
 from viz_app.lessons import ANSWERS, ENGLISH, LANGUAGES, Lesson, Option, Reveal, Task, View, Way
 from viz_app.lessons.checks import CHECKS
-from viz_app.moved import MOVED
+from viz_app.moved_pages import MOVED
 
 FOLDER = Path(__file__).parent
 COURSES = (1, 2, 3)

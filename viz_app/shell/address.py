@@ -16,29 +16,31 @@ from streamlit.runtime.state import SessionStateProxy
 
 from bert_core.refused import Refused
 from viz_app.shell import examples
-from viz_app.shell.choices import Choice, Page
+from viz_app.shell.params import Page, Param
 
-LONGEST_LINK = 2_000  # characters of text that the address bar takes
-CHOSEN = "_head_chosen"  # whether a head was chosen, by the visitor or by the link; else pages may open on their own
-UNSAID = "_unsaid"  # whether no address has named a text yet, and no page has begun with its example
+MAX_LINK_CHARACTERS = 2_000  # characters of text that the address bar takes
+HEAD_CHOSEN = (
+    "_head_chosen"  # whether a head was chosen, by the visitor or by the link; else pages may open on their own
+)
+TEXT_UNNAMED = "_unsaid"  # whether no address has named a text yet, and no page has begun with its example
 PUBLISHED = "_published"  # the address that was written last
 EMBEDDED = "_embedded"  # whether the address with which a visitor came asked for the picture alone
-TABLE = "_table"  # every choice of the address by its name
+ALL_PARAMS = "_table"  # every choice of the address by its name
 
 
-def restore(table: Mapping[str, Choice]) -> list[str]:
+def restore_params(table: Mapping[str, Param]) -> list[str]:
     """Bring the choices of the address into the session: at first, and whenever the visitor goes back or forward.
 
     table: every choice by its name. Returns notices.
     """
     state, context = st.session_state, get_script_run_ctx()
-    state[TABLE] = table
+    state[ALL_PARAMS] = table
     is_new = "text" not in state
     if not is_new and not (context is not None and context.is_history_navigation):
         return []
     notices: list[str] = []
     given = st.query_params.to_dict()
-    state[CHOSEN] = "head" in given
+    state[HEAD_CHOSEN] = "head" in given
     # An address without a text is that of a new visitor, or of a text that is too long for it, and stays.
     unsaid = {name for name, choice in table.items() if choice.about and choice.about not in given}
     for name, choice in table.items():
@@ -51,14 +53,14 @@ def restore(table: Mapping[str, Choice]) -> list[str]:
             except Refused as error:
                 notices.append(f"The link says {name}={given[name][:60]!r}, which is not possible: {error}.")
         state[name] = value
-    state[UNSAID] = "text" not in given and (is_new or state.get(UNSAID, False))
+    state[TEXT_UNNAMED] = "text" not in given and (is_new or state.get(TEXT_UNNAMED, False))
     return notices
 
 
 def open_example(page: Page) -> None:
     """Begin with the example of a page, where a new visitor opens it by an address that names no text."""
     state = st.session_state
-    if state.pop(UNSAID, False):
+    if state.pop(TEXT_UNNAMED, False):
         own = page.example or examples.first()
         state.text, state.pair, state.masked = own.text, own.pair, own.masked
         state.target, state.contrast = own.target, own.contrast
@@ -76,7 +78,7 @@ def is_embedded() -> bool:
     return bool(state[EMBEDDED])
 
 
-def page_named() -> str:
+def requested_page() -> str:
     """The page that the address named with which a visitor came; "" where it named none."""
     context = get_script_run_ctx()
     return "" if context is None else context.pages_manager.intended_page_name or ""
@@ -84,7 +86,7 @@ def page_named() -> str:
 
 def publish(only: Container[str] | None = None) -> None:
     """Write the text and what is not the default into the address bar. only: these choices, if not all."""
-    state, link = st.session_state, of_now()
+    state, link = st.session_state, current_params()
     if only is not None:
         link = {name: value for name, value in link.items() if name in only}
     # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
@@ -109,12 +111,12 @@ def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool =
 
     head_chosen: whether the head was chosen, which a link says of the first head too.
     """
-    table: Mapping[str, Choice] = state[TABLE]
+    table: Mapping[str, Param] = state[ALL_PARAMS]
     too_long = {
         about
         for about in {choice.about for choice in table.values() if choice.free}
         if sum(len(state[name]) for name, choice in table.items() if choice.free and choice.about == about)
-        > LONGEST_LINK
+        > MAX_LINK_CHARACTERS
     }
     return {
         name: choice.write(state[name])
@@ -124,24 +126,24 @@ def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool =
     }
 
 
-def of_this_view() -> str:
+def relative_link() -> str:
     """The address of what is shown, as a page of the app itself: relative, and not in a frame."""
-    return f"?{urlencode(of_now())}"
+    return f"?{urlencode(current_params())}"
 
 
-def of_now() -> dict[str, str]:
+def current_params() -> dict[str, str]:
     """The address of what is chosen now."""
-    return link_of(st.session_state, head_chosen=st.session_state.get(CHOSEN, False))
+    return link_of(st.session_state, head_chosen=st.session_state.get(HEAD_CHOSEN, False))
 
 
-def steps() -> tuple[str, ...]:
+def history_params() -> tuple[str, ...]:
     """The parameters of the address that Back takes back one by one."""
-    return tuple(name for name, choice in st.session_state[TABLE].items() if choice.step)
+    return tuple(name for name, choice in st.session_state[ALL_PARAMS].items() if choice.step)
 
 
-def settings_without_texts() -> str:
+def log_line() -> str:
     """What is chosen and is not the first choice, as "name=value" with spaces between; nothing that is typed."""
-    table: Mapping[str, Choice] = st.session_state.get(TABLE, {})
+    table: Mapping[str, Param] = st.session_state.get(ALL_PARAMS, {})
     first = {name: choice.first(with_text=False) for name, choice in table.items()}
     chosen = {name: st.session_state.get(name, first[name]) for name in table}
     said = [

@@ -12,9 +12,9 @@ from viz_app.lessons import Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
 from viz_app.shell import lesson
 from viz_app.shell.findings.asked import Asked
-from viz_app.shell.language import spoken
+from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import escape_markdown
 
 Drafts = dict[str, object]  # what is chosen and not yet said, by the step; may be written to
 
@@ -77,11 +77,11 @@ def _word(asked: Asked, drafts: Drafts, key: str) -> int | None:
         chosen = None
     token_strip(
         _chips(asked, chosen), key="lesson_words",
-        label=spoken("Words of the sentence; a click chooses the one that you expect"),
+        label=translate("Words of the sentence; a click chooses the one that you expect"),
         on_click=lambda click: drafts.update({key: click.word}),
     )  # fmt: skip
-    word = "" if chosen is None else as_written(asked.original.word_text(chosen))
-    st.caption(spoken("Chosen: {word}").format(word=word) if word else spoken("Nothing chosen yet"))
+    word = "" if chosen is None else escape_markdown(asked.original.word_text(chosen))
+    st.caption(translate("Chosen: {word}").format(word=word) if word else translate("Nothing chosen yet"))
     return chosen
 
 
@@ -92,7 +92,7 @@ def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
         Chip(
             text=token, word=word, side=original.sides[at], special=original.special[at] or word in hidden,
             masked=word in hidden, target=word is not None and word == chosen,
-            title=spoken("{token}: choose it").format(token=token) if word not in hidden else spoken("The gap"),
+            title=translate("{token}: choose it").format(token=token) if word not in hidden else translate("The gap"),
         )
         for at, (token, word) in enumerate(zip(original.tokens, original.words, strict=True))
         if not original.special[at]
@@ -102,9 +102,9 @@ def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
 def _number(task: Task, drafts: Drafts, key: str) -> int | None:
     chosen: Any = drafts.get(key)
     number: int | None = st.number_input(
-        spoken("How many {unit}?").format(unit=task.unit), value=chosen,
+        translate("How many {unit}?").format(unit=task.unit), value=chosen,
         min_value=int(task.least), max_value=int(task.most), step=1, key=f"lesson_number_{key}",
-        placeholder=spoken("{least:g} to {most:g}").format(least=task.least, most=task.most),
+        placeholder=translate("{least:g} to {most:g}").format(least=task.least, most=task.most),
     )  # fmt: skip
     drafts[key] = number
     return number
@@ -126,12 +126,12 @@ def _order(things: tuple[str, ...], drafts: Drafts, key: str) -> tuple[str, ...]
     for number, thing in enumerate(things):
         place = f"{order.index(thing) + 1}. " if thing in order else ""
         columns[number % 2].button(
-            f"{place}{as_written(thing)}", key=f"lesson_order_{number}", on_click=click, args=(thing,),
+            f"{place}{escape_markdown(thing)}", key=f"lesson_order_{number}", on_click=click, args=(thing,),
             width="stretch", type="primary" if place else "secondary",
         )  # fmt: skip
     st.caption(
-        spoken("Press the best one first; press again to take it back.") if order
-        else spoken("Press the best one first.")
+        translate("Press the best one first; press again to take it back.") if order
+        else translate("Press the best one first.")
     )  # fmt: skip
     return order if len(order) == len(things) else None
 
@@ -140,7 +140,8 @@ def _option(task: Task, drafts: Drafts, key: str) -> Option | None:
     chosen: Any = drafts.get(key)
     labels = [option.label for option in task.options]
     number = st.radio(
-        spoken("Choose one"), range(len(labels)), index=chosen, format_func=lambda place: as_written(labels[place]),
+        translate("Choose one"), range(len(labels)), index=chosen,
+        format_func=lambda place: escape_markdown(labels[place]),
         key=f"lesson_choice_{key}", label_visibility="collapsed",
     )  # fmt: skip
     drafts[key] = number

@@ -16,20 +16,20 @@ from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
 from viz_app.shell import screen
-from viz_app.shell.choices import Choice, choice_of
 from viz_app.shell.controls import control
 from viz_app.shell.examples import REFERENCE
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, need
+from viz_app.shell.params import Param, select_param
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, wait_for
 
 MOST_TOKENS = 8  # that are shown before and now
 REPLACEMENT_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample": "Its output on another text"}
 
 
 def word_change(
-    current: Question, before: MaskPrediction, after: MaskPrediction, *, each: int, most: int | None = None,
+    current: Selection, before: MaskPrediction, after: MaskPrediction, *, each: int, most: int | None = None,
     largest: float, key: str,
 ) -> None:  # fmt: skip
     """The likeliest words of both as bars: `each` of either side, `most` of them together.
@@ -53,28 +53,28 @@ def word_change(
     )
 
 
-def largest_of(*runs: ModelRun, gaps: int) -> float:
+def largest_probability(*runs: ModelRun, gaps: int) -> float:
     """The largest probability of a word in the first gaps of some runs: the end of the scale that their bars share."""
     return max((one.top[0][1] for run in runs for one in run.predictions[:gaps]), default=1.0)
 
 
-def nsp_words(before: float, after: float) -> str:
+def nsp_sentence(before: float, after: float) -> str:
     """The probability that B follows A, with all heads and now, in a sentence."""
     return f"Probability that B follows A: {two_digits(before)} with all heads, {two_digits(after)} now"
 
 
-def nsp_change(current: Question, before: float, after: float, *, key: str) -> None:
+def nsp_change(current: Selection, before: float, after: float, *, key: str) -> None:
     """Draw the probability that B follows A, with all heads and now, as bars."""
     screen.chart(
         nsp_bar(after, before=before, order=current.loaded.predicts_order, dark=current.dark, lecture=current.lecture),
         key=key,
         grows=False,
-        alt=nsp_words(before, after),
+        alt=nsp_sentence(before, after),
     )
 
 
 def replaced_change(
-    current: Question, before: np.ndarray, after: np.ndarray, *, key: str, at: int | None = None
+    current: Selection, before: np.ndarray, after: np.ndarray, *, key: str, at: int | None = None
 ) -> None:
     """Draw how likely tokens were replaced, with all heads and now: those that it is likeliest of on either side.
 
@@ -100,18 +100,18 @@ def tags_change(before: ModelRun, after: ModelRun) -> None:
         if first.label != now.label
     ]
     if not pairs:
-        screen.say("Every word has the tag that it has with all heads on.")
+        screen.write_line("Every word has the tag that it has with all heads on.")
         return
     said = [
-        f"**{as_written(first.text)}**: {as_written(first.label)} {two_digits(first.probability)} → "
-        f"{as_written(now.label)} {two_digits(now.probability)}"
+        f"**{escape_markdown(first.text)}**: {escape_markdown(first.label)} {two_digits(first.probability)} → "
+        f"{escape_markdown(now.label)} {two_digits(now.probability)}"
         for first, now in pairs[:MOST_TOKENS]
     ]
     more = f"; and {len(pairs) - MOST_TOKENS} more" if len(pairs) > MOST_TOKENS else ""
-    screen.say("; ".join(said) + more)
+    screen.write_line("; ".join(said) + more)
 
 
-def choose_instead() -> None:
+def replacement_controls() -> None:
     """What takes the place of a head that is removed: the control, and the texts that it needs."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(
@@ -119,10 +119,10 @@ def choose_instead() -> None:
             format_func=REPLACEMENT_NAMES.__getitem__, required=True,
         )  # fmt: skip
         if st.session_state.instead != "zero":
-            give_reference()
+            set_reference_texts()
 
 
-def in_its_place() -> str:
+def replacement_phrase() -> str:
     """What takes the place of a head that is removed, as the end of a sentence."""
     ends = {
         "mean": ", with its mean on other texts in its place",
@@ -131,7 +131,7 @@ def in_its_place() -> str:
     return ends.get(st.session_state.instead, "")
 
 
-def give_reference() -> None:
+def set_reference_texts() -> None:
     """The texts that stand in for a head."""
     with st.popover("Texts"):
         control(
@@ -140,14 +140,14 @@ def give_reference() -> None:
         )  # fmt: skip
 
 
-def sweep(current: Question) -> HeadSweep:
+def sweep(current: Selection) -> HeadSweep:
     """The record of this text without each head in turn, all others on, from the queue.
 
     Raises Refused if other texts are to stand in for a head, and there are none.
     """
     of, method = int(current.head_mask.size), st.session_state.instead
-    reference = () if method == "zero" else other_texts(current)
-    return need(Work(
+    reference = () if method == "zero" else reference_encodings(current)
+    return wait_for(Work(
         ("sweep", current.loaded.identity, current.encoding, current.target, method, reference),
         f"{shown_name(current.loaded.name)} without each of its {of} heads",
         lambda report: ablate_heads(
@@ -158,7 +158,7 @@ def sweep(current: Question) -> HeadSweep:
     ))  # fmt: skip
 
 
-def other_texts(current: Question) -> tuple[Encoding, ...]:
+def reference_encodings(current: Selection) -> tuple[Encoding, ...]:
     """The texts that stand in for a head. Raises Refused if there are none, or too many."""
     lines = [line for line in st.session_state.reference.splitlines() if line.strip()]
     if not 1 <= len(lines) <= MAX_REFERENCES:
@@ -169,4 +169,4 @@ def other_texts(current: Question) -> tuple[Encoding, ...]:
     return tuple(current.loaded.tokenizer.encode(line, max_length=longest) for line in lines)
 
 
-CHOICES = {"instead": choice_of(*REPLACEMENTS), "reference": Choice(REFERENCE, about="reference", free=True)}
+PARAMS = {"instead": select_param(*REPLACEMENTS), "reference": Param(REFERENCE, about="reference", free=True)}

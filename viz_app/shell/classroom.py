@@ -27,17 +27,17 @@ from viz_app.classroom import (
     Teachers,
     parse_code,
 )  # fmt: skip
-from viz_app.components.keepsake import keepsake
+from viz_app.components.browser_storage import browser_storage
 from viz_app.lessons import Lesson
 from viz_app.lessons.reading import lesson_of
 from viz_app.shell import lesson
-from viz_app.shell.choices import Choice, flag
 from viz_app.shell.language import language
+from viz_app.shell.params import Param, flag_param
 
 CODE = "HEADLIGHT_CLASS"  # the teacher's code, given at start
 # By this header a proxy before several copies says to each how it calls it.
 COPY = "X-Headlight-Copy"
-CHOICES = {"class": Choice("", parse_code, secret=True), "teach": flag()}
+PARAMS = {"class": Param("", parse_code, secret=True), "teach": flag_param()}
 CLASSES = Classes()
 FOLLOW = 3.0  # seconds after which a page of a class asks whether there is another step
 _PASS = "_teachers_pass"  # what the browser is known by; empty for none, nothing before the browser has said
@@ -75,9 +75,9 @@ def arrive() -> None:
         return
     if _PASS not in state:
         state[lesson.LED] = None
-        keepsake("teacher", None, _take_pass, tab=True)
+        browser_storage("teacher", None, _take_pass, tab=True)
         return
-    keepsake("teacher", state[_PASS], _take_pass, tab=True)
+    browser_storage("teacher", state[_PASS], _take_pass, tab=True)
     shown = None if (found := led()) is None else found.shown()
     state[lesson.LED] = "" if shown is None or shown.question is None else shown.question.lesson.name
 
@@ -180,11 +180,11 @@ def me() -> str | None:
     """
     state = st.session_state
     if _ME not in state:
-        keepsake("class", None, _take_me)
+        browser_storage("class", None, _take_me)
         return None
     if state[_ME][0] != state["class"]:
         state[_ME] = state["class"], secrets.token_urlsafe(16)
-    keepsake("class", json.dumps(state[_ME]), _take_me)
+    browser_storage("class", json.dumps(state[_ME]), _take_me)
     return str(state[_ME][1])
 
 

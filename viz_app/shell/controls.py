@@ -19,7 +19,7 @@ from typing import Any
 import streamlit as st
 
 from bert_core.loading import LoadedModel
-from viz_app.shell.markdown import as_written, helped, named, terms_in
+from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help, with_special_tokens
 
 _DEFAULTS = {  # all others: value
     "segmented_control": "default", "multiselect": "default", "pills": "default", "selectbox": "index",
@@ -72,7 +72,7 @@ def control(
         look[default] = chosen
     if look.get("help") is None:
         beside = map(look.get("format_func", str), look["options"]) if draw.__name__ == "segmented_control" else ()
-        look["help"] = terms_in(" · ".join([label, *beside]))
+        look["help"] = help_on_terms(" · ".join([label, *beside]))
     is_new = slot not in state
     drawn, shown = state.get(slot, (0, chosen))
     if shown != chosen:
@@ -93,7 +93,7 @@ def control(
         if on_change is not None:
             on_change(*args)
 
-    given = draw(named(label), key=key, on_change=take, **look)
+    given = draw(with_special_tokens(label), key=key, on_change=take, **look)
     if is_new and given and draw.__name__ in _TYPED and given != chosen:
         # The page was there before this session: its server was started again, and no address holds a long text.
         chosen = state[name] = given
@@ -140,22 +140,22 @@ def file_control(place: Any, label: str, name: str, *, types: Sequence[str], meg
     if kept is not None and state.get(key) is None:
         # The page was left meanwhile: the control is empty, the file is not.
         place.button(
-            f"{as_written(kept.name)} ({len(kept.data):,} bytes)",
+            f"{escape_markdown(kept.name)} ({len(kept.data):,} bytes)",
             key=f"{name}#away", icon=":material/close:", help="Take this file away", on_click=state.pop, args=(name,),
         )  # fmt: skip
     return kept
 
 
-def missing(sentence: str, label: str, fill: Callable[..., None], *args: Any) -> None:
+def example_button(sentence: str, label: str, fill: Callable[..., None], *args: Any) -> None:
     """Say what a page still needs, beside a button that fills in an example.
 
     sentence: Markdown. fill: called with args by a click on the button, which says `label`.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.info(helped(sentence), icon=":material/lightbulb:", width=640)
+        st.info(with_help(sentence), icon=":material/lightbulb:", width=640)
         st.button(label, key=f"fill: {sentence}", on_click=fill, args=args, type="primary")
 
 
-def put(name: str, value: Any) -> None:
+def set_choice(name: str, value: Any) -> None:
     """Make `value` the choice `name`; a click on a button."""
     st.session_state[name] = value

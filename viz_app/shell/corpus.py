@@ -11,19 +11,19 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.index_reader import Index, open_index
-from viz_app.door import is_own
+from viz_app.access import is_local_server
 from viz_app.shell import frame
-from viz_app.shell.choices import Head
-from viz_app.shell.heads import take_head
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.heads import set_head
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.own_corpus import held_index
-from viz_app.shell.question import Question
-from viz_app.shell.work import kept_of_model
+from viz_app.shell.params import Head
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import cached_of_model
 
 INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at start
 
 
-def index_of(loaded: LoadedModel) -> Index | None:
+def find_index(loaded: LoadedModel) -> Index | None:
     """The index that this server offers, or else that of the visitor's own corpus, where it is one of this model."""
     with suppress(Refused):
         if (index := _of_server(loaded)) is not None:
@@ -31,13 +31,13 @@ def index_of(loaded: LoadedModel) -> Index | None:
     return held_index(loaded)
 
 
-def say_index_problem(loaded: LoadedModel) -> None:
+def show_index_error(loaded: LoadedModel) -> None:
     """Say why the index that this server offers cannot be searched with a model, to who can make another one."""
     try:
         _of_server(loaded)
     except Refused as error:
-        if is_own():
-            st.info(helped(as_written(f"{error}.")), icon=":material/info:")
+        if is_local_server():
+            st.info(with_help(escape_markdown(f"{error}.")), icon=":material/info:")
 
 
 def _of_server(loaded: LoadedModel) -> Index | None:
@@ -45,12 +45,12 @@ def _of_server(loaded: LoadedModel) -> Index | None:
     folder = os.environ.get(INDEX)
     if not folder:
         return None
-    index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
+    index: Index = cached_of_model(("index", folder), lambda: open_index(Path(folder)))
     index.check_model(loaded)
     return index
 
 
-def sought_in(current: Question) -> int:
+def query_position(current: Selection) -> int:
     """The position of the token that is searched for: the first that was typed as long as none was chosen."""
     sought: int | None = st.session_state.sought
     if sought is not None and sought < len(current.encoding):
@@ -58,14 +58,14 @@ def sought_in(current: Question) -> int:
     return next((at for at, special in enumerate(current.encoding.special) if not special), 0)
 
 
-def offer(current: Question, head: Head, *, alike: str, token: int | None = None) -> None:
+def search_button(current: Selection, head: Head, *, alike: str, token: int | None = None) -> None:
     """A button that asks the index where else a head does the like; nothing where that cannot be asked.
 
     alike: what of it, "brings" or "looks". token: the position to begin with; None for the one that was searched last.
     """
     if current.encoding.pair is not None:
         return
-    index = index_of(current.plain)
+    index = find_index(current.plain)
     if index is None or head not in index.all_heads:
         return
     layer, number = head
@@ -73,7 +73,7 @@ def offer(current: Question, head: Head, *, alike: str, token: int | None = None
         f"Where else does L{layer} H{number} do this?", icon=":material/travel_explore:", key="where_else",
         help="Search the corpus for tokens at which this head does the like.",
     ):  # fmt: skip
-        take_head(head, st.session_state.also if st.session_state.head == head else ())
+        set_head(head, st.session_state.also if st.session_state.head == head else ())
         st.session_state.through, st.session_state.alike = "elsewhere", alike
-        st.session_state.sought = token if token is not None else sought_in(current)
+        st.session_state.sought = token if token is not None else query_position(current)
         frame.go_to("layers")

@@ -37,9 +37,9 @@ from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, File
 from viz_app.export.packing import MOST_EXACT
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
-from viz_app.shell.language import spoken
-from viz_app.shell.markdown import sentence
-from viz_app.shell.work import Work, look, need, offered
+from viz_app.shell.language import translate
+from viz_app.shell.markdown import error_sentence
+from viz_app.shell.work import Work, confirm, poll, wait_for
 
 OPENED = "export_open"  # whether the control is open
 ROOM = 430  # pixels of what is in it
@@ -183,12 +183,12 @@ def _made(make: Callable[[], Files], kind: str) -> bytes:
 
 def _large_page(make: Callable[[], Files], key: Hashable, memory: int) -> None:
     """A large page: packed by the queue when it is asked for, with progress and a stop, then handed over."""
-    if not offered("page", key, "Make the HTML page", None):
+    if not confirm("page", key, "Make the HTML page", None):
         return
     files = make()
-    if look(_packing(files, key, memory), asked="page").value is not None:
+    if poll(_packing(files, key, memory), asked="page").value is not None:
         # The view is made before the packing is asked for: a job must not wait for another one.
-        _button("HTML", lambda: need(_packing(make(), key, memory)), files.name("html"))
+        _button("HTML", lambda: wait_for(_packing(make(), key, memory)), files.name("html"))
 
 
 def _packing(files: Files, key: Hashable, memory: int) -> Work[bytes]:
@@ -201,9 +201,9 @@ def _key(run: ModelRun) -> tuple[Hashable, ...]:
     return run.encoding, run.target, run.head_mask.tobytes(), run.edits
 
 
-def handout(make: Callable[[], Work[str]], name: str) -> None:
+def lesson_file(make: Callable[[], Work[str]], name: str) -> None:
     """A lesson as one file. make: gives the work that makes it."""
-    _button(spoken("This lesson as a page"), lambda: need(make()), f"{name}.html", icon=":material/download:")
+    _button(translate("This lesson as a page"), lambda: wait_for(make()), f"{name}.html", icon=":material/download:")
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
@@ -355,7 +355,7 @@ def _bertviz(
     try:
         _check_neuron_view(loaded, estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)[0])
     except Refused as error:
-        off = sentence(error)
+        off = error_sentence(error)
     _button("BertViz neuron view", partial(_bertviz_neuron_page, read, vectors, whole), "bertviz-neuron.html", off=off)
 
 

@@ -29,12 +29,12 @@ from viz_app.notation import (
     write_put,
     write_scaled,
 )
-from viz_app.shell.choices import Choice, Head
-from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, helped, sentence
-from viz_app.shell.work import kept
+from viz_app.shell.language import translate
+from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
+from viz_app.shell.params import Head, Param
+from viz_app.shell.work import cached
 
-SHOWN = 3  # of a kind, that are named in the line
+MAX_LISTED = 3  # of a kind, that are named in the line
 NO_EDITS: dict[str, Any] = {"cut": (), "scaled": (), "put": None, "put_from": ""}
 
 
@@ -46,22 +46,22 @@ def with_edits(
     encoding, original: the text with the words hidden that the reader hid, `masked`, and without. off: heads.
     """
     state, model = st.session_state, loaded
-    nothing = {"cut": spoken("Nothing is cut."), "scaled": spoken("No neuron is scaled.")}
+    nothing = {"cut": translate("Nothing is cut."), "scaled": translate("No neuron is scaled.")}
     for kind, said in nothing.items():
         try:
             changed = edited(model, state[kind])
             check_edits(changed, len(encoding))
             model = changed
         except Refused as error:
-            st.warning(helped(f"{sentence(error)} {said}"), icon=":material/content_cut:")
+            st.warning(with_help(f"{error_sentence(error)} {said}"), icon=":material/content_cut:")
             state[kind] = ()
     if state.put is None:
         return model
     try:
         return edited(model, [_put(model, state.put, state.put_from, encoding, original, masked, off)])
     except Refused as error:
-        said = spoken("Nothing is put in.")
-        st.warning(helped(f"{sentence(error)} {said}"), icon=":material/conversion_path:")
+        said = translate("Nothing is put in.")
+        st.warning(with_help(f"{error_sentence(error)} {said}"), icon=":material/conversion_path:")
         state.put = None
         return model
 
@@ -84,7 +84,7 @@ def _put(
     else:
         source = Noised(encoding, put.noise)
     align = "tokens" if len(source) == len(encoding) else "words"
-    made: ActivationPatch = kept(
+    made: ActivationPatch = cached(
         ("put", loaded.identity, put, source, encoding, off),
         lambda: make_patch(
             loaded, source, encoding, put.what, put.layer, position=put.position, head=put.head, align=align,
@@ -94,48 +94,50 @@ def _put(
     return made
 
 
-def say_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
+def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     """What is changed, in a line for each kind, and the way to put it back; nothing where nothing is."""
-    every, layers, neuron = spoken("every token"), spoken("all layers"), spoken("neuron")
-    ways = spoken("the rest of the row grows"), spoken("the rest stays as it was")
+    every, layers, neuron = translate("every token"), translate("all layers"), translate("neuron")
+    ways = translate("the rest of the row grows"), translate("the rest stays as it was")
     cuts = [
-        as_written(cut_in_words(edit, encoding, every=every, all_layers=layers, ways=ways))
+        escape_markdown(cut_in_words(edit, encoding, every=every, all_layers=layers, ways=ways))
         for edit in edits
         if isinstance(edit, AttentionKnockout)
     ]
     scaled = [
-        scaled_in_words(edit, neuron=neuron, off=spoken("off")) for edit in edits if isinstance(edit, ScaledNeuron)
+        scaled_in_words(edit, neuron=neuron, off=translate("off")) for edit in edits if isinstance(edit, ScaledNeuron)
     ]
-    say = {word: spoken(word) for word in PUT_WORDS}.__getitem__
-    puts = [as_written(put_in_words(edit, encoding, say=say)) for edit in edits if isinstance(edit, ActivationPatch)]
-    _line("cut", cuts, spoken("Cut: {names}"), "content_cut", "arrows_cut")
-    _line("scaled", scaled, spoken("Scaled: {names}"), "tune", "neurons_scaled")
-    _line("put", puts, spoken("Put in: {names}"), "conversion_path", "part_put_in")
+    say = {word: translate(word) for word in PUT_WORDS}.__getitem__
+    puts = [
+        escape_markdown(put_in_words(edit, encoding, say=say)) for edit in edits if isinstance(edit, ActivationPatch)
+    ]
+    _line("cut", cuts, translate("Cut: {names}"), "content_cut", "arrows_cut")
+    _line("scaled", scaled, translate("Scaled: {names}"), "tune", "neurons_scaled")
+    _line("put", puts, translate("Put in: {names}"), "conversion_path", "part_put_in")
 
 
 def _line(kind: str, names: list[str], says: str, icon: str, key: str) -> None:
     if not names:
         return
-    named = "; ".join(names[:SHOWN])
-    if len(names) > SHOWN:
-        named += spoken(" and {many} more").format(many=len(names) - SHOWN)
+    named = "; ".join(names[:MAX_LISTED])
+    if len(names) > MAX_LISTED:
+        named += translate(" and {many} more").format(many=len(names) - MAX_LISTED)
     with st.container(key=key, horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f":orange[:material/{icon}:] {says.format(names=named)}")
-        st.button(spoken("Restore"), on_click=_restore, args=(kind,), key=f"restore_{kind}")
+        st.button(translate("Restore"), on_click=_restore, args=(kind,), key=f"restore_{kind}")
 
 
-def add_cut(cut: AttentionKnockout) -> None:
+def add_knockouts(cut: AttentionKnockout) -> None:
     """Cut some arrows too; a click on a button."""
     st.session_state.cut = tuple(dict.fromkeys((*st.session_state.cut, cut)))[-MOST_EDITS:]
 
 
-def add_scaled(*scaled: ScaledNeuron) -> None:
+def add_scaled_neurons(*scaled: ScaledNeuron) -> None:
     """Scale some neurons, in the place of what was done to them before; a factor of 1 leaves them be. A click."""
     kept = {(one.layer, one.neuron): one for one in (*st.session_state.scaled, *scaled)}
     st.session_state.scaled = tuple(one for one in kept.values() if one.factor != 1)[-MOST_EDITS:]
 
 
-def keep_put(put: Carried, source: str) -> None:
+def keep_patch(put: Carried, source: str) -> None:
     """Keep a part of another text in while other pages are looked at; a click on a button. source: what it is from."""
     st.session_state.put, st.session_state.put_from = put, source
 
@@ -146,9 +148,9 @@ def _restore(kind: str) -> None:
         st.session_state.put_from = ""
 
 
-CHOICES = {
-    "cut": Choice((), parse_cuts, write_cuts, step=True, about="text"),
-    "scaled": Choice((), parse_scaled, write_scaled, step=True, about="text"),
-    "put": Choice(None, parse_put, write_put, step=True, about="text"),
-    "put_from": Choice("", about="text", free=True),
+PARAMS = {
+    "cut": Param((), parse_cuts, write_cuts, step=True, about="text"),
+    "scaled": Param((), parse_scaled, write_scaled, step=True, about="text"),
+    "put": Param(None, parse_put, write_put, step=True, about="text"),
+    "put_from": Param("", about="text", free=True),
 }

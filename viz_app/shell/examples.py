@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from bert_core.loading import ASSETS
-from viz_app.shell.language import spoken
+from viz_app.shell.language import translate
 
 FILE = ASSETS / "headlight-mini" / "examples.json"
 TREES = Path(__file__).parent / "trees.conllu"  # sixty sentences with their dependency trees
@@ -38,8 +38,10 @@ class Example:
         """What is hidden, and what comes after it."""
         words = re.findall(r"\w+|[^\w\s]", self.text)
         names = ", ".join(words[number] for number in self.masked)
-        hidden = spoken("{piece}, hidden").format(piece=names) if self.masked else spoken("Nothing hidden")
-        return hidden + (spoken("; B follows") if self.follows else spoken("; B does not follow")) * bool(self.pair)
+        hidden = translate("{piece}, hidden").format(piece=names) if self.masked else translate("Nothing hidden")
+        return hidden + (translate("; B follows") if self.follows else translate("; B does not follow")) * bool(
+            self.pair
+        )
 
     @property
     def both(self) -> str:

@@ -1,6 +1,6 @@
 """The frame above every page: the text and its chips, the model, the target, the notices.
 
-`open_frame` draws it; a page then asks `question.current()` for its question.
+`open_frame` draws it; a page then asks `selection.current()` for its question.
 """
 
 from __future__ import annotations
@@ -17,37 +17,40 @@ from streamlit.navigation.page import StreamlitPage
 from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
 from bert_core.unknown_tokens import count_unknown_tokens
+from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
-from viz_app.door import LONGEST_TEXT
 from viz_app.lessons import ENGLISH, LANGUAGES
-from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, question, screen, target
-from viz_app.shell.calm import calm
-from viz_app.shell.choices import Choice, Page, choice_of, collected, flag
+from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, screen, selection, target
 from viz_app.shell.controls import control
 from viz_app.shell.edits import NO_EDITS, with_edits
+from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
-from viz_app.shell.language import spoken
-from viz_app.shell.markdown import SPECIAL_TOKENS, as_written, helped, sentence, special_tokens
-from viz_app.shell.models import ModelReference, chosen_model, model_settings, say_load_problem
-from viz_app.shell.notices import say_notices, say_of_text, say_unknown, status
-from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
+from viz_app.shell.language import translate
+from viz_app.shell.markdown import SPECIAL_TOKENS, error_sentence, escape_markdown, special_tokens, with_help
+from viz_app.shell.models import ModelReference, model_settings, selected_model, show_load_error
+from viz_app.shell.notices import show_link_notices, show_text_notices, show_unknown_tokens, status_line
+from viz_app.shell.params import Page, Param, flag_param, merge_params, select_param
+from viz_app.shell.selection import EXAMPLES, NO_TOKENS, SELECTION, Selection, open_example_text, toggle_mask
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
-OWN = {"lecture": flag(), "lang": choice_of(*LANGUAGES, first=ENGLISH)}  # of the frame itself: they name no view
-WAYS = "_ways"  # the pages of this run, as Streamlit links them, by their paths
+FRAME_PARAMS = {
+    "lecture": flag_param(),
+    "lang": select_param(*LANGUAGES, first=ENGLISH),
+}  # of the frame itself: they name no view
+STREAMLIT_PAGES = "_ways"  # the pages of this run, as Streamlit links them, by their paths
 
 
 @cache
-def choices_of(pages: tuple[Page, ...]) -> Mapping[str, Choice]:
+def params_of_pages(pages: tuple[Page, ...]) -> Mapping[str, Param]:
     """Every choice that an address carries, by its name: those that all pages share, and each page's own."""
     shared = (
-        question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, edits.CHOICES, change.CHOICES,
-        lesson.CHOICES, classroom.CHOICES, OWN,
+        selection.PARAMS, models.PARAMS, target.PARAMS, heads.PARAMS, edits.PARAMS, change.PARAMS,
+        lesson.PARAMS, classroom.PARAMS, FRAME_PARAMS,
     )  # fmt: skip
-    return collected([*shared, *(page.choices for page in pages)])
+    return merge_params([*shared, *(page.choices for page in pages)])
 
 
 def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
@@ -56,23 +59,23 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
     pages: all of them, whose examples are offered too.
     """
     state = st.session_state
-    state.setdefault(ASKED, None)
+    state.setdefault(SELECTION, None)
     with st.container(key="history"):
-        keep_history(address.steps(), names_view=page is not pages[0])
+        keep_history(address.history_params(), names_view=page is not pages[0])
     with screen.settings():
         _settings(models=page.models)
     with screen.strip():
         if page.models:
-            say_load_problem()
-        state[ASKED] = _frame(page, pages, notices) if page.text else None
+            show_load_error()
+        state[SELECTION] = _frame(page, pages, notices) if page.text else None
         if not page.text:
-            say_notices(notices)
-    return not page.text or state[ASKED] is not None
+            show_link_notices(notices)
+    return not page.text or state[SELECTION] is not None
 
 
-def way_to(path: str) -> StreamlitPage:
+def streamlit_page(path: str) -> StreamlitPage:
     """The page of this path, for a way there from another page."""
-    ways: Mapping[str, StreamlitPage] = st.session_state[WAYS]
+    ways: Mapping[str, StreamlitPage] = st.session_state[STREAMLIT_PAGES]
     return ways[path]
 
 
@@ -81,7 +84,7 @@ def go_to(path: str) -> NoReturn:
 
     Without that, the page that is left would have an empty entry more in the browser's history.
     """
-    st.switch_page(way_to(path), query_params=address.of_now())
+    st.switch_page(streamlit_page(path), query_params=address.current_params())
 
 
 def is_dark() -> bool:
@@ -89,26 +92,26 @@ def is_dark() -> bool:
     return st.context.theme.type == "dark"
 
 
-def way_out() -> None:
+def open_in_app_link() -> None:
     """The way from a frame of another page to the same view in a window of its own, with all that is around it."""
     with st.container(key="way_out"):
-        says, way = spoken("Open in Headlight"), address.of_this_view()
+        says, way = translate("Open in Headlight"), address.relative_link()
         st.link_button(says, way, icon=":material/open_in_new:", type="tertiary")
 
 
-def fade() -> None:
+def fade_stale() -> None:
     """Grey out what is drawn in a container that answers an earlier question: one whose key begins with "stale_"."""
     st.html("<style>[class*=st-key-stale_] { opacity: 0.4; }</style>")
 
 
-def show(page: StreamlitPage) -> None:
+def run_page(page: StreamlitPage) -> None:
     """Run a page; what goes wrong on it is said in its picture's place, and nothing chosen is lost."""
-    with calm(screen.picture()), count_unknown_tokens() as read:
+    with error_boundary(screen.picture()), count_unknown_tokens() as read:
         page.run()
-        say_unknown(read)
+        show_unknown_tokens(read)
         # Again, now that the page's own run has been timed.
-        if st.session_state[ASKED] is not None:
-            st.session_state[STATUS].caption(status(question.current()))
+        if st.session_state[SELECTION] is not None:
+            st.session_state[STATUS].caption(status_line(selection.current_selection()))
 
 
 def title(asks: str, says: str, place: DeltaGenerator | None = None) -> None:
@@ -123,71 +126,74 @@ def title(asks: str, says: str, place: DeltaGenerator | None = None) -> None:
         return
     with place.container(key=f"title_{asks}", gap=None):
         st.header(asks, anchor=False)
-        screen.note(says)
+        screen.write_note(says)
 
 
-def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | None:
+def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection | None:
     state = st.session_state
-    loaded = chosen_model()
+    loaded = selected_model()
     if loaded is None:
         return None
     _text_inputs([one.example for one in pages if one.example is not None], follows=loaded.supports_nsp)
     text, pair = state.text, state.pair
-    say_notices(notices)
-    if len(text) + len(pair) > LONGEST_TEXT:
+    show_link_notices(notices)
+    if len(text) + len(pair) > MAX_TEXT_CHARACTERS:
         # Of a text that was cut at the door nobody knows how long it was.
-        more = spoken("more than {many}").format(many=f"{LONGEST_TEXT:,}")
-        many = more if LONGEST_TEXT + 1 in (len(text), len(pair)) else f"{len(text + pair):,}"
-        says = spoken("The text has {many} characters: at most {most:,} can be read.")
-        st.error(helped(says.format(many=many, most=LONGEST_TEXT)))
+        more = translate("more than {many}").format(many=f"{MAX_TEXT_CHARACTERS:,}")
+        many = more if MAX_TEXT_CHARACTERS + 1 in (len(text), len(pair)) else f"{len(text + pair):,}"
+        says = translate("The text has {many} characters: at most {most:,} can be read.")
+        st.error(with_help(says.format(many=many, most=MAX_TEXT_CHARACTERS)))
         return None
     state[SPECIAL_TOKENS] = loaded.tokenizer.special_tokens
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     except Refused as error:
-        st.error(helped(sentence(error)), icon=":material/edit:")
+        st.error(with_help(error_sentence(error)), icon=":material/edit:")
         if not text.strip():
             first = examples.first()
-            begins = spoken("Begin with “{text}”").format(text=first.text)
-            st.button(begins, on_click=take_example, args=(first,), type="primary", key="begin")
+            begins = translate("Begin with “{text}”").format(text=first.text)
+            st.button(begins, on_click=open_example_text, args=(first,), type="primary", key="begin")
         return None
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
     off = existing_heads(loaded)
     loaded = with_edits(loaded, encoding, original, masked, off)
-    drawn = Question(ModelReference(loaded), encoding, original, None, off, is_dark(), bool(state.lecture))
-    label = spoken("Tokens; click a word to hide it or show it again")
-    token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, label=label, on_click=mask_word)
-    say_of_text(drawn, keep_place=page.switches)
+    drawn = Selection(ModelReference(loaded), encoding, original, None, off, is_dark(), bool(state.lecture))
+    label = translate("Tokens; click a word to hide it or show it again")
+    token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, label=label, on_click=toggle_mask)
+    show_text_notices(drawn, keep_place=page.switches)
     return with_target(drawn)
 
 
 def _settings(*, models: bool) -> None:
     if models:
         model_settings()
-    help_ = spoken("Larger type, thicker lines, for a projector")
-    control(st.toggle, spoken("Lecture mode"), "lecture", help=help_)
+    help_ = translate("Larger type, thicker lines, for a projector")
+    control(st.toggle, translate("Lecture mode"), "lecture", help=help_)
     control(
-        st.segmented_control, spoken("Language"), "lang", options=list(LANGUAGES), format_func=LANGUAGES.__getitem__,
+        st.segmented_control, translate("Language"), "lang", options=list(LANGUAGES), format_func=LANGUAGES.__getitem__,
         label_visibility="collapsed",
     )  # fmt: skip
 
 
 def _text_inputs(surprises: list[Example], *, follows: bool) -> None:
     row = screen.text().container(horizontal=True, vertical_alignment="bottom")
-    control(row.text_input, spoken("Sentence"), "text", on_change=_text_changed, placeholder=spoken("Type a sentence"))
     control(
-        row.text_input, spoken("Second sentence"), "pair", on_change=_text_changed,
-        placeholder=spoken("Optional: does this one follow?") if follows else spoken("Optional"),
+        row.text_input, translate("Sentence"), "text", on_change=_text_changed, placeholder=translate("Type a sentence")
+    )
+    control(
+        row.text_input, translate("Second sentence"), "pair", on_change=_text_changed,
+        placeholder=translate("Optional: does this one follow?") if follows else translate("Optional"),
     )  # fmt: skip
     # What is closed costs nothing.
-    with row.popover(spoken("Examples"), width="content", key=EXAMPLES, on_change="rerun") as opened:
+    with row.popover(translate("Examples"), width="content", key=EXAMPLES, on_change="rerun") as opened:
         for kind, some in examples.by_kind(surprises).items() if opened.open else ():
-            st.caption(spoken(kind))
+            st.caption(translate(kind))
             for number, example in enumerate(some):
                 st.button(
-                    f"**{as_written(example.title)}** &nbsp; {as_written(example.both)}", key=f"{kind} {number}",
-                    on_click=take_example, args=(example,), width="stretch",
+                    f"**{escape_markdown(example.title)}** &nbsp; {escape_markdown(example.both)}", key=f"{kind} "
+                    f"{number}",
+                    on_click=open_example_text, args=(example,), width="stretch",
                 )  # fmt: skip
 
 
@@ -201,21 +207,23 @@ def _text_changed() -> None:
         state.target = ""  # the best guess of the last text is none of this one's, nor are its places
 
 
-def _chips(current: Question) -> list[Chip]:
+def _chips(current: Selection) -> list[Chip]:
     encoding, original, of_target = current.encoding, current.original, target_position(current)
     chips = []
     for position, token in enumerate(encoding.tokens):
         masked = token != original.tokens[position]
         piece = original.tokens[position]
-        title = spoken("{piece}: position {position}, number {number:,} in the vocabulary").format(
+        title = translate("{piece}: position {position}, number {number:,} in the vocabulary").format(
             piece=piece, position=position, number=original.input_ids[position]
         )
-        hidden = special_tokens().substitute_in(spoken("Hidden: the model reads [MASK] here. Click to show it again."))
-        what = hidden if masked else spoken("Click to hide it.")
+        hidden = special_tokens().substitute_in(
+            translate("Hidden: the model reads [MASK] here. Click to show it again.")
+        )
+        what = hidden if masked else translate("Click to hide it.")
         ends = masked and encoding.words[position + 1] != encoding.words[position]
         chips.append(
             Chip(
-                text=spoken("{piece}, hidden").format(piece=piece) if ends else piece,
+                text=translate("{piece}, hidden").format(piece=piece) if ends else piece,
                 title=title if encoding.special[position] else f"{title}\n{what}",
                 word=encoding.words[position],
                 side=encoding.sides[position],

@@ -23,7 +23,7 @@ from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.maps import MapView
 from viz_app.shell import findings
 from viz_app.shell.findings.asked import Asked, of_lesson
-from viz_app.shell.language import spoken
+from viz_app.shell.language import translate
 from viz_app.shell.models import shown_name
 from viz_app.shell.profiles import looks_to_guess, profiles_of
 from viz_app.shell.trial import MOST_ANSWERS, answers
@@ -73,16 +73,16 @@ def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = ig
             choices[int(number)] = says
     if task.answer == "order":
         choices = dict(enumerate(CHECKS[task.check].things))
-    about = spoken("{model} was asked. Layers and heads count from zero.", tag=tag)
+    about = translate("{model} was asked. Layers and heads count from zero.", tag=tag)
     if not holds:
-        about = spoken(
+        about = translate(
             "{model} was asked, and on it the lesson's claim does not hold. Layers and heads count from zero.", tag=tag
         )
     words = {
-        "expect": spoken("What do you expect?", tag=tag), "say": spoken("That is what I expect", tag=tag),
-        "number": spoken("How many {unit}?", tag=tag).format(unit=task.unit), "hint": spoken("Hint", tag=tag),
-        "true": spoken("What is true", tag=tag), "on": spoken("Where to look on:", tag=tag),
-        "needs": spoken("This page needs JavaScript to show what is true.", tag=tag),
+        "expect": translate("What do you expect?", tag=tag), "say": translate("That is what I expect", tag=tag),
+        "number": translate("How many {unit}?", tag=tag).format(unit=task.unit), "hint": translate("Hint", tag=tag),
+        "true": translate("What is true", tag=tag), "on": translate("Where to look on:", tag=tag),
+        "needs": translate("This page needs JavaScript to show what is true.", tag=tag),
     }  # fmt: skip
     return handout_page(Handout(
         language=tag, title=one.title, question=one.question,
@@ -108,11 +108,11 @@ def _number(task: Task, answer: Any) -> str:
 
 def _outcome(one: Lesson, verdict: Verdict, tag: str) -> Outcome:
     reveal = one.reveal
-    says = verdict.revealed(reveal).format(**verdict.figures_in(partial(spoken, tag=tag)))
+    says = verdict.revealed(reveal).format(**verdict.figures_in(partial(translate, tag=tag)))
     values = [bar.value for bar in verdict.bars]
     least = min((*values, 0.0))
     room = max((*values, 0.0)) - least or 1.0
-    said = {mark: spoken(MARKS[mark], tag=tag) for mark in MARKS}
+    said = {mark: translate(MARKS[mark], tag=tag) for mark in MARKS}
     bars = [
         Bar(
             reveal.bars.get(bar.name, bar.name), number_written(bar.value, reveal.form),
@@ -149,23 +149,23 @@ def _pictures(loaded: LoadedModel, view: View, tag: str) -> Iterator[Picture]:
         run = capture(loaded, asked.encoding)
         one_head = "head" in view.address
         shown = MapView(layer=asked.head[0], heads=(asked.head[1],) if one_head else ())
-        alt = spoken("Who looks at whom: {heads}", tag=tag).format(
-            heads="L{} H{}".format(*asked.head) if one_head else spoken("all heads", tag=tag)
+        alt = translate("Who looks at whom: {heads}", tag=tag).format(
+            heads="L{} H{}".format(*asked.head) if one_head else translate("all heads", tag=tag)
         )
         yield Picture(picture_bytes(maps_picture(shown.of(run), shown), "svg"), alt)
 
 
 def _guesses(loaded: LoadedModel, encoding: Encoding, original: Encoding, tag: str) -> Iterator[Picture]:
     run = capture(loaded, encoding, top_k=SHOWN_WORDS)
-    unit = spoken("probability", tag=tag)
+    unit = translate("probability", tag=tag)
     for prediction in run.predictions:
         pieces = [loaded.tokenizer.token_of(piece) for piece, _ in prediction.top]
         drawn = bars_picture(pieces, [share for _, share in prediction.top], unit=unit)
-        alt = spoken("The likeliest words at position {position}: {words}", tag=tag)
+        alt = translate("The likeliest words at position {position}: {words}", tag=tag)
         yield Picture(
             picture_bytes(drawn, "svg"), alt.format(position=prediction.position, words=", ".join(pieces[:5]))
         )
     if run.nsp is not None and not run.predictions:
-        follows = spoken("“B follows A”", tag=tag)
+        follows = translate("“B follows A”", tag=tag)
         drawn = bars_picture([follows], [run.nsp], unit=unit)
         yield Picture(picture_bytes(drawn, "svg"), f"{follows}: {run.nsp:.2f}")

@@ -10,13 +10,13 @@ from bert_core.refused import Refused
 from bert_core.run.inputs import head_mask_without
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
-from viz_app.shell import question
-from viz_app.shell.address import CHOSEN
-from viz_app.shell.choices import Choice, Head, parse_head, parse_numbers, write_head, write_numbers
-from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell import selection
+from viz_app.shell.address import HEAD_CHOSEN
+from viz_app.shell.language import translate
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
+from viz_app.shell.params import Head, Param, parse_head, parse_indices, write_head, write_indices
+from viz_app.shell.selection import Selection
 
 Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
 VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
@@ -25,19 +25,19 @@ VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron":
 def choose_head(click: HeadClick) -> None:
     """Make the clicked head the chosen one; a click in a grid."""
     if click.layer is not None and click.head is not None:
-        take_head((click.layer, click.head))
+        set_head((click.layer, click.head))
 
 
-def take_head(head: Head, also: tuple[int, ...] = ()) -> None:
+def set_head(head: Head, also: tuple[int, ...] = ()) -> None:
     """Make a head the chosen one. also: others of its layer."""
-    st.session_state.head, st.session_state.also, st.session_state[CHOSEN] = head, also, True
+    st.session_state.head, st.session_state.also, st.session_state[HEAD_CHOSEN] = head, also, True
 
 
 def view_choice(first: Head | None = None) -> ViewChoice:
     """The layer, heads and tokens that the large view shows. first: the head as long as none was chosen."""
     state = st.session_state
     (layer, head), (side, positions) = state.head, state.tokens
-    if first is not None and not state.get(CHOSEN) and (layer, head, *state.also) == (0, 0):
+    if first is not None and not state.get(HEAD_CHOSEN) and (layer, head, *state.also) == (0, 0):
         layer, head = first
     return ViewChoice(layer, (head, *state.also), "key" if side == "key" else "query", positions, state.kept)
 
@@ -51,11 +51,11 @@ def open_head(click: HeadClick, control: str) -> None:
 def choose_view(choice: ViewChoice) -> None:
     """Take over what was chosen in the large view."""
     state = st.session_state
-    take_head((choice.layer, choice.heads[0]), choice.heads[1:])
+    set_head((choice.layer, choice.heads[0]), choice.heads[1:])
     state.tokens, state.kept = (choice.side, choice.positions), choice.kept
 
 
-def head_title(current: Question, layer: int, head: int, what: str, values: np.ndarray | None, unit: str = "") -> str:
+def head_title(current: Selection, layer: int, head: int, what: str, values: np.ndarray | None, unit: str = "") -> str:
     """A head's name with its figure (layer, head) and the unit of that, for hover."""
     name = f"L{layer} H{head}"
     if head not in current.loaded.config.heads_of(layer):
@@ -68,7 +68,7 @@ def head_title(current: Question, layer: int, head: int, what: str, values: np.n
 
 def switch_heads(click: HeadClick) -> None:
     """Switch the clicked heads off, or on again where all of them are off; a click in a grid."""
-    config = question.current().loaded.config
+    config = selection.current_selection().loaded.config
     touched = {
         (layer, head)
         for layer in (range(config.num_hidden_layers) if click.layer is None else [click.layer])
@@ -90,14 +90,14 @@ def existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
     wrong = [head for head in (*state.off, state.head) if not (0 <= head[0] < layers and 0 <= head[1] < heads)]
     if wrong:
         layer, head = wrong[0]
-        says = spoken(
+        says = translate(
             "L{layer} H{head} does not exist: {model} has layers 0 to {last} and heads 0 to {most}. It is ignored."
         )
-        model = as_written(shown_name(loaded.name))
-        st.warning(helped(says.format(layer=layer, head=head, model=model, last=layers - 1, most=heads - 1)))
+        model = escape_markdown(shown_name(loaded.name))
+        st.warning(with_help(says.format(layer=layer, head=head, model=model, last=layers - 1, most=heads - 1)))
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
-            state.head, state[CHOSEN] = (0, 0), False
+            state.head, state[HEAD_CHOSEN] = (0, 0), False
     left = loaded.config.heads_of(state.head[0])
     if left and state.head[1] not in left:
         state.head = (state.head[0], left[0])
@@ -108,22 +108,22 @@ def existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
 def heads_off(loaded: LoadedModel) -> np.ndarray:
     """The head mask (layer, head) of a page without the shared text, 0 for a head that is off; says which are."""
     off = existing_heads(loaded)
-    say_off(off)
+    show_heads_off(off)
     return head_mask_without(loaded.config, off)
 
 
-def say_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
+def show_heads_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
     """Which heads are off, in one line. keep_place: draw the line also while none is, so that nothing below moves."""
     if not off and not keep_place:
         return
     names = ", ".join(f"L{layer} H{head}" for layer, head in off[:8])
     if len(off) > 8:
-        names += spoken(" and {many} more").format(many=len(off) - 8)
-    says = spoken("1 head is off: {names}") if len(off) == 1 else spoken("{many} heads are off: {names}")
+        names += translate(" and {many} more").format(many=len(off) - 8)
+    says = translate("1 head is off: {names}") if len(off) == 1 else translate("{many} heads are off: {names}")
     said = f":orange[:material/visibility_off:] {says.format(many=len(off), names=names)}"
     with st.container(key="heads_off", horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(said if off else spoken("All heads are on."))
-        st.button(spoken("Restore"), on_click=_restore_heads, key="restore_heads", disabled=not off)
+        st.markdown(said if off else translate("All heads are on."))
+        st.button(translate("Restore"), on_click=_restore_heads, key="restore_heads", disabled=not off)
 
 
 def _restore_heads() -> None:
@@ -140,7 +140,7 @@ def parse_tokens(value: str) -> Tokens:
     side = {"q": "query", "k": "key"}.get(value[:1])
     if side is None:
         raise Refused("q or k, then positions")
-    return side, parse_numbers(value[1:])
+    return side, parse_indices(value[1:])
 
 
 def parse_share(value: str) -> float:
@@ -154,10 +154,10 @@ def parse_share(value: str) -> float:
     return share / 100
 
 
-CHOICES = {
-    "off": Choice((), parse_heads, lambda heads: ",".join(map(write_head, heads)), step=True),
-    "head": Choice((0, 0), parse_head, write_head, step=True),
-    "also": Choice((), parse_numbers, write_numbers, step=True),
-    "tokens": Choice(("query", ()), parse_tokens, lambda tokens: tokens[0][0] + write_numbers(tokens[1])),
-    "kept": Choice(0.7, parse_share, lambda share: f"{100 * share:.0f}"),
+PARAMS = {
+    "off": Param((), parse_heads, lambda heads: ",".join(map(write_head, heads)), step=True),
+    "head": Param((0, 0), parse_head, write_head, step=True),
+    "also": Param((), parse_indices, write_indices, step=True),
+    "tokens": Param(("query", ()), parse_tokens, lambda tokens: tokens[0][0] + write_indices(tokens[1])),
+    "kept": Param(0.7, parse_share, lambda share: f"{100 * share:.0f}"),
 }

@@ -20,16 +20,16 @@ def language() -> str:
     return str(st.session_state.get("lang", ENGLISH))
 
 
-def spoken(english: str, *, tag: str | None = None) -> str:
+def translate(english: str, *, tag: str | None = None) -> str:
     """A sentence of the app in the language that is chosen; one that has no other words stays English.
 
     What it names stands in braces, and is filled in afterwards. tag: of another language than the chosen one.
     """
     chosen = language() if tag is None else tag
-    return english if chosen == ENGLISH else sentences(chosen).get(english, english)
+    return english if chosen == ENGLISH else translations(chosen).get(english, english)
 
 
 @cache
-def sentences(tag: str) -> Mapping[str, str]:
+def translations(tag: str) -> Mapping[str, str]:
     """The sentences of a language by the English ones."""
     return tomllib.loads(Path(__file__).with_name(f"{tag}.toml").read_text("utf-8"))

@@ -7,13 +7,13 @@ import streamlit as st
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
 from bert_core.translators import Translators, read_translators
-from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.work import kept_of_model
+from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.work import cached_of_model
 
 
 def translators_of(loaded: LoadedModel) -> Translators | None:
     """Those of a model, or None where it has none. Raises CheckpointError for a file that does not fit."""
-    found: Translators | None = kept_of_model(("translators", loaded.weights_key), lambda: read_translators(loaded))
+    found: Translators | None = cached_of_model(("translators", loaded.weights_key), lambda: read_translators(loaded))
     return found
 
 
@@ -22,5 +22,5 @@ def has_translators(loaded: LoadedModel) -> bool:
     try:
         return translators_of(loaded) is not None
     except CheckpointError as error:
-        st.warning(helped(as_written(f"{error}.")), icon=":material/link_off:")
+        st.warning(with_help(escape_markdown(f"{error}.")), icon=":material/link_off:")
         return False

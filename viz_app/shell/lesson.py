@@ -14,10 +14,10 @@ import streamlit as st
 from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, Option, View
 from viz_app.lessons.reading import lesson_of, lessons
-from viz_app.shell import edits, heads, question, target
-from viz_app.shell.address import CHOSEN, TABLE, UNSAID
-from viz_app.shell.choices import Choice, Page, choice_of
+from viz_app.shell import edits, heads, selection, target
+from viz_app.shell.address import ALL_PARAMS, HEAD_CHOSEN, TEXT_UNNAMED
 from viz_app.shell.language import language
+from viz_app.shell.params import Page, Param, select_param
 
 Answer = int | float | Option | tuple[str, ...]
 
@@ -27,7 +27,7 @@ _NOTES = "_lesson_notes"  # what was said and done, by the names of lessons
 _HEARD = "_lessons_heard"  # whether the browser has said what it kept
 _DRAFTS = "_lesson_drafts"  # what is chosen and not yet said, by the names of lessons
 _AHEAD = "_lesson_ahead"  # where the next run is to be
-_ABOUT_THE_TEXT = (question.CHOICES, target.CHOICES, heads.CHOICES, edits.CHOICES)
+_ABOUT_THE_TEXT = (selection.PARAMS, target.PARAMS, heads.PARAMS, edits.PARAMS)
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,12 @@ def arrive() -> None:
         return
     state.lesson, state.step, view = left
     if view.address:
-        for name, value in values(view, state[PAGES], state[TABLE]).items():
+        for name, value in values(view, state[PAGES], state[ALL_PARAMS]).items():
             state[name] = value
-        state[CHOSEN], state[UNSAID] = "head" in view.address, False
+        state[HEAD_CHOSEN], state[TEXT_UNNAMED] = "head" in view.address, False
 
 
-def values(view: View, pages: Mapping[str, Page], table: Mapping[str, Choice]) -> dict[str, object]:
+def values(view: View, pages: Mapping[str, Page], table: Mapping[str, Param]) -> dict[str, object]:
     """What an address makes of the choices of the text and of its page, as a link would.
 
     Raises Refused for a page that is not there, an address without a text, or a choice that is not possible.
@@ -182,4 +182,4 @@ def _parse(name: str) -> str:
     return lesson_of(name).name if name else ""
 
 
-CHOICES = {"lesson": Choice("", _parse, step=True), "step": choice_of(*STEPS, step=True)}
+PARAMS = {"lesson": Param("", _parse, step=True), "step": select_param(*STEPS, step=True)}

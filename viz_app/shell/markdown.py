@@ -23,7 +23,7 @@ _NO_WORDS = re.compile(
 )
 
 
-def as_written(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """A text for a place that reads Markdown, so that it shows as it was written: no link, picture or formula."""
     # An address becomes a link even behind backslashes: a joiner that nobody sees takes it apart.
     apart = re.sub(r"(?=://|@)|(?<=www)(?=\.)", "\u2060", text, flags=re.IGNORECASE)
@@ -38,34 +38,34 @@ def special_tokens() -> SpecialTokens:
     return found
 
 
-def named(text: str) -> str:
+def with_special_tokens(text: str) -> str:
     """A text of ours in Markdown that says [CLS], with what the page's model writes in its place."""
-    return special_tokens().substitute_in(text, as_written)
+    return special_tokens().substitute_in(text, escape_markdown)
 
 
-def sentence(error: Exception) -> str:
+def error_sentence(error: Exception) -> str:
     """What an error says, as a sentence for a place that reads Markdown."""
     text = str(error)
-    return as_written(text[:1].upper() + text[1:] + ".")
+    return escape_markdown(text[:1].upper() + text[1:] + ".")
 
 
-def foreign(text: str) -> str:
+def protect_terms(text: str) -> str:
     """What was typed or guessed, for a text that is `explained`: “head” is then a word like any other."""
     return f"{_FOREIGN}{text}{_FOREIGN}"
 
 
-def explained(text: str, said: set[str] | None = None) -> str:
+def mark_terms(text: str, said: set[str] | None = None) -> str:
     """A text in Markdown with each term of the glossary marked where it is said first, for a place that takes HTML.
 
     The marks are its only HTML: any other tag shows as it was written, and what was typed must be `as_written`.
     said: the names of terms that are not marked any more; those that are marked here are added.
     """
-    return _marked(named(text), _NO_WORDS, set() if said is None else said, _without_tags)
+    return _marked(with_special_tokens(text), _NO_WORDS, set() if said is None else said, _without_tags)
 
 
-def explained_as_written(text: str, said: set[str]) -> str:
+def escape_and_mark_terms(text: str, said: set[str]) -> str:
     """A text `as_written`, with its terms marked as in `explained`."""
-    return _marked(text, _WORDS_OF_OTHERS, said, as_written)
+    return _marked(text, _WORDS_OF_OTHERS, said, escape_markdown)
 
 
 def _marked(text: str, apart: re.Pattern[str], said: set[str], write: Callable[[str], str]) -> str:
@@ -83,19 +83,21 @@ def _marked(text: str, apart: re.Pattern[str], said: set[str], write: Callable[[
     return "".join([*parts, write(text[done:])]).replace(_FOREIGN, "")
 
 
-def terms_in(text: str) -> str | None:
+def help_on_terms(text: str) -> str | None:
     """What the terms of the glossary in a text mean, in Markdown, for `help=`; None for a text that says none."""
-    said = [f"**{as_written(term.title)}**: {as_written(term.says)}" for *_, term in first_uses(text, language())]
+    said = [
+        f"**{escape_markdown(term.title)}**: {escape_markdown(term.says)}" for *_, term in first_uses(text, language())
+    ]
     return "\n\n".join(said) or None
 
 
-def helped(text: str) -> str:
+def with_help(text: str) -> str:
     """A text in Markdown for a coloured box, which takes no HTML: what its terms mean stands on a sign at its end."""
     signs = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)  # as they are read
-    says = terms_in(_NO_WORDS.sub(" ", signs))
+    says = help_on_terms(_NO_WORDS.sub(" ", signs))
     # Streamlit reads the help twice: here, and where it stands.
-    sign = "" if says is None else f" :help[{as_written(says).replace(chr(10), '&#10;')}]"
-    return named(text).replace(_FOREIGN, "") + sign
+    sign = "" if says is None else f" :help[{escape_markdown(says).replace(chr(10), '&#10;')}]"
+    return with_special_tokens(text).replace(_FOREIGN, "") + sign
 
 
 def _without_tags(text: str) -> str:

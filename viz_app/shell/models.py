@@ -14,14 +14,14 @@ import streamlit as st
 from bert_core.editing import edited
 from bert_core.loading import LoadedModel, bundled_models, load, stat_model_files
 from bert_core.refused import Refused
-from viz_app.door import is_own
-from viz_app.shell.choices import Choice, one_of
+from viz_app.access import is_local_server
 from viz_app.shell.controls import control
-from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, helped, sentence
+from viz_app.shell.language import translate
+from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.memory import DEVICE_SETTING, MODELS
 from viz_app.shell.model_cache import use
-from viz_app.shell.work import Work, need
+from viz_app.shell.params import Param, parse_option
+from viz_app.shell.work import Work, wait_for
 
 LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
 
@@ -40,7 +40,7 @@ def models_on_offer() -> tuple[str, ...]:
 
 def parse_model(value: str) -> str:
     """A model that is on offer now. Raises Refused for any other."""
-    return one_of(*models_on_offer())(value)
+    return parse_option(*models_on_offer())(value)
 
 
 def shown_name(model: str) -> str:
@@ -57,9 +57,9 @@ def shown_name(model: str) -> str:
     return next(ends, model)
 
 
-def whole_name(model: str) -> str | None:
+def full_name(model: str) -> str | None:
     """All of a model's path as a help text; None where all of it is shown."""
-    return None if shown_name(model) == model else as_written(model)
+    return None if shown_name(model) == model else escape_markdown(model)
 
 
 @st.cache_resource
@@ -77,7 +77,7 @@ def loaded_model(name: str, label: str = "") -> LoadedModel:
     key = name, files.version
     loaded = MODELS.get(key)
     if loaded is None:
-        loaded = need(Work(
+        loaded = wait_for(Work(
             ("model", *key), label or f"Loading {shown_name(name)}",
             lambda _: MODELS.load(key, lambda: load(name, device=device), files.weights_bytes), kept=False,
         ))  # fmt: skip
@@ -124,28 +124,28 @@ def model_settings() -> None:
     if state.model not in offered:
         state.model = offered[0]
     control(
-        st.selectbox, spoken("Model"), "model", options=offered, format_func=shown_name, help=whole_name(state.model)
+        st.selectbox, translate("Model"), "model", options=offered, format_func=shown_name, help=full_name(state.model)
     )
-    if is_own():
+    if is_local_server():
         # In a form Enter loads.
-        with st.popover(spoken("Another model"), width="stretch"), st.form("another_model_form", border=False):
+        with st.popover(translate("Another model"), width="stretch"), st.form("another_model_form", border=False):
             st.text_input(
-                spoken("Checkpoint folder or hub id"), key="another_model", placeholder="bert-base-uncased",
-                help=spoken(
+                translate("Checkpoint folder or hub id"), key="another_model", placeholder="bert-base-uncased",
+                help=translate(
                     "A folder with config.json and the weights, the same files in one .zip, or a name on the hub."
                 ),
             )  # fmt: skip
-            st.form_submit_button(spoken("Load"), on_click=_add_model, key="add_model")
+            st.form_submit_button(translate("Load"), on_click=_add_model, key="add_model")
 
 
-def say_load_problem() -> None:
+def show_load_error() -> None:
     """Say on the page why the model that was named last is not there, until that is put away or another is named."""
     state = st.session_state
     if LOAD_PROBLEM not in state:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.error(helped(state[LOAD_PROBLEM]), icon=":material/folder_off:", width="stretch")
-        st.button(spoken("Close"), on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
+        st.error(with_help(state[LOAD_PROBLEM]), icon=":material/folder_off:", width="stretch")
+        st.button(translate("Close"), on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
 
 
 def _add_model() -> None:
@@ -154,7 +154,7 @@ def _add_model() -> None:
     name = state.another_model.strip()
     state.pop(LOAD_PROBLEM, None)
     if not name:
-        state[LOAD_PROBLEM] = spoken(
+        state[LOAD_PROBLEM] = translate(
             "The name is empty: type a folder, a .zip file with a model, or a name on the hub."
         )
         return
@@ -177,7 +177,7 @@ def forget_model(name: str) -> None:
         added_models().remove(name)
 
 
-def chosen_model() -> LoadedModel | None:
+def selected_model() -> LoadedModel | None:
     """The model, or None where it cannot be loaded, and why is said; one that was just added is taken back."""
     state = st.session_state
     name = state.model
@@ -186,13 +186,14 @@ def chosen_model() -> LoadedModel | None:
     except Refused as error:
         if name in added_models():
             added_models().remove(name)
-            state[LOAD_PROBLEM] = sentence(error)
+            state[LOAD_PROBLEM] = error_sentence(error)
             state["_other_model"] = state.get("_model_before", models_on_offer()[0])
             st.rerun()
         st.error(
-            helped(f"{sentence(error)} {spoken('Choose another model in the sidebar.')}"), icon=":material/folder_off:"
+            with_help(f"{error_sentence(error)} {translate('Choose another model in the sidebar.')}"),
+            icon=":material/folder_off:",
         )
         return None
 
 
-CHOICES = {"model": Choice(lambda: models_on_offer()[0], parse_model, step=True)}
+PARAMS = {"model": Param(lambda: models_on_offer()[0], parse_model, step=True)}

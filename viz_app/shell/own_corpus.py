@@ -25,13 +25,22 @@ from bert_core.studies.index import IndexSettings, incomplete_note, index_file
 from bert_core.studies.index_cost import LONG_CORPUS_ADVICE, IndexCost, bytes_per_token, index_cost
 from bert_core.studies.index_reader import Index, open_index
 from viz_app.shell import screen
-from viz_app.shell.controls import Upload, file_control, missing, put
+from viz_app.shell.controls import Upload, example_button, file_control, set_choice
 from viz_app.shell.examples import TREES
 from viz_app.shell.jobs import LONG_SECONDS, Visitor
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import shown_name
 from viz_app.shell.temporary import HeldFolder
-from viz_app.shell.work import Work, as_time, is_here, look, offered, queue, take_back, visitor
+from viz_app.shell.work import (
+    Work,
+    confirm,
+    duration_text,
+    is_session_active,
+    poll,
+    queue,
+    session_id,
+    withdraw_request,
+)
 
 SETTINGS = IndexSettings()
 MOST_TOKENS = 50_000  # of a corpus: a minute or two of the bundled model's on a laptop
@@ -78,7 +87,7 @@ def sweep(now: float, is_here: Callable[[Visitor], bool]) -> None:
 def _watch() -> None:
     while _all:
         time.sleep(GLANCE)
-        sweep(time.monotonic(), is_here)
+        sweep(time.monotonic(), is_session_active)
 
 
 def _shared(key: Hashable) -> OwnIndex | None:
@@ -86,7 +95,7 @@ def _shared(key: Hashable) -> OwnIndex | None:
     with _lock:
         own = _all.get(key)
         if own is not None:
-            own.seen[visitor()] = time.monotonic()
+            own.seen[session_id()] = time.monotonic()
         return own
 
 
@@ -94,7 +103,7 @@ def leave(*, staying: Hashable = None) -> None:
     """Take the visitor off those who look into an index, but one, and remove it if there is nobody else."""
     with _lock:
         for key, own in list(_all.items()):
-            if key != staying and own.seen.pop(visitor(), None) is not None and not own.seen:
+            if key != staying and own.seen.pop(session_id(), None) is not None and not own.seen:
                 _all.pop(key).remove()
 
 
@@ -116,7 +125,7 @@ def say_whose(loaded: LoadedModel) -> None:
     index = held_index(loaded)
     if upload is not None and index is not None:
         st.button(
-            f"{as_written(upload.name)} ({index.tokens:,} tokens)",
+            f"{escape_markdown(upload.name)} ({index.tokens:,} tokens)",
             key="corpus_away", icon=":material/close:", help="Take this corpus away", on_click=_take_away,
         )  # fmt: skip
 
@@ -133,13 +142,15 @@ def make_index(loaded: LoadedModel) -> None:
     )  # fmt: skip
     if upload is None:
         leave()
-        screen.note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
-        missing("No corpus yet.", "Take sixty example sentences", put, UPLOAD, Upload(TREES.name, TREES.read_bytes()))
+        screen.write_note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
+        example_button(
+            "No corpus yet.", "Take sixty example sentences", set_choice, UPLOAD, Upload(TREES.name, TREES.read_bytes())
+        )
         return
     try:
         made = _made(loaded, upload, most)
     except Refused as error:
-        st.info(helped(f"{as_written(str(error))}."), icon=":material/info:")
+        st.info(with_help(f"{escape_markdown(str(error))}."), icon=":material/info:")
         return
     if made:
         st.rerun()
@@ -147,22 +158,22 @@ def make_index(loaded: LoadedModel) -> None:
 
 def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
     """Whether the index of a file was made, after its cost was said and the button clicked. Raises Refused."""
-    cost = look(_cost(loaded, upload, most)).value
+    cost = poll(_cost(loaded, upload, most)).value
     if cost is None:
         return False
-    screen.note(
-        f"{as_written(upload.name)} has {cost.tokens:,} tokens{incomplete_note(cost.counts)}. Their index takes "
+    screen.write_note(
+        f"{escape_markdown(upload.name)} has {cost.tokens:,} tokens{incomplete_note(cost.counts)}. Their index takes "
         f"{max(cost.nbytes / 1e6, 1):,.0f} MB on the disk of this server as long as you are here, and about "
-        f"{as_time(cost.seconds)}: so quickly was its beginning read here a moment ago."
+        f"{duration_text(cost.seconds)}: so quickly was its beginning read here a moment ago."
     )
     work = _making(loaded, upload, cost)
-    if not offered("own_index", work.key, "Index it", cost.seconds, quick=0):
+    if not confirm("own_index", work.key, "Index it", cost.seconds, quick=0):
         return False
     leave(staying=_key(loaded, upload))
-    made = look(work, asked="own_index").value is not None
+    made = poll(work, asked="own_index").value is not None
     if made:
         queue().forget(work.key)  # it is not the queue that keeps it
-        take_back("own_index")
+        withdraw_request("own_index")
     return made
 
 
@@ -179,7 +190,7 @@ def _cost(loaded: LoadedModel, upload: Upload, most: int) -> Work[IndexCost]:
 
 def _making(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
     """The index itself, for those who ask; the result is how many tokens it has."""
-    key, who = _key(loaded, upload), visitor()
+    key, who = _key(loaded, upload), session_id()
 
     def make(report: Progress) -> int:
         _check_room(cost.nbytes)

@@ -22,16 +22,16 @@ from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import classroom, downloads, findings, frame, lesson
 from viz_app.shell.answers import answer_control, in_words, of_now, press, pressed
-from viz_app.shell.calm import PAGE, calm
-from viz_app.shell.choices import Page
+from viz_app.shell.error_boundary import PAGE, error_boundary
 from viz_app.shell.findings.asked import Asked, of_lesson, of_page
 from viz_app.shell.handouts import handout_work
-from viz_app.shell.language import language, spoken
+from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Answer, Note
-from viz_app.shell.markdown import as_written, explained_as_written, foreign, helped, sentence
+from viz_app.shell.markdown import error_sentence, escape_and_mark_terms, escape_markdown, protect_terms, with_help
 from viz_app.shell.models import ModelReference, loaded_model
-from viz_app.shell.question import ASKED, Question
-from viz_app.shell.work import foresee, look
+from viz_app.shell.params import Page
+from viz_app.shell.selection import SELECTION, Selection
+from viz_app.shell.work import poll, prefetch
 
 STEP_NAMES = {
     "predict": "What do you expect?", "do": "Try it", "reveal": "What is true", "yours": "Your own sentence",
@@ -58,13 +58,14 @@ def draw(place: DeltaGenerator | None) -> None:
     on = lesson.current()
     if place is None or on is None:
         return
-    with place, calm():
+    with place, error_boundary():
         one, step = on
         classroom.follow(one.name, step)
         if st.session_state.get(_FOLDED, False):
             st.button(
-                spoken("Lesson"), icon=":material/left_panel_open:", key="lesson_unfold", on_click=_fold, args=(False,),
-                help=spoken("Show the lesson again"),
+                translate("Lesson"), icon=":material/left_panel_open:", key="lesson_unfold", on_click=_fold,
+                args=(False,),
+                help=translate("Show the lesson again"),
             )  # fmt: skip
         else:
             _panel(one, step)
@@ -86,10 +87,10 @@ def again(one: Lesson) -> None:
 def done_of(one: Lesson) -> str:
     """What was done of a lesson, in words: nothing where it was not begun."""
     note = lesson.note_of(one)
-    said = [spoken("predicted")] * (note.answer is not None) + [spoken("tried")] * note.did
+    said = [translate("predicted")] * (note.answer is not None) + [translate("tried")] * note.did
     if note.right is not None:
-        said = [spoken("predicted rightly") if note.right else spoken("predicted otherwise"), *said[1:]]
-    return ", ".join(said + [spoken("own sentence")] * (note.own is not None))
+        said = [translate("predicted rightly") if note.right else translate("predicted otherwise"), *said[1:]]
+    return ", ".join(said + [translate("own sentence")] * (note.own is not None))
 
 
 def _is_done(note: Note) -> tuple[bool, ...]:
@@ -116,16 +117,18 @@ def _leave() -> None:
 
 def _panel(one: Lesson, step: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lesson_bar"):
-        place = spoken("{number} of {all}").format(number=STEPS.index(step) + 1, all=len(STEPS)).replace(" ", "\u00a0")
-        st.caption(f"{as_written(one.title)} · {place}")
+        place = (
+            translate("{number} of {all}").format(number=STEPS.index(step) + 1, all=len(STEPS)).replace(" ", "\u00a0")
+        )
+        st.caption(f"{escape_markdown(one.title)} · {place}")
         st.button("", icon=":material/right_panel_close:", key="lesson_fold", on_click=_fold, args=(True,),
-                  help=spoken("Fold the lesson away"), type="tertiary")  # fmt: skip
+                  help=translate("Fold the lesson away"), type="tertiary")  # fmt: skip
         st.button("", icon=":material/close:", key="lesson_leave", on_click=_leave, type="tertiary",
-                  help=spoken("Leave the lesson; what you said and did is kept"))  # fmt: skip
-    st.subheader(spoken(STEP_NAMES[step]), anchor=False)
+                  help=translate("Leave the lesson; what you said and did is kept"))  # fmt: skip
+    st.subheader(translate(STEP_NAMES[step]), anchor=False)
     if st.session_state["class"] and st.session_state[PAGE] != LEARN:
         st.button(
-            spoken("Back to the class"), icon=":material/groups:", key="lesson_class", on_click=lesson.leave,
+            translate("Back to the class"), icon=":material/groups:", key="lesson_class", on_click=lesson.leave,
             args=(LEARN,), shortcut="5" if classroom.led_on(one.name) else None,
         )  # fmt: skip
     _DRAW[step](one, step)
@@ -136,24 +139,24 @@ def _panel(one: Lesson, step: str) -> None:
 def foresee_truth(one: Lesson, asked: Asked) -> None:
     """Begin what the truth is made of while the reader still predicts and tries; nothing of it is shown."""
     with suppress(Refused):
-        foresee(findings.work_for(CHECKS[one.predict.check].needs, asked))
+        prefetch(findings.work_for(CHECKS[one.predict.check].needs, asked))
 
 
 def _predict(one: Lesson, step: str) -> None:
     task, note = one.predict, lesson.note_of(one)
     said: set[str] = set()
-    st.markdown(f"**{explained_as_written(one.question, said)}**", unsafe_allow_html=True)
+    st.markdown(f"**{escape_and_mark_terms(one.question, said)}**", unsafe_allow_html=True)
     paragraphs(task.says, said)
     if _is_elsewhere(one, step):
         return
     if note.answer is not None:
         asked = _of_lesson(one)
-        answered = as_written(in_words(task, note.answer, None if asked is None else asked.original))
-        st.info(helped(spoken("You said: {answer}").format(answer=answered)))
-        st.button(spoken("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
+        answered = escape_markdown(in_words(task, note.answer, None if asked is None else asked.original))
+        st.info(with_help(translate("You said: {answer}").format(answer=answered)))
+        st.button(translate("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
         return
     if classroom.led_on(one.name):  # who leads the class does not answer
-        st.button(spoken("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
+        st.button(translate("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
         return
     asked = _of_lesson(one)
     answer = None if asked is None else answer_control(one, step, task, asked)
@@ -162,7 +165,7 @@ def _predict(one: Lesson, step: str) -> None:
         _go(one, "do")
         st.rerun()
     st.button(
-        spoken("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None, on_click=press,
+        translate("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None, on_click=press,
         args=("lesson_say", one.name),
     )  # fmt: skip
     _hint(task, said)
@@ -180,14 +183,15 @@ def _do(one: Lesson, step: str) -> None:
         if verdict.right:
             lesson.keep(one, did=True)
             did = True
-        _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict, foreign))
+        _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict, protect_terms))
     with st.container(horizontal=True, gap="small"):
         st.button(
-            spoken("See what is true") if did else spoken("Go on without it"), type="primary" if did else "secondary",
+            translate("See what is true") if did else translate("Go on without it"),
+            type="primary" if did else "secondary",
             key="lesson_next", on_click=_go, args=(one, "reveal"),
         )  # fmt: skip
         st.button(
-            spoken("Set the page up again"), key="lesson_again", type="tertiary", on_click=_go, args=(one, "do")
+            translate("Set the page up again"), key="lesson_again", type="tertiary", on_click=_go, args=(one, "do")
         )  # fmt: skip
     _hint(task, said)
 
@@ -200,7 +204,7 @@ def _reveal(one: Lesson, step: str) -> None:
         truth(one, asked, lesson.note_of(one).answer)
     if not _is_elsewhere(one, step):
         st.button(
-            spoken("With a sentence of your own"), type="primary", key="lesson_next", on_click=_go,
+            translate("With a sentence of your own"), type="primary", key="lesson_next", on_click=_go,
             args=(one, "yours"),
         )  # fmt: skip
 
@@ -216,19 +220,19 @@ def truth(one: Lesson, asked: Asked, answer: Answer | None) -> None:
 def _truth(one: Lesson, verdict: Verdict, marks: Mapping[str, str]) -> str:
     """Draw what is true, with these words for the marks of the bars; returns the sentence that says it."""
     reveal = one.reveal
-    st.caption(as_written(reveal.title))
+    st.caption(escape_markdown(reveal.title))
     names = [reveal.bars.get(bar.name, bar.name) for bar in verdict.bars]
     st.plotly_chart(
         answer_bars(
             names, [bar.value for bar in verdict.bars], [bar.mark for bar in verdict.bars], form=reveal.form,
-            words={mark: spoken(marks[mark]) for mark in marks}, dark=frame.is_dark(),
+            words={mark: translate(marks[mark]) for mark in marks}, dark=frame.is_dark(),
             lecture=bool(st.session_state.lecture),
         ),
         theme=None, key="lesson_bars", config={"displayModeBar": False},
-        alt=spoken("{title}: what you expected beside what is true").format(title=reveal.title),
+        alt=translate("{title}: what you expected beside what is true").format(title=reveal.title),
     )  # fmt: skip
     says = verdict.revealed(reveal)
-    paragraphs(_filled(says, verdict, foreign), set())
+    paragraphs(_filled(says, verdict, protect_terms), set())
     return _filled(says, verdict)
 
 
@@ -237,17 +241,17 @@ def _reveal_to_class(one: Lesson, asked: Asked, answers: ClassAsked | None) -> N
     votes = () if answers is None else answers.votes
     last = next((vote for vote in reversed(votes) if vote), None)
     if last is None:
-        st.caption(spoken("Nobody has answered."))
+        st.caption(translate("Nobody has answered."))
         return
     judged = verdicts_of(one.predict, asked, [answer for vote in votes for answer in vote])
     if not judged:
         return
-    st.caption(spoken("“You” is what most of the class expected."))
+    st.caption(translate("“You” is what most of the class expected."))
     _truth(one, judged[max(last, key=last.__getitem__)], CLASS_MARKS)
     for number, vote in enumerate(votes, 1):
         right = sum(count for answer, count in vote.items() if judged[answer].right)
         if vote:
-            says = spoken("Vote {number}: {right} of {all} expected it.")
+            says = translate("Vote {number}: {right} of {all} expected it.")
             st.markdown(says.format(number=number, right=right, all=sum(vote.values())))
 
 
@@ -259,7 +263,7 @@ def _yours(one: Lesson, step: str) -> None:
         return
     asked = _of_page(one)
     if asked is not None and not asked.is_own:
-        st.caption(f":material/edit: {spoken('The sentence on the page is still that of the lesson.')}")
+        st.caption(f":material/edit: {translate('The sentence on the page is still that of the lesson.')}")
     elif asked is not None:
         if task.answer == "page":
             verdict = verdict_of(task, asked, None)
@@ -271,43 +275,43 @@ def _yours(one: Lesson, step: str) -> None:
             if pressed("lesson_say") == asked.encoding:
                 drafts["given"] = given
             st.button(
-                spoken("Is that right?"), key="lesson_say", disabled=answer is None, on_click=press,
+                translate("Is that right?"), key="lesson_say", disabled=answer is None, on_click=press,
                 args=("lesson_say", asked.encoding),
             )  # fmt: skip
             verdict = verdict_of(task, asked, answer) if drafts.get("given") == given else None
         if verdict is not None:
             if verdict.right or task.answer != "page":  # the page is right when it is; an answer is given
                 lesson.keep(one, own=bool(lesson.note_of(one).own or verdict.right))
-            _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict, foreign))
+            _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict, protect_terms))
     did = lesson.note_of(one).own is not None
     st.button(
-        spoken("Go on") if did else spoken("Go on without it"), type="primary" if did else "secondary",
+        translate("Go on") if did else translate("Go on without it"), type="primary" if did else "secondary",
         key="lesson_next", on_click=_go, args=(one, "free"),
     )  # fmt: skip
     _hint(task, said)
 
 
 def _free(one: Lesson, step: str) -> None:
-    done = done_of(one) or spoken("looked")
-    st.markdown(spoken("You have walked through this lesson: {done}.").format(done=done))
-    st.caption(spoken("Where to look on:"))
+    done = done_of(one) or translate("looked")
+    st.markdown(translate("You have walked through this lesson: {done}.").format(done=done))
+    st.caption(translate("Where to look on:"))
     for number, way in enumerate(one.free):
         st.button(
-            as_written(way.label), key=f"lesson_way_{number}", width="stretch", on_click=lesson.leave_for,
+            escape_markdown(way.label), key=f"lesson_way_{number}", width="stretch", on_click=lesson.leave_for,
             args=(one, step, way.view),
         )  # fmt: skip
     following = lesson.after(one)
     if following is not None:
         st.button(
-            spoken("Next lesson: {title}").format(title=as_written(following.title)), type="primary",
+            translate("Next lesson: {title}").format(title=escape_markdown(following.title)), type="primary",
             key="lesson_following", width="stretch", on_click=begin, args=(following,),
         )  # fmt: skip
     loaded = _loaded()
     if loaded is not None:
         tag, model = language(), ModelReference(loaded)
-        downloads.handout(lambda: handout_work(one, model.get(), tag), one.name)
-    st.link_button(as_written(one.source), one.link, icon=":material/menu_book:", width="stretch")
-    st.page_link(frame.way_to(LEARN), label=spoken("All lessons"), icon=":material/school:")
+        downloads.lesson_file(lambda: handout_work(one, model.get(), tag), one.name)
+    st.link_button(escape_markdown(one.source), one.link, icon=":material/menu_book:", width="stretch")
+    st.page_link(frame.streamlit_page(LEARN), label=translate("All lessons"), icon=":material/school:")
 
 
 _DRAW = {"predict": _predict, "do": _do, "reveal": _reveal, "yours": _yours, "free": _free}
@@ -321,10 +325,10 @@ def _is_elsewhere(one: Lesson, step: str) -> bool:
     view = one.view(step)
     if view.page == st.session_state[PAGE]:
         return False
-    title = spoken(st.session_state[lesson.PAGES][view.page].title)
-    st.caption(spoken("This step is on the page {title}.").format(title=title))
+    title = translate(st.session_state[lesson.PAGES][view.page].title)
+    st.caption(translate("This step is on the page {title}.").format(title=title))
     st.button(
-        spoken("Open {title}").format(title=title), key="lesson_open", type="primary", on_click=_go, args=(one, step)
+        translate("Open {title}").format(title=title), key="lesson_open", type="primary", on_click=_go, args=(one, step)
     )
     return True
 
@@ -341,7 +345,7 @@ def text_of(asked: Asked) -> str:
         (first, last), side = asked.original.offsets[at], asked.original.sides[at]
         if side is not None:
             texts[side] = f"{texts[side][:first]}{mask}{texts[side][last:]}"
-    return "  \n".join(as_written(" ".join(text.split())) for text in texts.values() if text)
+    return "  \n".join(escape_markdown(" ".join(text.split())) for text in texts.values() if text)
 
 
 def _of_lesson(one: Lesson) -> Asked | None:
@@ -356,7 +360,7 @@ def _of_page(one: Lesson) -> Asked | None:
         return None
     choices = _page().choices
     chosen = {name: choices[name].write(state[name]) for name in choices if state[name] is not None}
-    return of_page(began, state[ASKED], state.head, chosen)
+    return of_page(began, state[SELECTION], state.head, chosen)
 
 
 def _page() -> Page:
@@ -366,7 +370,7 @@ def _page() -> Page:
 
 def _loaded() -> LoadedModel | None:
     """The page's model; None where it has none, or none that can be loaded, which it says itself."""
-    current: Question | None = st.session_state[ASKED]
+    current: Selection | None = st.session_state[SELECTION]
     if current is not None:
         return current.plain
     if _page().text or not _page().models:
@@ -385,32 +389,32 @@ def verdict_of(task: Task, asked: Asked, answer: Answer | None) -> Verdict | Non
 def verdicts_of(task: Task, asked: Asked, answers: Iterable[Answer | None]) -> dict[Answer | None, Verdict]:
     """What the check says of each answer; nothing until the model has answered, or where it cannot be asked."""
     try:
-        record = look(findings.work_for(CHECKS[task.check].needs, asked)).value
+        record = poll(findings.work_for(CHECKS[task.check].needs, asked)).value
         if record is None:
             return {}
         now = {one: of_now(task, one) if isinstance(one, Option) else one for one in answers}
         return {answer: findings.judged(task, asked, record, said) for answer, said in now.items()}
     except Refused as error:
-        st.caption(f":material/info: {sentence(error)}")
+        st.caption(f":material/info: {error_sentence(error)}")
         return {}
 
 
 def _filled(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> str:
     """A sentence of the lesson with the figures in it. word: what is made of one that is a word."""
-    figures = verdict.figures_in(spoken)
+    figures = verdict.figures_in(translate)
     return text.format(**{name: word(what) if isinstance(what, str) else what for name, what in figures.items()})
 
 
 def paragraphs(text: str, said: set[str]) -> None:
     """Write what a lesson says, each technical word explained once. said: those that the step has said before."""
-    st.markdown(explained_as_written("\n\n".join(paragraphs_of(text)), said), unsafe_allow_html=True)
+    st.markdown(escape_and_mark_terms("\n\n".join(paragraphs_of(text)), said), unsafe_allow_html=True)
 
 
 def _say(right: bool, text: str) -> None:
-    (st.success if right else st.info)(helped(as_written(" ".join(text.split()))))
+    (st.success if right else st.info)(with_help(escape_markdown(" ".join(text.split()))))
 
 
 def _hint(task: Task, said: set[str]) -> None:
     if task.hint:
-        with st.expander(spoken("Hint"), icon=":material/lightbulb:"):
+        with st.expander(translate("Hint"), icon=":material/lightbulb:"):
             paragraphs(task.hint, said)

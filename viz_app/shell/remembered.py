@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from viz_app.components.keepsake import LONGEST, keepsake
+from viz_app.components.browser_storage import MAX_CHARACTERS, browser_storage
 from viz_app.lessons import Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lessons
@@ -24,7 +24,7 @@ LONGEST_SAID = 2_000  # signs of an answer in words, or of what was found
 def draw() -> None:
     """Ask the browser what it has kept, once in a session; then let it keep what there is now."""
     heard = lesson.is_heard()
-    keepsake(NAME, written(lesson.notes()) if heard else None, _take)
+    browser_storage(NAME, written(lesson.notes()) if heard else None, _take)
 
 
 def _take(kept: str) -> None:
@@ -43,7 +43,7 @@ def written(notes: Mapping[str, Note]) -> str:
         if name in by_name
     }  # fmt: skip
     text = json.dumps(said)
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_CHARACTERS:
         return text
     # What was said and done counts more than the words for it.
     return json.dumps({name: {**about, "said": "", "found": ""} for name, about in said.items()})

@@ -17,8 +17,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from viz_app.components.side_bar import close_on_narrow_windows
-from viz_app.shell.language import spoken
-from viz_app.shell.markdown import explained, terms_in
+from viz_app.shell.language import translate
+from viz_app.shell.markdown import help_on_terms, mark_terms
 
 SCREEN = "_screen"  # the places that this run has made
 ORDER = ("text", "strip", "target", "title", "controls", "picture", "reading")
@@ -51,7 +51,7 @@ class _Screen:
     folded: dict[str, DeltaGenerator] = field(default_factory=dict)
 
 
-def divide(*, lecture: bool, embedded: bool = False) -> DeltaGenerator:
+def make_places(*, lecture: bool, embedded: bool = False) -> DeltaGenerator:
     """Make the places of a page, which show only what is put there; returns the one below them, for the rest.
 
     embedded: whether only the text as chips, the picture and its reading are seen.
@@ -89,7 +89,7 @@ def _place(name: str) -> DeltaGenerator:
         return screen.places[name]
     if name not in screen.folded:
         label, icon = FOLDED[name]
-        screen.folded[name] = screen.places[name].popover(spoken(label), icon=icon, key=f"fold_{name}")
+        screen.folded[name] = screen.places[name].popover(translate(label), icon=icon, key=f"fold_{name}")
     return screen.folded[name]
 
 
@@ -128,31 +128,31 @@ def picture() -> DeltaGenerator:
     return _place("picture")
 
 
-def read(lines: str) -> None:
+def write_reading(lines: str) -> None:
     """Write how to read the picture under it; how it can mislead stands beside that, in a lecture below the window."""
     # What a page says in English alone has the English heading.
-    heading = spoken(MISLEADS) if spoken(MISLEADS) in lines else MISLEADS
+    heading = translate(MISLEADS) if translate(MISLEADS) in lines else MISLEADS
     reading, misleads, misleading = lines.partition(heading)
     if _screen().lecture and misleads:
-        note(reading, _place("reading"))
-        note(misleads + misleading, _place("rest"))
+        write_note(reading, _place("reading"))
+        write_note(misleads + misleading, _place("rest"))
     else:
-        note(lines, _place("reading"))
+        write_note(lines, _place("reading"))
 
 
-def note(line: str, place: DeltaGenerator | None = None) -> None:
+def write_note(line: str, place: DeltaGenerator | None = None) -> None:
     """Write a small line in Markdown with its technical words explained. place: where, if not where the page is."""
-    (st if place is None else place).caption(explained(line), unsafe_allow_html=True)
+    (st if place is None else place).caption(mark_terms(line), unsafe_allow_html=True)
 
 
-def say(line: str) -> None:
+def write_line(line: str) -> None:
     """Write a line in Markdown, as large as text is, with its technical words explained."""
-    st.markdown(explained(line), unsafe_allow_html=True)
+    st.markdown(mark_terms(line), unsafe_allow_html=True)
 
 
-def heading(line: str) -> None:
+def write_heading(line: str) -> None:
     """Write a heading in the page; what its technical words mean stands beside it."""
-    st.subheader(line, anchor=False, help=terms_in(line))
+    st.subheader(line, anchor=False, help=help_on_terms(line))
 
 
 def chart(

@@ -15,13 +15,13 @@ from bert_core.run.target_grammar import encode_pair_text, format_target, parse_
 from bert_core.run.targets import check_target
 from bert_core.task_heads import TASK_HEADS, head_of, trained_heads
 from viz_app.shell import examples, screen
-from viz_app.shell.choices import Choice
-from viz_app.shell.controls import control, missing, put
-from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, helped, sentence
+from viz_app.shell.controls import control, example_button, set_choice
+from viz_app.shell.language import translate
+from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.models import shown_name
-from viz_app.shell.notices import say_no_word_hidden, status
-from viz_app.shell.question import Question
+from viz_app.shell.notices import show_no_mask, status_line
+from viz_app.shell.params import Param
+from viz_app.shell.selection import Selection
 
 LAST_TARGET = "_last_target"  # what was explained last, to go back to when what was typed cannot be
 OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
@@ -29,7 +29,7 @@ STATUS = "status"  # where the status line stands
 ALIKE = {"alike:A": "A like B", "alike:B": "B like A"}  # as targets, each text read by itself
 
 
-def with_target(current: Question) -> Question:
+def with_target(current: Selection) -> Selection:
     """Draw the status line with the target's controls, and put the target into the question."""
     state = st.session_state
     linked, problem = _parsed(current, state.target)
@@ -37,14 +37,14 @@ def with_target(current: Question) -> Question:
     widths = [4.3, 1.5, 1.1] if options else [4.3, 2.5]
     left, right, *more = screen.target().columns(widths, vertical_alignment="center")
     state[STATUS] = left.empty()
-    state[STATUS].caption(status(current))
+    state[STATUS].caption(status_line(current))
     if not options:
         state.target = state.contrast = ""
-        way = spoken(way_to_a_target(current).partition(", or ")[0])
-        right.caption(spoken("Nothing to explain: {way}").format(way=way))
+        way = translate(way_to_a_target(current).partition(", or ")[0])
+        right.caption(translate("Nothing to explain: {way}").format(way=way))
         return current
     if state.pop("_typed", False) and state.target not in options and linked is None:
-        right.warning(helped(as_written(problem[:1].upper() + problem[1:] + ".")))
+        right.warning(with_help(escape_markdown(problem[:1].upper() + problem[1:] + ".")))
         state.target = state.get(LAST_TARGET, "")
         linked, _ = _parsed(current, state.target)
     if state.target not in options:
@@ -53,12 +53,12 @@ def with_target(current: Question) -> Question:
         else:
             state.target, state[OWN_TARGET] = next(iter(options)), False
     state[LAST_TARGET] = state.target
-    explains = spoken("Explain {what}")
+    explains = translate("Explain {what}")
     control(
-        right.selectbox, spoken("Explain"), "target", options=list(options),
+        right.selectbox, translate("Explain"), "target", options=list(options),
         format_func=lambda key: explains.format(what=labels[key]) if key in labels else key,
         accept_new_options=True, on_change=_target_typed, label_visibility="collapsed",
-        help=spoken(
+        help=translate(
             "What to explain. Choose, or type a word; with several hidden words add its position: shore at 6"
         ),
     )  # fmt: skip
@@ -72,7 +72,7 @@ def with_target(current: Question) -> Question:
     return replace(current, target=target)
 
 
-def target_position(current: Question) -> int | None:
+def target_position(current: Selection) -> int | None:
     """Position of the token that the target in the address is about; without a target, of the first mask."""
     linked, _ = _parsed(current, st.session_state.target)
     if linked is not None:
@@ -82,7 +82,7 @@ def target_position(current: Question) -> int | None:
     return next(iter(current.encoding.mask_positions), None) if current.loaded.has_head("words") else None
 
 
-def way_to_a_target(current: Question) -> str:
+def way_to_a_target(current: Selection) -> str:
     """What a visitor can do so that there is something to explain: the end of a sentence."""
     loaded = current.loaded
     ways = ["click a word to hide it"] * loaded.has_head("words")
@@ -93,30 +93,30 @@ def way_to_a_target(current: Question) -> str:
     return ", or ".join([*ways, advice] if advice == "add a second sentence" else [advice, *ways])
 
 
-def say_no_target(current: Question, what: str) -> None:
+def show_missing_target(current: Selection, what: str) -> None:
     """Say what there is not without a target, and offer to hide a word. what: the beginning of the sentence."""
     sentence = f"{what}: {way_to_a_target(current)}."
     if current.loaded.has_head("words"):
-        say_no_word_hidden(current, sentence)
+        show_no_mask(current, sentence)
     elif current.encoding.pair is None:
-        missing(sentence, "Add an example", put, "pair", examples.first().pair)
+        example_button(sentence, "Add an example", set_choice, "pair", examples.first().pair)
     else:
-        st.info(helped(sentence))
+        st.info(with_help(sentence))
 
 
-def explain(target: Target, current: Question) -> None:
+def set_target(target: Target, current: Selection) -> None:
     """Choose what is explained; for a click in a figure."""
     state = st.session_state
     state.target, state.contrast, state[OWN_TARGET] = format_target(current.loaded, target), "", True
 
 
-def names_in(current: Question, target: Target) -> dict[str, str | int]:
+def escape_names(current: Selection, target: Target) -> dict[str, str | int]:
     """What the sentences of a target's kind name, for a place that reads Markdown."""
     names = head_of(target).template_values(current.loaded, current.encoding, target)
-    return {name: as_written(value) if isinstance(value, str) else value for name, value in names.items()}
+    return {name: escape_markdown(value) if isinstance(value, str) else value for name, value in names.items()}
 
 
-def _targets(current: Question, linked: Target | None) -> tuple[dict[str, Target | None], dict[str, str]]:
+def _targets(current: Selection, linked: Target | None) -> tuple[dict[str, Target | None], dict[str, str]]:
     """What can be explained without typing, by its key in the address bar, and how each is written.
 
     linked: the target in the address. None is nothing: a model that was not trained to make one vector of a text is
@@ -135,22 +135,22 @@ def _targets(current: Question, linked: Target | None) -> tuple[dict[str, Target
     # What is cut or put in belongs to the tokens of both texts together.
     if encoding.pair is not None and all(isinstance(edit, ScaledNeuron) for edit in loaded.edits):
         if not options and loaded.pooling is None:
-            options[""], labels[""] = None, spoken("nothing")
+            options[""], labels[""] = None, translate("nothing")
         both = [encode_pair_text(loaded, encoding, current.original, side) for side in "AB"]
         for (key, written), (own, other) in zip(ALIKE.items(), (both, both[::-1]), strict=True):
-            options[key], labels[key] = similarity_target(loaded, own, other), spoken(written)
+            options[key], labels[key] = similarity_target(loaded, own, other), translate(written)
     return options, labels
 
 
-def _offer(current: Question, target: Target, options: dict[str, Target | None], labels: dict[str, str]) -> str:
+def _offer(current: Selection, target: Target, options: dict[str, Target | None], labels: dict[str, str]) -> str:
     """Add a target to the list, and return its key."""
     key = format_target(current.loaded, target)
     names = head_of(target).template_values(current.loaded, current.encoding, target)
-    options[key], labels[key] = target, spoken(head_of(target).target_title(target)).format(**names)
+    options[key], labels[key] = target, translate(head_of(target).target_title(target)).format(**names)
     return key
 
 
-def _parsed(current: Question, written: str) -> tuple[Target | None, str]:
+def _parsed(current: Selection, written: str) -> tuple[Target | None, str]:
     """The target that an address or a visitor writes; or None, and why it cannot be explained."""
     if not written or written in ALIKE:
         return None, ""
@@ -176,20 +176,20 @@ def _parsed(current: Question, written: str) -> tuple[Target | None, str]:
     return target, ""
 
 
-def _read_apart(current: Question, target: Target) -> Question:
+def _read_apart(current: Selection, target: Target) -> Selection:
     """The question of one text of the pair by itself, and a line that says so."""
     side, pair = st.session_state.target[-1], current.encoding
     own = encode_pair_text(current.loaded, pair, current.original, side)
-    says = spoken(
+    says = translate(
         "{own} is read by itself here, and {other} by itself too: its vector stays as it is, with all heads on. Pages "
         "show {own} alone."
     ).format(own=side, other="BA"["AB".index(side)])
     if current.loaded.pooling is None:
-        says += " " + spoken(
+        says += " " + translate(
             "{model} was not trained to make one vector of a text: the mean of its states is taken, which may mean "
             "little."
-        ).format(model=as_written(shown_name(current.loaded.name)))
-    st.caption(helped(says))
+        ).format(model=escape_markdown(shown_name(current.loaded.name)))
+    st.caption(with_help(says))
     original = encode_pair_text(current.loaded, current.original, current.original, side)
     first = next((word for word, of in zip(pair.words, pair.sides, strict=True) if of == side), None) or 0
     return replace(current, target=target, encoding=own, original=original, first_word=first)
@@ -201,7 +201,7 @@ def _target_typed() -> None:
     state["_typed"], state[OWN_TARGET], state.contrast = True, True, ""
 
 
-def _against(current: Question, target: Target, place: DeltaGenerator) -> Target:
+def _against(current: Selection, target: Target, place: DeltaGenerator) -> Target:
     """Draw the control of the other word; the target against it, if there is one."""
     state, position = st.session_state, target.rows[0]
     word = str(head_of(target).template_values(current.loaded, current.encoding, target)["word"])
@@ -215,19 +215,19 @@ def _against(current: Question, target: Target, place: DeltaGenerator) -> Target
                 current.loaded.tokenizer, current.encoding, word, position=position, against=state.contrast
             )
         except Refused as error:
-            place.warning(helped(sentence(error)))
+            place.warning(with_help(error_sentence(error)))
             state.contrast = ""
     if chosen.against == target.token_id:
         state.contrast, chosen = "", target
-    than, nothing = spoken("rather than “{word}”"), spoken("rather than …")
+    than, nothing = translate("rather than “{word}”"), translate("rather than …")
     control(
-        place.selectbox, spoken("Rather than"), "contrast",
+        place.selectbox, translate("Rather than"), "contrast",
         options=[*offered, *([state.contrast] if state.contrast not in offered else [])],
         format_func=lambda word: than.format(word=word) if word else nothing,
         accept_new_options=True, label_visibility="collapsed",
-        help=spoken("Why this word rather than that one? Choose, or type a word of one piece"),
+        help=translate("Why this word rather than that one? Choose, or type a word of one piece"),
     )  # fmt: skip
     return chosen
 
 
-CHOICES = {"target": Choice("", about="text"), "contrast": Choice("", about="text")}
+PARAMS = {"target": Param("", about="text"), "contrast": Param("", about="text")}

@@ -14,9 +14,9 @@ from viz_app.lessons import STEPS, Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import findings
-from viz_app.shell.choices import Choice, Page
 from viz_app.shell.findings.asked import Asked, of_lesson
 from viz_app.shell.lesson import values
+from viz_app.shell.params import Page, Param
 
 MOST_ANSWERS = 1_000  # of a number, as many are tried, evenly
 
@@ -29,7 +29,7 @@ class Found(NamedTuple):
     is_fault: bool
 
 
-def tried(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Choice]) -> Iterator[Found]:
+def tried(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param]) -> Iterator[Found]:
     """What becomes of a lesson on a model, step by step.
 
     pages: by their paths. table: every choice that an address carries, by its name.
@@ -81,7 +81,7 @@ def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
             yield Found(f"reveal.{key}", _filled(text, some[0][1]), False)
 
 
-def _done(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Choice]) -> Iterator[Found]:
+def _done(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param]) -> Iterator[Found]:
     task, view = one.do, one.do.view
     if task.answer != "page":
         return

@@ -24,17 +24,17 @@ from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.run.timing import PassTiming, measure_timing
 from bert_core.unknown_tokens import count_unknown_tokens, current_counts
-from viz_app.door import is_own
+from viz_app.access import is_local_server
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor, current_job
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_cache import begin_use, end_use, in_use, using
 
-PATIENCE = 2.0  # seconds a page waits before it shows the queue
-GLANCE = 0.5  # seconds between two looks at the queue
-QUICK = 2.0  # seconds: what takes longer is offered, not done unasked
-LONGEST_FOR_ONE = 600.0  # seconds that one question may take where many share a server
+WAIT_BEFORE_PROGRESS = 2.0  # seconds a page waits before it shows the queue
+POLL_INTERVAL = 0.5  # seconds between two looks at the queue
+UNCONFIRMED_SECONDS = 2.0  # seconds: what takes longer is offered, not done unasked
+MAX_JOB_SECONDS = 600.0  # seconds that one question may take where many share a server
 
 _first = threading.Lock()
 _STOPPED = "_stopped"
@@ -67,7 +67,7 @@ class Work(Generic[Result]):
     kept: bool = True
 
 
-class State(Enum):
+class ResultState(Enum):
     """What there is of a piece of work: its result, an earlier one, or nothing yet."""
 
     READY = "ready"
@@ -76,13 +76,13 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Given(Generic[Value]):
+class PolledResult(Generic[Value]):
     """What there is of a piece of work.
 
     state: READY with its result; STALE with what was shown before it; WAITING with nothing.
     """
 
-    state: State
+    state: ResultState
     value: Value | None
 
 
@@ -94,22 +94,22 @@ def queue() -> JobQueue:
 
 @cache
 def _queue() -> JobQueue:
-    return JobQueue(is_here)
+    return JobQueue(is_session_active)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def kept(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
+def cached(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
     """What `_make` returns, made once for all visitors who ask by this key; for small results of slow functions."""
     return _make()
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def kept_of_model(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
+def cached_of_model(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
     """The same for what is true of a model whatever the text: apart, so that many texts do not push it out."""
     return _make()
 
 
-def need(work: Work[Result], *, timed: bool = False) -> Result:
+def wait_for(work: Work[Result], *, timed: bool = False) -> Result:
     """The result; until it is there, the page stands still and shows the place in the queue.
 
     Where there is no page any more, as in the function of a file that is made after the click on it, it only waits.
@@ -133,7 +133,7 @@ def seconds_taken() -> float | None:
     return taken
 
 
-def look(work: Work[Result], *, slot: str = "", asked: str = "") -> Given[Result]:
+def poll(work: Work[Result], *, slot: str = "", asked: str = "") -> PolledResult[Result]:
     """The result if it is there; else the last one of this slot, while the place in the queue is shown here.
 
     The page goes on, and is drawn again when the result is there. slot: the kind of question of which the visitor's
@@ -141,35 +141,35 @@ def look(work: Work[Result], *, slot: str = "", asked: str = "") -> Given[Result
     Raises what the work raises.
     """
     job = _submitted(work, lasting=True)
-    if job.wait(PATIENCE):
+    if job.wait(WAIT_BEFORE_PROGRESS):
         if isinstance(job.error, Stopped):
-            return earlier(slot)
+            return earlier_result(slot)
         result = _result(job)
         if slot:
-            remember(slot, work)
-        return Given(State.READY, result)
+            remember_works(slot, work)
+        return PolledResult(ResultState.READY, result)
     st.session_state.setdefault(_LOOKED_AT, []).append((job, _waiting_room(job, asked)))
-    return earlier(slot)
+    return earlier_result(slot)
 
 
-def remember(slot: str, *works: Work[Any]) -> None:
+def remember_works(slot: str, *works: Work[Any]) -> None:
     """Note of which works the visitor's last answer of a slot is made; the results stay with the queue."""
     st.session_state[f"_last_{slot}"] = tuple(work.key for work in works)
 
 
-def last(slot: str) -> Sequence[Any]:
+def earlier_results(slot: str) -> Sequence[Any]:
     """The results that the last answer of a slot is made of; none if there was none, or the queue dropped one."""
     results = [_known(key) for key in st.session_state.get(f"_last_{slot}", ())]
     return () if any(result is None for result in results) else results
 
 
-def earlier(slot: str) -> Given[Any]:
+def earlier_result(slot: str) -> PolledResult[Any]:
     """The last answer of a slot, where it is one result, STALE; WAITING if there is none."""
-    results = last(slot)
-    return Given(State.STALE, results[0]) if results else Given(State.WAITING, None)
+    results = earlier_results(slot)
+    return PolledResult(ResultState.STALE, results[0]) if results else PolledResult(ResultState.WAITING, None)
 
 
-def ready(work: Work[Result]) -> Result | None:
+def finished_result(work: Work[Result]) -> Result | None:
     """The result of the work, if it was done before; None if not, and nothing is started."""
     result: Result | None = _known(work.key)
     return result
@@ -181,7 +181,7 @@ def _known(key: Hashable) -> Any:
     return job.result if job is not None and job.done else None
 
 
-def underway(work: Work[Any]) -> float | None:
+def progress_of(work: Work[Any]) -> float | None:
     """Begin the work, or look after it, without waiting: the share that is done; None when all of it is.
 
     For a part of a page that comes back by itself. Raises what the work raises.
@@ -193,57 +193,57 @@ def underway(work: Work[Any]) -> float | None:
     return None
 
 
-def foresee(work: Work[Any]) -> None:
+def prefetch(work: Work[Any]) -> None:
     """Begin the work once the page stands, since the visitor will ask for it next; what goes wrong is said then."""
     st.session_state.setdefault(_NEXT, []).append(work)
 
 
 def stop(work: Work[Any]) -> None:
     """Take the visitor off those who wait for the work; it is stopped if nobody else waits for it."""
-    queue().stop(work.key, visitor())
+    queue().stop(work.key, session_id())
 
 
-def offered(slot: str, key: Hashable, label: str, seconds: float | None, *, quick: float | None = None) -> bool:
+def confirm(slot: str, key: Hashable, label: str, seconds: float | None, *, quick: float | None = None) -> bool:
     """Whether to go on: with what is quick, or was asked for by the button that is drawn here until then.
 
     slot: the kind of question; asking for another of its kind forgets this one. seconds: what it takes, about; None
     where nobody knows. quick: seconds that nobody is asked for, if not the usual ones.
     """
-    if seconds is not None and seconds <= (QUICK if quick is None else quick):
+    if seconds is not None and seconds <= (UNCONFIRMED_SECONDS if quick is None else quick):
         return True
-    cost = "" if seconds is None else f", about {as_time(seconds)}"
-    refused = too_long(seconds)
-    if not is_asked(slot, key):
+    cost = "" if seconds is None else f", about {duration_text(seconds)}"
+    refused = time_limit_message(seconds)
+    if not is_requested(slot, key):
         if st.button(label + cost, icon=":material/play_arrow:", type="primary", disabled=refused is not None):
-            ask(slot, key)
+            request(slot, key)
             st.rerun()
         if refused is not None:
             st.caption(f"{refused}.")
-    return refused is None and is_asked(slot, key)
+    return refused is None and is_requested(slot, key)
 
 
-def too_long(seconds: float | None) -> str | None:
+def time_limit_message(seconds: float | None) -> str | None:
     """Why this server does not do what takes so long, about; None where it does, as always on a server of one's own."""
-    if seconds is None or seconds <= LONGEST_FOR_ONE or is_own():
+    if seconds is None or seconds <= MAX_JOB_SECONDS or is_local_server():
         return None
     return (
-        f"This would take about {as_time(seconds)}, and this server is for many: one question may take "
-        f"{as_time(LONGEST_FOR_ONE)}. Ask for less, with a shorter text or fewer examples, or run Headlight on a "
+        f"This would take about {duration_text(seconds)}, and this server is for many: one question may take "
+        f"{duration_text(MAX_JOB_SECONDS)}. Ask for less, with a shorter text or fewer examples, or run Headlight on a "
         "machine of your own"
     )
 
 
-def ask(slot: str, key: Hashable) -> None:
+def request(slot: str, key: Hashable) -> None:
     """Ask for something slow, until another of its kind is asked for or it is stopped; a click on a button."""
     st.session_state[f"_asked_{slot}"] = key
 
 
-def is_asked(slot: str, key: Hashable) -> bool:
+def is_requested(slot: str, key: Hashable) -> bool:
     """Whether `key` is what the visitor asked for last in this slot, and did not stop."""
     return bool(st.session_state.get(f"_asked_{slot}") == key)
 
 
-def take_back(slot: str) -> None:
+def withdraw_request(slot: str) -> None:
     """Forget what was asked for in this slot, since it was stopped or is over."""
     st.session_state.pop(f"_asked_{slot}", None)
 
@@ -251,16 +251,16 @@ def take_back(slot: str) -> None:
 # ---------------------------------------------------------------------------- what it costs
 
 
-def seconds_of(loaded: LoadedModel, tokens: int, passes: float = 1, *, places: float = 0) -> float:
+def estimate_seconds(loaded: LoadedModel, tokens: int, passes: float = 1, *, places: float = 0) -> float:
     """What so many forward passes over a text of so many tokens take here, about; a pass back counts as two.
 
     places: at how many the scores of all words are computed and sorted.
     """
-    pace: PassTiming = kept_of_model(("pace", loaded.weights_key), lambda: measure_timing(loaded))
+    pace: PassTiming = cached_of_model(("pace", loaded.weights_key), lambda: measure_timing(loaded))
     return pace.estimate_seconds(tokens, passes, places)
 
 
-def as_time(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A time as people say it: "3 s", "4 min"."""
     return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
@@ -292,16 +292,16 @@ def end_of_run() -> None:
     while not any(job.done for job, _ in waiting):
         for job, bar in waiting:
             _say_place(job, bar)
-        waiting[0][0].wait(GLANCE)
+        waiting[0][0].wait(POLL_INTERVAL)
     st.rerun()
 
 
 def _leave_the_rest() -> None:
-    queue().leave(visitor(), tuple(st.session_state.get(_ASKED_NOW, ())))
+    queue().leave(session_id(), tuple(st.session_state.get(_ASKED_NOW, ())))
 
 
 def _submitted(work: Work[Any], *, lasting: bool) -> Job:
-    job = _asked(work, visitor(), lasting=lasting)
+    job = _asked(work, session_id(), lasting=lasting)
     st.session_state.setdefault(_ASKED_NOW, set()).add(job.key)
     return job
 
@@ -315,7 +315,7 @@ def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
 
 def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
     """The function of a job that does the work. Raises Refused where the work would take too long on this server."""
-    if (refused := too_long(work.seconds)) is not None and queue().known(work.key) is None:
+    if (refused := time_limit_message(work.seconds)) is not None and queue().known(work.key) is None:
         raise Refused(refused)
 
     models = in_use()  # of the page or the job that asks: they stay in memory until this is done
@@ -331,7 +331,7 @@ def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
 
 def _waited_for(work: Work[Any]) -> Job:
     job = _asked(work, None, lasting=True)
-    while not job.wait(GLANCE):
+    while not job.wait(POLL_INTERVAL):
         pass
     return job
 
@@ -340,13 +340,13 @@ def _finished(work: Work[Any]) -> Job:
     if (label := st.session_state.pop(_STOPPED, None)) is not None:
         _say_stopped(label)
     job = _submitted(work, lasting=False)
-    if not job.wait(PATIENCE):
+    if not job.wait(WAIT_BEFORE_PROGRESS):
         _leave_the_rest()
         place = st.empty()
         with place.container():
             bar = _waiting_room(job)
         publish()
-        while not job.wait(GLANCE):
+        while not job.wait(POLL_INTERVAL):
             _say_place(job, bar)  # where the visitor went on, this ends the run
         place.empty()
     if isinstance(job.error, Stopped):
@@ -356,7 +356,7 @@ def _finished(work: Work[Any]) -> Job:
 
 
 def _say_stopped(label: str) -> NoReturn:
-    st.info(helped(f"{as_written(label)} was stopped. Change anything, or reload the page, to start it again."))
+    st.info(with_help(f"{escape_markdown(label)} was stopped. Change anything, or reload the page, to start it again."))
     end_run()
 
 
@@ -384,23 +384,23 @@ def _waiting_room(job: Job, asked: str | None = None) -> Any:
 def _say_place(job: Job, bar: Any) -> None:
     place = queue().place(job)
     where = "running" if place == 0 else f"waiting for {place} other {'job' if place == 1 else 'jobs'}"
-    bar.progress(job.progress or 0.0, text=as_written(f"{job.label}: {where}"))
+    bar.progress(job.progress or 0.0, text=escape_markdown(f"{job.label}: {where}"))
 
 
 def _stop(key: Hashable, label: str, asked: str | None) -> None:
-    queue().stop(key, visitor())
+    queue().stop(key, session_id())
     if asked is None:
         st.session_state[_STOPPED] = label
     else:
-        take_back(asked)
+        withdraw_request(asked)
 
 
-def visitor() -> Visitor:
+def session_id() -> Visitor:
     """Whose page this is."""
     context = get_script_run_ctx()
     return None if context is None else context.session_id
 
 
-def is_here(visitor: Visitor) -> bool:
+def is_session_active(visitor: Visitor) -> bool:
     """Whether a visitor's page is open."""
     return not exists() or not isinstance(visitor, str) or get_instance().is_active_session(visitor)

@@ -4,8 +4,8 @@ from bert_core.analysis import patterns
 from bert_core.records import MAPS
 from bert_core.refused import Refused
 from viz_app.maps import AMONG
-from viz_app.shell.choices import Choice, Page, choice_of, flag
 from viz_app.shell.heads import VIEWS
+from viz_app.shell.params import Page, Param, flag_param, select_param
 
 ROW_SORTS = ("number", "entropy", "to_sep", "distance")
 SORTS = (*ROW_SORTS, "role")
@@ -36,15 +36,15 @@ PAGE = Page(
     group="See",
     asks="Who looks at whom?",
     choices={
-        "sort": choice_of(*SORTS),
-        "rows": choice_of(*ROW_SORTS),
-        "view": choice_of(*VIEWS, first="curves"),
-        "show": choice_of(*MAPS),
-        "part": choice_of(*PARTS, first="all"),
-        "hide": flag(),
-        "share": flag(),  # whether the rows of a part are renormalised
-        "combine": choice_of(*COMBINED),
-        "among": choice_of(*AMONG),
-        "weights": Choice((), parse_weights, write_weights),  # none: by importance
+        "sort": select_param(*SORTS),
+        "rows": select_param(*ROW_SORTS),
+        "view": select_param(*VIEWS, first="curves"),
+        "show": select_param(*MAPS),
+        "part": select_param(*PARTS, first="all"),
+        "hide": flag_param(),
+        "share": flag_param(),  # whether the rows of a part are renormalised
+        "combine": select_param(*COMBINED),
+        "among": select_param(*AMONG),
+        "weights": Param((), parse_weights, write_weights),  # none: by importance
     },
 )

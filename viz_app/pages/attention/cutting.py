@@ -10,9 +10,9 @@ from bert_core.run.inputs import check_edits
 from viz_app.components.attention_view import ViewChoice
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.edits import add_cut
-from viz_app.shell.markdown import sentence
-from viz_app.shell.question import Question
+from viz_app.shell.edits import add_knockouts
+from viz_app.shell.markdown import error_sentence
+from viz_app.shell.selection import Selection
 
 OPENED = "cut_open"  # whether the control is open
 PREFILLED = "_cut_of"  # the tokens that were selected when the control was filled in
@@ -25,7 +25,7 @@ WAY_SAYS = {
 }
 
 
-def offer(current: Question, choice: ViewChoice) -> None:
+def offer(current: Selection, choice: ViewChoice) -> None:
     """Draw the control, filled in with the tokens that are selected in the large view."""
     state, encoding = st.session_state, current.encoding
     if state.get(PREFILLED) != state.tokens:
@@ -58,7 +58,7 @@ def offer(current: Question, choice: ViewChoice) -> None:
             st.segmented_control, "The rest of the row", "cut_way", first="grows", options=list(WAYS),
             format_func=WAYS.__getitem__, required=True,
         )  # fmt: skip
-        screen.note(WAY_SAYS[state.cut_way])
+        screen.write_note(WAY_SAYS[state.cut_way])
         cut, problem = _asked(current, choice)
         if problem:
             st.caption(f":orange[{problem}]")
@@ -69,10 +69,10 @@ def offer(current: Question, choice: ViewChoice) -> None:
 
 def _cut(cut: AttentionKnockout) -> None:
     st.session_state[OPENED] = False
-    add_cut(cut)
+    add_knockouts(cut)
 
 
-def _asked(current: Question, choice: ViewChoice) -> tuple[AttentionKnockout | None, str]:
+def _asked(current: Selection, choice: ViewChoice) -> tuple[AttentionKnockout | None, str]:
     """What is filled in, as a cut; None where it cannot be, and why."""
     state = st.session_state
     if not state.cut_to and state.cut_way == "grows":
@@ -87,11 +87,11 @@ def _asked(current: Question, choice: ViewChoice) -> tuple[AttentionKnockout | N
         )
         check_edits(current.loaded, len(current.encoding), (*current.loaded.edits, cut))
     except Refused as error:
-        return None, sentence(error)
+        return None, error_sentence(error)
     return cut, ""
 
 
-def _word_at(current: Question, position: int) -> tuple[int, ...]:
+def _word_at(current: Selection, position: int) -> tuple[int, ...]:
     """The pieces of the word at a position; of a special token, itself."""
     word = current.encoding.words[position]
     return (position,) if word is None else current.encoding.pieces_of(word)

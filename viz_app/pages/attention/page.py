@@ -29,14 +29,14 @@ from viz_app.pages.attention.shown import (
     shown_now,
     vectors_of,
 )
-from viz_app.shell import corpus, downloads, frame, question, screen
+from viz_app.shell import corpus, downloads, frame, screen, selection
 from viz_app.shell.address import publish
-from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
+from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.markdown import special_tokens
-from viz_app.shell.notices import say_cautions
-from viz_app.shell.question import Question
+from viz_app.shell.notices import show_attention_cautions
+from viz_app.shell.selection import Selection
 
 SORT_NAMES = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
 STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.") | {
@@ -48,30 +48,30 @@ AMONG_NAMES = {"chosen": "of the chosen heads", "layer": "of the whole layer", "
 
 def draw() -> None:
     """Draw the page."""
-    current, view = question.current(), st.session_state.view
+    current, view = selection.current_selection(), st.session_state.view
     frame.title("Who looks at whom?", "Which words each attention head looks at, and how strongly.")
     _controls(current, view)
     say_no_gradient(current)
     shown = shown_now(current)
     with screen.picture():
         picture(current, view)
-    screen.read(reading(shown))
+    screen.write_reading(reading(shown))
     _say_pull(shown)
-    say_cautions(shown.run)
+    show_attention_cautions(shown.run)
     _offer_search(current)
     st.page_link(
-        frame.way_to("why"), label="Attention is not an explanation: test it on this text",
+        frame.streamlit_page("why"), label="Attention is not an explanation: test it on this text",
         icon=":material/verified:",
     )  # fmt: skip
 
 
-def _offer_search(current: Question) -> None:
+def _offer_search(current: Selection) -> None:
     """The way to other texts in which the large head does the like, from the token that is selected."""
     state = st.session_state
     choice = view_choice()
     token = choice.positions[0] if choice.side == "query" and choice.positions else None
     alike = "brings" if state.show == "brought" else "looks"
-    corpus.offer(current, (choice.layer, choice.heads[0]), alike=alike, token=token)
+    corpus.search_button(current, (choice.layer, choice.heads[0]), alike=alike, token=token)
 
 
 def _say_pull(shown: Shown) -> None:
@@ -81,7 +81,7 @@ def _say_pull(shown: Shown) -> None:
         return
     token, pull = found
     but = "but only" if pull.value_weighted < pull.attention else "and"
-    screen.note(
+    screen.write_note(
         f"**Why do so many heads look at {token}?** {pull.heads} of {pull.head_count} heads give it more than half of "
         f"their attention: {pull.attention:.0%} on average, {but} {pull.value_weighted:.0%} of the length that they "
         "bring comes from there. Where its vector is short, a head that has nothing to say can look there and "
@@ -94,7 +94,7 @@ def _say_pull(shown: Shown) -> None:
         )  # fmt: skip
 
 
-def _controls(current: Question, view: str) -> None:
+def _controls(current: Selection, view: str) -> None:
     state = st.session_state
     neuron, every = view == "neuron", view == "heads"
     with screen.controls().container(horizontal=True, vertical_alignment="top", gap="small"):
@@ -146,8 +146,8 @@ def _controls(current: Question, view: str) -> None:
 
 
 @st.fragment
-@calm()
-def picture(current: Question, view: str) -> None:
+@error_boundary()
+def picture(current: Selection, view: str) -> None:
     """All heads small, and the chosen ones large; runs alone while the hand is on them.
 
     Streamlit keeps what it is given for as long as the page is open: the question, whose run the queue has.
@@ -199,7 +199,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         lecture=current.lecture,
         on_click=on_click,
     )
-    screen.note(
+    screen.write_note(
         "All heads at a glance, each with its own colour scale. Click one to see it large, or use the arrow keys."
         + STANDING.get(state.sort, "")
         + ("" if state.rows == "number" else " The layer with the highest mean comes first.")

@@ -19,11 +19,11 @@ from viz_app.components.attention_view.everywhere import Everywhere, everywhere
 from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.maps import UNSIGNED, Combination, MapView
-from viz_app.shell.markdown import helped
+from viz_app.shell.markdown import with_help
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.target import say_no_target
-from viz_app.shell.work import Work, need
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import show_missing_target
+from viz_app.shell.work import Work, wait_for
 from viz_app.tokens import Combined, Token
 
 MOST_NAMED = 6  # rows without numbers
@@ -36,7 +36,7 @@ class Shown:
     asked: all of it but the layer, its heads and how they are drawn, which the large view itself can change.
     """
 
-    current: Question
+    current: Selection
     run: ModelRun
     neuron: bool
     asked: MapView
@@ -130,7 +130,7 @@ class Shown:
         if combination is None:
             return None
         if combination.by_importance and self.current.target is None:
-            say_no_target(self.current, "Weights by importance need something to explain")
+            show_missing_target(self.current, "Weights by importance need something to explain")
             return None
         name = combination.name(layer, heads)
         try:
@@ -138,7 +138,7 @@ class Shown:
                 "together", self.what, name, make=lambda: combination.of(self.read(), self.what, layer, heads)
             )
         except Refused as error:
-            st.info(helped(f"{error}."))
+            st.info(with_help(f"{error}."))
             return None
         return one._replace(map=self.seen(one.map))
 
@@ -179,7 +179,7 @@ class Shown:
         return [*said, f"no attention is left in the row of {named}{more}"]
 
 
-def vectors_of(current: Question, layer: int, head: int) -> HeadVectors:
+def vectors_of(current: Selection, layer: int, head: int) -> HeadVectors:
     """What a head makes its attention from, from the queue."""
     gates = current.head_mask
     work = Work(
@@ -187,10 +187,10 @@ def vectors_of(current: Question, layer: int, head: int) -> HeadVectors:
         f"{shown_name(current.loaded.name)} gives the vectors of L{layer} H{head}",
         lambda _: head_vectors(current.loaded, current.encoding, layer, head, head_mask=gates),
     )
-    return need(work)
+    return wait_for(work)
 
 
-def all_vectors_of(current: Question) -> tuple[HeadVectors, ...]:
+def all_vectors_of(current: Selection) -> tuple[HeadVectors, ...]:
     """Return the query and key vectors of every head, computed by a job of the queue."""
     gates = current.head_mask
     work: Work[tuple[HeadVectors, ...]] = Work(
@@ -198,17 +198,17 @@ def all_vectors_of(current: Question) -> tuple[HeadVectors, ...]:
         f"{shown_name(current.loaded.name)}: query and key vectors of all heads",
         lambda _: all_head_vectors(current.loaded, current.encoding, head_mask=gates),
     )
-    return need(work)
+    return wait_for(work)
 
 
-def say_no_gradient(current: Question) -> None:
+def say_no_gradient(current: Selection) -> None:
     """Say that a gradient has no target, where one was asked for: attention is shown instead."""
     state = st.session_state
     if state.view != "neuron" and state.show not in UNSIGNED and current.target is None:
-        say_no_target(current, "A gradient needs something to explain")
+        show_missing_target(current, "A gradient needs something to explain")
 
 
-def shown_now(current: Question) -> Shown:
+def shown_now(current: Selection) -> Shown:
     """What the controls of the page say; of a gradient that has no target, attention."""
     state = st.session_state
     neuron = state.view == "neuron"

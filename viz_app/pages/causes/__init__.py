@@ -1,8 +1,8 @@
 """The page Causes: what carries an answer from one text to another."""
 
 from bert_core.refused import Refused
-from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_whole
 from viz_app.shell.examples import Example
+from viz_app.shell.params import Page, Param, flag_param, parse_int, select_param
 
 CARRIED = ("state", "attention", "feed_forward", "head", "pattern", "query", "key", "value")
 ORIGINS = ("text", "noise", "mean")
@@ -21,7 +21,7 @@ SOURCE = "The woman lost his hat."  # a text to read beside the example
 
 def parse_place(value: str) -> tuple[int, ...]:
     """Where in the picture, as row and column: 2.5. Raises Refused for anything else."""
-    numbers = tuple(parse_whole(part) for part in value.split("."))
+    numbers = tuple(parse_int(part) for part in value.split("."))
     if len(numbers) != 2 or min(numbers) < 0:
         raise Refused("two numbers from 0, such as 2.5")
     return numbers
@@ -50,14 +50,14 @@ PAGE = Page(
     group="Explain",
     asks="Which part of the model carries the difference between two texts?",
     choices={
-        "source": Choice("", step=True),
-        "origin": choice_of(*ORIGINS),
-        "noise": Choice(3.0, parse_noise, "{:g}".format),  # in standard deviations of the word embeddings
-        "carried": choice_of(*CARRIED),
-        "way": choice_of(*WAYS),
-        "estimated": flag(),  # whether the estimate stands beside what was found
-        "around": Choice(None, parse_whole),  # the token of a long text around which it is drawn
-        "place": Choice(None, parse_place, write_place, step=True),  # layer or depth, and token or head
+        "source": Param("", step=True),
+        "origin": select_param(*ORIGINS),
+        "noise": Param(3.0, parse_noise, "{:g}".format),  # in standard deviations of the word embeddings
+        "carried": select_param(*CARRIED),
+        "way": select_param(*WAYS),
+        "estimated": flag_param(),  # whether the estimate stands beside what was found
+        "around": Param(None, parse_int),  # the token of a long text around which it is drawn
+        "place": Param(None, parse_place, write_place, step=True),  # layer or depth, and token or head
     },
     example=EXAMPLE,
 )

@@ -17,15 +17,15 @@ from viz_app.figures.style import two_digits
 from viz_app.notation import Carried
 from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
 from viz_app.pages.causes.patches import RANDOM_TEXTS, Sides, sides
-from viz_app.shell import frame, question, screen
+from viz_app.shell import frame, screen, selection
 from viz_app.shell.address import end_run
-from viz_app.shell.change import give_reference, nsp_change, replaced_change, word_change
-from viz_app.shell.controls import control, missing, put
-from viz_app.shell.edits import keep_put
-from viz_app.shell.markdown import as_written, helped, sentence
-from viz_app.shell.question import take_example
-from viz_app.shell.target import names_in, say_no_target
-from viz_app.shell.work import look, need, offered
+from viz_app.shell.change import nsp_change, replaced_change, set_reference_texts, word_change
+from viz_app.shell.controls import control, example_button, set_choice
+from viz_app.shell.edits import keep_patch
+from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
+from viz_app.shell.selection import open_example_text
+from viz_app.shell.target import escape_names, show_missing_target
+from viz_app.shell.work import confirm, poll, wait_for
 
 STRONGEST = 12  # neurons that are shown
 CARRIED_NAMES = {
@@ -52,22 +52,22 @@ READING = (
 
 def draw() -> None:
     """Draw the page."""
-    state, asked = st.session_state, question.current()
+    state, asked = st.session_state, selection.current_selection()
     current = asked.of_model(asked.own)
     frame.title(
         "What causes the difference?",
         "The model reads one text with parts of its reading of another put in: which part carries the answer over?",
     )
-    if not state.source and question.is_shown(EXAMPLE):
+    if not state.source and selection.is_current_example(EXAMPLE):
         state.source = SOURCE
     if asked.loaded.edits != current.loaded.edits:
-        screen.note("Here the text is read without what is put in, and so asked once more; other pages keep it.")
+        screen.write_note("Here the text is read without what is put in, and so asked once more; other pages keep it.")
     _controls()
     if current.target is None:
-        say_no_target(current, "There is no answer yet that could be carried over")
+        show_missing_target(current, "There is no answer yet that could be carried over")
         end_run()
     if state.origin == "text" and not state.source.strip():
-        missing(
+        example_button(
             "Type a second text that differs in a word or two: parts of its reading are put into that of the first.",
             "Take an example", _take_example,
         )  # fmt: skip
@@ -75,12 +75,12 @@ def draw() -> None:
     both = sides(current)
     with screen.picture():
         _picture(both)
-    screen.read(READING.format(giver="text" if state.way == "out" and state.origin != "mean" else "source"))
+    screen.write_reading(READING.format(giver="text" if state.way == "out" and state.origin != "mean" else "source"))
 
 
 def _take_example() -> None:
-    take_example(EXAMPLE)
-    put("source", SOURCE)
+    open_example_text(EXAMPLE)
+    set_choice("source", SOURCE)
 
 
 def _controls() -> None:
@@ -100,10 +100,10 @@ def _controls() -> None:
                 width=170, help="In standard deviations of the model's word embeddings. 3 is usual (Meng 2022).",
             )  # fmt: skip
         else:
-            give_reference()
+            set_reference_texts()
         control(
             st.selectbox, "Carry over", "carried", options=CARRIED, format_func=CARRIED_NAMES.__getitem__, width=290,
-            on_change=put, args=("place", None),
+            on_change=set_choice, args=("place", None),
         )  # fmt: skip
         control(
             st.segmented_control, "Way", "way", options=WAYS, format_func=WAY_NAMES.__getitem__, required=True,
@@ -111,9 +111,9 @@ def _controls() -> None:
             help="Put what was right into what was wrong, and you see what is enough for the answer; the other way "
             "round, what it needs. The two often differ.",
         )  # fmt: skip
-        tokens = len(question.current().encoding)
+        tokens = len(selection.current_selection().encoding)
         if tokens > ROWS_THAT_FIT:
-            labels = question.current().encoding.labels
+            labels = selection.current_selection().encoding.labels
             control(
                 st.selectbox, "Tokens around", "around", options=[None, *range(tokens)], width=170,
                 format_func=lambda at: "the largest effect" if at is None else f"{labels[at]} ({at})",
@@ -127,27 +127,27 @@ def _controls() -> None:
 
 def _picture(both: Sides) -> None:
     """What each place does, and what the chosen one does more closely."""
-    estimate = need(both.estimate())
+    estimate = wait_for(both.estimate())
     st.markdown(_answers(both, estimate))
     _say_partners(both)
     if not np.isnan(estimate.source_value):
         try:
             _ = estimate.effects
         except Refused as error:
-            st.info(helped(sentence(error)), icon=":material/equal:")
+            st.info(with_help(error_sentence(error)), icon=":material/equal:")
             end_run()
     if not np.isfinite(estimate.values).any():
-        st.info(helped("All heads of this model were pruned: there is none whose part could be put in."))
+        st.info(with_help("All heads of this model were pruned: there is none whose part could be put in."))
         end_run()
     drawn = _drawn(both, estimate)
     work = both.exact()
     cells = len(both.rows) * len(both.columns)
-    asked = offered("patches", work.key, f"Run all {cells:,} patches", work.seconds)
+    asked = confirm("patches", work.key, f"Run all {cells:,} patches", work.seconds)
     if not asked:
         st.caption("Until then, the estimate from one pass there and back:")
         _map(both, estimate, "estimate", drawn)
         return
-    exact = need(work, timed=True)
+    exact = wait_for(work, timed=True)
     maps = st.container()
     band = _band(both, exact)
     with maps:
@@ -163,8 +163,8 @@ def _picture(both: Sides) -> None:
         else:
             _map(both, exact, "found", drawn, band)
     st.markdown(_strongest(both, exact))
-    if question.is_shown(EXAMPLE) and (st.session_state.origin, st.session_state.source) == ("text", SOURCE):
-        st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
+    if selection.is_current_example(EXAMPLE) and (st.session_state.origin, st.session_state.source) == ("text", SOURCE):
+        st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
     _closer(both, exact)
     _files(both)
 
@@ -172,8 +172,10 @@ def _picture(both: Sides) -> None:
 def _answers(both: Sides, found: Patches) -> str:
     """What both texts answer, in Markdown."""
     target = both.target
-    what = target.target_kind.supports.format(**names_in(both.current, target))
-    asked = what if target.against is None else f"{what} rather than “{as_written(both.current.word(target.against))}”"
+    what = target.target_kind.supports.format(**escape_names(both.current, target))
+    asked = (
+        what if target.against is None else f"{what} rather than “{escape_markdown(both.current.word(target.against))}”"
+    )
     text, source = (
         target.target_kind.format_value(value, two_digits) for value in (found.base_value, found.source_value)
     )
@@ -188,7 +190,7 @@ def _say_partners(both: Sides) -> None:
     if both.partners is None:
         return
     said = [
-        f"{where}: {', '.join(f'“{as_written(word)}”' for word in words[:8])}"
+        f"{where}: {', '.join(f'“{escape_markdown(word)}”' for word in words[:8])}"
         for where, words in (
             ("only in the text", both.partners.unmatched),
             ("only in the source", both.partners.unmatched_source),
@@ -237,11 +239,11 @@ def _map(both: Sides, found: Patches, key: str, drawn: slice, band: PatchBand | 
 def _band(both: Sides, found: Patches) -> PatchBand | None:
     """What random texts of as many tokens do at the same places, once that is asked for."""
     work = both.band(found)
-    if not offered("band", work.key, f"Hold it against {RANDOM_TEXTS} random texts", work.seconds, quick=0.0):
+    if not confirm("band", work.key, f"Hold it against {RANDOM_TEXTS} random texts", work.seconds, quick=0.0):
         return None
-    band = look(work, asked="band").value
+    band = poll(work, asked="band").value
     if band is not None:
-        screen.note(
+        screen.write_note(
             f"○ moves the answer no more than random texts of as many tokens do ({RANDOM_TEXTS} of them, from the "
             f"lowest answer to the highest): {int(band.contains(found).sum())} of "
             f"{int(np.isfinite(found.values).sum())} places."
@@ -274,7 +276,7 @@ def _named(both: Sides, row: int, column: int) -> str:
     """A cell in words, in Markdown."""
     if both.of_heads:
         return f"L{row} H{column}"
-    return f"{as_written(both.tokens[row])} at {both.columns[column]}"
+    return f"{escape_markdown(both.tokens[row])} at {both.columns[column]}"
 
 
 def _missed(exact: Patches, estimate: Patches) -> str:
@@ -297,14 +299,14 @@ def _closer(both: Sides, found: Patches) -> None:
     if np.isnan(effect):
         st.caption(f"Nothing could be put in at {_named(both, row, column)}: {_why_not(both)}.")
         return
-    screen.heading(f"{CARRIED_NAMES[both.what]}: {_named(both, row, column)}, effect {two_places(effect)}")
+    screen.write_heading(f"{CARRIED_NAMES[both.what]}: {_named(both, row, column)}, effect {two_places(effect)}")
     place = (row, column) if both.of_heads else (column, row)
     _said(both, found, place)
     _keep(both, place)
     if both.of_heads:
         work = both.closer(row)
-        if offered("closer", work.key, f"Patch the heads of L{row} token by token", work.seconds):
-            effects = shares(need(work))[row].T
+        if confirm("closer", work.key, f"Patch the heads of L{row} token by token", work.seconds):
+            effects = shares(wait_for(work))[row].T
             drawn = _around(both, int(np.nanargmax(np.nanmax(np.abs(effects), axis=1))))
             tokens = both.tokens[drawn]
             screen.chart(
@@ -312,22 +314,24 @@ def _closer(both: Sides, found: Patches) -> None:
                 key="causes_closer", grows=False, least_width=map_width(tokens, len(both.columns)),
                 config={"displayModeBar": False}, alt=f"Effects of the heads of layer {row}, token by token",
             )  # fmt: skip
-            screen.note(
+            screen.write_note(
                 f"The heads of L{row}, one token at a time: of a pattern or a query the row that looks, of a key or a "
                 "value the token that is looked at."
             )
     elif both.what == "feed_forward":
         work = both.neurons(column, row)
         many = current.loaded.config.intermediate_size
-        if offered("neurons", work.key, f"Patch its {many:,} neurons one by one", work.seconds):
-            effects = shares(need(work))[column, row]
+        if confirm("neurons", work.key, f"Patch its {many:,} neurons one by one", work.seconds):
+            effects = shares(wait_for(work))[column, row]
             order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST].tolist()
             screen.chart(
                 neuron_bars(order, effects[order].tolist(), dark=current.dark, lecture=current.lecture),
                 key="causes_neurons", grows=False, config={"displayModeBar": False},
                 alt=f"The {len(order)} neurons with the largest effects",
             )  # fmt: skip
-            screen.note(f"The {len(order)} of {many:,} neurons of L{column} at this token with the largest effects.")
+            screen.write_note(
+                f"The {len(order)} of {many:,} neurons of L{column} at this token with the largest effects."
+            )
 
 
 def _why_not(both: Sides) -> str:
@@ -337,23 +341,25 @@ def _why_not(both: Sides) -> str:
 def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
     """What the model predicts with one patch in, beside what it predicts without."""
     current = both.current
-    before, now = need(both.said(found, place))
+    before, now = wait_for(both.said(found, place))
     for prediction in now.predictions:
         if prediction.position not in both.target.rows[:1]:
             continue
         first = next(one for one in before.predictions if one.position == prediction.position)
         largest = max(one.top[0][1] for one in (first, prediction))
         word_change(current, first, prediction, each=6, most=8, largest=largest, key="patched")
-        screen.note("The likeliest words for the gap: before, of the text as it is; now, with this one part put in.")
+        screen.write_note(
+            "The likeliest words for the gap: before, of the text as it is; now, with this one part put in."
+        )
     if before.replaced is not None and now.replaced is not None and both.target.kind == "replaced":
         at = both.target.rows[0]
         replaced_change(current, before.replaced, now.replaced, key="patched_replaced", at=at)
-        screen.note(
+        screen.write_note(
             "The tokens that are likeliest to be replaced: before, of the text; now, with this one part put in."
         )
     if before.nsp is not None and now.nsp is not None and both.target.kind == "nsp":
         nsp_change(current, before.nsp, now.nsp, key="patched_nsp")
-        screen.note("Before, of the texts as they are; now, with this one part put in.")
+        screen.write_note("Before, of the texts as they are; now, with this one part put in.")
 
 
 def _keep(both: Sides, place: tuple[int, int]) -> None:
@@ -372,13 +378,13 @@ def _keep(both: Sides, place: tuple[int, int]) -> None:
         st.caption(":material/keep: It stays in: every other page about the text shows the model's answer with it.")
         return
     st.button(
-        "Keep it in on other pages", icon=":material/keep:", key="keep_put", on_click=keep_put, args=(kept, source),
+        "Keep it in on other pages", icon=":material/keep:", key="keep_put", on_click=keep_patch, args=(kept, source),
         help="Every page about the text then reads it with this one part put in, until Restore or another text.",
     )  # fmt: skip
 
 
 def _files(both: Sides) -> None:
     st.download_button(
-        "Effects (CSV)", lambda: effects_file(need(both.exact()), need(both.estimate()), "csv"), "causes.csv",
+        "Effects (CSV)", lambda: effects_file(wait_for(both.exact()), wait_for(both.estimate()), "csv"), "causes.csv",
         "text/csv", on_click="ignore", icon=":material/table:", key="causes_csv",
     )  # fmt: skip

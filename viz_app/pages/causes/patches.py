@@ -21,9 +21,9 @@ from bert_core.run.patching import estimate_patches, patch, patch_band, predict_
 from bert_core.tokenizer import Encoding
 from viz_app.export.effects import both_labels, shares, source_labels
 from viz_app.figures.lens import short_names
-from viz_app.shell.change import other_texts
+from viz_app.shell.change import reference_encodings
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
+from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work
 
 RANDOM_TEXTS = 10
@@ -37,7 +37,7 @@ class Sides:
     source, text: what the model reads, gaps in place. what: the part that is carried over.
     """
 
-    current: Question
+    current: Selection
     source: Encoding | Noised | MeanOf
     text: Encoding | Noised
     what: str
@@ -188,14 +188,14 @@ class Sides:
         )
 
 
-def sides(current: Question) -> Sides:
+def sides(current: Selection) -> Sides:
     """Both texts, the way round that is chosen. A source that was typed has the same words hidden as the text.
 
     Raises Refused for a source that cannot be read.
     """
     state, loaded = st.session_state, current.loaded
     if state.origin == "mean":
-        return Sides(current, MeanOf(other_texts(current)), current.encoding, state.carried)
+        return Sides(current, MeanOf(reference_encodings(current)), current.encoding, state.carried)
     if state.origin == "noise":
         noised = Noised(current.encoding, state.noise)
         if state.way == "out":

@@ -1,8 +1,8 @@
 """The page Compare: what is different."""
 
 from viz_app.maps import CHANGES
-from viz_app.shell.choices import Choice, Page, choice_of
 from viz_app.shell.models import models_on_offer, parse_model
+from viz_app.shell.params import Page, Param, select_param
 
 COMPARE_VIEWS = ("heads", "curves", "matrix")
 AGAINST = ("masked", "text", "model", "heads")
@@ -15,10 +15,10 @@ PAGE = Page(
     group="Change",
     asks="What is different with another text, another model, or without some heads?",
     choices={
-        "differs": choice_of(*CHANGES),
-        "against": choice_of(*AGAINST),
-        "compare_view": choice_of(*COMPARE_VIEWS, first="curves"),
-        "other": Choice("", step=True),
-        "other_model": Choice(lambda: models_on_offer()[-1], parse_model),
+        "differs": select_param(*CHANGES),
+        "against": select_param(*AGAINST),
+        "compare_view": select_param(*COMPARE_VIEWS, first="curves"),
+        "other": Param("", step=True),
+        "other_model": Param(lambda: models_on_offer()[-1], parse_model),
     },
 )

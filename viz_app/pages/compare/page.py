@@ -20,13 +20,13 @@ from viz_app.pages.compare import AGAINST, COMPARE_VIEWS
 from viz_app.pages.compare.sides import compared
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.calm import calm
-from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
+from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
-from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.models import models_on_offer, shown_name, whole_name
-from viz_app.shell.question import Question
+from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.models import full_name, models_on_offer, shown_name
+from viz_app.shell.params import Head
+from viz_app.shell.selection import Selection
 
 AGAINST_NAMES = {
     "masked": "Hidden words",
@@ -66,8 +66,8 @@ class Summary(NamedTuple):
 class Sides:
     """What is compared: two questions, what the two are called, and the quantity. Their runs stay with the queue."""
 
-    before: Question
-    after: Question
+    before: Selection
+    after: Selection
     names: tuple[str, str]
     what: str
 
@@ -112,7 +112,7 @@ def draw() -> None:
     comparison = sides.comparison()
     changes = sides.summary(comparison, _size(view)).changes
     if comparison.left_out is not None:
-        st.caption(as_written(comparison.left_out))
+        st.caption(escape_markdown(comparison.left_out))
     with screen.picture():
         picture(sides, view)
     st.subheader("Largest changes", anchor=False)
@@ -129,12 +129,14 @@ def draw() -> None:
             },
         )
     else:
-        st.info(helped("Nothing changed in any head."))
+        st.info(with_help("Nothing changed in any head."))
     sums = ""
     if comparison.what == "attention":
         removed = comparison.before.edits or comparison.after.edits
         sums = f"; the changes of each row add up to {'0 unless arrows were removed from it' if removed else '0'}"
-    screen.read(f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}")
+    screen.write_reading(
+        f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}"
+    )
 
 
 def _controls() -> None:
@@ -157,7 +159,7 @@ def _controls() -> None:
         if state.against == "model":
             control(
                 st.selectbox, "Other model", "other_model", options=models_on_offer(),
-                format_func=shown_name, width=300, help=whole_name(state.other_model),
+                format_func=shown_name, width=300, help=full_name(state.other_model),
             )  # fmt: skip
 
 
@@ -172,7 +174,7 @@ def _choose_listed(heads: Sequence[HeadClick], view: str) -> None:
 
 
 @st.fragment
-@calm()
+@error_boundary()
 def picture(sides: Sides, view: str) -> None:
     """Every head's difference small, and the chosen ones large; runs alone while the hand is on them.
 
@@ -218,7 +220,7 @@ def _small_heads(sides: Sides, there: np.ndarray, summary: Summary, on_click: Ca
         lecture=sides.before.lecture,
         on_click=on_click,
     )
-    screen.note(
+    screen.write_note(
         f"{UNITS[CHANGES[sides.what]].capitalize()} in every head, all on one scale: orange is more, blue is less. "
         f"Changes beyond ±{two_digits(summary.limit)} share the darkest colour; the largest is "
         f"{two_digits(summary.most)}. Click a head to see it large."

@@ -1,14 +1,14 @@
 """The page Fine-tune: a model learns the classes of a table while one looks; only on a server of one's own."""
 
 from bert_core.refused import Refused
-from viz_app.shell.choices import Choice, Page, choice_of, parse_whole
+from viz_app.shell.params import Page, Param, parse_int, select_param
 
 COLOURED_BY = ("divergence", "importance", "entropy")
 
 
 def parse_step(value: str) -> int:
     """A step of a run. Raises Refused for a number below 0."""
-    if (step := parse_whole(value)) < 0:
+    if (step := parse_int(value)) < 0:
         raise Refused("steps count from 0, the start")
     return step
 
@@ -20,9 +20,9 @@ PAGE = Page(
     group="Change",
     asks="What changes in a model while it learns your classes?",
     choices={
-        "tuned": Choice("", step=True),
-        "tuned_step": Choice(0, parse_step),
-        "tuned_by": choice_of(*COLOURED_BY),
+        "tuned": Param("", step=True),
+        "tuned_step": Param(0, parse_step),
+        "tuned_by": select_param(*COLOURED_BY),
     },
     own=True,
 )

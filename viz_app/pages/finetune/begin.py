@@ -14,10 +14,10 @@ from viz_app.pages.finetune.changes import tokens_of
 from viz_app.pages.finetune.examples import take_example
 from viz_app.shell import screen
 from viz_app.shell.controls import Upload, control, file_control
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import as_time, kept, seconds_of
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import cached, duration_text, estimate_seconds
 
 SECONDS_TO_BEGIN = 10.0
 ASKED_TOKENS = 40  # texts whose length says how long a step takes
@@ -27,7 +27,7 @@ NAMES_OF_LABELS = {
 _LIKELY = (("text", "sentence", "review", "comment"), ("label", "class", "category", "topic", "stars", "sentiment"))
 
 
-def begin(current: Question) -> None:
+def begin(current: Selection) -> None:
     """What a new run should learn, and its button."""
     upload = file_control(
         st,
@@ -68,23 +68,27 @@ def begin(current: Question) -> None:
         current.loaded.name, upload.name, **what, epochs=epochs, learning_rate=rate, batch=batch, max_length=length,
         keep=keep,
     )  # fmt: skip
-    many, tokens = kept(
+    many, tokens = cached(
         ("tuning table", upload.name, upload.data, *what.values(), request.start, length),
         lambda: _measured(current, request, upload),
     )
     # A text costs a pass there and back on all cores but one; a step moves every weight.
-    seconds = seconds_of(current.loaded, tokens, 3.5 * many * epochs) * cores() / max(1, cores() - 1)
+    seconds = estimate_seconds(current.loaded, tokens, 3.5 * many * epochs) * cores() / max(1, cores() - 1)
     seconds += SECONDS_TO_BEGIN + many / batch * epochs * current.loaded.nbytes / 2**30
     if st.button(
-        f"Start, about {as_time(seconds)} or less", icon=":material/play_arrow:", type="primary", key="start_tuning"
+        f"Start, about {duration_text(seconds)} or less",
+        icon=":material/play_arrow:",
+        type="primary",
+        key="start_tuning",
     ):
         run = new_run(name, request, upload.data)
         run.start()
         st.session_state.tuned = run.name
         st.rerun()
-    screen.note(
-        f"{many:,} {kind.many}, {kind.held_out} held out. {as_written(shown_name(request.start))} stays as it is: a "
-        f"copy learns, in the folder {as_written(str(folder_of(name)))}, in a process of its own that "
+    screen.write_note(
+        f"{many:,} {kind.many}, {kind.held_out} held out. {escape_markdown(shown_name(request.start))} stays as it "
+        "is: a "
+        f"copy learns, in the folder {escape_markdown(str(folder_of(name)))}, in a process of its own that "
         "leaves a core to the pages and goes on when you leave this one."
     )
 
@@ -92,7 +96,7 @@ def begin(current: Question) -> None:
 def _offer_examples() -> None:
     """What the page still needs, beside a button for each kind of file."""
     st.info(
-        helped(
+        with_help(
             "Give a file above; or try it with made-up ones: sentences, each **good** or **bad**; sentences with the "
             "names of people and places; or questions, each with the text in which its answer stands."
         ),
@@ -142,7 +146,7 @@ def _likely(columns: list[str], kind: int, otherwise: str) -> str:
     return next((column for column in columns if column.lower() in _LIKELY[kind]), otherwise)
 
 
-def _measured(current: Question, request: FinetuneRequest, upload: Upload) -> tuple[int, int]:
+def _measured(current: Selection, request: FinetuneRequest, upload: Upload) -> tuple[int, int]:
     """How many examples a file has, and tokens of a typical one. Raises Refused for a file that cannot be used."""
     texts = material_of(upload, request).texts
     return len(texts), tokens_of(current.loaded, texts[:ASKED_TOKENS], request.max_length)

@@ -21,8 +21,8 @@ from bert_core.tokenizer import Encoding
 from viz_app.finetuning.material import Material
 from viz_app.finetuning.runs import TuningRun
 from viz_app.shell.models import loaded_model
-from viz_app.shell.question import TOP
-from viz_app.shell.work import Work, kept, need, seconds_of
+from viz_app.shell.selection import KEPT_PREDICTIONS
+from viz_app.shell.work import Work, cached, estimate_seconds, wait_for
 
 MEASURED = 16  # texts of the file on which two steps are compared
 PASSES = 10  # forward, that a text takes: states and maps of two models, and one pass there and back of each
@@ -66,7 +66,7 @@ class Changes:
             whole = self.run.material
             return Material(whole.texts[:MEASURED], whole.labels[:MEASURED])
 
-        found: Material = kept(("tuned texts", *self.start.key), first)
+        found: Material = cached(("tuned texts", *self.start.key), first)
         return found
 
     @property
@@ -84,7 +84,7 @@ class Changes:
             lambda report: compare_models(
                 before, after, some.texts, labels=some.labels or None, max_length=longest, report=report
             ),
-            seconds_of(before, tokens_of(before, some.texts, longest), PASSES * len(some.texts)),
+            estimate_seconds(before, tokens_of(before, some.texts, longest), PASSES * len(some.texts)),
         )  # fmt: skip
 
     def words(self, encoding: Encoding) -> Work[LensChange]:
@@ -94,7 +94,7 @@ class Changes:
         return Work(
             ("tuned lens", self.start.key, self.step.key, encoding), f"Step {self.step.number} is read at every layer",
             lambda _: lens_change(before, after, encoding),
-            seconds_of(before, len(encoding), 2, places=2 * depths * len(encoding)),
+            estimate_seconds(before, len(encoding), 2, places=2 * depths * len(encoding)),
             memory=mlm_head_bytes(before, len(encoding)),
         )  # fmt: skip
 
@@ -115,16 +115,16 @@ class Changes:
 
         return Work(
             ("tuned words", self.start.key, self.step.key), f"The texts of step {self.step.number} are read as words",
-            share, seconds_of(before, tokens, 2 * len(texts), places=2 * depths * tokens * len(texts)),
+            share, estimate_seconds(before, tokens, 2 * len(texts), places=2 * depths * tokens * len(texts)),
             memory=mlm_head_bytes(before, longest),
         )  # fmt: skip
 
     def read(self, step: Step, encoding: Encoding) -> ModelRun:
         """The maps of a text at one of the steps."""
         loaded = step.model()
-        found: ModelRun = need(Work(
+        found: ModelRun = wait_for(Work(
             ("tuned run", step.key, encoding), f"Step {step.number} reads {len(encoding)} tokens",
-            lambda _: capture(loaded, encoding, top_k=TOP), memory=capture_bytes(loaded, len(encoding)),
+            lambda _: capture(loaded, encoding, top_k=KEPT_PREDICTIONS), memory=capture_bytes(loaded, len(encoding)),
         ))  # fmt: skip
         return found
 

@@ -21,16 +21,16 @@ from viz_app.pages.finetune import COLOURED_BY
 from viz_app.pages.finetune.begin import begin
 from viz_app.pages.finetune.changes import FIGURES, Changes, Step, titles_of, zipped
 from viz_app.pages.finetune.words import draw_words
-from viz_app.shell import frame, question, screen
-from viz_app.shell.address import CHOSEN, publish
-from viz_app.shell.calm import calm
-from viz_app.shell.choices import Head
+from viz_app.shell import frame, screen, selection
+from viz_app.shell.address import HEAD_CHOSEN, publish
 from viz_app.shell.controls import control
+from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import choose_head
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
-from viz_app.shell.question import Question
-from viz_app.shell.work import look, offered
+from viz_app.shell.params import Head
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import confirm, poll
 
 EVERY = 1.0  # seconds between two looks at a run
 AGAIN = 15.0  # seconds after which newly kept steps are offered
@@ -41,7 +41,7 @@ NAMES = {"divergence": "Attention", "importance": "Importance", "entropy": "How 
 
 def draw() -> None:
     """Draw the page."""
-    current, state = question.current(), st.session_state
+    current, state = selection.current_selection(), st.session_state
     frame.title(
         "What changes while it learns?",
         "Teach the model classes of texts, tags of words, or answers to questions; see how every head changes.",
@@ -61,7 +61,9 @@ def draw() -> None:
             begin(current)
             return
         running = run.is_running
-        st.fragment(calm()(_watch), run_every=EVERY if running else None)(run, current, running, len(run.steps))
+        st.fragment(error_boundary()(_watch), run_every=EVERY if running else None)(
+            run, current, running, len(run.steps)
+        )
     try:
         _changed(current, run)
     except (Refused, OSError):
@@ -76,7 +78,7 @@ def draw() -> None:
 # ---------------------------------------------------------------------------- while it goes on
 
 
-def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int) -> None:
+def _watch(run: TuningRun, current: Selection, running: bool, offered_steps: int) -> None:
     """How far it is, its curves, and its buttons; comes back by itself while it goes on.
 
     running, offered_steps: as they were when the page was drawn.
@@ -91,14 +93,16 @@ def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int)
     if running:
         share = log.step / log.steps if log.steps else 0.0
         # The command parts what it says by two spaces.
-        st.progress(min(share, 1.0), text=as_written(run.last_line.replace("  ", " · ") or "Starting"))
+        st.progress(min(share, 1.0), text=escape_markdown(run.last_line.replace("  ", " · ") or "Starting"))
         st.button("Stop", key="stop_tuning", icon=":material/stop:", on_click=run.stop)
     elif not run.is_done:
         if run.failed:
-            st.error(helped(as_written(run.failed)), icon=":material/error:")
+            st.error(with_help(escape_markdown(run.failed)), icon=":material/error:")
         else:
             where = f"at step {log.step:,} of {log.steps:,}" if log.steps else "before it began"
-            st.info(helped(f"It was stopped {where}. It goes on from there, to the weights of a run without a stop."))
+            st.info(
+                with_help(f"It was stopped {where}. It goes on from there, to the weights of a run without a stop.")
+            )
         if st.button("Go on", key="go_on_tuning", icon=":material/play_arrow:", type="primary"):
             run.start()
             st.rerun()
@@ -107,7 +111,7 @@ def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int)
     publish()
 
 
-def _curves(current: Question, run: TuningRun) -> None:
+def _curves(current: Selection, run: TuningRun) -> None:
     log, kind = run.log, run.request.kind
     looks = {
         name: ([step for step, _ in log.held_out], [float(figures[name]) for _, figures in log.held_out])
@@ -126,7 +130,7 @@ def _curves(current: Question, run: TuningRun) -> None:
         )  # fmt: skip
     with right:
         if not log.held_out:
-            screen.note(f"Scores come after each epoch, on {kind.many} that were held out.")
+            screen.write_note(f"Scores come after each epoch, on {kind.many} that were held out.")
             return
         scores = {name: looks[figure] for figure, name in kind.scores.items() if figure in looks}
         first = next(iter(scores))
@@ -143,14 +147,14 @@ def _curves(current: Question, run: TuningRun) -> None:
 # ---------------------------------------------------------------------------- what changed
 
 
-def _changed(current: Question, run: TuningRun) -> None:
+def _changed(current: Selection, run: TuningRun) -> None:
     """How every head changed from the start to a kept step."""
     state = st.session_state
     steps = run.steps
     numbers = list(steps)
     if len(numbers) < 2:
         return
-    screen.heading("What changed since the start?")
+    screen.write_heading("What changed since the start?")
     if state.tuned_step not in numbers or not state.tuned_step:
         state.tuned_step = min(numbers[1:], key=lambda number: abs(number - (state.tuned_step or numbers[-1])))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
@@ -161,8 +165,8 @@ def _changed(current: Question, run: TuningRun) -> None:
         )  # fmt: skip
     changes = Changes(run, Step(0, steps[0]), Step(step, steps[step]))
     work, found = changes.compared(), None
-    if offered("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=QUICK):
-        found = look(work, slot="tuned", asked="tuned").value
+    if confirm("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=QUICK):
+        found = poll(work, slot="tuned", asked="tuned").value
     chosen = _head(changes, found)
     if found is not None:
         _heads(current, run, found, by, chosen)
@@ -176,7 +180,7 @@ def _changed(current: Question, run: TuningRun) -> None:
 def _head(changes: Changes, found: ModelComparison | None) -> Head:
     """The chosen head, if these models have it; the one that changed most, as long as none was chosen."""
     state = st.session_state
-    if found is not None and found.divergence is not None and not state.get(CHOSEN):
+    if found is not None and found.divergence is not None and not state.get(HEAD_CHOSEN):
         layer, head = np.unravel_index(np.nanargmax(found.divergence), found.divergence.shape)
         return int(layer), int(head)
     config = changes.start.model().config
@@ -184,11 +188,11 @@ def _head(changes: Changes, found: ModelComparison | None) -> Head:
     return (layer, head) if layer < config.num_hidden_layers and head < config.num_attention_heads else (0, 0)
 
 
-def _heads(current: Question, run: TuningRun, found: ModelComparison, by: str, chosen: Head) -> None:
+def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, chosen: Head) -> None:
     """The grid of heads, and how alike the depths stay."""
     assert found.divergence is not None  # a run changes no shape
     if by not in ("divergence", *found.before.figures):
-        screen.note("The start has no word head, so that no loss is asked: the heads are coloured by attention.")
+        screen.write_note("The start has no word head, so that no loss is asked: the heads are coloured by attention.")
         by = "divergence"
     values = found.divergence if by == "divergence" else found.change(by)
     layers, heads = values.shape
@@ -215,7 +219,7 @@ def _heads(current: Question, run: TuningRun, found: ModelComparison, by: str, c
         if kind is KINDS["classes"]
         else f"that of the loss of hidden words, not of the {kind.what} that are learned"
     )
-    screen.note(
+    screen.write_note(
         f"On the first {found.texts} {kind.many}, {found.tokens:,} tokens. **How to read this:** left, each head; "
         "right, how alike the states of two depths are (CKA), 1 for the same distances between tokens. **How it can "
         f"mislead:** a head may look elsewhere to no effect; importance is {rests}; with few tokens CKA is high for "
@@ -223,10 +227,10 @@ def _heads(current: Question, run: TuningRun, found: ModelComparison, by: str, c
     )
 
 
-def _maps(current: Question, changes: Changes, encoding: Encoding, chosen: Head) -> None:
+def _maps(current: Selection, changes: Changes, encoding: Encoding, chosen: Head) -> None:
     """The attention of the chosen head on the text above, at the start and at the step."""
     layer, head = chosen
-    screen.heading(f"L{layer} H{head} on the text above")
+    screen.write_heading(f"L{layer} H{head} on the text above")
     for place, step in zip(st.columns(2, gap="medium"), (changes.start, changes.step), strict=True):
         with place:
             run = changes.read(step, encoding)
@@ -254,7 +258,7 @@ def _result(run: TuningRun) -> None:
     log = run.log
     best = log.best_steps[-1] if log.best_steps else log.step
     figures, kind = dict(log.held_out).get(best, {}), run.request.kind
-    screen.heading("What came out")
+    screen.write_heading("What came out")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.button(
             "Open it on all pages", key="open_tuned", icon=":material/open_in_new:", type="primary",
@@ -266,8 +270,8 @@ def _result(run: TuningRun) -> None:
         )  # fmt: skip
     scores = ", ".join(f"{name} {figures[figure]:.1%}" for figure, name in kind.scores.items() if figure in figures)
     said = f" (of the held-out {kind.many}: {scores})" if scores else ""
-    screen.note(
-        f"The weights that did best, after step {best:,}{said}, in {as_written(str(run.folder))}; kept "
+    screen.write_note(
+        f"The weights that did best, after step {best:,}{said}, in {escape_markdown(str(run.folder))}; kept "
         "steps in its folder *steps*. The same from a terminal: `headlight finetune`, with `--keep`."
     )
 
@@ -277,10 +281,11 @@ def _deletion(run: TuningRun) -> None:
     state = st.session_state
     with st.popover("Delete this run", icon=":material/delete:", width="content", key="delete_tuned"):
         if state.model == str(run.folder):
-            screen.note("This model is the one that all pages ask: choose another in the sidebar first.")
+            screen.write_note("This model is the one that all pages ask: choose another in the sidebar first.")
             return
-        screen.note(
-            f"The folder {as_written(str(run.folder))} is taken from the disk, with the model, the kept steps and the "
+        screen.write_note(
+            f"The folder {escape_markdown(str(run.folder))} is taken from the disk, with the model, the kept steps "
+            "and the "
             "file that was uploaded. What is gone cannot be brought back."
         )
         if st.button("Delete it for good", key="delete_tuned_now", icon=":material/delete_forever:", type="primary"):

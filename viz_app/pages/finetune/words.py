@@ -11,8 +11,8 @@ from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, layer_lines, lens_g
 from viz_app.pages.finetune.changes import Changes
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.question import Question
-from viz_app.shell.work import look, need, offered
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import confirm, poll, wait_for
 
 SIDES = ("step", "start")  # whose words stand in the cells
 LEAST_CHANGE = 0.05  # nats that the colours go over
@@ -26,18 +26,18 @@ READING = (
 )
 
 
-def draw_words(current: Question, changes: Changes, encoding: Encoding, *, quick: float) -> None:
+def draw_words(current: Selection, changes: Changes, encoding: Encoding, *, quick: float) -> None:
     """Words at every depth of the text above, then and now, and how many stay in the first texts of the run.
 
     quick: seconds up to which those are read unasked.
     """
-    screen.heading("What the layers read as words")
+    screen.write_heading("What the layers read as words")
     start, number = changes.start.model(), changes.step.number
     if not start.has_head("words"):
-        screen.note("This model has no trained word head: its layers cannot be read as words.")
+        screen.write_note("This model has no trained word head: its layers cannot be read as words.")
         return
-    found = need(changes.words(encoding))
-    screen.say(_story(found, number))
+    found = wait_for(changes.words(encoding))
+    screen.write_line(_story(found, number))
     side = control(
         st.segmented_control, "Words", "tuned_words_of", options=SIDES, first=SIDES[0], required=True,
         format_func={"step": f"at step {number:,}", "start": "at the start"}.__getitem__,
@@ -46,18 +46,18 @@ def draw_words(current: Question, changes: Changes, encoding: Encoding, *, quick
     lines, reading = st.columns([1, 1], gap="large")
     with lines:
         work = changes.same_words()
-        if offered("tuned_words", work.key, f"Read the first {changes.many}", work.seconds, quick=quick):
+        if confirm("tuned_words", work.key, f"Read the first {changes.many}", work.seconds, quick=quick):
             _line(current, changes, len(found.before))
     with reading:
-        screen.note(READING)
+        screen.write_note(READING)
 
 
-def _grid(current: Question, found: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:
+def _grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:
     """Words, (depth, seq), in cells that are coloured by how far the two readings are from each other."""
     encoding, names = found.encoding, depth_names(len(found.before))
     places = range(len(encoding))[:ROWS_THAT_FIT]
     if len(places) < len(encoding):
-        screen.note(f"The first {len(places)} of {len(encoding)} tokens.")
+        screen.write_note(f"The first {len(places)} of {len(encoding)} tokens.")
     screen.chart(
         lens_grid(
             [[tokenizer.token_of(int(words[depth, place])) for depth in range(len(names))] for place in places],
@@ -77,8 +77,8 @@ def _grid(current: Question, found: LensChange, tokenizer: Tokenizer, number: in
     )  # fmt: skip
 
 
-def _line(current: Question, changes: Changes, depths: int) -> None:
-    shares = look(changes.same_words(), slot="tuned_words", asked="tuned_words").value
+def _line(current: Selection, changes: Changes, depths: int) -> None:
+    shares = poll(changes.same_words(), slot="tuned_words", asked="tuned_words").value
     if shares is None:
         return
     screen.chart(

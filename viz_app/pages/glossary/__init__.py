@@ -1,7 +1,7 @@
 """The page Glossary: every technical word of the pages, in one sentence."""
 
 from bert_core.refused import Refused
-from viz_app.shell.choices import Choice, Page
+from viz_app.shell.params import Page, Param
 
 LONGEST = 40  # signs of what is looked for
 
@@ -19,7 +19,7 @@ PAGE = Page(
     ":material/dictionary:",
     group="Learn",
     asks="What does this word mean?",
-    choices={"term": Choice("", parse_term)},
+    choices={"term": Param("", parse_term)},
     text=False,
     models=False,
 )

@@ -7,32 +7,32 @@ from viz_app.lessons import ENGLISH
 from viz_app.pages.glossary import LONGEST
 from viz_app.shell import frame, screen
 from viz_app.shell.controls import control
-from viz_app.shell.language import language, spoken
-from viz_app.shell.markdown import as_written, explained, helped
+from viz_app.shell.language import language, translate
+from viz_app.shell.markdown import escape_markdown, mark_terms, with_help
 
 
 def draw() -> None:
     """Draw the page."""
     frame.title(
-        spoken("What does this word mean?"),
-        spoken(
+        translate("What does this word mean?"),
+        translate(
             "Every technical word of the pages, in one sentence. On the pages, such words have a dotted line: point at "
             "one or tap it."
         ),
     )
     # Above the words on a narrow window, too, where controls come after the picture.
     typed = control(
-        screen.picture().text_input, spoken("Find a word"), "term", live="50ms", max_chars=LONGEST, width=320,
-        placeholder=spoken("Such as entropy"),
+        screen.picture().text_input, translate("Find a word"), "term", live="50ms", max_chars=LONGEST, width=320,
+        placeholder=translate("Such as entropy"),
     )  # fmt: skip
     found = like(typed, language())
     with screen.picture():
         if not found:
-            none = spoken("None of the {all} words here is like “{typed}”.")
-            st.info(helped(none.format(all=len(terms()), typed=as_written(typed))))
+            none = translate("None of the {all} words here is like “{typed}”.")
+            st.info(with_help(none.format(all=len(terms()), typed=escape_markdown(typed))))
         for term in found:
             _term(term)
-    screen.read(spoken(
+    screen.write_reading(translate(
         "**How to read this:** each sentence says what a word means in this app, and the link leads to a page that "
         "uses it. **How it can mislead:** papers use some of these words otherwise, and one sentence leaves much out."
     ))  # fmt: skip
@@ -40,13 +40,13 @@ def draw() -> None:
 
 def _term(term: Term) -> None:
     """One term: its sentence, its other names, who said it first, and the way to a page that says it."""
-    way = frame.way_to(term.page)
+    way = frame.streamlit_page(term.page)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"term_{term.name}"):
         others = f"also: {', '.join(term.forms[1:])}" if term.forms[1:] and language() == ENGLISH else term.english
-        beside = f" ({as_written(others)})" if others else ""
-        source = f" [{as_written(term.source)}]({term.link})" if term.source else ""
+        beside = f" ({escape_markdown(others)})" if others else ""
+        source = f" [{escape_markdown(term.source)}]({term.link})" if term.source else ""
         st.markdown(
-            f"**{as_written(term.name)}**{beside}: {explained(term.says, {term.name})}{source}",
+            f"**{escape_markdown(term.name)}**{beside}: {mark_terms(term.says, {term.name})}{source}",
             unsafe_allow_html=True, width="stretch",
         )  # fmt: skip
         st.page_link(way, label=way.title, icon=way.icon, width="content")

@@ -1,6 +1,6 @@
 """The page Heads: which matter, and what if they were gone."""
 
-from viz_app.shell.choices import Page, choice_of
+from viz_app.shell.params import Page, select_param
 
 COLOURED_BY = ("slope", "removal")
 
@@ -10,6 +10,6 @@ PAGE = Page(
     ":material/toggle_on:",
     group="Change",
     asks="Which heads matter, and what if they were gone?",
-    choices={"colour": choice_of(*COLOURED_BY)},
+    choices={"colour": select_param(*COLOURED_BY)},
     switches=True,
 )

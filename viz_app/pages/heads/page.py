@@ -16,30 +16,30 @@ from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import two_digits
 from viz_app.pages.heads import COLOURED_BY
-from viz_app.shell import corpus, downloads, frame, question, screen
+from viz_app.shell import corpus, downloads, frame, screen, selection
 from viz_app.shell.change import (
-    choose_instead,
-    in_its_place,
-    largest_of,
+    largest_probability,
     nsp_change,
-    nsp_words,
+    nsp_sentence,
     replaced_change,
+    replacement_controls,
+    replacement_phrase,
     sweep,
     tags_change,
     word_change,
 )
 from viz_app.shell.controls import control
 from viz_app.shell.heads import head_title, open_head, switch_heads
-from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.question import Question
-from viz_app.shell.target import say_no_target
+from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import show_missing_target
 
 SHOWN_GAPS = 3
 
 
 def draw() -> None:
     """Draw the page."""
-    current = question.current()
+    current = selection.current_selection()
     before = current.run(gradients=current.target is not None, all_heads_on=True)
     after = current.run()
     slopes = before.gate_gradient
@@ -57,7 +57,7 @@ def draw() -> None:
         _switches(current, before, estimated, removed)
     with right:
         _predictions(current, before, after)
-    screen.read(
+    screen.write_reading(
         "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: "
         "the heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
         "elsewhere, and other heads can take over its job."
@@ -67,10 +67,10 @@ def draw() -> None:
         _agreement(current, estimated, removed)
 
 
-def _colour(current: Question, before: ModelRun) -> None:
+def _colour(current: Selection, before: ModelRun) -> None:
     """What the heads are coloured by."""
     if not before.existing_heads.any():
-        st.info(helped("All heads of this model were pruned: there is nothing to switch."))
+        st.info(with_help("All heads of this model were pruned: there is nothing to switch."))
     elif current.target is not None:
         with screen.controls():
             control(
@@ -86,10 +86,10 @@ def _colour(current: Question, before: ModelRun) -> None:
                 label_visibility="collapsed",
             )
             if st.session_state.colour == "removal":
-                choose_instead()
+                replacement_controls()
 
 
-def _switches(current: Question, before: ModelRun, estimated: np.ndarray | None, removed: np.ndarray | None) -> None:
+def _switches(current: Selection, before: ModelRun, estimated: np.ndarray | None, removed: np.ndarray | None) -> None:
     """Every head as a switch. estimated, removed: (layer, head), what its removal does; None where nobody asked."""
     layers, heads = before.head_mask.shape
     colours, what = (estimated, "switched off, about") if removed is None else (removed, "switched off,")
@@ -114,17 +114,19 @@ def _switches(current: Question, before: ModelRun, estimated: np.ndarray | None,
     )
     meaning = ""
     if colours is not None:
-        how = "estimated from the gradient" if removed is None else f"measured by removing it{in_its_place()}"
+        how = "estimated from the gradient" if removed is None else f"measured by removing it{replacement_phrase()}"
         meaning = (
             "Colour: how the answer changes when this head alone is switched off: blue, it falls (the head supports "
             f"it); orange, it rises; {how}, with all other heads on."
         )
-    screen.note(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
+    screen.write_note(
+        f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}"
+    )
     if current.off:
-        corpus.offer(current, current.off[0], alike="looks")
+        corpus.search_button(current, current.off[0], alike="looks")
 
 
-def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
+def _predictions(current: Selection, before: ModelRun, after: ModelRun) -> None:
     """What every head of the model predicts with all attention heads, and now."""
     drawn = False
     for head in TASK_HEADS.values():
@@ -138,10 +140,10 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
         st.subheader("Cosine with the other text", anchor=False)
         st.markdown(f"**{values[0]}** with all heads on, **{values[1]}** now; the other text keeps all its heads.")
     elif not drawn:
-        say_no_target(current, "There is nothing to predict yet")
+        show_missing_target(current, "There is nothing to predict yet")
 
 
-def _readouts(head: TaskHead, current: Question, before: ModelRun, after: ModelRun) -> None:
+def _readouts(head: TaskHead, current: Selection, before: ModelRun, after: ModelRun) -> None:
     """The prediction of a head without a drawing of its own, as a table."""
     rows: dict[tuple[str, str], list[float]] = {}
     for run in (before, after):
@@ -161,8 +163,8 @@ def _readouts(head: TaskHead, current: Question, before: ModelRun, after: ModelR
     )
 
 
-def _words(current: Question, before: ModelRun, after: ModelRun) -> None:
-    largest = largest_of(before, after, gaps=SHOWN_GAPS)
+def _words(current: Selection, before: ModelRun, after: ModelRun) -> None:
+    largest = largest_probability(before, after, gaps=SHOWN_GAPS)
     for prediction in after.predictions[:SHOWN_GAPS]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
@@ -170,7 +172,7 @@ def _words(current: Question, before: ModelRun, after: ModelRun) -> None:
         word_change(current, original, prediction, each=6, most=10, largest=largest, key="before_after")
 
 
-def _classes(current: Question, before: ModelRun, after: ModelRun) -> None:
+def _classes(current: Selection, before: ModelRun, after: ModelRun) -> None:
     assert before.classes is not None and after.classes is not None  # the page checks it
     first, now = before.classes.probabilities, after.classes.probabilities
     if first is None or now is None:
@@ -190,32 +192,32 @@ def _classes(current: Question, before: ModelRun, after: ModelRun) -> None:
     )
 
 
-def _next_sentence(current: Question, before: ModelRun, after: ModelRun) -> None:
+def _next_sentence(current: Selection, before: ModelRun, after: ModelRun) -> None:
     assert before.nsp is not None and after.nsp is not None  # the page checks it
-    st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
+    st.subheader(nsp_sentence(before.nsp, after.nsp), anchor=False)
     nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
 
 
-def _replaced(current: Question, before: ModelRun, after: ModelRun) -> None:
+def _replaced(current: Selection, before: ModelRun, after: ModelRun) -> None:
     assert before.replaced is not None and after.replaced is not None  # the page checks it
     st.subheader("Which token was replaced?", anchor=False)
     replaced_change(current, before.replaced, after.replaced, key="replaced_before_after")
 
 
-def _tags(current: Question, before: ModelRun, after: ModelRun) -> None:
+def _tags(current: Selection, before: ModelRun, after: ModelRun) -> None:
     st.subheader("How is each word tagged?", anchor=False)
     tags_change(before, after)
 
 
-def _answers(current: Question, before: ModelRun, after: ModelRun) -> None:
+def _answers(current: Selection, before: ModelRun, after: ModelRun) -> None:
     assert before.spans is not None and after.spans is not None  # the page checks it
     best = [best_spans(current.encoding, spans)[0] for spans in (before.spans, after.spans)]
-    first, now = (f"**“{as_written(span.text)}”** ({two_digits(span.probability)})" for span in best)
+    first, now = (f"**“{escape_markdown(span.text)}”** ({two_digits(span.probability)})" for span in best)
     st.subheader("What is the answer?", anchor=False)
     st.markdown(f"{first} with all heads on, {now} now.")
 
 
-def _choice(current: Question, before: ModelRun, after: ModelRun) -> None:
+def _choice(current: Selection, before: ModelRun, after: ModelRun) -> None:
     assert before.choice is not None and after.choice is not None  # the page checks it
     st.subheader("How good an answer is B?", anchor=False)
     first, now = (two_digits(value) for value in (before.choice, after.choice))
@@ -223,16 +225,16 @@ def _choice(current: Question, before: ModelRun, after: ModelRun) -> None:
 
 
 # How the change of a head's prediction is drawn; that of any other head is a table of its readouts.
-CHANGES: Mapping[str, Callable[[Question, ModelRun, ModelRun], None]] = {
+CHANGES: Mapping[str, Callable[[Selection, ModelRun, ModelRun], None]] = {
     "words": _words, "classifier": _classes, "detector": _replaced, "reader": _answers, "tagger": _tags,
     "chooser": _choice, "next": _next_sentence,
 }  # fmt: skip
 
 
-def _agreement(current: Question, estimated: np.ndarray, removed: np.ndarray) -> None:
+def _agreement(current: Selection, estimated: np.ndarray, removed: np.ndarray) -> None:
     """What the gradient says of each head, (layer, head), beside what its removal does."""
     rank = heads_agreement(estimated, removed)
-    screen.heading(f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)")
+    screen.write_heading(f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)")
     screen.chart(
         sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
         key="sweep",
@@ -242,7 +244,7 @@ def _agreement(current: Question, estimated: np.ndarray, removed: np.ndarray) ->
         config={"displayModeBar": False},
         alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
     )
-    screen.note(
+    screen.write_note(
         "**How to read this:** each point is a head; click one to see where it looks. On the dotted line, the "
         "gradient's estimate equals the real effect of removing the head. **How it can mislead:** a gradient "
         "describes a small change; removing a head is a large one."

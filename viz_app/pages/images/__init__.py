@@ -3,7 +3,7 @@
 from bert_core import scenes
 from bert_core.records import CROSS_MAPS
 from bert_core.refused import Refused
-from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_head, parse_whole, write_head
+from viz_app.shell.params import Page, Param, flag_param, parse_head, parse_int, select_param, write_head
 
 FIRST_SCENE = 71
 PICTURES = ("random", "composed", "uploaded")
@@ -12,7 +12,7 @@ COUNTS = ("any", "1", "2", "3")
 
 def parse_seed(value: str) -> int:
     """The number of a scene. Raises Refused for anything else."""
-    seed = parse_whole(value)
+    seed = parse_int(value)
     if seed < 0:
         raise Refused("a scene's number is 0 or more")
     return seed
@@ -32,15 +32,15 @@ PAGE = Page(
     group="See",
     asks="Where does it look when it says a word about a picture?",
     choices={
-        "picture": choice_of(*PICTURES),  # the file of an upload is in no link
-        "seed": Choice(FIRST_SCENE, parse_seed, step=True),
-        "count": choice_of(*COUNTS),
-        "shapes": Choice(list, parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
-        "word": Choice(None, parse_whole, step=True),
-        "look": Choice(None, parse_head, write_head),
-        "heat": choice_of(*CROSS_MAPS, first="product"),
-        "boxes": flag(),
-        "edges": flag(),
+        "picture": select_param(*PICTURES),  # the file of an upload is in no link
+        "seed": Param(FIRST_SCENE, parse_seed, step=True),
+        "count": select_param(*COUNTS),
+        "shapes": Param(list, parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
+        "word": Param(None, parse_int, step=True),
+        "look": Param(None, parse_head, write_head),
+        "heat": select_param(*CROSS_MAPS, first="product"),
+        "boxes": flag_param(),
+        "edges": flag_param(),
     },
     text=False,
     models=False,

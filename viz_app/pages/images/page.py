@@ -18,10 +18,10 @@ from viz_app.pages.images import picture
 from viz_app.pages.images.picture import Looked, loaded_captioner
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.calm import calm
-from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
-from viz_app.shell.markdown import as_written
+from viz_app.shell.error_boundary import error_boundary
+from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.params import Head
 
 SAYS = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
 
@@ -37,7 +37,9 @@ def draw() -> None:
         end_run()
     looked = look()
     word, head = picture.chosen_word(looked), picture.chosen_head(looked)
-    frame.title(f"Where does it look when it says “{as_written(looked.run.words[word])}”?", SAYS, heading.container())
+    frame.title(
+        f"Where does it look when it says “{escape_markdown(looked.run.words[word])}”?", SAYS, heading.container()
+    )
     with screen.strip():
         token_strip(
             looked.chips(word),
@@ -88,7 +90,7 @@ def draw() -> None:
             alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
         )
     with right:
-        screen.say("**Every head of the decoder**")
+        screen.write_line("**Every head of the decoder**")
         maps = looked.heads(state.heat, word)
         head_grid(
             layers=maps.shape[0],
@@ -101,11 +103,11 @@ def draw() -> None:
             lecture=lecture,
             on_click=picture.choose_head,
         )
-        screen.note("Each head has its own colour scale. Click one to see it large.")
+        screen.write_note("Each head has its own colour scale. Click one to see it large.")
 
     if control(st.toggle, "Every word to every patch", "edges"):
         every_word(look, state.heat, head)
-    screen.read(picture.reading(state.heat, looked.run.words[word]))
+    screen.write_reading(picture.reading(state.heat, looked.run.words[word]))
     downloads.caption(
         partial(_files, look, state.heat, head, word), lambda: look().numbers(), lambda: look().png()
     )  # fmt: skip
@@ -116,7 +118,7 @@ def _files(look: Callable[[], Looked], heat: str, head: Head | None, word: int) 
 
 
 @st.fragment
-@calm()
+@error_boundary()
 def every_word(look: Callable[[], Looked], heat: str, head: Head | None) -> None:
     """All words to all patches, as curves; runs alone while the hand is on it.
 

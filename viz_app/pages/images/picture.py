@@ -29,11 +29,11 @@ from viz_app.components.token_strip import Chip, TokenClick
 from viz_app.figures.images import Outline
 from viz_app.pages.images import COUNTS, PICTURES
 from viz_app.shell import screen
-from viz_app.shell.choices import Head
-from viz_app.shell.controls import control, file_control, missing, put
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.controls import control, example_button, file_control, set_choice
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.memory import DEVICE_SETTING
-from viz_app.shell.work import Work, need, seconds_taken
+from viz_app.shell.params import Head
+from viz_app.shell.work import Work, seconds_taken, wait_for
 
 MOST_PIXELS = 24_000_000
 LARGEST_KEPT = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
@@ -218,13 +218,13 @@ def _run(image: np.ndarray) -> DecoderRun:
         f"{loaded.name} looks at the picture",
         lambda _: describe(loaded, image),
     )
-    return need(work, timed=True)
+    return wait_for(work, timed=True)
 
 
 def loaded_captioner() -> LoadedCaptioner:
     """The bundled captioner, loaded by the queue and kept for everyone."""
     device = os.environ.get(DEVICE_SETTING)
-    return need(Work(("captioner",), f"Loading {BUNDLED_CAPTIONER}", lambda _: load_captioner(device=device)))
+    return wait_for(Work(("captioner",), f"Loading {BUNDLED_CAPTIONER}", lambda _: load_captioner(device=device)))
 
 
 # ---------------------------------------------------------------------------- controls
@@ -240,7 +240,7 @@ def choose() -> Callable[[], Looked] | None:
     if state.picture == "uploaded":
         upload = file_control(settings, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=LARGEST_FILE)
         st.warning(
-            helped(
+            with_help(
                 "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
                 "Whatever your picture shows, it will describe such shapes, and it will be wrong."
             ),
@@ -253,7 +253,9 @@ def choose() -> Callable[[], Looked] | None:
         )
         action.button("New positions", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
         if not state.shapes:
-            missing("Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", put, "shapes", [EXAMPLE_SHAPE])
+            example_button(
+                "Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", set_choice, "shapes", [EXAMPLE_SHAPE]
+            )
             return None
         return partial(look_at_scene, composed(state.shapes, state.seed))
     control(settings.segmented_control, "Shapes", "count", options=COUNTS, required=True)
@@ -281,7 +283,7 @@ def chosen_head(looked: Looked) -> Head | None:
     chosen: Head | None = st.session_state.look
     if chosen is not None and not (0 <= chosen[0] < layers and 0 <= chosen[1] < heads):
         st.warning(
-            helped(
+            with_help(
                 f"L{chosen[0]} H{chosen[1]} does not exist: the decoder has layers 0 to {layers - 1} and heads 0 to "
                 f"{heads - 1}. The average is shown."
             )
@@ -342,9 +344,9 @@ def verdict(looked: Looked) -> str:
 
 def reading(what: str, word: str) -> str:
     """How to read the map of a word, and how it can mislead, with what was measured for words of its kind."""
-    reads = READ[what].format(word=as_written(word))
+    reads = READ[what].format(word=escape_markdown(word))
     if word not in scenes.COLOURS and word not in scenes.SHAPE_KINDS:
-        return f"{reads} {MISLEAD} “{as_written(word)}” names no colour and no shape: there is no one right place."
+        return f"{reads} {MISLEAD} “{escape_markdown(word)}” names no colour and no shape: there is no one right place."
     kind = 0 if word in scenes.COLOURS else 1
     shares = ", ".join(f"{POINTS[way][kind]:.0%} by {name}" for way, name in NAMED.items())
     return (

@@ -2,7 +2,7 @@
 
 from bert_core.run.walk import ENGINES
 from viz_app.pages.inside.stages import STAGES
-from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_whole
+from viz_app.shell.params import Page, Param, flag_param, parse_int, select_param
 
 PAGE = Page(
     "inside",
@@ -11,9 +11,9 @@ PAGE = Page(
     group="See",
     asks="What happens to my sentence, one step after another?",
     choices={
-        "stage": choice_of(*STAGES, step=True),
-        "token": Choice(None, parse_whole),  # None: the first that is hidden
-        "engine": choice_of(*ENGINES),
-        "pads": flag(),
+        "stage": select_param(*STAGES, step=True),
+        "token": Param(None, parse_int),  # None: the first that is hidden
+        "engine": select_param(*ENGINES),
+        "pads": flag_param(),
     },
 )

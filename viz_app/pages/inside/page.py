@@ -21,12 +21,12 @@ from viz_app.pages.inside.walks import (
     step_stage,
     walk_of,
 )
-from viz_app.shell import frame, question, screen
+from viz_app.shell import frame, screen, selection
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
-from viz_app.shell.markdown import helped
-from viz_app.shell.question import Question
-from viz_app.shell.work import offered, seconds_taken
+from viz_app.shell.markdown import with_help
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import confirm, seconds_taken
 
 PADS = 3
 ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
@@ -34,7 +34,7 @@ ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
 
 def draw() -> None:
     """Draw the page."""
-    current = question.current()
+    current = selection.current_selection()
     encoding, config, state = current.encoding, current.loaded.config, st.session_state
     names = stages_of(current)
     if state.stage not in names:  # a link to what another model has
@@ -81,7 +81,9 @@ def draw() -> None:
 
     layer, head = state.head
     if layer in config.pruned_layers:
-        st.info(helped(f"Layer {layer} was taken out of this model: what enters it leaves it. Choose another layer."))
+        st.info(
+            with_help(f"Layer {layer} was taken out of this model: what enters it leaves it. Choose another layer.")
+        )
         end_run()
     pads = min(PADS, room) if state.pads else 0
     # What Streamlit keeps for the buttons of the files is this function, and no walk.
@@ -96,10 +98,10 @@ def draw() -> None:
 
     words, picture = screen.picture().columns([5, 8], gap="medium")
     with words:
-        screen.heading(f"{number + 1}. {stage.title}")
+        screen.write_heading(f"{number + 1}. {stage.title}")
         st.latex(stage.formula(view))
-        screen.note(legend(stage.formula(view)))
-        screen.say(stage.says)
+        screen.write_note(legend(stage.formula(view)))
+        screen.write_line(stage.says)
         if tables:
             st.markdown(f"**In numbers:** {stage.shape(view)}")
             st.latex(stage.live(view))
@@ -114,13 +116,13 @@ def draw() -> None:
     with picture:
         if not here and "head" in stage.needs:
             st.info(
-                helped(
+                with_help(
                     f"All heads of layer {layer} were pruned: nothing is computed here; the residual connection passes "
                     "the vectors on."
                 )
             )
         elif not tables:
-            st.info(helped("There is nothing to show: this model lacks this part, or it needs a second sentence."))
+            st.info(with_help("There is nothing to show: this model lacks this part, or it needs a second sentence."))
         for order, figure in enumerate(stage.draw(view, tables) if tables else []):
             screen.chart(figure, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
     if tables:
@@ -135,7 +137,7 @@ def draw() -> None:
             f"walk-L{layer}.npz", "application/octet-stream",
             on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
         )  # fmt: skip
-    screen.read(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
+    screen.write_reading(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
 
     # Once, and last, so that the picture waits for one engine alone.
     if number + 1 == len(names):
@@ -143,7 +145,7 @@ def draw() -> None:
             (other,) = (engine for engine in ENGINES if engine != state.engine)
             beside = None
             label, key = f"Compare with {ENGINE_NAMES[other]}", (current.loaded.identity, encoding, current.off)
-            if offered("engines", key, label, seconds_taken()):
+            if confirm("engines", key, label, seconds_taken()):
                 beside = second_walk(
                     current,
                     layer,
@@ -162,7 +164,7 @@ def draw() -> None:
             st.caption(said)
 
 
-def _view(current: Question, layer: int, head: int, token: int, pads: int, engine: str) -> View:
+def _view(current: Selection, layer: int, head: int, token: int, pads: int, engine: str) -> View:
     """The pass as the stages show it, from the queue."""
     config = current.loaded.config
     distances = config.position_scheme.distances

@@ -11,27 +11,27 @@ from bert_core.run.memory import capture_bytes
 from bert_core.run.walk import walk, walk_at_position
 from viz_app.components.floor_plan import StageClick
 from viz_app.pages.inside.stages import STAGES
-from viz_app.shell.heads import take_head
+from viz_app.shell.heads import set_head
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, look, need
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, poll, wait_for
 
 
-def walk_of(current: Question, layer: int, position: int, *, pads: int, engine: str) -> Walk:
+def walk_of(current: Selection, layer: int, position: int, *, pads: int, engine: str) -> Walk:
     """The record of every value on the way, from the queue; see `bert_core.run.walk.walk`."""
-    return walk_at_position(current.loaded, need(_work(current, layer, pads, engine), timed=True), position)
+    return walk_at_position(current.loaded, wait_for(_work(current, layer, pads, engine), timed=True), position)
 
 
-def second_walk(current: Question, layer: int, position: int, *, pads: int, engine: str, asked: str) -> Walk | None:
+def second_walk(current: Selection, layer: int, position: int, *, pads: int, engine: str, asked: str) -> Walk | None:
     """The same beside the first; None while it runs, and its place in the queue is shown here.
 
     asked: the slot of the button that asked for it.
     """
-    seen = look(_work(current, layer, pads, engine), asked=asked).value
+    seen = poll(_work(current, layer, pads, engine), asked=asked).value
     return None if seen is None else walk_at_position(current.loaded, seen, position)
 
 
-def _work(current: Question, layer: int, pads: int, engine: str) -> Work[Walk]:
+def _work(current: Selection, layer: int, pads: int, engine: str) -> Work[Walk]:
     # One walk for every token: `asked_at` asks the masked-word head anew, and that alone.
     gates = current.head_mask
     return Work(
@@ -47,7 +47,7 @@ def _work(current: Question, layer: int, pads: int, engine: str) -> Work[Walk]:
 def choose_layer_and_head(layer_key: str, head_key: str) -> None:
     """Make the head of two controls the chosen one."""
     state = st.session_state
-    take_head((state[layer_key], state[head_key]), state.also)
+    set_head((state[layer_key], state[head_key]), state.also)
 
 
 def choose_token(key: str) -> None:
@@ -55,7 +55,7 @@ def choose_token(key: str) -> None:
     st.session_state.token = st.session_state[key]
 
 
-def chosen_token(current: Question) -> int:
+def chosen_token(current: Selection) -> int:
     """Where the chosen token is; the first hidden one, or the first word, if none was chosen that is there."""
     token, encoding = st.session_state.token, current.encoding
     if token is not None and 0 <= token < len(encoding):
@@ -63,7 +63,7 @@ def chosen_token(current: Question) -> int:
     return next(iter(encoding.mask_positions), 1)
 
 
-def stages_of(current: Question) -> tuple[str, ...]:
+def stages_of(current: Selection) -> tuple[str, ...]:
     """The stages that the model has, in their order: some have no pooler, or none of the outputs."""
     loaded, lacking = current.loaded, set[str]()
     if loaded.report.lacks("bert.pooler."):
@@ -87,5 +87,5 @@ def go_to_stage(click: StageClick) -> None:
 def enter_next_layer(layers: int) -> None:
     """Go to the same head's query, key and value one layer up; a click on a button."""
     state = st.session_state
-    take_head((min(state.head[0] + 1, layers - 1), state.head[1]), state.also)
+    set_head((min(state.head[0] + 1, layers - 1), state.head[1]), state.also)
     state.stage = "qkv"

@@ -1,7 +1,7 @@
 """The page Layers: when does the model know its answer."""
 
-from viz_app.shell.choices import Choice, Page, choice_of, parse_head, parse_whole, write_head
 from viz_app.shell.examples import Example
+from viz_app.shell.params import Page, Param, parse_head, parse_int, select_param, write_head
 
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
 ELSEWHERE = "elsewhere"  # one way more, which needs a corpus
@@ -34,16 +34,16 @@ PAGE = Page(
     group="Explain",
     asks="When does the model know its answer?",
     choices={
-        "through": choice_of(*THROUGH, ELSEWHERE),
-        "alike": choice_of(*ALIKE),
-        "lens": choice_of(*LENSES),
-        "by": choice_of(*BY),
-        "laid": choice_of(*PLANES),
-        "cell": Choice(None, parse_head, write_head, step=True),  # depth and position; None: the answer
-        "depth": Choice(None, parse_whole),
-        "sought": Choice(None, parse_whole, step=True),  # the position of a token
-        "several": Choice(SEVERAL, step=True, about="several", free=True),
-        "like": Choice(LIKE, about="several"),
+        "through": select_param(*THROUGH, ELSEWHERE),
+        "alike": select_param(*ALIKE),
+        "lens": select_param(*LENSES),
+        "by": select_param(*BY),
+        "laid": select_param(*PLANES),
+        "cell": Param(None, parse_head, write_head, step=True),  # depth and position; None: the answer
+        "depth": Param(None, parse_int),
+        "sought": Param(None, parse_int, step=True),  # the position of a token
+        "several": Param(SEVERAL, step=True, about="several", free=True),
+        "like": Param(LIKE, about="several"),
     },
     example=EXAMPLE,
 )

@@ -14,14 +14,14 @@ from viz_app.figures.lens import depth_names
 from viz_app.pages.layers import ALIKE
 from viz_app.pages.layers.shared import Part, depth_slider, take_along
 from viz_app.shell import own_corpus, screen
-from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
-from viz_app.shell.corpus import index_of, say_index_problem, sought_in
+from viz_app.shell.corpus import find_index, query_position, show_index_error
 from viz_app.shell.examples import Example
-from viz_app.shell.heads import take_head
-from viz_app.shell.markdown import as_written, helped, special_tokens
-from viz_app.shell.question import Question, take_example
-from viz_app.shell.work import Work, need
+from viz_app.shell.heads import set_head
+from viz_app.shell.markdown import escape_markdown, special_tokens, with_help
+from viz_app.shell.params import Head
+from viz_app.shell.selection import Selection, open_example_text
+from viz_app.shell.work import Work, wait_for
 
 TOP = 50
 A_MILLION = 1.0  # seconds, about, for so many tokens on a busy server
@@ -33,15 +33,15 @@ COUNTED = {"word": "Words", "offset": "Offsets", "upos": "Parts of speech", "rel
 Counted = dict[str, list[ValueShare]]  # of each of these, what stands among the matches
 
 
-def elsewhere(current: Question) -> None:
+def elsewhere(current: Selection) -> None:
     """The tokens of the index that are most like the chosen one, in their sentences."""
-    index, state, encoding = index_of(current.plain), st.session_state, current.encoding
+    index, state, encoding = find_index(current.plain), st.session_state, current.encoding
     if index is None:
         with screen.picture():
-            say_index_problem(current.plain)
+            show_index_error(current.plain)
             own_corpus.make_index(current.plain)
         return
-    state.sought = sought_in(current)
+    state.sought = query_position(current)
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         alike = control(
             st.segmented_control, "Alike in", "alike", options=ALIKE, format_func=NAMES.__getitem__, required=True
@@ -55,22 +55,22 @@ def elsewhere(current: Question) -> None:
         heads = () if of_state else _chosen_heads(index)
     if depth is not None and depth not in index.depths:
         names = depth_names(len(current.head_mask) + 1)
-        st.info(helped(f"The index has no states there: it has {', '.join(names[one] for one in index.depths)}."))
+        st.info(with_help(f"The index has no states there: it has {', '.join(names[one] for one in index.depths)}."))
         return
     try:
         found, counted = _found(current, index, int(state.sought), depth, heads, alike)
     except Refused as error:
-        st.info(helped(f"{as_written(str(error))}."))
+        st.info(with_help(f"{escape_markdown(str(error))}."))
         return
     for said in found.broken:
-        st.warning(helped(as_written(said)))
+        st.warning(with_help(escape_markdown(said)))
     left, right = screen.picture().columns([3, 1], gap="medium")
     with left:
         _list(found, SCORES[alike])
     if counted:  # added tokens are no words
         with right:
             _count(counted)
-    screen.note(
+    screen.write_note(
         f"The {len(found.matches)} nearest of {found.compared:,} tokens, every one compared. Click a line to open its "
         "sentence as the text; beside are the words of the matches and more of them, and how often that is in all."
     )
@@ -82,7 +82,7 @@ def _chosen_heads(index: Index) -> tuple[Head, ...]:
     """The heads that are searched by: the chosen one, with those of its layer that were chosen beside it."""
     state, offered = st.session_state, index.all_heads
     if state.head not in offered:
-        take_head(offered[0])
+        set_head(offered[0])
     also = tuple(head for head in state.also if head < index.heads)
 
     def named(head: Head) -> str:
@@ -91,7 +91,7 @@ def _chosen_heads(index: Index) -> tuple[Head, ...]:
 
     chosen = control(
         st.selectbox, "Head", "head", options=offered, format_func=named, width=160,
-        on_change=lambda: take_head(state.head),
+        on_change=lambda: set_head(state.head),
     )  # fmt: skip
     return chosen, *((chosen[0], other) for other in also if other != chosen[1])
 
@@ -141,7 +141,7 @@ def _said(column: str, value: str) -> str:
 
 
 def _found(
-    current: Question, index: Index, position: int, depth: int | None, heads: tuple[Head, ...], alike: str
+    current: Selection, index: Index, position: int, depth: int | None, heads: tuple[Head, ...], alike: str
 ) -> tuple[Matches, Counted]:  # fmt: skip
     """The matches and what stands among them, from the queue; of the text as the model reads it, masks and all."""
     loaded, encoding = current.plain, current.encoding
@@ -162,14 +162,14 @@ def _found(
         look_up,
         A_MILLION * index.tokens / 1e6,
     )
-    return need(work)
+    return wait_for(work)
 
 
 def _open(found: Matches) -> None:
     """Take the sentence of the line that was clicked as the text."""
     if rows := st.session_state["elsewhere_listed"].selection.rows:
         chosen = found.matches[rows[0]]
-        take_example(Example(chosen.text))
+        open_example_text(Example(chosen.text))
         st.session_state.sought = chosen.position
 
 

@@ -8,11 +8,11 @@ import streamlit as st
 from bert_core.analysis.kinds import kind_figures, kind_names
 from viz_app.pages.layers.shared import Part, draw_lines, take_along
 from viz_app.shell import screen
-from viz_app.shell.question import Question
-from viz_app.shell.target import say_no_target
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import show_missing_target
 
 
-def kinds(current: Question) -> None:
+def kinds(current: Selection) -> None:
     """Where attention goes by kind of token, and how much it would matter there."""
     run = current.run(gradients=current.target is not None)
     by_kind = kind_figures(run.attention, run.gradient, current.encoding)
@@ -21,13 +21,13 @@ def kinds(current: Question) -> None:
     present = [(number, name) for number, name in enumerate(names) if by_kind.tokens[number] > 0]
     left, right = st.columns(2, gap="medium")
     with left:
-        screen.heading("Where attention goes")
+        screen.write_heading("Where attention goes")
         share = {f"{name} ({by_kind.tokens[n]:.0%} of tokens)": by_kind.share[:, n] for n, name in present}
         draw_lines(current, "kind_share", share, layers, "share of attention")
     with right:
-        screen.heading("How much it matters")
+        screen.write_heading("How much it matters")
         if by_kind.gradient is None:
-            say_no_target(current, "A gradient needs something to explain")
+            show_missing_target(current, "A gradient needs something to explain")
         else:
             gradient = {name: by_kind.gradient[:, n] for n, name in present}
             draw_lines(
@@ -35,7 +35,7 @@ def kinds(current: Question) -> None:
             )
     # The kind, apart from the rest, that draws the most attention in any layer.
     most, kind = np.unravel_index(int(by_kind.share[:, :-1].argmax()), by_kind.share[:, :-1].shape)
-    screen.say(
+    screen.write_line(
         f"{names[kind]} is {by_kind.tokens[kind]:.0%} of the tokens and gets "
         f"**{by_kind.share[most, kind]:.0%}** of the attention of L{most}"
         + (

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from viz_app.pages.layers import ELSEWHERE, THROUGH, elsewhere, kinds, sentences, states, words
-from viz_app.shell import frame, question, screen
+from viz_app.shell import frame, screen, selection
 from viz_app.shell.controls import control
 
 PARTS = {
@@ -18,7 +18,7 @@ PARTS = {
 
 def draw() -> None:
     """Draw the page."""
-    current = question.current()
+    current = selection.current_selection()
     frame.title(
         "When does the model know its answer?",
         "What the model would say after each layer, and how the words' vectors change on the way.",
@@ -29,4 +29,4 @@ def draw() -> None:
     )  # fmt: skip
     part = PARTS[st.session_state.through]
     part.draw(current)
-    screen.read(f"**How to read this:** {part.reading} **How it can mislead:** {part.misleading}")
+    screen.write_reading(f"**How to read this:** {part.reading} **How it can mislead:** {part.misleading}")

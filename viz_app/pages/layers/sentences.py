@@ -15,15 +15,15 @@ from viz_app.figures.lens import depth_names, short_names, similarity_matrix
 from viz_app.pages.layers import LIKE, SEVERAL
 from viz_app.pages.layers.shared import Part, depth_slider, draw_lines, states_of, take_along
 from viz_app.shell import screen
-from viz_app.shell.controls import control, missing
-from viz_app.shell.markdown import as_written, foreign, helped
-from viz_app.shell.question import Question
+from viz_app.shell.controls import control, example_button
+from viz_app.shell.markdown import escape_markdown, protect_terms, with_help
+from viz_app.shell.selection import Selection
 
 MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
 CONTEXT = 3  # words on either side of the word that is compared
 
 
-def sentences(current: Question) -> None:
+def sentences(current: Selection) -> None:
     """How alike the states of one word are in several sentences."""
     state = st.session_state
     left, right = screen.controls().columns([5, 2])
@@ -32,7 +32,7 @@ def sentences(current: Question) -> None:
     lines = [line.strip() for line in state.several.splitlines() if line.strip()]
     if len(lines) > MOST_SENTENCES or any(len(line) > LONGEST_SENTENCE for line in lines):
         st.error(
-            helped(
+            with_help(
                 f"There are {len(lines)} sentences, the longest with {max(map(len, lines)):,} characters: at most "
                 f"{MOST_SENTENCES} sentences of {LONGEST_SENTENCE:,} characters can be compared."
             )
@@ -40,11 +40,11 @@ def sentences(current: Question) -> None:
         return
     for number, encoding in enumerate(_encoded(current, lines), start=1):
         if not _occurrences(encoding, state.like):
-            word = foreign(as_written(state.like.strip()))
-            st.warning(helped(f"Sentence {number} does not contain “{word}” and is left out."))
+            word = protect_terms(escape_markdown(state.like.strip()))
+            st.warning(with_help(f"Sentence {number} does not contain “{word}” and is left out."))
     found = _compared(current, lines, state.like)
     if found is None:
-        missing(
+        example_button(
             "Give at least two sentences that contain the word, or one that contains it twice.",
             f"Four sentences with “{LIKE}”", _take_sentences,
         )  # fmt: skip
@@ -85,7 +85,7 @@ class Compared(NamedTuple):
     common: np.ndarray
 
 
-def _compared(current: Question, lines: Sequence[str], like: str) -> Compared | None:
+def _compared(current: Selection, lines: Sequence[str], like: str) -> Compared | None:
     """A word wherever these sentences have it; None where that is less than twice."""
     vectors, labels, everything = [], [], []
     for encoding in _encoded(current, lines):
@@ -99,7 +99,7 @@ def _compared(current: Question, lines: Sequence[str], like: str) -> Compared | 
     return Compared(labels, cosine_similarities(np.stack(vectors, 1)), mean_similarity(np.concatenate(everything, 1)))
 
 
-def _encoded(current: Question, lines: Sequence[str]) -> list[Encoding]:
+def _encoded(current: Selection, lines: Sequence[str]) -> list[Encoding]:
     longest = current.loaded.config.max_position_embeddings
     return [current.loaded.tokenizer.encode(line, max_length=longest) for line in lines]
 
@@ -108,7 +108,7 @@ def _pairs(labels: Sequence[str]) -> list[tuple[int, int]]:
     return [(i, j) for i in range(len(labels)) for j in range(i)]
 
 
-def _columns(current: Question, lines: Sequence[str], like: str) -> dict[str, Sequence[object]]:
+def _columns(current: Selection, lines: Sequence[str], like: str) -> dict[str, Sequence[object]]:
     """Every two places of the word as the columns of a table, depth by depth."""
     found = _compared(current, lines, like)
     assert found is not None  # the page drew it

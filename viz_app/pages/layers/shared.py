@@ -15,10 +15,10 @@ from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import depth_names, layer_lines
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.markdown import as_written, foreign
+from viz_app.shell.markdown import escape_markdown, protect_terms
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, need
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, wait_for
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Part:
     """One way to look through the layers: its name, what draws it, and two lines on reading it."""
 
     title: str
-    draw: Callable[[Question], None]
+    draw: Callable[[Selection], None]
     reading: str
     misleading: str
 
 
-def states_of(current: Question, encoding: Encoding) -> LayerStates:
+def states_of(current: Selection, encoding: Encoding) -> LayerStates:
     """Every state of a text, from the queue."""
     loaded, gates = current.loaded if encoding == current.encoding else current.plain, current.head_mask
     work = Work(
@@ -39,7 +39,7 @@ def states_of(current: Question, encoding: Encoding) -> LayerStates:
         f"{shown_name(loaded.name)} reads {len(encoding)} tokens",
         lambda _: layer_states(loaded, encoding, head_mask=gates),
     )
-    return need(work)
+    return wait_for(work)
 
 
 def depth_slider(depths: int) -> int:
@@ -62,7 +62,7 @@ def _take_depth() -> None:
 
 
 def draw_lines(
-    current: Question, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
+    current: Selection, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
 ) -> None:
     """Series through the layers, each under its name."""
     screen.chart(
@@ -81,4 +81,4 @@ def take_along(name: str, columns: Callable[[], dict[str, Sequence[object]]]) ->
 
 def quoted(word: str) -> str:
     """A word of a text in quotation marks, for a line in Markdown whose technical words are explained."""
-    return f"“{foreign(as_written(word))}”"
+    return f"“{protect_terms(escape_markdown(word))}”"

@@ -16,16 +16,16 @@ from viz_app.pages.layers import PLANES
 from viz_app.pages.layers.shared import Part, depth_slider, states_of, take_along
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.markdown import helped
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, need
+from viz_app.shell.markdown import with_help
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, wait_for
 
 PLANE_NAMES = {"axes": "Principal components (PCA)", "neighbours": "Neighbours (UMAP)"}
 LAYING_OUT = 5.0  # seconds by neighbours, most of them to get ready
 NEIGHBOURS = f"UMAP by cosine distance, with at most {MAX_NEIGHBOURS} neighbours and a fixed seed."
 
 
-def plane(current: Question) -> None:
+def plane(current: Selection) -> None:
     """All tokens' states in the plane, one depth at a time."""
     encoding, state = current.encoding, st.session_state
     has_umap = find_spec("umap") is not None
@@ -42,7 +42,7 @@ def plane(current: Question) -> None:
     except Refused as error:
         if by_axes:
             raise
-        st.info(helped(f"{error}: choose principal components for this text."))
+        st.info(with_help(f"{error}: choose principal components for this text."))
         return
     axes = ("first axis", "second axis") if by_axes else ("", "")
     depth = depth_slider(len(points))
@@ -59,15 +59,15 @@ def plane(current: Question) -> None:
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip
     if by_axes:
-        screen.note(
+        screen.write_note(
             f"These two axes hold {_plane(current).explained_variance[depth]:.0%} of the variance at this depth."
         )
     else:
-        screen.note(NEIGHBOURS)
+        screen.write_note(NEIGHBOURS)
     take_along("states", partial(_columns, current, by_axes))
 
 
-def _columns(current: Question, by_axes: bool) -> dict[str, Sequence[object]]:
+def _columns(current: Selection, by_axes: bool) -> dict[str, Sequence[object]]:
     """Every point as the columns of a table, depth by depth."""
     points, encoding = _points(current, by_axes), current.encoding
     length, names = len(encoding), short_names(len(points))
@@ -80,18 +80,18 @@ def _columns(current: Question, by_axes: bool) -> dict[str, Sequence[object]]:
     }
 
 
-def _points(current: Question, by_axes: bool) -> np.ndarray:
+def _points(current: Selection, by_axes: bool) -> np.ndarray:
     """(depth, seq, 2), by principal components or by neighbours. Raises Refused for a text that is too short."""
     return _plane(current).points if by_axes else _neighbours(current)
 
 
-def _plane(current: Question) -> Plane:
+def _plane(current: Selection) -> Plane:
     states = states_of(current, current.encoding).states
     made: Plane = current.kept("plane", make=lambda: states_in_plane(states))
     return made
 
 
-def _neighbours(current: Question) -> np.ndarray:
+def _neighbours(current: Selection) -> np.ndarray:
     """The layout by neighbours, from the queue. Raises Refused for a text that is too short."""
     states = states_of(current, current.encoding).states
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
@@ -101,7 +101,7 @@ def _neighbours(current: Question) -> np.ndarray:
         lambda report: neighbours_in_plane(states, report=report),
         LAYING_OUT,
     )
-    return need(work)
+    return wait_for(work)
 
 
 PART = Part(

@@ -21,10 +21,10 @@ from viz_app.pages.layers.shared import Part, draw_lines, quoted, take_along
 from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.lenses import has_translators, translators_of
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question, is_shown
-from viz_app.shell.work import QUICK, Work, look, need, offered
+from viz_app.shell.selection import Selection, is_current_example
+from viz_app.shell.work import UNCONFIRMED_SECONDS, Work, confirm, poll, wait_for
 
 SHOWN_WORDS = 12
 MOST_BESIDE = 9  # depths that leave room for a distribution beside them
@@ -38,7 +38,7 @@ BY_NAMES = {
 LENS_NAMES = {"logit": "Logit lens", "tuned": "Tuned lens"}
 
 
-def words(current: Question) -> None:
+def words(current: Selection) -> None:
     """A word in every cell, and the whole distribution of the chosen one."""
     if _has_no_head(current):
         return
@@ -50,14 +50,14 @@ def words(current: Question) -> None:
     places = range(len(encoding))[shown]
     rows = [run.positions.index(place) for place in places]
     values, unit = _coloured(run)
-    screen.say(story(current, run, position))
+    screen.write_line(story(current, run, position))
     if len(names) > MOST_BESIDE:  # many layers have the whole width
         grid, cell = screen.picture().container(), st.container()
     else:
         grid, cell = screen.picture().columns([8, 3.4], gap="medium")
     with grid:
         if len(places) < len(encoding):
-            screen.note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
+            screen.write_note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
         screen.chart(
             lens_grid(
                 [[current.word(int(run.top[d, row, 0])) for d in range(len(names))] for row in rows],
@@ -99,7 +99,7 @@ def words(current: Question) -> None:
             alt=f"The likeliest words at {encoding.labels[position]} {names[depth]}",
         )  # fmt: skip
         final, stood = current.word(int(run.final[row])), current.word(run.followed[row])
-        screen.note(
+        screen.write_note(
             f"All other pieces together: {max(1 - sum(likely), 0):.2g}. The model's final word {quoted(final)} ranks "
             f"**{ordinal(int(run.final_rank[depth, row]))}** here"
             + (
@@ -114,7 +114,7 @@ def words(current: Question) -> None:
     take_along("words", partial(_lens_columns, current, run.positions, _is_tuned()))
 
 
-def answer(current: Question) -> None:
+def answer(current: Selection) -> None:
     """How the final word rises, how far each layer is from the end, and how sure it is."""
     if _has_no_head(current):
         return
@@ -122,7 +122,7 @@ def answer(current: Question) -> None:
     position = chosen_cell(current)[1]
     run, encoding = lens_run(current, position), current.encoding
     names = short_names(len(run.top))
-    screen.say(story(current, run, position))
+    screen.write_line(story(current, run, position))
     places = list(dict.fromkeys([*encoding.mask_positions[:FOLLOWED_POSITIONS], position]))
     ranks: dict[str, np.ndarray] = {}
     rows = {place: run.positions.index(place) for place in places}
@@ -153,7 +153,7 @@ def answer(current: Question) -> None:
     take_along("answer", partial(_lens_columns, current, run.positions, _is_tuned()))
 
 
-def lens_run(current: Question, position: int) -> LensRun:
+def lens_run(current: Selection, position: int) -> LensRun:
     """What the chosen lens reads, from the queue: everywhere, where that is quick, or when its button is clicked.
 
     Until then, around a position and at the first masks. Raises Refused for a model without a word head.
@@ -161,22 +161,22 @@ def lens_run(current: Question, position: int) -> LensRun:
     encoding, tuned = current.encoding, _is_tuned()
     length, depths = len(encoding), current.loaded.config.num_hidden_layers + 1
     whole = _lens_work(current, range(length), tuned=tuned)
-    if whole.seconds <= QUICK:
-        return need(whole, timed=True)
-    if offered("lens", whole.key, f"Read all {length} tokens at {depths} depths", whole.seconds):
-        run = look(whole, asked="lens").value
+    if whole.seconds <= UNCONFIRMED_SECONDS:
+        return wait_for(whole, timed=True)
+    if confirm("lens", whole.key, f"Read all {length} tokens at {depths} depths", whole.seconds):
+        run = poll(whole, asked="lens").value
         if run is not None:
             return run
     around = range(length)[window(length, position, ROWS_THAT_FIT)]
     some = sorted({*around, *encoding.mask_positions[:FOLLOWED_POSITIONS]})
-    return need(_lens_work(current, some, tuned=tuned), timed=True)
+    return wait_for(_lens_work(current, some, tuned=tuned), timed=True)
 
 
 def _is_tuned() -> bool:
     return bool(st.session_state.lens == "tuned")
 
 
-def _lens_work(current: Question, positions: Sequence[int], *, tuned: bool) -> Work[LensRun]:
+def _lens_work(current: Selection, positions: Sequence[int], *, tuned: bool) -> Work[LensRun]:
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     depths, read = loaded.config.num_hidden_layers + 1, current.original.input_ids
     return Work(
@@ -191,9 +191,9 @@ def _lens_work(current: Question, positions: Sequence[int], *, tuned: bool) -> W
     )  # fmt: skip
 
 
-def _lens_columns(current: Question, positions: Sequence[int], tuned: bool) -> dict[str, Sequence[object]]:
+def _lens_columns(current: Selection, positions: Sequence[int], tuned: bool) -> dict[str, Sequence[object]]:
     """Everything that is known of every cell, as the columns of a table: depth by depth, token by token."""
-    run = need(_lens_work(current, positions, tuned=tuned))
+    run = wait_for(_lens_work(current, positions, tuned=tuned))
     names, (depths, places) = short_names(len(run.top)), run.entropy.shape
     return {
         "depth": [name for name in names for _ in range(places)],
@@ -208,13 +208,13 @@ def _lens_columns(current: Question, positions: Sequence[int], tuned: bool) -> d
     }
 
 
-def story(current: Question, run: LensRun, position: int) -> str:
+def story(current: Selection, run: LensRun, position: int) -> str:
     """When the model knows its answer at a position, in a sentence; and what is surprising about the example."""
-    shown = is_shown(EXAMPLE) and position in current.encoding.mask_positions
+    shown = is_current_example(EXAMPLE) and position in current.encoding.mask_positions
     return f"{_settling(current, run, position)} {EXAMPLE.remark if shown else ''}"
 
 
-def _settling(current: Question, run: LensRun, position: int) -> str:
+def _settling(current: Selection, run: LensRun, position: int) -> str:
     names = depth_names(len(run.top))
     row = run.positions.index(position)
     settled = int(settled_depth(run.final_rank)[row])
@@ -229,13 +229,13 @@ def _settling(current: Question, run: LensRun, position: int) -> str:
     return f"{where} takes first place **{names[settled]}** and keeps it. Before that, the lens reads {path}."
 
 
-def _has_no_head(current: Question) -> bool:
+def _has_no_head(current: Selection) -> bool:
     """Whether there is nothing to read layers with; then the page says so."""
     if current.loaded.has_head("words"):
         return False
-    name = as_written(shown_name(current.loaded.name))
+    name = escape_markdown(shown_name(current.loaded.name))
     st.info(
-        helped(
+        with_help(
             f"{name} has no trained masked-word output, so its layers cannot be read as words. The other views work "
             "without it."
         )
@@ -243,7 +243,7 @@ def _has_no_head(current: Question) -> bool:
     return True
 
 
-def _lens_controls(current: Question, *, colours: bool) -> None:
+def _lens_controls(current: Selection, *, colours: bool) -> None:
     state = st.session_state
     has_tuned = has_translators(current.loaded)
     if not has_tuned:
@@ -268,7 +268,7 @@ def _coloured(run: LensRun) -> tuple[np.ndarray, str]:
     }[st.session_state.by]
 
 
-def _hover(current: Question, run: LensRun, name: str, depth: int, row: int) -> list[str]:
+def _hover(current: Selection, run: LensRun, name: str, depth: int, row: int) -> list[str]:
     first = [
         f"{current.word(int(token))} {likely:.3g}"
         for token, likely in zip(run.top[depth, row, :3], run.probabilities[depth, row, :3], strict=True)
@@ -280,7 +280,7 @@ def _hover(current: Question, run: LensRun, name: str, depth: int, row: int) -> 
     ]  # fmt: skip
 
 
-def chosen_cell(current: Question) -> tuple[int, int]:
+def chosen_cell(current: Selection) -> tuple[int, int]:
     """Depth and position of the chosen cell; the last depth at the target's place, or the first mask, to begin with."""
     cell, length = st.session_state.cell, len(current.encoding)
     depths = current.loaded.config.num_hidden_layers + 1

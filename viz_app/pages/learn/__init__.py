@@ -1,6 +1,6 @@
 """The page Learn: all lessons, and what was done of each."""
 
-from viz_app.shell.choices import Page
+from viz_app.shell.params import Page
 
 PAGE = Page(
     "learn",

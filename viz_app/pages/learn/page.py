@@ -8,9 +8,9 @@ from viz_app.lessons import Lesson
 from viz_app.lessons.reading import OWN_COURSE, faulty, lessons
 from viz_app.pages.learn import student, taken, teacher
 from viz_app.shell import frame, lesson, panel, screen
-from viz_app.shell.language import language, spoken
+from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Note
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 
 COURSES = {
     1: "First course: where it looks, and what that is worth",
@@ -32,26 +32,26 @@ def draw() -> None:
 
 def _all() -> None:
     frame.title(
-        spoken("What would you like to find out?"),
-        spoken(
+        translate("What would you like to find out?"),
+        translate(
             "Lessons of a few minutes: say what you expect, try it on the live page, see what is true, use your own "
             "words."
         ),
     )
     with screen.picture():
         for fault in faulty(language()):
-            st.warning(helped(as_written(fault)), icon=":material/warning:")
+            st.warning(with_help(escape_markdown(fault)), icon=":material/warning:")
         for course, some in groupby(lessons(language()), key=lambda one: one.course):
-            st.subheader(spoken(COURSES[course]), anchor=False)
+            st.subheader(translate(COURSES[course]), anchor=False)
             for one in some:
                 _lesson(one)
         taken.draw()
         if lesson.notes():
             st.button(
-                spoken("Forget what I said"), icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,
-                help=spoken("In all lessons, here and in this browser: for the next reader at this machine"),
+                translate("Forget what I said"), icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,
+                help=translate("In all lessons, here and in this browser: for the next reader at this machine"),
             )  # fmt: skip
-    screen.read(spoken(
+    screen.write_reading(translate(
         "**How to read this:** nothing is graded and nothing leaves this machine. What you said and did is kept by "
         "your browser alone. **How it can mislead:** each lesson stands on a published result, but what it "
         "shows is this model on these sentences; where it does otherwise, the lesson says so."
@@ -63,14 +63,16 @@ def _lesson(one: Lesson) -> None:
     note, done = lesson.note_of(one), panel.done_of(one)
     with st.container(border=True, key=f"lesson_card_{one.name}"):
         says, begins = st.columns([5, 1], vertical_alignment="center")
-        says.markdown(f"**{as_written(one.title)}** &nbsp; {as_written(one.question)}")
-        minutes = spoken("{minutes} minutes").format(minutes=one.minutes)
-        about = f"{minutes} · {as_written(one.source)}"
+        says.markdown(f"**{escape_markdown(one.title)}** &nbsp; {escape_markdown(one.question)}")
+        minutes = translate("{minutes} minutes").format(minutes=one.minutes)
+        about = f"{minutes} · {escape_markdown(one.source)}"
         says.caption(f"{about} · :material/check: {done}" if done else about)
         if note.own is not None:
-            begins.button(spoken("Again"), key=f"again_{one.name}", width="stretch", on_click=panel.again, args=(one,))
+            begins.button(
+                translate("Again"), key=f"again_{one.name}", width="stretch", on_click=panel.again, args=(one,)
+            )
         else:
             begins.button(
-                spoken("Go on") if note != Note() else spoken("Begin"), key=f"begin_{one.name}", type="primary",
+                translate("Go on") if note != Note() else translate("Begin"), key=f"begin_{one.name}", type="primary",
                 width="stretch", on_click=panel.begin, args=(one,),
             )  # fmt: skip

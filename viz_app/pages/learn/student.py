@@ -11,41 +11,41 @@ from viz_app.pages.learn import taken
 from viz_app.shell import classroom, frame, lesson, panel, screen
 from viz_app.shell.answers import answer_control, in_words, press, pressed
 from viz_app.shell.findings.asked import Asked
-from viz_app.shell.language import spoken
+from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 
 
 def draw() -> None:
     """Draw the class of the address."""
     code, me = st.session_state["class"], classroom.me()
     if me is None:
-        _title(spoken("A class"))
-        screen.picture().caption(spoken("Joining the class ..."))
+        _title(translate("A class"))
+        screen.picture().caption(translate("Joining the class ..."))
         return
     try:
         group = classroom.CLASSES.join(code, me, classroom.now())
     except Refused as error:
-        _title(spoken("A class"))
+        _title(translate("A class"))
         with screen.picture():
-            st.info(helped(spoken(str(error))), icon=":material/groups:")
+            st.info(with_help(translate(str(error))), icon=":material/groups:")
             _leave()
         return
     shown = group.shown()
     one = None if shown.question is None else classroom.lesson_in(shown.question)
-    _title(spoken("A class") if one is None else as_written(one.question))
+    _title(translate("A class") if one is None else escape_markdown(one.question))
     with screen.picture().container(key="class_student"):
         if one is None or shown.question is None:
-            st.info(helped(spoken("You are in. The question comes in a moment, and this page with it.")))
+            st.info(with_help(translate("You are in. The question comes in a moment, and this page with it.")))
         else:
             _step(one, shown.question, shown, group, me)
         taken.draw()
-        st.button(spoken("Leave the class"), key="class_leave", type="tertiary", on_click=classroom.leave)
+        st.button(translate("Leave the class"), key="class_leave", type="tertiary", on_click=classroom.leave)
         st.fragment(_follow, run_every=classroom.FOLLOW)(code, shown.version)
 
 
 def _title(asks: str) -> None:
-    frame.title(asks, spoken("What you answer is counted, and nobody sees whose it is."))
+    frame.title(asks, translate("What you answer is counted, and nobody sees whose it is."))
 
 
 def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) -> None:
@@ -56,24 +56,25 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
             st.markdown(f"> {panel.text_of(asked)}")
         panel.foresee_truth(one, asked)
     if shown.step == "wait":
-        st.info(helped(spoken("The vote has not begun yet.")), icon=":material/hourglass_empty:")
+        st.info(with_help(translate("The vote has not begun yet.")), icon=":material/hourglass_empty:")
     elif shown.step == "ask":
         if shown.vote > 1:
-            st.markdown(f"**{spoken('A second vote: talk to your neighbours, then answer again.')}**")
+            st.markdown(f"**{translate('A second vote: talk to your neighbours, then answer again.')}**")
         answer = answer_control(one, "predict", task, asked)
         words = None if answer is None else in_words(task, answer, asked.original)
         if (vote := pressed("class_say")) is not None and answer is not None and words is not None:
             _answer(one, group, me, vote, answer, words)
         said = _said(group, me, task, asked)
         st.button(
-            spoken("Send my answer") if said is None else spoken("Change my answer"), key="class_say", type="primary",
+            translate("Send my answer") if said is None else translate("Change my answer"), key="class_say",
+            type="primary",
             disabled=answer is None or words == said, on_click=press, args=("class_say", (shown.number, shown.vote)),
         )  # fmt: skip
         if said is not None:
             st.success(
-                helped(
-                    spoken("Your answer: {answer}. You can change it until the vote ends.").format(
-                        answer=as_written(said)
+                with_help(
+                    translate("Your answer: {answer}. You can change it until the vote ends.").format(
+                        answer=escape_markdown(said)
                     )
                 )
             )
@@ -81,18 +82,18 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
         panel.truth(one, asked, lesson.note_of(one).answer)
     else:
         if pressed("class_say") is not None:
-            st.toast(spoken(OVER))
+            st.toast(translate(OVER))
         said = _said(group, me, task, asked)
         st.info(
-            helped(
-                spoken("The vote is over.")
+            with_help(
+                translate("The vote is over.")
                 if said is None
-                else spoken("The vote is over. Your answer: {answer}.").format(answer=as_written(said))
+                else translate("The vote is over. Your answer: {answer}.").format(answer=escape_markdown(said))
             )
         )
     if shown.step in ("do", "reveal"):
         st.button(
-            spoken("Try it on a page of your own"), icon=":material/open_in_full:", key="class_try",
+            translate("Try it on a page of your own"), icon=":material/open_in_full:", key="class_try",
             on_click=panel.begin, args=(one,), disabled=lesson.note_of(one).answer is None,
         )  # fmt: skip
 
@@ -107,7 +108,7 @@ def _answer(one: Lesson, group: Class, me: str, vote: tuple[int, int], answer: A
     try:
         group.answer(me, *vote, answer)
     except Refused as error:
-        st.toast(spoken(str(error)))
+        st.toast(translate(str(error)))
         return
     lesson.keep(one, answer=answer, said=words, right=None, found="")
 
@@ -120,6 +121,6 @@ def _follow(code: str, drawn: int) -> None:
 
 
 def _leave() -> None:
-    st.caption(spoken("What you answered is kept by your browser."))
+    st.caption(translate("What you answered is kept by your browser."))
     taken.draw()
-    st.button(spoken("All lessons"), icon=":material/school:", key="class_leave", on_click=classroom.leave)
+    st.button(translate("All lessons"), icon=":material/school:", key="class_leave", on_click=classroom.leave)

@@ -13,7 +13,7 @@ from viz_app.lessons import STEPS, Lesson
 from viz_app.lessons.reading import lessons
 from viz_app.shell import lesson
 from viz_app.shell.answers import in_words
-from viz_app.shell.language import language, spoken
+from viz_app.shell.language import language, translate
 from viz_app.shell.panel import STEP_NAMES
 
 
@@ -23,14 +23,14 @@ def draw() -> None:
     if not entries:
         return
     words = Words(
-        language(), spoken("What I expected in Headlight"), spoken("Expected:"), spoken("so it is"),
-        spoken("it is otherwise"),
+        language(), translate("What I expected in Headlight"), translate("Expected:"), translate("so it is"),
+        translate("it is otherwise"),
     )  # fmt: skip
     with st.container(horizontal=True, gap="small", key="answer_sheet"):
         st.download_button(
-            spoken("My answers"), partial(as_page, entries, words), "headlight-answers.html", "text/html",
+            translate("My answers"), partial(as_page, entries, words), "headlight-answers.html", "text/html",
             on_click="ignore", key="sheet_html", icon=":material/download:",
-            help=spoken("What you expected in every lesson, what was found, and links to its steps, as one page"),
+            help=translate("What you expected in every lesson, what was found, and links to its steps, as one page"),
         )  # fmt: skip
         st.download_button(
             "JSON", partial(as_json, entries), "headlight-answers.json", "application/json", on_click="ignore",
@@ -41,7 +41,7 @@ def draw() -> None:
 def _entry(one: Lesson) -> Entry:
     note = lesson.note_of(one)
     said = note.said or ("" if note.answer is None else in_words(one.predict, note.answer, None))
-    links = tuple((spoken(STEP_NAMES[step]), _link(one, step)) for step in STEPS[:-1])
+    links = tuple((translate(STEP_NAMES[step]), _link(one, step)) for step in STEPS[:-1])
     return Entry(one.name, one.title, one.question, said, note.right, note.found, links)
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import streamlit as st
 
 from bert_core.refused import Refused
+from viz_app.access import is_local_address
 from viz_app.classroom import Class, Question, Shown
 from viz_app.classroom.counts import counts_csv, rows_of
 from viz_app.classroom.links import base_of, link_of, qr_code
-from viz_app.door import is_local
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import Lesson
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lesson_of, lessons
 from viz_app.shell import classroom, frame, lesson, panel, screen
 from viz_app.shell.answers import in_words, words_to_choose
-from viz_app.shell.language import language, spoken
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.language import language, translate
+from viz_app.shell.markdown import escape_markdown, with_help
 
 STYLE = f"<style>{(Path(__file__).parent / 'class.css').read_text('utf-8')}</style>"
 LIVE = 1.0  # seconds after which the counts are drawn again
@@ -31,7 +31,7 @@ def draw() -> None:
     if not classroom.is_on():
         _title()
         screen.picture().info(
-            helped(spoken("This server was not started for a class: start it with `headlight app --class`.")),
+            with_help(translate("This server was not started for a class: start it with `headlight app --class`.")),
             icon=":material/groups:",
         )
     elif not classroom.is_teacher():
@@ -49,19 +49,19 @@ def draw() -> None:
 
 def _title(title: str = "") -> None:
     frame.title(
-        title or spoken("A class"),
-        spoken("All answer the same question; the answers are counted, and nobody sees whose they are."),
+        title or translate("A class"),
+        translate("All answer the same question; the answers are counted, and nobody sees whose they are."),
     )
 
 
 def _code() -> None:
     with st.form("class_code", border=False, width=480):
-        code = st.text_input(spoken("Teacher's code"), type="password", key="teachers_code")
-        if st.form_submit_button(spoken("Go on"), type="primary") and code:
+        code = st.text_input(translate("Teacher's code"), type="password", key="teachers_code")
+        if st.form_submit_button(translate("Go on"), type="primary") and code:
             try:
                 classroom.let_in(code)
             except Refused as error:
-                st.error(helped(spoken(str(error))))
+                st.error(with_help(translate(str(error))))
             else:
                 st.rerun()
 
@@ -69,23 +69,25 @@ def _code() -> None:
 def _open() -> None:
     """Offer to open a class, or to go on with one."""
     one = _choose("class_lesson")
-    if st.button(spoken("Open the class"), key="class_open", type="primary"):
+    if st.button(translate("Open the class"), key="class_open", type="primary"):
         _opened(one)
     for group in classroom.CLASSES.all(classroom.now()):
         shown = group.shown()
-        title = "" if shown.question is None else as_written(shown.question.lesson.title)
+        title = "" if shown.question is None else escape_markdown(shown.question.lesson.title)
         st.button(
-            spoken("Go on with the class of {joined}: {title}").format(joined=shown.joined, title=title),
+            translate("Go on with the class of {joined}: {title}").format(joined=shown.joined, title=title),
             key=f"class_again_{group.code}", on_click=_lead, args=(group.code,),
         )  # fmt: skip
-    st.button(spoken("Forget the code in this browser"), key="class_out", type="tertiary", on_click=classroom.let_out)
+    st.button(
+        translate("Forget the code in this browser"), key="class_out", type="tertiary", on_click=classroom.let_out
+    )
 
 
 def _choose(key: str, first: Lesson | None = None) -> Lesson:
     names = [one.name for one in lessons()]
     titles = {one.name: one.title for one in lessons(language())}
     name = st.selectbox(
-        spoken("Lesson"),
+        translate("Lesson"),
         names,
         names.index(first.name) if first is not None else 0,
         key=key,
@@ -99,7 +101,7 @@ def _opened(one: Lesson) -> None:
     try:
         group = classroom.opened()
     except Refused as error:
-        st.error(helped(spoken(str(error))))
+        st.error(with_help(translate(str(error))))
         return
     _lead(group.code)
     _begin(group, one)
@@ -132,7 +134,7 @@ def _class(group: Class) -> None:
     if shown.question is None:
         return
     question, one = shown.question, classroom.lesson_in(shown.question)
-    _title(as_written(one.title))
+    _title(escape_markdown(one.title))
     st.html(STYLE)
     with screen.controls():
         _controls(group, one, shown.number)
@@ -140,14 +142,14 @@ def _class(group: Class) -> None:
         with st.container(horizontal=True, vertical_alignment="center", key="class_top"):
             _keys(group, one, shown)
             st.fragment(_counts, run_every=LIVE)(group.code)
-        st.header(as_written(one.question), anchor=False)
+        st.header(escape_markdown(one.question), anchor=False)
         if shown.step in ("wait", "ask"):
             left, right = st.columns([3, 2], gap="large")
             with left, st.container(key="class_text"):
                 st.markdown(panel.text_of(panel.asked_on(one, question.model)))
                 things = CHECKS[one.predict.check].things if one.predict.answer == "order" else ()
                 for answer in (*(option.label for option in one.predict.options), *things):
-                    st.markdown(f"- {as_written(answer)}")
+                    st.markdown(f"- {escape_markdown(answer)}")
                 _warning()
             with right:
                 _link(group)
@@ -159,11 +161,11 @@ def _keys(group: Class, one: Lesson, shown: Shown) -> None:
     """The four steps of peer instruction, each with its key, and the way to the live page."""
     over, vote, step = shown.step in ("do", "reveal"), shown.vote, shown.step
     keys = (
-        (spoken("Ask"), partial(group.ask, 1), over or vote > 1, step == "wait"),
-        (spoken("Stop and show"), partial(group.go_on, "stop"), over or not vote, step == "ask"),
-        (spoken("Ask again"), partial(group.ask, 2), over or not vote, step == "stop" and vote == 1),
-        (spoken("What is true"), partial(_reveal, group, one), not vote, step == "stop" and vote == 2),
-        (spoken("Live page"), partial(_live, one, "reveal" if over else "predict"), False, False),
+        (translate("Ask"), partial(group.ask, 1), over or vote > 1, step == "wait"),
+        (translate("Stop and show"), partial(group.go_on, "stop"), over or not vote, step == "ask"),
+        (translate("Ask again"), partial(group.ask, 2), over or not vote, step == "stop" and vote == 1),
+        (translate("What is true"), partial(_reveal, group, one), not vote, step == "stop" and vote == 2),
+        (translate("Live page"), partial(_live, one, "reveal" if over else "predict"), False, False),
     )
     with st.container(horizontal=True, gap="small", width="content", key="class_keys"):
         for number, (label, do, off, is_next) in enumerate(keys, 1):
@@ -190,10 +192,10 @@ def _base() -> str:
 
 def _warning() -> None:
     """Say where a link to this server leads nobody here."""
-    if is_local(_base()):
+    if is_local_address(_base()):
         st.warning(
-            helped(
-                spoken(
+            with_help(
+                translate(
                     "Students cannot reach this address, which is of this machine alone: start with `headlight app "
                     "--class --address 0.0.0.0`, and open this page by the name or the address of this machine in the "
                     "network."
@@ -218,9 +220,9 @@ def _counts(code: str) -> None:
     found.seen = classroom.now()
     shown = found.shown()
     with st.container(horizontal=True, gap="large", width="content", key="class_counts"):
-        st.metric(spoken("joined"), shown.joined, width="content")
+        st.metric(translate("joined"), shown.joined, width="content")
         if shown.vote:
-            st.metric(spoken("answered"), shown.answered, width="content")
+            st.metric(translate("answered"), shown.answered, width="content")
 
 
 def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
@@ -229,18 +231,18 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
     if counted is None:
         return
     asked = panel.asked_on(one, question.model)
-    rows = rows_of(counted, lambda answer: in_words(one.predict, answer, asked.original), spoken("others"))
+    rows = rows_of(counted, lambda answer: in_words(one.predict, answer, asked.original), translate("others"))
     right = set()
     if shown.step == "reveal":
         judged = panel.verdicts_of(one.predict, asked, {answer for row in rows for answer in row.answers})
         right = {answer for answer, verdict in judged.items() if verdict.right}
     if not rows:
-        st.info(helped(spoken("Nobody has answered.")))
+        st.info(with_help(translate("Nobody has answered.")))
         return
     most, lecture = max(max(row.counts) for row in rows), bool(st.session_state.lecture)
     for number, place in enumerate(st.columns(len(counted.votes), gap="large")):
         with place:
-            title = spoken("Vote {number}: {all} answered").format(
+            title = translate("Vote {number}: {all} answered").format(
                 number=number + 1, all=sum(counted.votes[number].values())
             )
             st.markdown(f"**{title}**")
@@ -250,7 +252,7 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
                     [row.counts[number] for row in rows],
                     ["true" if right & set(row.answers) else "" for row in rows],
                     form=".0f",
-                    words={mark: spoken(MARKS[mark]) for mark in MARKS},
+                    words={mark: translate(MARKS[mark]) for mark in MARKS},
                     longest=LONGEST_ROW,
                     most=max(most, 1),
                     scale=min(1.9, 7.5 / len(rows)) if lecture else None,
@@ -264,15 +266,15 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
 def _controls(group: Class, one: Lesson, number: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         following = _choose(f"class_next_lesson_{number}", lesson.after(one))
-        if st.button(spoken("Ask about this lesson"), key="class_next"):
+        if st.button(translate("Ask about this lesson"), key="class_next"):
             _begin(group, following)
         st.download_button(
-            spoken("Counts, CSV"), partial(_csv, group), "class.csv", "text/csv", on_click="ignore",
+            translate("Counts, CSV"), partial(_csv, group), "class.csv", "text/csv", on_click="ignore",
             key="class_csv", icon=":material/table:",
         )  # fmt: skip
         st.button(
-            spoken("Close the class"), key="class_close", icon=":material/close:", on_click=_close, args=(group,),
-            help=spoken("All answers are forgotten: take the counts along before."),
+            translate("Close the class"), key="class_close", icon=":material/close:", on_click=_close, args=(group,),
+            help=translate("All answers are forgotten: take the counts along before."),
         )  # fmt: skip
 
 

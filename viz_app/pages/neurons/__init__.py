@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bert_core.refused import Refused
-from viz_app.shell.choices import Choice, Page, choice_of, parse_two, write_two
 from viz_app.shell.examples import Example
+from viz_app.shell.params import Page, Param, parse_pair, select_param, write_pair
 
 RANKED = ("added", "fires")
 # Found by a search through short sentences with a pronoun in the gap; a test asks the model again.
@@ -38,10 +38,10 @@ PAGE = Page(
     group="Explain",
     asks="Which feed-forward neurons fire, and what do they say?",
     choices={
-        "ranked": choice_of(*RANKED),
-        "fired": Choice(None, parse_two, write_two, step=True),  # layer and token
-        "neuron": Choice(None, parse_two, write_two, step=True),  # layer and neuron
-        "times": Choice(0.0, parse_factor, "{:g}".format),
+        "ranked": select_param(*RANKED),
+        "fired": Param(None, parse_pair, write_pair, step=True),  # layer and token
+        "neuron": Param(None, parse_pair, write_pair, step=True),  # layer and neuron
+        "times": Param(0.0, parse_factor, "{:g}".format),
     },
     example=EXAMPLE,
 )

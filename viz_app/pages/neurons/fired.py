@@ -10,8 +10,8 @@ from bert_core.run.memory import forward_bytes, gradient_bytes
 from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, suppress_neurons
 from viz_app.shell.lenses import translators_of
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, need
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, wait_for
 
 LISTED = 10  # neurons of a token
 WORDS = 8  # that a neuron makes likelier, and unlikelier
@@ -19,11 +19,11 @@ STEPS = 20  # on the way from no neuron firing
 DRAWS = 10  # of random neurons
 
 
-def fired(current: Question) -> NeuronRun:
+def fired(current: Selection) -> NeuronRun:
     """How strongly each neuron fires at each token."""
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     size = 4 * loaded.config.num_hidden_layers * len(encoding) * loaded.config.intermediate_size
-    return need(Work(
+    return wait_for(Work(
         ("neurons", loaded.identity, encoding, gates.tobytes()),
         f"{shown_name(loaded.name)} reads {len(encoding)} tokens",
         lambda _: neuron_activations(loaded, encoding, head_mask=gates),
@@ -31,7 +31,7 @@ def fired(current: Question) -> NeuronRun:
     ))  # fmt: skip
 
 
-def strongest(current: Question, ranked: str) -> StrongestNeurons:
+def strongest(current: Selection, ranked: str) -> StrongestNeurons:
     """The strongest neurons of each layer at each token, by what they add or by how strongly they fire."""
     found: StrongestNeurons = current.kept(
         "strongest neurons", ranked,
@@ -42,11 +42,11 @@ def strongest(current: Question, ranked: str) -> StrongestNeurons:
     return found
 
 
-def said(current: Question, layer: int, neurons: Sequence[int], position: int | None, *, tuned: bool) -> NeuronWords:
+def said(current: Selection, layer: int, neurons: Sequence[int], position: int | None, *, tuned: bool) -> NeuronWords:
     """Which words some neurons promote at a position, or on average over the text, by one of the two lenses."""
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     at = None if position is None else [position]
-    return need(Work(
+    return wait_for(Work(
         ("neuron words", loaded.identity, encoding, gates.tobytes(), layer, tuple(neurons), position, tuned),
         f"{shown_name(loaded.name)} says what {len(neurons)} neurons promote",
         lambda _: neuron_words(
@@ -56,7 +56,7 @@ def said(current: Question, layer: int, neurons: Sequence[int], position: int | 
     ))  # fmt: skip
 
 
-def scores(current: Question) -> Work[NeuronAttribution]:
+def scores(current: Selection) -> Work[NeuronAttribution]:
     """What the answer rests on in the neurons of each layer."""
     loaded, encoding, gates, target = current.loaded, current.encoding, current.head_mask, current.target
     assert target is not None  # asked before
@@ -72,7 +72,7 @@ def scores(current: Question) -> Work[NeuronAttribution]:
     )
 
 
-def without(current: Question, neurons: Sequence[tuple[int, int]], among: str) -> Work[Suppression]:
+def without(current: Selection, neurons: Sequence[tuple[int, int]], among: str) -> Work[Suppression]:
     """The answer with some neurons switched off, beside as many random ones of their layers."""
     loaded, encoding, gates, target = current.loaded, current.encoding, current.head_mask, current.target
     assert target is not None

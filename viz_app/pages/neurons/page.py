@@ -18,15 +18,15 @@ from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
 from viz_app.pages.neurons import EXAMPLE, NEURON, RANKED
 from viz_app.pages.neurons.fired import DRAWS, fired, said, scores, strongest, without
-from viz_app.shell import frame, question, screen
+from viz_app.shell import frame, screen, selection
 from viz_app.shell.controls import choose_neuron, control
-from viz_app.shell.edits import add_scaled
+from viz_app.shell.edits import add_scaled_neurons
 from viz_app.shell.lenses import has_translators
-from viz_app.shell.markdown import as_written, foreign, helped, sentence
+from viz_app.shell.markdown import error_sentence, escape_markdown, protect_terms, with_help
 from viz_app.shell.profiles import profiles_of
-from viz_app.shell.question import Question
-from viz_app.shell.target import names_in, say_no_target
-from viz_app.shell.work import look, offered, ready
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import escape_names, show_missing_target
+from viz_app.shell.work import confirm, finished_result, poll
 
 OFF = 5  # neurons that are switched off together
 LISTED_SCORES = 10
@@ -35,7 +35,7 @@ RANKED_NAMES = {"added": "What it adds", "fires": "How strongly it fires"}
 
 def draw() -> None:
     """Draw the page."""
-    asked = question.current()
+    asked = selection.current_selection()
     current = asked.of_model(asked.own)
     frame.title(
         "Which neurons fire?",
@@ -43,9 +43,9 @@ def draw() -> None:
         "and adds its own vector that many times.",
     )
     if asked.loaded.edits != current.loaded.edits:
-        screen.note("Here the text is read without what is put in; other pages keep it.")
+        screen.write_note("Here the text is read without what is put in; other pages keep it.")
     state = st.session_state
-    if state.fired is None and state.neuron is None and question.is_shown(EXAMPLE):
+    if state.fired is None and state.neuron is None and selection.is_current_example(EXAMPLE):
         state.neuron = NEURON
     control(
         screen.controls().segmented_control, "Rank by", "ranked", options=RANKED,
@@ -56,14 +56,14 @@ def draw() -> None:
     layer, position = _cell(current)
     with screen.picture():
         _map(current, layer, position)
-        if question.is_shown(EXAMPLE):
-            st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
+        if selection.is_current_example(EXAMPLE):
+            st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
     neuron = _listed(current, layer, position)
     if neuron is not None:
         _one(current, *neuron)
         _answer(current, *neuron)
     _files(current)
-    screen.read(
+    screen.write_reading(
         "**How to read this:** each cell has the number of the neuron that stands out most in a layer at a token; "
         "orange fires, blue is below its rest, and colours are compared within a layer. Click a cell for the ten "
         "strongest there, a line for one of them. **How it can mislead:** what a neuron adds need not be used further "
@@ -72,7 +72,7 @@ def draw() -> None:
     )
 
 
-def _cell(current: Question) -> tuple[int, int]:
+def _cell(current: Selection) -> tuple[int, int]:
     """The layer and the token that are chosen; else those of the chosen neuron, or the gap in the last layer."""
     layers, tokens, state = len(current.head_mask), len(current.encoding), st.session_state
     if state.fired is not None and state.fired[0] < layers and state.fired[1] < tokens:
@@ -84,7 +84,7 @@ def _cell(current: Question) -> tuple[int, int]:
     return layers - 1, next(iter(current.encoding.mask_positions), min(1, tokens - 1))
 
 
-def _chosen(current: Question) -> tuple[int, int] | None:
+def _chosen(current: Selection) -> tuple[int, int] | None:
     """The chosen neuron, if the model has it."""
     asked = st.session_state.neuron
     if asked is None:
@@ -94,12 +94,12 @@ def _chosen(current: Question) -> tuple[int, int] | None:
     return (int(asked[0]), int(asked[1])) if inside else None
 
 
-def _map(current: Question, layer: int, position: int) -> None:
+def _map(current: Selection, layer: int, position: int) -> None:
     found, encoding = strongest(current, st.session_state.ranked), current.encoding
     tokens = len(encoding)
     shown = window(tokens, position)
     if tokens > ROWS_THAT_FIT:
-        screen.note(f"Tokens {shown.start} to {shown.stop - 1} of {tokens}, around the chosen one.")
+        screen.write_note(f"Tokens {shown.start} to {shown.stop - 1} of {tokens}, around the chosen one.")
     neurons, values = found.neurons[..., 0].T, found.values[..., 0].T  # (token, layer)
     rows, columns = encoding.labels[shown], [f"L{number}" for number in range(len(values[0]))]
     screen.chart(
@@ -122,17 +122,17 @@ def _take_cell(first: int) -> None:
         st.session_state.neuron = None
 
 
-def _listed(current: Question, layer: int, position: int) -> tuple[int, int] | None:
+def _listed(current: Selection, layer: int, position: int) -> tuple[int, int] | None:
     """The strongest neurons of the chosen cell with what they say; the neuron that is chosen, if there is any."""
     found, run = strongest(current, st.session_state.ranked), fired(current)
     neurons = [neuron for neuron in found.neurons[layer, position].tolist() if neuron >= 0]
-    screen.heading(f"L{layer} at {as_written(current.encoding.labels[position])}")
+    screen.write_heading(f"L{layer} at {escape_markdown(current.encoding.labels[position])}")
     if not neurons:
-        screen.note(f"All neurons of L{layer} were pruned.")
+        screen.write_note(f"All neurons of L{layer} were pruned.")
         return _chosen(current)
     share = found.share[layer, position]
     what = "of all that the layer's neurons add here" if st.session_state.ranked == "added" else "of all firing here"
-    screen.note(f"The {len(neurons)} strongest neurons have {share:.0%} {what}, signs aside.")
+    screen.write_note(f"The {len(neurons)} strongest neurons have {share:.0%} {what}, signs aside.")
     lenses = {
         name: said(current, layer, neurons, position, tuned=tuned) for name, tuned in _lenses(current, layer).items()
     }
@@ -161,7 +161,7 @@ def _take_line(layer: int, neurons: list[int]) -> None:
         st.session_state.neuron = (layer, neurons[rows[0]])
 
 
-def _lenses(current: Question, layer: int) -> dict[str, bool]:
+def _lenses(current: Selection, layer: int) -> dict[str, bool]:
     """By name, whether each lens that the model has is a tuned one; behind the last layer stands the word head."""
     if not current.loaded.has_head("words"):
         return {}
@@ -170,16 +170,16 @@ def _lenses(current: Question, layer: int) -> dict[str, bool]:
     return {"Tuned lens": True, "Logit lens": False} if has_translators(current.loaded) else {"Logit lens": False}
 
 
-def _words(current: Question, pieces: np.ndarray, most: int) -> str:
+def _words(current: Selection, pieces: np.ndarray, most: int) -> str:
     return ", ".join(current.word(int(piece)) for piece in pieces[:most])
 
 
-def _one(current: Question, layer: int, neuron: int) -> None:
+def _one(current: Selection, layer: int, neuron: int) -> None:
     """One neuron: where it fires in the text, what it says there, and a way to change it."""
     run, encoding = fired(current), current.encoding
     along = run.activations[layer, :, neuron]
     at = int(np.abs(along).argmax())
-    screen.heading(f"L{layer} neuron {neuron}")
+    screen.write_heading(f"L{layer} neuron {neuron}")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         choose_neuron("neuron", (layer, neuron), current.loaded)
         _offer_profile(current, layer, neuron)
@@ -187,7 +187,7 @@ def _one(current: Question, layer: int, neuron: int) -> None:
     shown = window(len(encoding), at)
     with left:
         if shown.stop - shown.start < len(encoding):
-            screen.note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the strongest.")
+            screen.write_note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the strongest.")
         screen.chart(
             value_bars(
                 encoding.labels[shown], along[shown].tolist(), title="fires", written=two_places,
@@ -198,25 +198,27 @@ def _one(current: Question, layer: int, neuron: int) -> None:
         )  # fmt: skip
     with right:
         if not current.loaded.has_head("words"):
-            screen.note("This model has no trained word head, so there are no words that a neuron promotes.")
+            screen.write_note("This model has no trained word head, so there are no words that a neuron promotes.")
         for name, tuned in _lenses(current, layer).items():
-            screen.say(f"**{name}**, at {foreign(as_written(encoding.labels[at]))}, where it fires most")
+            screen.write_line(
+                f"**{name}**, at {protect_terms(escape_markdown(encoding.labels[at]))}, where it fires most"
+            )
             _said(current, said(current, layer, [neuron], at, tuned=tuned))
-            screen.say(f"**{name}**, mean of all tokens")
+            screen.write_line(f"**{name}**, mean of all tokens")
             _said(current, said(current, layer, [neuron], None, tuned=tuned))
         _change(layer, neuron)
 
 
-def _said(current: Question, words: NeuronWords) -> None:
+def _said(current: Selection, words: NeuronWords) -> None:
     """The words that a neuron makes likelier and unlikelier, in two lines."""
     raised, lowered = (
-        foreign(as_written(_words(current, one[0], len(one[0])))) for one in (words.raised, words.lowered)
+        protect_terms(escape_markdown(_words(current, one[0], len(one[0])))) for one in (words.raised, words.lowered)
     )
     up, down = (two_digits(float(slopes[0, 0])) for slopes in (words.raised_slopes, words.lowered_slopes))
-    screen.note(f"likelier: {raised} (at most {up} nats a unit)  \nunlikelier: {lowered} (at most {down})")
+    screen.write_note(f"likelier: {raised} (at most {up} nats a unit)  \nunlikelier: {lowered} (at most {down})")
 
 
-def _offer_profile(current: Question, layer: int, neuron: int) -> None:
+def _offer_profile(current: Selection, layer: int, neuron: int) -> None:
     """A button to what the neuron does over a corpus: one that comes with the model, or another."""
     state = st.session_state
     if st.button("Over a whole corpus", icon=":material/fingerprint:", help="What this neuron fires at, counted"):
@@ -235,22 +237,22 @@ def _change(layer: int, neuron: int) -> None:
         )  # fmt: skip
         st.button(
             "Switch off" if times == 0 else f"Scale × {times:g}", icon=":material/tune:", key="neuron_scale",
-            on_click=add_scaled, args=(ScaledNeuron(layer, neuron, times),), disabled=times == 1,
+            on_click=add_scaled_neurons, args=(ScaledNeuron(layer, neuron, times),), disabled=times == 1,
         )  # fmt: skip
 
 
-def _answer(current: Question, layer: int, neuron: int) -> None:
+def _answer(current: Selection, layer: int, neuron: int) -> None:
     """What the answer rests on in the neurons, and whether it rests on these more than on random ones."""
     target = current.target
-    screen.heading("What does the answer rest on?")
+    screen.write_heading("What does the answer rest on?")
     if target is None:
-        say_no_target(current, "There is no answer yet that could rest on neurons")
+        show_missing_target(current, "There is no answer yet that could rest on neurons")
         return
     work = scores(current)
-    what = target.target_kind.supports.format(**names_in(current, target))
-    if not offered("neuron_scores", work.key, "Turn up the neurons of each layer", work.seconds):
+    what = target.target_kind.supports.format(**escape_names(current, target))
+    if not confirm("neuron_scores", work.key, "Turn up the neurons of each layer", work.seconds):
         return
-    found = look(work, asked="neuron_scores").value
+    found = poll(work, asked="neuron_scores").value
     if found is None:
         return
     summed = found.neuron_scores
@@ -267,7 +269,7 @@ def _answer(current: Question, layer: int, neuron: int) -> None:
         alt=f"The {len(pairs)} neurons that the answer rests on most",
     )  # fmt: skip
     way, missed = float(found.target_value - found.off_values[layer]), abs(float(found.gap[layer]))
-    screen.note(
+    screen.write_note(
         f"Integrated gradients: above 0 speaks for {what}. L{layer} neuron {neuron} has "
         f"**{two_digits(float(summed[layer, neuron]))}**. All neurons of L{layer} together: "
         f"{two_digits(float(np.nansum(summed[layer])))}, for a way of {two_digits(way)} from none of them firing "
@@ -276,7 +278,7 @@ def _answer(current: Question, layer: int, neuron: int) -> None:
     _suppressed(current, found, layer)
 
 
-def _suppressed(current: Question, found: NeuronAttribution, layer: int) -> None:
+def _suppressed(current: Selection, found: NeuronAttribution, layer: int) -> None:
     """The strongest neurons of a layer switched off, beside random ones."""
     target = current.target
     assert target is not None
@@ -285,12 +287,12 @@ def _suppressed(current: Question, found: NeuronAttribution, layer: int) -> None
     pairs = [(layer, neuron) for neuron in best]
     works = [without(current, pairs, among) for among in ("all", "active")]
     label = f"Switch off the {many} strongest of L{layer}, and {DRAWS} times {many} random ones"
-    if not offered("suppressed", works[0].key, label, sum(work.seconds for work in works)):
+    if not confirm("suppressed", works[0].key, label, sum(work.seconds for work in works)):
         return
     try:
-        everywhere, active = (look(work, asked="suppressed").value for work in works)
+        everywhere, active = (poll(work, asked="suppressed").value for work in works)
     except Refused as error:  # of a layer that has lost nearly all
-        st.caption(helped(sentence(error)))
+        st.caption(with_help(error_sentence(error)))
         return
     if everywhere is None or active is None:
         return
@@ -302,14 +304,14 @@ def _suppressed(current: Question, found: NeuronAttribution, layer: int) -> None
         else "no further than random ones: this choice has found nothing"
     )  # fmt: skip
     listed = ", ".join(map(str, best))
-    screen.say(
+    screen.write_line(
         f"**Beside chance:** {say(everywhere.base_value)}; without the neurons {listed} of L{layer} "
         f"**{say(everywhere.value)}**, {verdict}. Without {many} random neurons of L{layer}: {ends[0][0]} to "
         f"{ends[0][1]}; of the tenth of it that adds most here: {ends[1][0]} to {ends[1][1]} ({DRAWS} draws each)."
     )
 
 
-def _files(current: Question) -> None:
+def _files(current: Selection) -> None:
     ranked = st.session_state.ranked
     st.download_button(
         "Neurons (CSV)", partial(_csv, current, ranked), "neurons.csv", "text/csv", on_click="ignore",
@@ -317,6 +319,6 @@ def _files(current: Question) -> None:
     )  # fmt: skip
 
 
-def _csv(current: Question, ranked: str) -> bytes:
-    known = None if current.target is None else ready(scores(current))
+def _csv(current: Selection, ranked: str) -> bytes:
+    known = None if current.target is None else finished_result(scores(current))
     return labelled_csv(neuron_columns(fired(current), strongest(current, ranked), known))

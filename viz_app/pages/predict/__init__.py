@@ -1,6 +1,6 @@
 """The page Predict: what belongs in the gap, and does B follow A."""
 
-from viz_app.shell.choices import Choice, Page, flag
+from viz_app.shell.params import Page, Param, flag_param
 
 PAGE = Page(
     "predict",
@@ -8,5 +8,5 @@ PAGE = Page(
     ":material/edit_note:",
     group="See",
     asks="What belongs in the gap, and does B follow A?",
-    choices={"calibrated": flag(first=True), "choices": Choice("", step=True, about="text", free=True)},
+    choices={"calibrated": flag_param(first=True), "choices": Param("", step=True, about="text", free=True)},
 )

@@ -11,20 +11,20 @@ from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import answer_bars
 from viz_app.figures.style import two_digits
 from viz_app.shell import downloads, frame, screen
-from viz_app.shell.controls import missing, put
-from viz_app.shell.markdown import as_written
-from viz_app.shell.question import NO_TOKENS, Question
+from viz_app.shell.controls import example_button, set_choice
+from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.selection import NO_TOKENS, Selection
 
 SHOWN = 5  # answers in the table
 SIGNS_AROUND = 500  # of the context, on either side of the answer
 EXAMPLE = "Who has a car?", "Anna has a red ball. Tom has a blue car. Anna is in the garden."
 
 
-def draw_answer(current: Question, run: ModelRun) -> None:
+def draw_answer(current: Selection, run: ModelRun) -> None:
     """The answer to A in B, or the way to one."""
     with screen.picture():
         if run.spans is None:
-            missing(
+            example_button(
                 "This model finds answers: type a question as the text, and its context as the second one.",
                 "Add an example", _put_example,
             )  # fmt: skip
@@ -38,7 +38,7 @@ def _put_example() -> None:
     state.masked, state.tokens = (), NO_TOKENS
 
 
-def _answer(current: Question, spans: SpanPrediction) -> None:
+def _answer(current: Selection, spans: SpanPrediction) -> None:
     encoding = current.encoding
     best, none = best_spans(encoding, spans, SHOWN), span_at(encoding, spans, 0, 0)
     # As the evaluation of SQuAD 2.0 decides it, without a threshold of one model's own.
@@ -48,7 +48,7 @@ def _answer(current: Question, spans: SpanPrediction) -> None:
         st.markdown(f"#### {_written(answer)}: {two_digits(answer.probability)}")
         st.markdown(_marked(encoding, answer))
         pressed = st.button(
-            "Why this answer?", key="why_answer", icon=":material/help:", on_click=put,
+            "Why this answer?", key="why_answer", icon=":material/help:", on_click=set_choice,
             args=("target", f"span:{answer.first}:{answer.last}"),
         )  # fmt: skip
     with listed:
@@ -71,7 +71,7 @@ def _answer(current: Question, spans: SpanPrediction) -> None:
     lost = ""
     if encoding.truncated_count:
         lost = f" The last {encoding.truncated_count:,} tokens were left out: an answer that stands there is not found."
-    screen.read(
+    screen.write_reading(
         "**How to read this:** an answer's probability is that of its first token (bars upwards) times that of its "
         "last (downwards), each among all tokens of the context and “no answer”; the answer with the largest sum of "
         f"the two logits counts, of at most 30 pieces.{lost} **How it can mislead:** it is a stretch of the text that "
@@ -83,7 +83,7 @@ def _answer(current: Question, spans: SpanPrediction) -> None:
 
 
 def _written(span: Span) -> str:
-    return as_written(" ".join(span.text.split())) if span.last else NO_ANSWER.capitalize()
+    return escape_markdown(" ".join(span.text.split())) if span.last else NO_ANSWER.capitalize()
 
 
 def _marked(encoding: Encoding, answer: Span) -> str:
@@ -97,7 +97,7 @@ def _marked(encoding: Encoding, answer: Span) -> str:
 
 def _line(text: str) -> str:
     """A part of a text as one line of Markdown; the spaces at its ends stay, as one."""
-    inner = as_written(" ".join(text.split()))
+    inner = escape_markdown(" ".join(text.split()))
     return f"{' ' * text[:1].isspace()}{inner}{' ' * (text[-1:].isspace() and bool(inner))}"
 
 

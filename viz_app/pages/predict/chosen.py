@@ -11,13 +11,13 @@ from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import two_digits
 from viz_app.shell import downloads, frame, screen
-from viz_app.shell.controls import control, missing
+from viz_app.shell.controls import control, example_button
 from viz_app.shell.edits import NO_EDITS
-from viz_app.shell.markdown import as_written, helped, sentence
+from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import NO_TOKENS, Question
+from viz_app.shell.selection import NO_TOKENS, Selection
 from viz_app.shell.target import OWN_TARGET
-from viz_app.shell.work import Work, need, offered, seconds_of
+from viz_app.shell.work import Work, confirm, estimate_seconds, wait_for
 
 LONGEST_CHOICE = 2_000  # characters
 LONGEST_NAMED = 60  # characters of a choice on a button
@@ -25,7 +25,7 @@ QUESTION = "Anna has a red ball. Tom has a blue car. What does Tom have?"
 EXAMPLE = "A blue car.\nA red ball.\nA garden."
 
 
-def draw_choices(current: Question, run: ModelRun) -> None:
+def draw_choices(current: Selection, run: ModelRun) -> None:
     """The typed answers, and which of them is chosen."""
     with screen.picture():
         typed, said = st.columns([2, 3], gap="large")
@@ -38,10 +38,10 @@ def draw_choices(current: Question, run: ModelRun) -> None:
             _chosen(current)
 
 
-def _chosen(current: Question) -> None:
+def _chosen(current: Selection) -> None:
     lines = [line.strip() for line in st.session_state.choices.splitlines() if line.strip()]
     if not lines:
-        missing(
+        example_button(
             "This model chooses among answers: type a question as the text, and some answers here.",
             "Add an example", _put_example,
         )  # fmt: skip
@@ -51,13 +51,15 @@ def _chosen(current: Question) -> None:
             raise Refused(f"the longest choice has {longest:,} characters: at most {LONGEST_CHOICE:,} can be read")
         work = _work(current, lines)
     except Refused as error:
-        st.warning(helped(sentence(error)), icon=":material/rule:")
+        st.warning(with_help(error_sentence(error)), icon=":material/rule:")
         return
-    if not offered("choices", work.key, f"Judge {len(lines)} choices", work.seconds):
+    if not confirm("choices", work.key, f"Judge {len(lines)} choices", work.seconds):
         return
-    found = need(work)
+    found = wait_for(work)
     best = found.order[0]
-    st.markdown(f"#### “{as_written(_named(found.choices[best]))}”: {two_digits(float(found.probabilities[best]))}")
+    st.markdown(
+        f"#### “{escape_markdown(_named(found.choices[best]))}”: {two_digits(float(found.probabilities[best]))}"
+    )
     screen.chart(
         prediction_bars(
             [found.choices[number] for number in found.order], found.probabilities[list(found.order)].tolist(),
@@ -68,10 +70,10 @@ def _chosen(current: Question) -> None:
     )  # fmt: skip
     _ask(found)
     if current.loaded.edits:
-        screen.note(
+        screen.write_note(
             "What is changed in the model belongs to the pair above: here it is as it was loaded, with the same heads."
         )
-    screen.read(
+    screen.write_reading(
         "**How to read this:** each choice is read with A as a pair of its own, and gets one number, its logit; the "
         "bars are the softmax of these, so all of them add up to 1. “Why” makes the choice the second text, whose "
         "words and heads every page then shows. **How it can mislead:** one of the choices always wins, even where "
@@ -79,7 +81,7 @@ def _chosen(current: Question) -> None:
     )
 
 
-def _work(current: Question, lines: list[str]) -> Work[ChoicePrediction]:
+def _work(current: Selection, lines: list[str]) -> Work[ChoicePrediction]:
     """All choices with the question, hidden words hidden. Raises Refused for choices that cannot be judged."""
     loaded, gates = current.plain, current.head_mask  # what is changed belongs to the tokens of one pair
     state = st.session_state
@@ -91,7 +93,7 @@ def _work(current: Question, lines: list[str]) -> Work[ChoicePrediction]:
         ("choose", loaded.identity, gates.tobytes(), pairs),
         f"{shown_name(loaded.name)} reads {len(pairs)} choices",
         lambda _: score_choices(loaded, pairs, head_mask=gates),
-        sum(seconds_of(loaded, len(pair)) for pair in pairs),
+        sum(estimate_seconds(loaded, len(pair)) for pair in pairs),
     )
 
 
@@ -108,7 +110,7 @@ def _ask(found: ChoicePrediction) -> None:
     key = f"choice_asked_{found.order}_{typed}"
     st.pills(
         "Ask why", found.order, default=typed[0] if typed else None, key=key,
-        format_func=lambda number: as_written(_named(found.choices[number])), on_change=_explain_picked,
+        format_func=lambda number: escape_markdown(_named(found.choices[number])), on_change=_explain_picked,
         args=(found, key),
     )  # fmt: skip
     asked = found.choices[typed[0] if typed else found.order[0]]

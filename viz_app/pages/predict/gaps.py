@@ -9,9 +9,9 @@ import streamlit as st
 from bert_core.calibration import apply_temperature, check_temperature, read_temperature
 from bert_core.records import MaskPrediction
 from bert_core.refused import Refused
-from viz_app.shell.markdown import helped, sentence
-from viz_app.shell.question import NO_TOKENS, Question
-from viz_app.shell.work import kept_of_model
+from viz_app.shell.markdown import error_sentence, with_help
+from viz_app.shell.selection import NO_TOKENS, Selection
+from viz_app.shell.work import cached_of_model
 
 UNSURE = 0.2  # a best guess below this probability is called unsure
 
@@ -22,20 +22,20 @@ def swap_sentences() -> None:
     state.text, state.pair, state.masked, state.tokens = state.pair, state.text, (), NO_TOKENS
 
 
-def put_clicked_word(current: Question, position: int, words: Sequence[str], key: str) -> None:
+def put_clicked_word(current: Selection, position: int, words: Sequence[str], key: str) -> None:
     """Put in the word whose bar was clicked in the figure `key`. words: those of its bars."""
     if points := st.session_state[key].selection.points:
         put_word(current, position, words[int(points[0]["y"])])
 
 
-def put_chosen_word(current: Question, position: int, key: str) -> None:
+def put_chosen_word(current: Selection, position: int, key: str) -> None:
     """Put in the word that was picked in the control `key`."""
     word = st.session_state[key]
     if word is not None:
         put_word(current, position, word)
 
 
-def put_word(current: Question, position: int, word: str) -> None:
+def put_word(current: Selection, position: int, word: str) -> None:
     """Write a word into the text where a mask is, and take the mask away."""
     encoding, state = current.encoding, st.session_state
     number, side = encoding.words[position], "text" if encoding.sides[position] == "A" else "pair"
@@ -46,15 +46,15 @@ def put_word(current: Question, position: int, word: str) -> None:
     state.masked = tuple(w for w in state.masked if w != number)
 
 
-def temperature(current: Question) -> float | None:
+def temperature(current: Selection) -> float | None:
     """What calibrates the model's confidence; None where nobody measured it. A file that does not fit is said."""
     loaded = current.loaded
     try:
-        found: float | None = kept_of_model(("temperature", loaded.weights_key), lambda: read_temperature(loaded))
+        found: float | None = cached_of_model(("temperature", loaded.weights_key), lambda: read_temperature(loaded))
         if found is None:
             check_temperature(loaded)
     except Refused as error:
-        st.warning(helped(sentence(error)), icon=":material/link_off:")
+        st.warning(with_help(error_sentence(error)), icon=":material/link_off:")
         return None
     return found
 
@@ -72,4 +72,4 @@ def say_if_unsure(prediction: MaskPrediction, temperature: float | None) -> None
     said = f"its best guess has only probability {sure:.2g}"
     if temperature is not None:
         said = f"of first guesses as sure as this one, about {sure:.0%} are right"
-    st.warning(helped(f"The model is unsure: {said}."), icon=":material/help:")
+    st.warning(with_help(f"The model is unsure: {said}."), icon=":material/help:")

@@ -14,12 +14,12 @@ from viz_app.pages.predict.chosen import draw_choices
 from viz_app.pages.predict.gaps import put_chosen_word, put_clicked_word, say_if_unsure, swap_sentences, temperature
 from viz_app.pages.predict.replaced import draw_replaced
 from viz_app.pages.predict.tagged import draw_tags
-from viz_app.shell import downloads, examples, frame, question, screen
-from viz_app.shell.change import largest_of
-from viz_app.shell.controls import control, missing, put
-from viz_app.shell.markdown import as_written
-from viz_app.shell.notices import say_no_word_hidden
-from viz_app.shell.question import Question
+from viz_app.shell import downloads, examples, frame, screen, selection
+from viz_app.shell.change import largest_probability
+from viz_app.shell.controls import control, example_button, set_choice
+from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.notices import show_no_mask
+from viz_app.shell.selection import Selection
 
 SHOWN_MASKS = 8
 SHOWN_WORDS = 10
@@ -31,7 +31,7 @@ GAPS_AND_PAIRS = ("words", "next")  # side by side, below what a model was train
 
 def draw() -> None:
     """Draw the page."""
-    current = question.current()
+    current = selection.current_selection()
     loaded, run = current.loaded, current.run()
     heads = [head for head in trained_heads(loaded) if head.gives_predictions]
     tuned = [head for head in heads if head.name not in GAPS_AND_PAIRS]
@@ -57,13 +57,13 @@ def draw() -> None:
         downloads.predictions(run, current.word)
 
 
-def _readouts(head: TaskHead, current: Question, run: ModelRun) -> None:
+def _readouts(head: TaskHead, current: Selection, run: ModelRun) -> None:
     """The prediction of a head as bars where it gives probabilities, or as numbers."""
     readouts = head.readouts(current.loaded, run, SHOWN_WORDS)
     with screen.picture():
         for number, readout in enumerate(readouts[:SHOWN_MASKS]):
             names, values = zip(*readout.rows, strict=True)
-            st.markdown(f"**{as_written(readout.title)}**")
+            st.markdown(f"**{escape_markdown(readout.title)}**")
             if all(0 <= value <= 1 for value in values):
                 screen.chart(
                     prediction_bars(list(names), list(values), dark=current.dark, lecture=current.lecture),
@@ -72,10 +72,10 @@ def _readouts(head: TaskHead, current: Question, run: ModelRun) -> None:
             else:
                 st.dataframe({"": names, "value": values}, hide_index=True, width="stretch")
     if len(readouts) > SHOWN_MASKS:
-        screen.note(f"{len(readouts) - SHOWN_MASKS} more predictions are not shown.")
+        screen.write_note(f"{len(readouts) - SHOWN_MASKS} more predictions are not shown.")
 
 
-def _classes(current: Question, run: ModelRun) -> None:
+def _classes(current: Selection, run: ModelRun) -> None:
     """The likeliest classes, or the numbers that the model gives."""
     loaded, classes = current.loaded, run.classes
     assert classes is not None  # the page checks it
@@ -84,7 +84,7 @@ def _classes(current: Question, run: ModelRun) -> None:
     bars, reading = screen.picture().columns([3, 2], gap="large", vertical_alignment="center")
     if classes.probabilities is None:
         for name, number in zip(names, numbers, strict=True):
-            bars.markdown(f"#### {as_written(name)}: {classes.logits[number]:.3g}")
+            bars.markdown(f"#### {escape_markdown(name)}: {classes.logits[number]:.3g}")
         reading.caption("**How to read this:** this model was trained to answer with a number, not with a class.")
         return
     shares = classes.probabilities[list(numbers)].tolist()
@@ -94,51 +94,53 @@ def _classes(current: Question, run: ModelRun) -> None:
             key="classes",
             alt=f"Likeliest classes: {', '.join(names[:5])}",
         )
-    reading.markdown(f"#### {as_written(names[0])}: {shares[0]:.2f}")
+    reading.markdown(f"#### {escape_markdown(names[0])}: {shares[0]:.2f}")
     together = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
     others = "Its outputs for words and pairs of texts were not trained further, and may guess worse now."
     has_others = any(loaded.has_head(name) for name in GAPS_AND_PAIRS)
-    screen.read(
+    screen.write_reading(
         f"**How to read this:** each bar is the probability of a class; {together}. "
         "**How it can mislead:** the model must choose among the classes it was taught, even if the text belongs "
         f"to none of them; it can be sure and wrong. {others if has_others else ''}"
     )
 
 
-def _gaps(current: Question, run: ModelRun, abreast: int) -> None:
+def _gaps(current: Selection, run: ModelRun, abreast: int) -> None:
     """The likeliest words of each gap, some side by side; of a model that is changed, beside what it says whole."""
     loaded, shown = current.loaded, run.predictions[:SHOWN_MASKS]
     scale = temperature(current) if shown else None
     whole = current.of_model(current.plain).run() if loaded.edits else None
-    largest = max(largest_of(one, gaps=SHOWN_MASKS) for one in (run, whole) if one is not None)
+    largest = max(largest_probability(one, gaps=SHOWN_MASKS) for one in (run, whole) if one is not None)
     if loaded.has_head("words") and not run.predictions:
-        say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
+        show_no_mask(current, "Click a word above to hide it, or type [MASK] in the text.")
     for first in range(0, len(shown), abreast):
         for place, prediction in zip(st.columns(abreast, gap="medium"), shown[first:], strict=False):
             with place:
                 _gap(current, prediction, None if whole is None else whole.prediction_at(prediction.position), largest)
                 say_if_unsure(prediction, scale if st.session_state.calibrated else None)
     if len(run.predictions) > SHOWN_MASKS:
-        screen.note(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
+        screen.write_note(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
     if whole is not None and shown:
-        screen.note("Before: with nothing cut, scaled or put in; now: as the model is changed.")
+        screen.write_note("Before: with nothing cut, scaled or put in; now: as the model is changed.")
     if scale is not None:
         if loaded.edits:
-            screen.note("The calibration was measured on the model as it was loaded: of a changed one nobody knows it.")
+            screen.write_note(
+                "The calibration was measured on the model as it was loaded: of a changed one nobody knows it."
+            )
         control(
             st.toggle, "Calibrated confidence", "calibrated",
             help=f"Before it is called sure or unsure, scores are divided by {scale:g}: on held-out text, first "
             "guesses are then right as often as they are sure. The bars stay as they are.",
         )  # fmt: skip
     if run.predictions:
-        screen.read(
+        screen.write_reading(
             f"**How to read this:** each bar is the probability of a word piece; all {loaded.config.vocab_size:,} "
             "probabilities add up to 1. Click a bar, or a word under the bars, to put it into the text. "
             "**How it can mislead:** likely means typical of the training texts, not true."
         )
 
 
-def _gap(current: Question, prediction: MaskPrediction, before: MaskPrediction | None, largest: float) -> None:
+def _gap(current: Selection, prediction: MaskPrediction, before: MaskPrediction | None, largest: float) -> None:
     """The likeliest words of one gap; a click puts one in.
 
     before: what the model says there as it was loaded, where it is changed. largest: where the scale ends.
@@ -174,21 +176,21 @@ def _gap(current: Question, prediction: MaskPrediction, before: MaskPrediction |
         f"Put a word in at {position}",
         words[:6],
         key=pick,
-        format_func=as_written,
+        format_func=escape_markdown,
         on_change=put_chosen_word,
         args=(current, position, pick),
         label_visibility="collapsed",
     )
 
 
-def _follows(current: Question, probability: float | None) -> None:
+def _follows(current: Selection, probability: float | None) -> None:
     """Whether the second sentence follows the first. probability: that it does; None where nobody knows."""
     order = current.loaded.predicts_order
     if current.loaded.has_head("next") and current.encoding.pair is None:
         says = "whether the two are in order or swapped" if order else "whether it could follow the first"
-        missing(
+        example_button(
             f"Add a second sentence above, and the model says {says}.", "Add an example",
-            put, "pair", examples.first().pair,
+            set_choice, "pair", examples.first().pair,
         )  # fmt: skip
     if probability is not None:
         verdict = nsp_verdict(probability, order=order)
@@ -207,14 +209,14 @@ def _follows(current: Question, probability: float | None) -> None:
             else "in training, wrong pairs came from different texts, so any sentence on the same topic looks like a "
             "continuation."
         )
-        screen.note(
+        screen.write_note(
             "**How to read this:** the bar leans to the side that the model believes. "
             f"**How it can mislead:** {misleading}"
         )
 
 
 # How the prediction of a head is drawn; that of any other head is drawn from its readouts.
-SECTIONS: Mapping[str, Callable[[Question, ModelRun], None]] = {
+SECTIONS: Mapping[str, Callable[[Selection, ModelRun], None]] = {
     "classifier": _classes, "detector": draw_replaced, "reader": draw_answer, "tagger": draw_tags,
     "chooser": draw_choices,
 }  # fmt: skip

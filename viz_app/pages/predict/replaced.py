@@ -13,16 +13,16 @@ from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import shade, two_digits
 from viz_app.shell import downloads, frame, screen
-from viz_app.shell.controls import missing, put
-from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.question import Question
-from viz_app.shell.target import explain
+from viz_app.shell.controls import example_button, set_choice
+from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import set_target
 
 SHOWN_TOKENS = 6
 NEVER_READ = "This model has never read a [MASK] in its training, so it judges such a text badly."
 
 
-def draw_replaced(current: Question, run: ModelRun) -> None:
+def draw_replaced(current: Selection, run: ModelRun) -> None:
     """The text with the probability of each token that it was replaced."""
     encoding, shares = current.encoding, run.replaced
     assert shares is not None  # the page checks it
@@ -35,9 +35,9 @@ def draw_replaced(current: Question, run: ModelRun) -> None:
             on_click=partial(_explain, current, shares),
         )  # fmt: skip
         if st.session_state.masked:
-            missing(f"{NEVER_READ} Show the hidden words.", "Show the words", put, "masked", ())
+            example_button(f"{NEVER_READ} Show the hidden words.", "Show the words", set_choice, "masked", ())
         elif encoding.mask_positions:
-            st.info(helped(f"{NEVER_READ} Type a word in its place."))
+            st.info(with_help(f"{NEVER_READ} Type a word in its place."))
         bars, said = st.columns([3, 2], gap="large", vertical_alignment="center")
     with bars:
         shown = likeliest[:SHOWN_TOKENS]
@@ -51,7 +51,7 @@ def draw_replaced(current: Question, run: ModelRun) -> None:
         )  # fmt: skip
     with said:
         _said(current, shares, likeliest[0])
-    screen.read(
+    screen.write_reading(
         "**How to read this:** the number under each token is the probability that it was put in the place of another "
         "one; each token is judged alone, and the stronger its colour, the likelier. Click a word to explain it. "
         "**How it can mislead:** the model was taught to find the words of one small generator, so it knows what does "
@@ -72,9 +72,9 @@ def draw_replaced(current: Question, run: ModelRun) -> None:
     downloads.replaced(encoding, shares)
 
 
-def _said(current: Question, shares: np.ndarray, first: int) -> None:
+def _said(current: Selection, shares: np.ndarray, first: int) -> None:
     """The answer in a sentence, and the way to its explanation. first: the position of the likeliest token."""
-    token, share = as_written(current.encoding.labels[first]), two_digits(float(shares[first]))
+    token, share = escape_markdown(current.encoding.labels[first]), two_digits(float(shares[first]))
     typed = ~np.array(current.encoding.special)
     many = int((shares[typed] >= 0.5).sum())
     if many > 1:
@@ -87,18 +87,19 @@ def _said(current: Question, shares: np.ndarray, first: int) -> None:
     if target is not None and target.kind == "replaced":
         at = target.rows[0]
         st.page_link(
-            frame.way_to("why"), label=f"Why {two_digits(float(shares[at]))} for “{current.encoding.labels[at]}”?",
+            frame.streamlit_page("why"),
+            label=f"Why {two_digits(float(shares[at]))} for “{current.encoding.labels[at]}”?",
             icon=":material/help_center:",
         )  # fmt: skip
 
 
-def _explain(current: Question, shares: np.ndarray, click: TokenClick) -> None:
+def _explain(current: Selection, shares: np.ndarray, click: TokenClick) -> None:
     """Choose the likeliest piece of the word that was clicked as what is explained."""
     pieces = current.encoding.pieces_of(click.word)
-    explain(Target("replaced", max(pieces, key=lambda position: shares[position])), current)
+    set_target(Target("replaced", max(pieces, key=lambda position: shares[position])), current)
 
 
-def _chips(current: Question, shares: np.ndarray) -> list[Chip]:
+def _chips(current: Selection, shares: np.ndarray) -> list[Chip]:
     """The text as chips, each shaded by its number; what was added by the model has none."""
     encoding, target = current.encoding, current.target
     asked = target.rows[0] if target is not None and target.kind == "replaced" else None

@@ -12,15 +12,15 @@ from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import kind_shades, two_digits
 from viz_app.shell import downloads, frame, screen
-from viz_app.shell.markdown import as_written
-from viz_app.shell.question import Question
-from viz_app.shell.target import explain
+from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import set_target
 
 SHOWN_TAGS = 6
 NAMED_WORDS = 3  # of spans that do not say where they begin
 
 
-def draw_tags(current: Question, run: ModelRun) -> None:
+def draw_tags(current: Selection, run: ModelRun) -> None:
     """The text with its tags, and those of one word."""
     tags = run.tags
     assert tags is not None  # the page checks it
@@ -33,7 +33,7 @@ def draw_tags(current: Question, run: ModelRun) -> None:
             on_click=partial(_explain_word, current, run, words),
         )  # fmt: skip
         if said := _unbegun(words, spans):
-            screen.note(as_written(said))
+            screen.write_note(escape_markdown(said))
         answer, bars = st.columns([2, 3], gap="large", vertical_alignment="center")
     order = tags.order_at(chosen.position)[:SHOWN_TAGS]
     names, shares = [tags.labels[number] for number in order], tags.probabilities[chosen.position, list(order)].tolist()
@@ -50,7 +50,7 @@ def draw_tags(current: Question, run: ModelRun) -> None:
         if tags_mark_spans(tags.labels)
         else "its tag stands under each word"
     )
-    screen.read(
+    screen.write_reading(
         f"**How to read this:** {each}; a word is tagged as its first piece is, as it was in training. Click a word to "
         "see its likeliest tags, and ask why. **How it can mislead:** the model must choose among the tags it was "
         "taught, also in a text unlike those that it learned from; it can be sure and wrong."
@@ -59,7 +59,7 @@ def draw_tags(current: Question, run: ModelRun) -> None:
     downloads.tags(words, tags)
 
 
-def _chosen(current: Question, words: tuple[TaggedWord, ...], spans: tuple[TagSpan, ...]) -> TaggedWord:
+def _chosen(current: Selection, words: tuple[TaggedWord, ...], spans: tuple[TagSpan, ...]) -> TaggedWord:
     """The word that is asked about; before one was chosen, the first that is anything."""
     target = current.target
     if target is not None and target.kind == "tag":
@@ -102,39 +102,42 @@ def _unbegun(words: tuple[TaggedWord, ...], spans: tuple[TagSpan, ...]) -> str:
     return f"{count} on with I- or E- without a B- before it ({some}): counted as beginning there, as the field does."
 
 
-def _answer(current: Question, run: ModelRun, chosen: TaggedWord, order: tuple[int, ...]) -> None:
+def _answer(current: Selection, run: ModelRun, chosen: TaggedWord, order: tuple[int, ...]) -> None:
     """The answer in a sentence, its other tags to be asked about, and the way to an explanation."""
     tags, target = run.tags, current.target
     assert tags is not None  # the page asked
-    st.markdown(f"#### “{as_written(chosen.text)}” is {as_written(chosen.label)}: {two_digits(chosen.probability)}")
+    st.markdown(
+        f"#### “{escape_markdown(chosen.text)}” is {escape_markdown(chosen.label)}: {two_digits(chosen.probability)}"
+    )
     asked = target.label if target is not None and target.kind == "tag" else None
     if target is None or target.kind != "tag" or target.rows[0] != chosen.position:
         asked = None
     key = f"tag_asked_{chosen.position}_{asked}"
     st.pills(
         "Ask why it is", order, default=asked if asked in order else None, key=key,
-        format_func=lambda number: as_written(tags.labels[number]), on_change=_explain_label,
+        format_func=lambda number: escape_markdown(tags.labels[number]), on_change=_explain_label,
         args=(current, chosen.position, key),
     )  # fmt: skip
     if asked is not None:
         st.page_link(
-            frame.way_to("why"), label=f"Why {as_written(tags.labels[asked])} for “{as_written(chosen.text)}”?",
+            frame.streamlit_page("why"),
+            label=f"Why {escape_markdown(tags.labels[asked])} for “{escape_markdown(chosen.text)}”?",
             icon=":material/help_center:",
         )  # fmt: skip
 
 
-def _explain_word(current: Question, run: ModelRun, words: tuple[TaggedWord, ...], click: TokenClick) -> None:
+def _explain_word(current: Selection, run: ModelRun, words: tuple[TaggedWord, ...], click: TokenClick) -> None:
     """Choose the likeliest tag of the word that was clicked as what is explained."""
     assert run.tags is not None  # the page asked
     position = next(word.position for word in words if word.word == click.word)
-    explain(Target("tag", position, label=run.tags.order_at(position)[0]), current)
+    set_target(Target("tag", position, label=run.tags.order_at(position)[0]), current)
 
 
-def _explain_label(current: Question, position: int, key: str) -> None:
+def _explain_label(current: Selection, position: int, key: str) -> None:
     """Choose the tag that was picked in the control `key`."""
     label = st.session_state[key]
     if label is not None:
-        explain(Target("tag", position, label=label), current)
+        set_target(Target("tag", position, label=label), current)
 
 
 def _all_words(words: tuple[TaggedWord, ...], tags: TagPrediction) -> None:

@@ -1,8 +1,8 @@
 """The page Probes: what can be read off the states, and what the model says without it."""
 
 from bert_core.refused import Refused
-from viz_app.shell.choices import Choice, Page, flag, parse_whole
 from viz_app.shell.examples import Example
+from viz_app.shell.params import Page, Param, flag_param, parse_int
 
 MOST_SEEDS = 10
 # Found by a search through short sentences of bert-agreement; a test asks the model again.
@@ -18,14 +18,14 @@ EXAMPLE = Example(
 
 def parse_seeds(value: str) -> int:
     """How many seeds. Raises Refused for anything but 1 to 10."""
-    if not 1 <= (seeds := parse_whole(value)) <= MOST_SEEDS:
+    if not 1 <= (seeds := parse_int(value)) <= MOST_SEEDS:
         raise Refused(f"1 to {MOST_SEEDS}")
     return seeds
 
 
 def parse_depth(value: str) -> int:
     """A depth. Raises Refused for a number below 0."""
-    if (depth := parse_whole(value)) < 0:
+    if (depth := parse_int(value)) < 0:
         raise Refused("depths count from 0, the embeddings")
     return depth
 
@@ -37,10 +37,10 @@ PAGE = Page(
     group="Study",
     asks="What can be read off the states, and does the model use it?",
     choices={
-        "label": Choice(""),
-        "seeds": Choice(3, parse_seeds),
-        "erase": flag(),
-        "erased_at": Choice(0, parse_depth),
+        "label": Param(""),
+        "seeds": Param(3, parse_seeds),
+        "erase": flag_param(),
+        "erased_at": Param(0, parse_depth),
     },
     example=EXAMPLE,
 )

@@ -29,7 +29,7 @@ from bert_core.studies.words import LabelledSentence, label_names, read_labelled
 from bert_core.tokenizer import Encoding
 from viz_app.shell.controls import Upload
 from viz_app.shell.models import ModelReference, shown_name
-from viz_app.shell.work import Work, kept, seconds_of
+from viz_app.shell.work import Work, cached, estimate_seconds
 
 LARGEST_FILE = 5  # megabytes
 WORDS = 2_000  # that are asked about at most while somebody waits
@@ -55,7 +55,7 @@ class LabelledFile:
         """All that it holds."""
         if self.upload is not None:
             return self.upload.data
-        made: bytes = kept(("words of bert-agreement",), lambda: agreement.as_word_csv().encode())
+        made: bytes = cached(("words of bert-agreement",), lambda: agreement.as_word_csv().encode())
         return made
 
     @cached_property
@@ -83,7 +83,7 @@ class LabelledFile:
             with self._on_disk() as path:
                 return label_names(path)
 
-        found: list[str] = kept(("labels of a file", self.digest, self.name), read)
+        found: list[str] = cached(("labels of a file", self.digest, self.name), read)
         return found
 
     def sentences(self, label: str) -> list[LabelledSentence]:
@@ -130,7 +130,7 @@ class Probed:
             sentences = file.sentences(label)
             return label_erasers(loaded, sentences, depth, settings, random_erasers=RANDOM_ERASERS, report=report)
 
-        seconds = seconds_of(loaded, SENTENCE_TOKENS, self._sentences * depth / loaded.config.num_hidden_layers)
+        seconds = estimate_seconds(loaded, SENTENCE_TOKENS, self._sentences * depth / loaded.config.num_hidden_layers)
         key = ("erasers", *self._key, settings, depth)
         return Work(key, f"{shown_name(loaded.name)}: {label} is erased at depth {depth}", fit, seconds)
 
@@ -153,7 +153,7 @@ class Probed:
             ("erased answer", *self._key, self.settings.words, depth, encoding),
             f"{shown_name(loaded.name)} reads without {self.label}",
             ask,
-            seconds_of(loaded, len(encoding), 2 + RANDOM_ERASERS),
+            estimate_seconds(loaded, len(encoding), 2 + RANDOM_ERASERS),
         )
 
     @property
@@ -177,7 +177,7 @@ class Probed:
         if self.settings.erase:
             passes += 2 * seeds * depths * min(MASKED_SENTENCES, self.settings.held_out * self._sentences)
         fits = FITS * 10 * hidden**3 + 3 * words * hidden * (2 * hidden + 16 * FIT_STEPS)
-        return seconds_of(self.loaded, SENTENCE_TOKENS, passes) + depths * seeds * fits / OPERATIONS
+        return estimate_seconds(self.loaded, SENTENCE_TOKENS, passes) + depths * seeds * fits / OPERATIONS
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from viz_app.figures.lens import depth_names, short_names
 from viz_app.figures.probes import depth_lines, erased_bars
 from viz_app.pages.probes import EXAMPLE, MOST_SEEDS
 from viz_app.pages.probes.labels import LARGEST_FILE, RANDOM_ERASERS, WORDS, Erased, LabelledFile, Probed
-from viz_app.shell import frame, question, screen
+from viz_app.shell import frame, screen, selection
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, file_control
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import ModelReference
-from viz_app.shell.question import Question
-from viz_app.shell.work import look, need, offered
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import confirm, poll, wait_for
 
 LABEL_NAMES = {
     "upos": "part of speech", "relation": "relation to its head", "subject": "number of the subject",
@@ -43,7 +43,7 @@ READING = (
 
 def draw() -> None:
     """Draw the page."""
-    current, state = question.current(), st.session_state
+    current, state = selection.current_selection(), st.session_state
     frame.title(
         "What can be read off the states?",
         "A linear probe guesses a label of words from their states, depth by depth, beside what would fool you.",
@@ -54,20 +54,20 @@ def draw() -> None:
     with screen.picture():
         _say_words(current, probed)
         points = None
-        if offered("probes", work.key, f"Probe {depths} depths with {_seeds(state.seeds)}", work.seconds):
-            points = look(work, asked="probes").value
+        if confirm("probes", work.key, f"Probe {depths} depths with {_seeds(state.seeds)}", work.seconds):
+            points = poll(work, asked="probes").value
     if points is None:
         end_run()
     found = probe_depths(points)
     with screen.picture():
         _picture(current, found)
-    screen.read(READING)
+    screen.write_reading(READING)
     _table(probed, found)
     if state.erase:
         _text(current, probed)
 
 
-def _asked(current: Question) -> Probed:
+def _asked(current: Selection) -> Probed:
     """What is looked for: the controls."""
     state = st.session_state
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
@@ -76,7 +76,7 @@ def _asked(current: Question) -> Probed:
                 st, "Treebank, CoNLL-U; or a .csv with the columns sentence, word and labels", "labelled_words",
                 types=["csv", "conllu", "txt"], megabytes=LARGEST_FILE,
             )  # fmt: skip
-            screen.note(
+            screen.write_note(
                 "A table has a row a word. Words of one sentence say the same in the column sentence; a word without a "
                 "label is read and not asked about."
             )
@@ -105,7 +105,7 @@ def _seeds(many: int) -> str:
     return f"{many} seed{'s' * (many != 1)}"
 
 
-def _say_words(current: Question, probed: Probed) -> None:
+def _say_words(current: Selection, probed: Probed) -> None:
     """Whose words are asked about, and what is not said of the model."""
     if probed.file.upload is None:
         what = (
@@ -113,16 +113,16 @@ def _say_words(current: Question, probed: Probed) -> None:
             "and at all other words the number of the subject, which only context tells"
         )
     else:
-        what = f"The words of {as_written(probed.file.name)}"
-    screen.note(
+        what = f"The words of {escape_markdown(probed.file.name)}"
+    screen.write_note(
         f"{what}. At most {WORDS:,} words, of sentences drawn from all; for more, and for a table that goes on where "
         "it stopped: `headlight probe`."
     )
     if current.loaded.edits or current.off:
-        screen.note("Probes read the model as it was loaded: with all heads on, and no arrow cut.")
+        screen.write_note("Probes read the model as it was loaded: with all heads on, and no arrow cut.")
 
 
-def _picture(current: Question, found: list[ProbeDepth]) -> None:
+def _picture(current: Selection, found: list[ProbeDepth]) -> None:
     dark, lecture = current.dark, current.lecture
     means = {name: _means(found, name) for name in ("accuracy", *BESIDE, "erased", *LOSSES)}
     lines = {"probe": means["accuracy"], **{words: means[name] for name, words in BESIDE.items()}}
@@ -132,7 +132,7 @@ def _picture(current: Question, found: list[ProbeDepth]) -> None:
     names = [short_names(found[-1].depth + 1)[depth.depth] for depth in found]
     left, right = st.columns([1.5, 1], gap="medium") if has_loss else (st.container(), None)
     with left:
-        screen.say("**Words whose label is said**, of held-out sentences")
+        screen.write_line("**Words whose label is said**, of held-out sentences")
         low, high = (np.array([depth.figures["accuracy"][edge] for depth in found]) for edge in (1, 2))
         screen.chart(
             depth_lines(lines, names, title="share", band=(low, high), shares=True, dark=dark, lecture=lecture),
@@ -143,7 +143,7 @@ def _picture(current: Question, found: list[ProbeDepth]) -> None:
     if right is None:
         return
     with right:
-        screen.say("**Loss at hidden words**: whole, label erased, random directions erased")
+        screen.write_line("**Loss at hidden words**: whole, label erased, random directions erased")
         losses = {words: means[name] for name, words in LOSSES.items()}
         screen.chart(
             depth_lines(losses, names, title="nats", least=LEAST_LOSS, dark=dark, lecture=lecture),
@@ -165,7 +165,7 @@ def _table(probed: Probed, found: list[ProbeDepth]) -> None:
         rows, hide_index=True, key="probe_table",
         column_config={name: st.column_config.NumberColumn(format=how) for name, how in digits.items()},
     )  # fmt: skip
-    screen.note(
+    screen.write_note(
         "Selectivity: the probe less what it finds of random labels. Code: how many times shorter the labels are when "
         "they are sent with a probe that is learned on the way than with all labels as likely."
     )
@@ -192,19 +192,21 @@ def _row(depth: ProbeDepth) -> dict[str, Any]:
 
 
 def _csv(probed: Probed) -> str:
-    points: list[ProbePoint] = need(probed.points())
+    points: list[ProbePoint] = wait_for(probed.points())
     return probes_csv(points)
 
 
-def _text(current: Question, probed: Probed) -> None:
+def _text(current: Selection, probed: Probed) -> None:
     """What the model says of the text above where the label is erased."""
-    screen.heading("What does it still predict?")
+    screen.write_heading("What does it still predict?")
     if not probed.loaded.has_head("words"):
-        st.info(helped("This model has no trained masked-word output: it says nothing at a hidden word."))
+        st.info(with_help("This model has no trained masked-word output: it says nothing at a hidden word."))
         return
     if not current.encoding.mask_positions:
         st.info(
-            helped("Hide a word of the text above with a click, and see what the model puts there without the label.")
+            with_help(
+                "Hide a word of the text above with a click, and see what the model puts there without the label."
+            )
         )
         return
     names = depth_names(probed.loaded.config.num_hidden_layers + 1)
@@ -212,21 +214,21 @@ def _text(current: Question, probed: Probed) -> None:
         st.selectbox, "Erased at", "erased_at", options=range(len(names)), first=0, format_func=names.__getitem__,
         width=240,
     )  # fmt: skip
-    erasers = need(probed.erasers(depth))
-    for gap in need(probed.erased(current.encoding, depth, erasers))[:SHOWN_GAPS]:
+    erasers = wait_for(probed.erasers(depth))
+    for gap in wait_for(probed.erased(current.encoding, depth, erasers))[:SHOWN_GAPS]:
         _gap(current, gap)
-    screen.note(
+    screen.write_note(
         f"As it is; with the label erased from every token at this depth; and with as many random directions erased "
         f"({erasers[0].rank}), the mean of {RANDOM_ERASERS} draws."
     )
-    if question.is_shown(EXAMPLE) and probed.file.upload is None:
-        st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
+    if selection.is_current_example(EXAMPLE) and probed.file.upload is None:
+        st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
 
 
-def _gap(current: Question, gap: Erased) -> None:
+def _gap(current: Selection, gap: Erased) -> None:
     pieces = gap.likeliest(EACH, SHOWN_PIECES)
     bars = {"as it is": gap.whole, "label erased": gap.without, "random directions": gap.at_random}
-    screen.say(f"{current.gap(gap.position)}:")
+    screen.write_line(f"{current.gap(gap.position)}:")
     screen.chart(
         erased_bars(
             [current.word(piece) for piece in pieces], {name: one[pieces].tolist() for name, one in bars.items()},

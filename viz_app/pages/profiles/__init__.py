@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bert_core.refused import Refused
 from bert_core.studies.profiles import TENTHS
-from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_two, parse_whole, write_two
+from viz_app.shell.params import Page, Param, flag_param, parse_int, parse_pair, select_param, write_pair
 
 PROFILES = ("head", "token", "neuron")
 COUNTED = ("model", "file", "corpus")  # over which corpus: the one that comes with the model, or another
@@ -14,7 +14,7 @@ FIRST_HEAD = (3, 8)  # that is shown before one is chosen: where it is active it
 
 def parse_tenth(value: str) -> int:
     """A tenth, from 1, the weakest. Raises Refused for any other number."""
-    if not 1 <= (tenth := parse_whole(value)) <= TENTHS:
+    if not 1 <= (tenth := parse_int(value)) <= TENTHS:
         raise Refused(f"1 to {TENTHS}")
     return tenth
 
@@ -26,14 +26,14 @@ PAGE = Page(
     group="Study",
     asks="What does a head, a token or a neuron do over a whole corpus?",
     choices={
-        "about": choice_of(*PROFILES, step=True),
-        "counted": choice_of(*COUNTED, step=True),
-        "piece": Choice("", step=True),
-        "firing": Choice(None, parse_two, write_two, step=True),  # layer and neuron
-        "asked_of": choice_of(*QUESTIONS),
-        "whole": flag(),
-        "tenth": Choice(TENTHS, parse_tenth, step=True),
-        "hidden": flag(),
+        "about": select_param(*PROFILES, step=True),
+        "counted": select_param(*COUNTED, step=True),
+        "piece": Param("", step=True),
+        "firing": Param(None, parse_pair, write_pair, step=True),  # layer and neuron
+        "asked_of": select_param(*QUESTIONS),
+        "whole": flag_param(),
+        "tenth": Param(TENTHS, parse_tenth, step=True),
+        "hidden": flag_param(),
     },
     text=False,
 )

@@ -22,8 +22,8 @@ from viz_app.export.profiles import neuron_name
 from viz_app.pages.profiles import PROFILES
 from viz_app.pages.profiles.of_neuron import choose_any
 from viz_app.shell import own_corpus, screen
-from viz_app.shell.corpus import index_of, say_index_problem
-from viz_app.shell.work import Work, look, offered, ready, seconds_of
+from viz_app.shell.corpus import find_index, show_index_error
+from viz_app.shell.work import Work, confirm, estimate_seconds, finished_result, poll
 
 TOKENS = 500  # of the commonest, those that stand there often enough
 NEURONS = 32  # of the layer of the chosen one, drawn by chance, to stand beside it
@@ -38,10 +38,10 @@ def counted(loaded: LoadedModel) -> Profiles | None:
 
     Raises Refused for what cannot be counted.
     """
-    index = index_of(loaded)
+    index = find_index(loaded)
     if index is None:
         with screen.picture():
-            say_index_problem(loaded)
+            show_index_error(loaded)
             own_corpus.make_index(loaded)
         return None
     with screen.picture():
@@ -54,14 +54,14 @@ def _found(index: Index, loaded: LoadedModel) -> Profiles | None:
     about: str = st.session_state.about
     try:
         work = _WORK[about](index, loaded)
-        if (found := ready(work)) is not None:
+        if (found := finished_result(work)) is not None:
             return found
     except Refused:
         choose_any(loaded)
         raise
     if about == "neuron":
         choose_any(loaded)
-    if offered("profile", work.key, work.label, work.seconds) and look(work, asked="profile").value is not None:
+    if confirm("profile", work.key, work.label, work.seconds) and poll(work, asked="profile").value is not None:
         st.rerun()
     return None
 
@@ -95,7 +95,7 @@ def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Profiles]:
         index, ("neuron", layer, *others), f"Read {index.tokens:,} tokens for {len(asked)} neurons of L{layer}",
         lambda report: replace(_none(index), neurons=neuron_profiles(index, loaded, asked, report=report)),
         # The layers above are not read.
-        seconds=seconds_of(loaded, SENTENCE, index.tokens / SENTENCE) * (layer + 1) / loaded.config.num_hidden_layers
+        seconds=estimate_seconds(loaded, SENTENCE, index.tokens / SENTENCE) * (layer + 1) / loaded.config.num_hidden_layers
         + OF_A_NEURON * len(asked) * index.tokens / 1e6,
         memory=forward_bytes(loaded, SENTENCE, tokens_at_once(loaded.device) // SENTENCE),
     )  # fmt: skip

@@ -15,10 +15,10 @@ from viz_app.export.profiles import figures_in_words, guessed, in_words, marked
 from viz_app.pages.profiles import FIRST_HEAD
 from viz_app.pages.profiles.parts import choose_question, choose_tenth, draw_alike, draw_bars, draw_words
 from viz_app.shell import frame, screen
-from viz_app.shell.address import CHOSEN
-from viz_app.shell.controls import control, put
-from viz_app.shell.heads import choose_head, existing_heads, take_head
-from viz_app.shell.markdown import as_written
+from viz_app.shell.address import HEAD_CHOSEN
+from viz_app.shell.controls import control, set_choice
+from viz_app.shell.heads import choose_head, existing_heads, set_head
+from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.profiles import looks_to_guess
 
 
@@ -26,7 +26,7 @@ def choose(found: Profiles, loaded: LoadedModel) -> HeadProfile:
     """The grid of all heads, and the profile of the selected one. Raises Refused for one that has none."""
     state = st.session_state
     existing_heads(loaded)
-    if not state.get(CHOSEN) and state.head == (0, 0) and loaded.name == "headlight-mini":
+    if not state.get(HEAD_CHOSEN) and state.head == (0, 0) and loaded.name == "headlight-mini":
         state.head = FIRST_HEAD
     _grid(found, loaded)
     try:
@@ -38,14 +38,14 @@ def choose(found: Profiles, loaded: LoadedModel) -> HeadProfile:
             f"L{one.layer} H{one.head}", "Heads alike",
             "By how often they look at the same token where this one is most active.",
             ("head", "same"), [(f"L{layer} H{head}", share, (layer, head)) for layer, head, share in one.alike],
-            take_head, "percent",
+            set_head, "percent",
         )  # fmt: skip
     return one
 
 
 def draw(found: Profiles, one: HeadProfile) -> None:
     """What stands beside the grid."""
-    screen.heading(f"L{one.layer} H{one.head}")
+    screen.write_heading(f"L{one.layer} H{one.head}")
     if st.session_state.hidden:
         _guess(one)
     else:
@@ -85,14 +85,14 @@ def _grid(found: Profiles, loaded: LoadedModel) -> None:
         on_click=choose_head,
     )  # fmt: skip
     rests = "" if hidden else " Those without colour look at [CLS] or [SEP] from almost every token."
-    screen.note(f"Click a head for its profile.{rests}")
+    screen.write_note(f"Click a head for its profile.{rests}")
 
 
 def _bars(found: Profiles, one: HeadProfile) -> None:
     state = st.session_state
-    screen.say(in_words(one))
+    screen.write_line(in_words(one))
     if says := figures_in_words(found, one):
-        screen.note(as_written(says))
+        screen.write_note(escape_markdown(says))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         asked = choose_question(one.bars)
         control(
@@ -103,10 +103,10 @@ def _bars(found: Profiles, one: HeadProfile) -> None:
 
 
 def _tenths(one: HeadProfile) -> None:
-    screen.heading("In sentences, from every tenth of its activity")
+    screen.write_heading("In sentences, from every tenth of its activity")
     tenth = choose_tenth()
     low, high = one.deciles[tenth], one.deciles[tenth + 1]
-    screen.note(
+    screen.write_note(
         f"What it brings to these tokens is {low:.2f} to {high:.2f} times its mean. From ‹this› token it looks most at "
         "«that»."
     )
@@ -134,16 +134,20 @@ def _sentences(looks: Sequence[HeadExample]) -> None:
 
 def _guess(one: HeadProfile) -> None:
     """Ten looks and nothing else, until somebody wants to see."""
-    screen.say("What does this head do? From ‹this› token it looks most at «that», or at what stands behind the arrow.")
+    screen.write_line(
+        "What does this head do? From ‹this› token it looks most at «that», or at what stands behind the arrow."
+    )
     # A list and no table: a narrow column wraps it, and would cut a cell before what is marked in it.
     st.markdown(
-        "\n".join(f"{number}. {as_written(guessed(look))}" for number, look in enumerate(looks_to_guess(one), 1))
+        "\n".join(f"{number}. {escape_markdown(guessed(look))}" for number, look in enumerate(looks_to_guess(one), 1))
     )
-    st.button("Show its profile", on_click=put, args=("hidden", False), type="primary")
+    st.button("Show its profile", on_click=set_choice, args=("hidden", False), type="primary")
 
 
 def draw_way(one: HeadProfile, _: LoadedModel) -> None:
     """The way on, to the head in a text."""
     st.page_link(
-        frame.way_to("attention"), label=f"See L{one.layer} H{one.head} in a text of yours", icon=":material/grid_view:"
+        frame.streamlit_page("attention"),
+        label=f"See L{one.layer} H{one.head} in a text of yours",
+        icon=":material/grid_view:",
     )

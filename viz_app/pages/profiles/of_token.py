@@ -21,10 +21,10 @@ from viz_app.pages.profiles.parts import (
     draw_words,
 )
 from viz_app.shell import frame, screen
-from viz_app.shell.controls import put
+from viz_app.shell.controls import set_choice
 from viz_app.shell.examples import Example
-from viz_app.shell.markdown import as_written
-from viz_app.shell.question import take_example
+from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.selection import open_example_text
 
 
 def choose(found: Profiles, _: object) -> TokenProfile:
@@ -40,15 +40,16 @@ def choose(found: Profiles, _: object) -> TokenProfile:
     draw_alike(
         one.piece, "Tokens like it",
         f"By the mean of their states {depth_name(one.depth)}, that of all tokens taken off.", ("token", "cosine"),
-        [(other, cosine, other if other in known else None) for other, cosine in one.alike], partial(put, "piece"),
+        [(other, cosine, other if other in known else None) for other, cosine in one.alike],
+        partial(set_choice, "piece"),
     )  # fmt: skip
     return one
 
 
 def draw(_: Profiles, one: TokenProfile) -> None:
     """What stands beside the list."""
-    screen.heading(f"“{as_written(one.piece)}”")
-    screen.say(token_in_words(one))
+    screen.write_heading(f"“{escape_markdown(one.piece)}”")
+    screen.write_line(token_in_words(one))
     asked = choose_question(every := {"likeness": likeness_bars(one), **one.bars})
     if asked == "likeness":
         draw_bars(asked, every[asked], one.piece, of="this token", title="mean cosine of two states", form=".2f")
@@ -64,16 +65,16 @@ def draw_below(one: TokenProfile) -> None:
     with middle:
         draw_words(one.after, "Words after it", "after")
     with right:
-        screen.heading("Heads that look at it")
+        screen.write_heading("Heads that look at it")
         draw_table(
             [{"head": f"L{layer} H{head}", "times": times, "by chance": expected}
              for layer, head, times, expected in one.watched],
             "watched",
         )  # fmt: skip
-    screen.heading("In sentences, from the least usual to the most usual")
+    screen.write_heading("In sentences, from the least usual to the most usual")
     tenth = choose_tenth(*USUAL)
     low, high = one.deciles[tenth], one.deciles[tenth + 1]
-    screen.note(
+    screen.write_note(
         f"The states of ‹this› token {depth_name(one.depth)} have a cosine of {low:.2f} to {high:.2f} with the mean of "
         "the others."
     )
@@ -86,7 +87,7 @@ def draw_way(one: TokenProfile, loaded: LoadedModel) -> None:
     shown = one.tenths[state.tenth - 1]
     if shown and st.button("Where else is a token like in the first of these?", icon=":material/travel_explore:"):
         seen = shown[0]
-        take_example(Example(seen.text))
+        open_example_text(Example(seen.text))
         offsets = loaded.tokenizer.encode(seen.text).offsets
         state.through, state.alike = "elsewhere", "state"
         state.sought = offsets.index(seen.at) if seen.at in offsets else None  # of a text that is cut

@@ -16,10 +16,10 @@ from viz_app.pages.profiles.counted import counted
 from viz_app.shell import frame, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import Upload, control, file_control
-from viz_app.shell.markdown import as_written, helped, sentence
-from viz_app.shell.models import chosen_model, shown_name
-from viz_app.shell.profiles import are_of, profiles_of
-from viz_app.shell.work import Work, look
+from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
+from viz_app.shell.models import selected_model, shown_name
+from viz_app.shell.profiles import match_model, profiles_of
+from viz_app.shell.work import Work, poll
 
 LARGEST_UPLOAD = 64  # megabytes
 KINDS = dict(zip(PROFILES, (of_head, of_token, of_neuron), strict=True))
@@ -29,7 +29,7 @@ READINGS = dict(zip(PROFILES, (READING, OF_A_TOKEN, OF_A_NEURON), strict=True))
 
 def draw() -> None:
     """Draw the page."""
-    loaded = chosen_model()
+    loaded = selected_model()
     frame.title(
         "What does a head, a token or a neuron do over a whole corpus?",
         "One sentence can deceive: here each is counted over thousands of tokens, beside what chance gives.",
@@ -48,13 +48,13 @@ def draw() -> None:
         with left:
             one = kind.choose(found, loaded)
     except Refused as error:
-        place.info(helped(sentence(error)), icon=":material/info:")
+        place.info(with_help(error_sentence(error)), icon=":material/info:")
         end_run()
     with right:
         kind.draw(found, one)
-        screen.note(f"Corpus: {as_written(found.corpus_name)}, {one.tokens:,} tokens.")
+        screen.write_note(f"Corpus: {escape_markdown(found.corpus_name)}, {one.tokens:,} tokens.")
     kind.draw_below(one)
-    screen.read(READINGS[st.session_state.about])
+    screen.write_reading(READINGS[st.session_state.about])
     with st.container(horizontal=True, gap="small"):
         name = file_name(found, one)
         st.download_button(
@@ -96,9 +96,9 @@ def _of_model(loaded: LoadedModel) -> Profiles | None:
     """Those that come with a bundled model; None, and what to do, where none do."""
     found = profiles_of(loaded)
     if found is None:
-        name = as_written(shown_name(loaded.name))
+        name = escape_markdown(shown_name(loaded.name))
         st.info(
-            helped(f"No profiles come with {name}: count some over a corpus, or open a file of them."),
+            with_help(f"No profiles come with {name}: count some over a corpus, or open a file of them."),
             icon=":material/info:",
         )
     return found
@@ -112,7 +112,7 @@ def _of_file(loaded: LoadedModel) -> Profiles | None:
             types=["json", "gz"], megabytes=LARGEST_UPLOAD,
         )  # fmt: skip
         if upload is None:
-            screen.note(
+            screen.write_note(
                 "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight "
                 "profile runs/index --out profiles.json` counts every head over it, with `--frequent 300` also the "
                 "commonest tokens, with `--drawn 32` neurons. The file opens here."
@@ -121,11 +121,12 @@ def _of_file(loaded: LoadedModel) -> Profiles | None:
         found = _read(upload)
         if found is None:
             return None
-        if not are_of(found, loaded):
+        if not match_model(found, loaded):
             st.info(
-                helped(
-                    f"These profiles are of {as_written(found.model)}, and "
-                    f"{as_written(shown_name(loaded.name))} has other weights: choose that model, or other profiles. "
+                with_help(
+                    f"These profiles are of {escape_markdown(found.model)}, and "
+                    f"{escape_markdown(shown_name(loaded.name))} has other weights: choose that model, or other "
+                    "profiles. "
                     "Where an earlier version of Headlight wrote them, `headlight index` and `headlight profile` make "
                     "them again."
                 ),
@@ -145,4 +146,4 @@ def _read(upload: Upload) -> Profiles | None:
         with upload.on_disk() as path:
             return read_profiles(path)
 
-    return look(Work(("profiles", sha256(upload.data).digest()), f"Reading {upload.name}", read)).value
+    return poll(Work(("profiles", sha256(upload.data).digest()), f"Reading {upload.name}", read)).value

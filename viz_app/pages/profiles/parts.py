@@ -14,7 +14,7 @@ from viz_app.figures.profiles import share_bars
 from viz_app.pages.profiles import QUESTIONS
 from viz_app.shell import frame, screen
 from viz_app.shell.controls import control
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 
 
 def choose_question(bars: Mapping[str, Sequence[GroupShare]], first: str | None = None) -> str:
@@ -54,7 +54,7 @@ def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, tit
 
 def draw_words(joined: Iterable[WordCount], title: str, key: str) -> None:
     """Words, or pairs of words, with their times and those by chance."""
-    screen.heading(title)
+    screen.write_heading(title)
     rows = [
         {
             **({} if word.query is None else {"from": word.query}), "to" if word.query else "word": word.key,
@@ -68,7 +68,7 @@ def draw_words(joined: Iterable[WordCount], title: str, key: str) -> None:
 def draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
     """Rows with what they are by chance; a sentence where there are none."""
     if not rows:
-        screen.note("None is clearly above chance.")
+        screen.write_note("None is clearly above chance.")
         return
     st.dataframe(
         rows, hide_index=True, key=f"profile_{key}",
@@ -85,8 +85,8 @@ def draw_alike(
     of: whom they are like. names: of the two columns. rows: how each is written, the number, and what `take` is called
     with, None for one that cannot be taken.
     """
-    screen.heading(title)
-    screen.note(says)
+    screen.write_heading(title)
+    screen.write_note(says)
     key = f"profile_alike_{of}"  # a line of another table is another line
     st.dataframe(
         [dict(zip(names, row[:2], strict=True)) for row in rows], hide_index=True, key=key,
@@ -125,7 +125,7 @@ def choose_from(
     if wanted and wanted not in there:
         written = wanted if isinstance(wanted, str) else neuron_name(*wanted)
         st.info(
-            helped(f"There is no profile of {as_written(written)} here; {len(there)} others are in the list."),
+            with_help(f"There is no profile of {escape_markdown(written)} here; {len(there)} others are in the list."),
             icon=":material/info:",
         )
     return chosen

@@ -3,7 +3,7 @@
 from bert_core.pruning import PRUNABLE_PARTS
 from bert_core.refused import Refused
 from bert_core.run import plans
-from viz_app.shell.choices import Choice, Page, choice_of, parse_whole
+from viz_app.shell.params import Page, Param, parse_int, select_param
 
 # Random is the band that the others stand beside.
 OFFERED = {what: tuple(name for name in orders if name != "random") for what, orders in plans.ORDERS_BY_PART.items()}
@@ -13,7 +13,7 @@ FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 
 def parse_percent(value: str) -> int:
     """A whole number of percent. Raises Refused for anything else."""
-    percent = parse_whole(value)
+    percent = parse_int(value)
     if not 0 <= percent <= 100:
         raise Refused("0 to 100")
     return percent
@@ -26,10 +26,10 @@ PAGE = Page(
     group="Change",
     asks="How many heads can go before it gets worse?",
     choices={
-        "parts": choice_of(*PRUNABLE_PARTS),
-        "order": choice_of(*OFFERED_ORDERS),
-        "going": Choice(30, parse_percent),
-        "figure": choice_of(*FIGURES),
+        "parts": select_param(*PRUNABLE_PARTS),
+        "order": select_param(*OFFERED_ORDERS),
+        "going": Param(30, parse_percent),
+        "figure": select_param(*FIGURES),
     },
     switches=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from viz_app.shell.choices import Head
+from viz_app.shell.params import Head
 
 HISTORY, HISTORY_OF, PLACE = "_lab_history", "_lab_history_of", "_lab_place"
 

@@ -11,20 +11,20 @@ from bert_core.pruning import PRUNABLE_PARTS, Part
 from bert_core.refused import Refused
 from bert_core.run.costs import Score
 from bert_core.run.losses import existing_parts
+from viz_app.access import is_local_server
 from viz_app.components.head_grid.view import head_grid
-from viz_app.door import is_own
 from viz_app.figures.pruning import pruning_curve
 from viz_app.pages.prune import FIGURES, OFFERED
 from viz_app.pages.prune.history import remember, step, switch_off_below
 from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, PruningQuestions
-from viz_app.shell import frame, question, screen
+from viz_app.shell import frame, screen, selection
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.calm import calm
-from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_words, word_change
+from viz_app.shell.change import largest_probability, nsp_change, nsp_sentence, set_reference_texts, word_change
 from viz_app.shell.controls import control, file_control
+from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import head_title, switch_heads
-from viz_app.shell.markdown import as_written, helped, terms_in
-from viz_app.shell.work import as_time, ask, is_asked, take_back, too_long
+from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help
+from viz_app.shell.work import duration_text, is_requested, request, time_limit_message, withdraw_request
 
 ORDER_NAMES = {
     "importance": "Gradient of the loss", "importance-in-layer": "Gradient, scaled by layer",
@@ -52,13 +52,15 @@ SHOWN_GAPS = 2
 
 def draw() -> None:
     """Draw the page."""
-    asked, state = question.current(), st.session_state
+    asked, state = selection.current_selection(), st.session_state
     current = asked.of_model(asked.plain)
     what = state.parts
     there = int(existing_parts(current.loaded, what).sum())
     frame.title(f"Which {what} can go?", f"How many {what} the model can lose before it gets worse, and which ones.")
     if asked.loaded.edits:
-        screen.note(f"The {what} are taken out of the model as it was loaded, without what is changed for the text.")
+        screen.write_note(
+            f"The {what} are taken out of the model as it was loaded, without what is changed for the text."
+        )
     with screen.controls(), st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(
             st.segmented_control, "What goes", "parts", options=PRUNABLE_PARTS, format_func=str.capitalize,
@@ -70,16 +72,16 @@ def draw() -> None:
                 megabytes=LARGEST_FILE >> 20,
             )  # fmt: skip
     if not there:
-        st.info(helped(f"All {what} of this model were pruned: none is left to remove."))
+        st.info(with_help(f"All {what} of this model were pruned: none is left to remove."))
         end_run()
     try:
         questions = PruningQuestions(current, file, what)
     except Refused as error:  # of the file: the text is asked instead, and the control stays
-        st.error(helped(as_written(f"The file cannot be used: {error}.")), icon=":material/error:")
+        st.error(with_help(escape_markdown(f"The file cannot be used: {error}.")), icon=":material/error:")
         questions = PruningQuestions(current, None, what)
     if not questions.can_ask:
         st.info(
-            helped(
+            with_help(
                 "There is no loss to compute: it needs words, and a model with a trained masked-word or "
                 f"{current.loaded.pair_head} output."
             )
@@ -89,7 +91,7 @@ def draw() -> None:
         _other_parts(questions, there)
         return
     if not questions.may_begin():
-        screen.note(
+        screen.write_note(
             "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
             "every click on a head shows what it changes."
         )
@@ -105,14 +107,14 @@ def draw() -> None:
     plan_key = (questions.key, state.order)
     _order(questions, there, plan_key)
     curve_key = (questions.key, state.order, questions.reference(state.order))
-    running = is_asked("curve", curve_key)
+    running = is_requested("curve", curve_key)
     # A part of the page that comes back by itself while the curve is made.
     own = (len(current.off), now)
-    st.fragment(calm()(_curve), run_every=1.0 if running else None)(questions, own, there, curve_key)
+    st.fragment(error_boundary()(_curve), run_every=1.0 if running else None)(questions, own, there, curve_key)
     _for_real(questions, current.off)
-    if is_asked("plan", plan_key):
+    if is_requested("plan", plan_key):
         plan = questions.plan(state.order)
-        take_back("plan")
+        withdraw_request("plan")
         questions.carry_out(plan, state.going / 100)
         st.rerun()
 
@@ -128,7 +130,7 @@ def _other_parts(questions: PruningQuestions, there: int) -> None:
     _order(questions, there, plan_key)
     gone: tuple[Part, ...] = ()
     own = None
-    if is_asked("plan", plan_key) and count:
+    if is_requested("plan", plan_key) and count:
         gone = questions.plan(state.order).order[:count]
         everything, left = questions.with_all(), questions.score_without(gone)
         own = (count, left)
@@ -136,8 +138,8 @@ def _other_parts(questions: PruningQuestions, there: int) -> None:
         st.markdown(f"**{count:,} of {there:,} {what} are gone.** Tested on {tested}.")
         _figures(left, everything)
     curve_key = (questions.key, what, state.order)
-    running = is_asked("curve", curve_key)
-    st.fragment(calm()(_curve), run_every=1.0 if running else None)(questions, own, there, curve_key)
+    running = is_requested("curve", curve_key)
+    st.fragment(error_boundary()(_curve), run_every=1.0 if running else None)(questions, own, there, curve_key)
     _for_real(questions, gone)
 
 
@@ -167,7 +169,7 @@ def _switches(questions: PruningQuestions, worth: np.ndarray) -> None:
                  for head in range(heads)] for layer in range(layers)],
         lecture=current.lecture, on_click=switch_heads,
     )  # fmt: skip
-    screen.read(
+    screen.write_reading(
         "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "
         "loss changes, up or down, when this head alone is switched off (estimated from its gradient, mean over the "
         "examples). **How to read this:** heads near 0 are candidates to go; the numbers on the right show what "
@@ -183,14 +185,14 @@ def _now(questions: PruningQuestions, everything: Score, now: Score, there: int)
     st.markdown(f"**{len(current.off)} of {there} heads are off.** Tested on {what}.")
     _figures(now, everything)
     before, after = current.run(all_heads_on=True), current.run()
-    largest = largest_of(before, after, gaps=SHOWN_GAPS)
+    largest = largest_probability(before, after, gaps=SHOWN_GAPS)
     for prediction in after.predictions[:SHOWN_GAPS]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
         st.caption(f"{current.gap(prediction.position)}, with all heads and now:")
         word_change(current, original, prediction, each=4, largest=largest, key="lab_before_after")
     if after.nsp is not None and before.nsp is not None:
-        st.caption(f"{nsp_words(before.nsp, after.nsp)}:")
+        st.caption(f"{nsp_sentence(before.nsp, after.nsp)}:")
         nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
 
 
@@ -210,7 +212,7 @@ def _figures(now: Score, everything: Score) -> None:
             delta_color="inverse" if name == "Loss (nats)" else "normal",
             border=True,
             height="stretch",
-            help=terms_in(name),
+            help=help_on_terms(name),
         )
 
 
@@ -218,24 +220,24 @@ def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
     """In which order they go, and how many."""
     state, what = st.session_state, questions.what
     names = ORDER_NAMES | (NAMES_OF_LAYERS if what == "layers" else {})
-    screen.heading("Prune in which order, and how far?")
+    screen.write_heading("Prune in which order, and how far?")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(st.selectbox, "Order", "order", options=OFFERED[what], format_func=names.__getitem__, width=255)
         if questions.needs_reference(state.order):
-            give_reference()
+            set_reference_texts()
         control(st.slider, f"Share of {what} to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
         st.button(
             f"{'Switch off' if what == 'heads' else 'Take out'} the first {round(state.going / 100 * there):,}",
-            on_click=ask, args=("plan", plan_key), key="carry_out",
+            on_click=request, args=("plan", plan_key), key="carry_out",
         )  # fmt: skip
-        with st.popover("Plan file", help=terms_in("plan")):
+        with st.popover("Plan file", help=help_on_terms("plan")):
             if (made := questions.made_plan(state.order)) is not None:
                 st.download_button(
                     "This order as a plan", made.to_json(), f"{state.order}.json", "application/json",
                     on_click="ignore", key="plan_file",
                 )  # fmt: skip
             if what != "heads":
-                screen.note("`headlight prune --plan` carries it out.")
+                screen.write_note("`headlight prune --plan` carries it out.")
                 return
             given = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
             if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
@@ -246,13 +248,13 @@ def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
 def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
     """The smaller model: what it costs, and as a file. gone: what it does without."""
     what = questions.what
-    screen.heading("Prune for real")
+    screen.write_heading("Prune for real")
     if not gone:
         how = "Switch some heads off" if what == "heads" else f"Take some {what} out"
-        screen.note(f"{how} above; then you can measure and download the smaller model here.")
+        screen.write_note(f"{how} above; then you can measure and download the smaller model here.")
     else:
         if questions.current.loaded.config.layers_per_group > 1:
-            screen.note(
+            screen.write_note(
                 "The layers of this model share one set of weights. A smaller model cannot: each of its layers gets "
                 "weights of its own first, so the file grows. Heads that are only switched off cost nothing."
             )
@@ -262,15 +264,15 @@ def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
             seconds = questions.seconds_to_measure()
             st.button(
-                f"Measure size and speed, about {as_time(seconds)}", on_click=ask, args=("costs", cost_key),
-                key="measure_costs", disabled=(refused := too_long(seconds)) is not None, help=refused,
+                f"Measure size and speed, about {duration_text(seconds)}", on_click=request, args=("costs", cost_key),
+                key="measure_costs", disabled=(refused := time_limit_message(seconds)) is not None, help=refused,
             )  # fmt: skip
             st.download_button(
                 f"Model without {len(gone):,} {what.removesuffix('s')}{'s' * (len(gone) > 1)} as .zip",
                 partial(questions.file, gone, full_shape=full_shape),
                 "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
             )  # fmt: skip
-            if is_own():
+            if is_local_server():
                 folder = control(
                     st.text_input,
                     "Or write it to a folder",
@@ -281,8 +283,10 @@ def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
                 )
                 if st.button("Write", key="write_model"):
                     written = questions.save(gone, folder, full_shape=full_shape)
-                    st.success(helped(f"Written to {as_written(str(written))}: headlight app --models opens it."))
-        if is_asked("costs", cost_key):
+                    st.success(
+                        with_help(f"Written to {escape_markdown(str(written))}: headlight app --models opens it.")
+                    )
+        if is_requested("costs", cost_key):
             full, *_ = costs = questions.costs(gone)
             st.table(
                 {
@@ -295,7 +299,7 @@ def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
                     },
                 }
             )
-            screen.note(
+            screen.write_note(
                 "Median of three passes of the encoder over this text."
                 + (" Switching heads off without pruning never makes a model faster." if what == "heads" else "")
             )
@@ -306,31 +310,31 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
 
     chosen: how many the reader has taken out, and what is right then. there: how many there are.
     """
-    state, current, running = st.session_state, questions.current, is_asked("curve", curve_key)
+    state, current, running = st.session_state, questions.current, is_requested("curve", curve_key)
     what = questions.what
     names = ORDER_NAMES | (NAMES_OF_LAYERS if what == "layers" else {})
     if running:
         share = questions.grow(state.order)
         if share is None:
-            take_back("curve")
+            withdraw_request("curve")
             st.rerun()
         st.progress(share, text=f"{share:.0%} of the models are pruned and tested")
         if st.button("Stop", key="stop_curve"):
             questions.stop(state.order)
-            take_back("curve")
+            withdraw_request("curve")
             st.rerun()
     points, whole = questions.points(state.order), questions.points_in_all(there)
     if not running and len(points) < whole:
         seconds = (whole - len(points)) * questions.seconds_a_point()
         label = "Draw the curve" if not points else "Go on"
         if st.button(
-            f"{label}: prune {whole - len(points)} times, about {as_time(seconds)}",
+            f"{label}: prune {whole - len(points)} times, about {duration_text(seconds)}",
             key="start_curve",
             type="primary",
-            disabled=(refused := too_long(seconds)) is not None,
+            disabled=(refused := time_limit_message(seconds)) is not None,
             help=refused,
         ):
-            ask("curve", curve_key)
+            request("curve", curve_key)
             st.rerun()  # the whole page, so that this part begins to come back by itself
     if not points:
         return
@@ -352,7 +356,7 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
         alt=f"{FIGURE_NAMES[state.figure]} against the share of {what} gone, beside {band.orders} random orders",
     )  # fmt: skip
     fine = removable_head_count(points, state.order)
-    screen.note(
+    screen.write_note(
         f"In this order, {fine:,} of {there:,} {what} can go before the loss rises by more than 1% (tested in "
         f"{min(STEPS, there)} steps). **How to read this:** every point is a model that was really pruned; the grey "
         f"band is the range of {band.orders} random orders. **How it can mislead:** orders and results come from the "

@@ -24,11 +24,11 @@ from bert_core.run.plans import RANDOM_ORDERS, REESTIMATION_SHARE, loss_importan
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
-from viz_app.door import is_own
-from viz_app.shell.change import other_texts
+from viz_app.access import is_local_server
+from viz_app.shell.change import reference_encodings
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, kept, need, offered, ready, seconds_of, stop, underway
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, cached, confirm, estimate_seconds, finished_result, progress_of, stop, wait_for
 
 STEPS = 12  # points of a curve after the first
 FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
@@ -46,7 +46,7 @@ class PruningQuestions:
     Raises Refused for a file that is too large, or of which no examples can be made.
     """
 
-    def __init__(self, current: Question, upload: Any, what: str = "heads") -> None:
+    def __init__(self, current: Selection, upload: Any, what: str = "heads") -> None:
         self.current, self.what = current, what
         self.of_file = upload is not None
         self._upload = upload
@@ -66,7 +66,7 @@ class PruningQuestions:
     def batches(self) -> tuple[Batch, ...]:
         """The examples, made once for all who ask: a page that is open does not hold them."""
         text, upload = self.current.original, self._upload
-        made: tuple[Batch, ...] = kept(
+        made: tuple[Batch, ...] = cached(
             ("lab examples", *self.key),
             lambda: masked_examples(self.loaded, text) if upload is None else _drawn(upload.data, self.loaded),
         )
@@ -83,12 +83,12 @@ class PruningQuestions:
         """Whether to ask: what is quick, or what was asked for by the button that is drawn here until then."""
         rows, what = sum(len(batch.input_ids) for batch in self.batches), "examples" if self.of_file else "copies"
         of = "the file" if self.of_file else "the text"
-        return offered("lab", self.key, f"Test on {rows} {what} of {of}", self._seconds(PASSES))
+        return confirm("lab", self.key, f"Test on {rows} {what} of {of}", self._seconds(PASSES))
 
     def _seconds(self, passes: float) -> float:
         """What so many forward passes over all examples take, about; a pass back counts as two."""
         texts = ((len(batch.input_ids), batch.input_ids.shape[1]) for batch in self.batches)
-        return sum(seconds_of(self.loaded, tokens, passes * count) for count, tokens in texts)
+        return sum(estimate_seconds(self.loaded, tokens, passes * count) for count, tokens in texts)
 
     def _bytes(self) -> int:
         """What the largest batch takes there and back."""
@@ -106,7 +106,7 @@ class PruningQuestions:
 
     def score(self, head_mask: np.ndarray) -> Score:
         """What the model gets right with some heads off."""
-        found: Score = need(self._work(
+        found: Score = wait_for(self._work(
             ("score", head_mask.tobytes()), "is tested",
             lambda report: score(self.loaded, self.batches, head_mask=head_mask, report=report), passes=1,
         ))  # fmt: skip
@@ -118,7 +118,7 @@ class PruningQuestions:
 
     def score_without(self, gone: Sequence[Part]) -> Score:
         """What the model gets right without some parts, really pruned."""
-        found: Score = need(self._work(
+        found: Score = wait_for(self._work(
             ("score without", self.what, tuple(gone)), "is pruned and tested",
             lambda report: score(prune_parts(self.loaded, self.what, gone), self.batches, report=report), passes=1,
         ))  # fmt: skip
@@ -126,7 +126,7 @@ class PruningQuestions:
 
     def importance(self) -> np.ndarray:
         """The size of the loss's slope at each head, (layer, head)."""
-        found: np.ndarray = need(self._work(
+        found: np.ndarray = wait_for(self._work(
             "importance", "with the gradient of the loss at every head",
             lambda report: loss_importance(self.loaded, self.batches, report=report), passes=3,
         ))  # fmt: skip
@@ -134,7 +134,7 @@ class PruningQuestions:
 
     def plan(self, method: str) -> PruningPlan:
         """The order in which a method would take the heads out; waits for it."""
-        found: PruningPlan = need(self._plan(method))
+        found: PruningPlan = wait_for(self._plan(method))
         return found
 
     def _plan(self, method: str) -> Work[PruningPlan]:
@@ -162,11 +162,11 @@ class PruningQuestions:
 
     def reference(self, method: str) -> tuple[Encoding, ...]:
         """The texts that stand in for a head in this order. Raises Refused if it needs some and there are none."""
-        return other_texts(self.current) if self.needs_reference(method) else ()
+        return reference_encodings(self.current) if self.needs_reference(method) else ()
 
     def made_plan(self, method: str) -> PruningPlan | None:
         """The order of a method, if it was made before; None if not, and nothing is started."""
-        return ready(self._plan(method))
+        return finished_result(self._plan(method))
 
     def read_plan(self, upload: Any) -> PruningPlan:
         """The plan in a file. Raises Refused if it is none, or one for another model."""
@@ -188,7 +188,7 @@ class PruningQuestions:
 
     def _points(self, method: str) -> dict[tuple[str, int], CurvePoint]:
         # By name and place: two visitors may let one curve grow.
-        found: dict[tuple[str, int], CurvePoint] = kept(
+        found: dict[tuple[str, int], CurvePoint] = cached(
             ("lab points", self.what, method, self.reference(method), *self.key), dict
         )
         return found
@@ -211,11 +211,11 @@ class PruningQuestions:
         Its points come one by one (`points`), in one long piece of work that gives way to whatever else is asked.
         """
         plan = self._plan(method)
-        return 0.0 if underway(plan) is not None else underway(self._curve(method, need(plan)))
+        return 0.0 if progress_of(plan) is not None else progress_of(self._curve(method, wait_for(plan)))
 
     def stop(self, method: str) -> None:
         """Stop a curve that is being made; its points so far stay."""
-        plan = ready(self._plan(method))
+        plan = finished_result(self._plan(method))
         stop(self._plan(method) if plan is None else self._curve(method, plan))
 
     def _curve(self, method: str, plan: PruningPlan) -> Work[None]:
@@ -244,7 +244,7 @@ class PruningQuestions:
     def costs(self, gone: Sequence[Part]) -> tuple[Cost, ...]:
         """Size and speed of the model as it is, with heads that go masked, and pruned of what goes."""
         encoding = self.current.original
-        found: tuple[Cost, ...] = need(self._work(
+        found: tuple[Cost, ...] = wait_for(self._work(
             ("costs", self.what, tuple(gone), encoding.input_ids), "is pruned, and timed",
             lambda report: pruning_costs(
                 self.loaded, gone, encoding, part_kind=self.what, repeats=REPEATS, report=report
@@ -263,7 +263,7 @@ class PruningQuestions:
 
         Raises Refused for a server that others reach, or a place that is taken, missing or full.
         """
-        if not is_own():
+        if not is_local_server():
             raise Refused("only a page that this machine alone can open may write to its disk")
         if not place.strip():
             raise Refused("there is no name: give a folder, or a name that ends in .zip")

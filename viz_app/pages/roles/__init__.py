@@ -1,6 +1,6 @@
 """The page Roles: what each head does."""
 
-from viz_app.shell.choices import Page, choice_of, flag
+from viz_app.shell.params import Page, flag_param, select_param
 
 ROLES_OVER = ("text", "file", "treebank")
 
@@ -10,5 +10,5 @@ PAGE = Page(
     ":material/badge:",
     group="Study",
     asks="What does each head do, in one text or in thousands?",
-    choices={"over": choice_of(*ROLES_OVER), "normal": flag(), "removal": flag()},
+    choices={"over": select_param(*ROLES_OVER), "normal": flag_param(), "removal": flag_param()},
 )

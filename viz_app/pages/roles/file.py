@@ -25,11 +25,11 @@ from bert_core.studies.texts import text_shards
 from viz_app.figures.heads import sweep_scatter
 from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.shell import examples, screen
-from viz_app.shell.choices import Head
-from viz_app.shell.controls import Upload, control, file_control, missing, put
+from viz_app.shell.controls import Upload, control, example_button, file_control, set_choice
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, look, offered, seconds_of
+from viz_app.shell.params import Head
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, confirm, estimate_seconds, poll
 
 TEXT_SHARDS = 3  # of a text file, from its beginning: what the page measures while somebody waits
 TEXT_LINES = TEXT_SHARDS * SHARD_LINES
@@ -44,7 +44,7 @@ FIGURES = {
 }  # fmt: skip
 
 
-def draw(current: Question) -> None:
+def draw(current: Selection) -> None:
     """A text file, whose beginning is measured here, or a table of `headlight heads`."""
     state, look = st.session_state, {"dark": current.dark, "lecture": current.lecture}
     there = {path.name: path for path in tables_at_start()}
@@ -57,13 +57,13 @@ def draw(current: Question) -> None:
             st, "Text file, one text per line; or a table of heads (CSV, Parquet)", "table_upload",
             types=["txt", "csv", "parquet"], megabytes=LARGEST_TABLE,
         )  # fmt: skip
-        screen.note(
+        screen.write_note(
             f"Of a text file, the first {TEXT_LINES} lines are measured here. For a whole file, and for what the "
             "removal of each head costs, make a table, which also opens here: "
             "`headlight heads corpus.txt --importance --ablation --out heads.parquet`"
         )
         if upload is None:
-            missing("No file yet.", "Take four example sentences", put, "table_upload", EXAMPLE_TEXT)
+            example_button("No file yet.", "Take four example sentences", set_choice, "table_upload", EXAMPLE_TEXT)
             return
         of_text = upload.name.lower().endswith(".txt")
         measured = (
@@ -92,7 +92,9 @@ def draw(current: Question) -> None:
         if "importance" in table.figures and "loss_change" in table.figures:
             importance, change = table.figures["importance"], table.figures["loss_change"]
             rank = heads_agreement(importance, change)
-            screen.heading(f"Does the gradient predict the cost of removal? Rank correlation {rank:+.2f} (Spearman)")
+            screen.write_heading(
+                f"Does the gradient predict the cost of removal? Rank correlation {rank:+.2f} (Spearman)"
+            )
             screen.chart(
                 sweep_scatter(
                     importance, change, estimate="importance: mean size of the gradient (nats)",
@@ -102,7 +104,7 @@ def draw(current: Question) -> None:
                 alt=f"Importance against the change of the loss for every head, rank correlation {rank:.2f}",
             )  # fmt: skip
     loss = "" if table.loss is None else f", whose loss is {table.loss_text}"
-    screen.read(
+    screen.write_reading(
         f"**How to read this:** each number is a mean over {table.texts:,} texts with {table.tokens:,} tokens{loss}. "
         "If the loss rises without a head, the model needs it. **How it can mislead:** heads are removed one at a "
         "time: two that do the same job cost nothing alone, but much together."
@@ -125,7 +127,7 @@ def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
     return table
 
 
-def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None:
+def text_measured(current: Selection, data: bytes, name: str) -> HeadTable | None:
     """Every head over the first lines of a text file, without any removal, when its button was clicked; None before.
 
     Raises Refused for a file without a text.
@@ -135,8 +137,8 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
     key = ("heads over a text", loaded.weights_key, sha256(data).digest())
     lines = data.splitlines()[:TEXT_LINES]
     tokens = [round(min(len(line) / 4, settings.max_length)) for line in lines]  # about four letters to a piece
-    seconds = sum(seconds_of(loaded, length, TEXT_PASSES) for length in tokens)
-    if not offered("text_measured", key, f"Measure the first {len(lines)} lines", seconds, quick=0):
+    seconds = sum(estimate_seconds(loaded, length, TEXT_PASSES) for length in tokens)
+    if not confirm("text_measured", key, f"Measure the first {len(lines)} lines", seconds, quick=0):
         return None
 
     def measure(report: Progress) -> HeadTable:
@@ -147,7 +149,7 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
                 report((shard.number + 1) * SHARD_LINES / (len(lines) + SHARD_LINES))
         return total.table(loaded.name, settings)
 
-    return look(Work(key, f"{shown_name(loaded.name)} reads {name}", measure, seconds), asked="text_measured").value
+    return poll(Work(key, f"{shown_name(loaded.name)} reads {name}", measure, seconds), asked="text_measured").value
 
 
 def table_at_start(loaded: LoadedModel, path: Path) -> HeadTable:

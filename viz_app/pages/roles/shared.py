@@ -8,7 +8,7 @@ import streamlit as st
 from bert_core.analysis.roles import ROLE_DESCRIPTIONS, Role
 from viz_app.components.head_grid.view import head_grid
 from viz_app.shell.heads import choose_head, head_title
-from viz_app.shell.question import Question
+from viz_app.shell.selection import Selection
 
 LABELS = {
     "previous": "token before", "next": "next token", "self": "itself", "cls": "[CLS]", "sep": "[SEP]",
@@ -16,7 +16,7 @@ LABELS = {
 }  # fmt: skip
 
 
-def grid(current: Question, values: np.ndarray, what: str, key: str, titles: list[list[str]] | None = None) -> None:
+def grid(current: Selection, values: np.ndarray, what: str, key: str, titles: list[list[str]] | None = None) -> None:
     """Draw one figure of every head, (layer, head); a click chooses a head."""
     layers, heads = current.head_mask.shape
     head_grid(

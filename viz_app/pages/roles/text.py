@@ -33,14 +33,14 @@ from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.pages.roles.treebank import relations_found
 from viz_app.shell import corpus, frame, screen
 from viz_app.shell.change import sweep
-from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
-from viz_app.shell.heads import choose_head, take_head
-from viz_app.shell.markdown import as_written, named
+from viz_app.shell.heads import choose_head, set_head
+from viz_app.shell.markdown import escape_markdown, with_special_tokens
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.target import say_no_target
-from viz_app.shell.work import Work, need
+from viz_app.shell.params import Head
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import show_missing_target
+from viz_app.shell.work import Work, wait_for
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class RolesOfText:
         return strongest_examples(self.run.attention[head], self.run.encoding)
 
 
-def roles_of_text(current: Question) -> RolesOfText:
+def roles_of_text(current: Selection) -> RolesOfText:
     """Every head on the shared text; the distances come from the queue."""
     run = current.run(gradients=current.target is not None, all_heads_on=True)
     encoding, attention = current.encoding, of_what_is_left(run)
-    distances = need(Work(
+    distances = wait_for(Work(
         ("distances", current.loaded.identity, encoding),
         f"{run.head_mask.size} heads are compared with each other",
         lambda report: head_distances(attention, report=report),
@@ -99,7 +99,7 @@ def choose_point(key: str) -> None:
         choose_head(HeadClick(int(found[0]), int(found[1])))
 
 
-def draw(current: Question) -> None:
+def draw(current: Selection) -> None:
     """The roles of the shared text."""
     look = {"dark": current.dark, "lecture": current.lecture}
     seen = roles_of_text(current)
@@ -119,7 +119,7 @@ def draw(current: Question) -> None:
         strongest(current, seen)
     worth(current, seen)
     nothing = len(seen.by_role()[NO_ROLE])
-    screen.read(
+    screen.write_reading(
         "**How to read this:** heads with similar attention lie close together. A head has a role if more than half of "
         "its attention goes to one relative position, more than 0.6 to [CLS], [SEP] or punctuation, or if its entropy "
         f"is above 0.78 of the maximum; {nothing} of {seen.run.existing_heads.sum()} heads have none of these roles. "
@@ -129,14 +129,14 @@ def draw(current: Question) -> None:
     )
 
 
-def card(current: Question, seen: RolesOfText) -> None:
+def card(current: Selection, seen: RolesOfText) -> None:
     """The chosen head: what it does, its figures, and who is like it."""
     look = {"dark": current.dark, "lecture": current.lecture}
     state = st.session_state
     layer, head = state.head
-    st.subheader(f"L{layer} H{head} {named(does(seen.roles[layer][head]))}", anchor=False)
+    st.subheader(f"L{layer} H{head} {with_special_tokens(does(seen.roles[layer][head]))}", anchor=False)
     if seen.roles[layer][head] is None:
-        screen.note("Click a point of the map to choose another.")
+        screen.write_note("Click a point of the map to choose another.")
         return
     own = current.encoding.special_tokens
     labels = [own.substitute_in(label) for label in LABELS.values()]
@@ -153,25 +153,25 @@ def card(current: Question, seen: RolesOfText) -> None:
     ]
     if slopes is not None:
         said.append(f"importance **{abs(slopes[layer, head]):.3g}**")
-    screen.say(" &nbsp;·&nbsp; ".join(said))
+    screen.write_line(" &nbsp;·&nbsp; ".join(said))
     say_sink(current, seen)
     if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
-        take_head((layer, head))
+        set_head((layer, head))
         state.view = "curves"
         frame.go_to("attention")
-    corpus.offer(current, (layer, head), alike="looks")
+    corpus.search_button(current, (layer, head), alike="looks")
     if relations := relations_found(current.loaded, (layer, head)):
         st.markdown(relations)
     nearest = seen.nearest((layer, head))
     if nearest:
-        screen.note("Most similar heads (distance 0: same attention, 1: nothing in common; Jensen-Shannon):")
+        screen.write_note("Most similar heads (distance 0: same attention, 1: nothing in common; Jensen-Shannon):")
         with st.container(horizontal=True, gap="small"):
             for other, far in nearest:
                 label = f"L{other[0]} H{other[1]} · {far:.2f}"
                 st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=choose_head, args=(HeadClick(*other),))
 
 
-def say_sink(current: Question, seen: RolesOfText) -> None:
+def say_sink(current: Selection, seen: RolesOfText) -> None:
     """Whether the chosen head looks mostly at one token, and what that brings; nothing for a head that does not."""
     layer, head = place = st.session_state.head
     found = sinks_of_text(current, seen)
@@ -179,7 +179,7 @@ def say_sink(current: Question, seen: RolesOfText) -> None:
     if not kind:
         return
     position, rank = int(found.token[place]), found.rank[place]
-    label = f"{as_written(current.encoding.labels[position])} ({position})"
+    label = f"{escape_markdown(current.encoding.labels[position])} ({position})"
     brings = {
         "nothing": "which brings little: where it looks there, it does nothing",
         "broadcasts": "which brings much the same to every token: it broadcasts",
@@ -194,26 +194,26 @@ def say_sink(current: Question, seen: RolesOfText) -> None:
             if effect is None
             else f"without the head the answer moves by {effect[place]:+.2g}"
         )
-    screen.say(f"**A sink:** looks mostly at {label}, {found.share[place]:.0%} of its attention, {brings}.")
-    screen.note(f"Here {', '.join(figures)}.")
+    screen.write_line(f"**A sink:** looks mostly at {label}, {found.share[place]:.0%} of its attention, {brings}.")
+    screen.write_note(f"Here {', '.join(figures)}.")
 
 
-def sinks_of_text(current: Question, seen: RolesOfText) -> Sinks:
+def sinks_of_text(current: Selection, seen: RolesOfText) -> Sinks:
     """The favourite token of every head, and what it brings; from the queue."""
     loaded, encoding = current.loaded, current.encoding
-    return need(Work(
+    return wait_for(Work(
         ("sinks", loaded.identity, encoding),
         f"{shown_name(loaded.name)} says what each head brings",
         lambda _: sinks(seen.run.attention, head_values(loaded, encoding, projected=True)),
     ))  # fmt: skip
 
 
-def strongest(current: Question, seen: RolesOfText) -> None:
+def strongest(current: Selection, seen: RolesOfText) -> None:
     """Where the chosen head shows best."""
     layer, head = st.session_state.head
     if seen.roles[layer][head] is None:
         return
-    screen.note("Its strongest links between words (share of the first word's attention):")
+    screen.write_note("Its strongest links between words (share of the first word's attention):")
     st.dataframe(
         [
             {
@@ -228,13 +228,13 @@ def strongest(current: Question, seen: RolesOfText) -> None:
     )  # fmt: skip
 
 
-def worth(current: Question, seen: RolesOfText) -> None:
+def worth(current: Selection, seen: RolesOfText) -> None:
     """Importance, confidence and removal of every head for the target, beside each other."""
     state, slopes = st.session_state, seen.run.gate_gradient
     if slopes is None:
-        say_no_target(current, "There is nothing to explain yet, so heads have no importance")
+        show_missing_target(current, "There is nothing to explain yet, so heads have no importance")
         return
-    screen.heading("How much does each head matter for the answer?")
+    screen.write_heading("How much does each head matter for the answer?")
     with st.container(horizontal=True, gap="medium"):
         control(
             st.toggle, "Importance within each layer", "normal",
@@ -244,18 +244,18 @@ def worth(current: Question, seen: RolesOfText) -> None:
     importance = abs(slopes)
     one, two, *three = st.columns(3 if state.removal else 2, gap="medium")
     with one:
-        screen.say("**Importance**: how sensitive the answer is to it")
+        screen.write_line("**Importance**: how sensitive the answer is to it")
         grid(current, layer_normalised(importance) if state.normal else importance, "importance", "grid_importance")
     with two:
-        screen.say("**Confidence**: how focused its attention is")
+        screen.write_line("**Confidence**: how focused its attention is")
         grid(current, seen.figures["confidence"], "confidence", "grid_confidence")
     for place in three:
         with place:
-            screen.say("**Removal**: how far the answer moves without it")
+            screen.write_line("**Removal**: how far the answer moves without it")
             effect = sweep(current).effect
             assert effect is not None  # there is a target
             grid(current, abs(effect), "moves the answer by", "grid_removal")
             rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]
-            screen.note(
+            screen.write_note(
                 f"Rank correlation with removal (Spearman): importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}."
             )

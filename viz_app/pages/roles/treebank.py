@@ -17,12 +17,12 @@ from bert_core.studies.texts import read_trees
 from bert_core.studies.treebank import TreeSentence
 from viz_app.pages.roles.shared import grid
 from viz_app.shell import examples, screen
-from viz_app.shell.choices import Head
-from viz_app.shell.controls import Upload, control, file_control, missing, put
-from viz_app.shell.markdown import as_written
+from viz_app.shell.controls import Upload, control, example_button, file_control, set_choice
+from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, earlier, need, remember, seconds_of
+from viz_app.shell.params import Head
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, earlier_result, estimate_seconds, remember_works, wait_for
 
 LARGEST_TREEBANK = 5  # megabytes
 SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a treebank, about
@@ -31,14 +31,14 @@ EXAMPLE_TREES = Upload("sixty-sentences.conllu", examples.TREES.read_bytes())
 EXAMINED = "examined"  # the treebank that was read last: model and name, and the slot of its tally
 
 
-def draw(current: Question) -> None:
+def draw(current: Selection) -> None:
     """Which head finds which relation."""
     layers, heads = current.head_mask.shape
     upload = file_control(st, "Treebank, CoNLL-U", "treebank", types=["conllu", "conll"], megabytes=LARGEST_TREEBANK)
     if upload is None:
-        missing(
+        example_button(
             "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", "Take sixty example sentences",
-            put, "treebank", EXAMPLE_TREES,
+            set_choice, "treebank", EXAMPLE_TREES,
         )  # fmt: skip
         return
     tally = relations_of(current.plain, upload.data, upload.name)
@@ -68,7 +68,7 @@ def draw(current: Question) -> None:
             for layer in range(layers)
         ]
         grid(current, shares, "found", "grid_relation", titles)
-    screen.read(
+    screen.write_reading(
         f"**How to read this:** {tally.sentences:,} sentences. “found”: for how many words the head's strongest "
         "attention to (or from) another word points to the word they depend on. “by offset”: the best guess that "
         "always points the same number of words away. Words without tokens of their own are left out "
@@ -84,9 +84,9 @@ def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
     Raises Refused, in one sentence, for a file that is no treebank in CoNLL-U.
     """
     work = _work(loaded, data, name)
-    tally = need(work)
+    tally = wait_for(work)
     st.session_state[EXAMINED] = (loaded.weights_key, name)
-    remember(EXAMINED, work)
+    remember_works(EXAMINED, work)
     return tally
 
 
@@ -95,12 +95,12 @@ def _work(loaded: LoadedModel, data: bytes, name: str) -> Work[RelationTally]:
         return track_relations(loaded, _sentences(data, name), report=report)
 
     key = ("relations", loaded.weights_key, sha256(data).digest())
-    seconds = seconds_of(loaded, SENTENCE_TOKENS, len(data) / SENTENCE_BYTES)
+    seconds = estimate_seconds(loaded, SENTENCE_TOKENS, len(data) / SENTENCE_BYTES)
     return Work(key, f"{loaded.name} reads {name}", track, seconds)
 
 
 def _csv(model: ModelReference, data: bytes, name: str) -> str:
-    return as_csv(need(_work(model.get(), data, name)))
+    return as_csv(wait_for(_work(model.get(), data, name)))
 
 
 def relations_found(loaded: LoadedModel, head: Head) -> str:
@@ -109,16 +109,17 @@ def relations_found(loaded: LoadedModel, head: Head) -> str:
     A relation counts where the head is better than the best fixed offset.
     """
     weights_key, name = st.session_state.get(EXAMINED, (("", ""), ""))
-    tally: RelationTally | None = earlier(EXAMINED).value
+    tally: RelationTally | None = earlier_result(EXAMINED).value
     if tally is None or weights_key != loaded.weights_key:
         return ""
     found = tally.rows_of_head(*head, min_count=LEAST)
     if not found:
-        return f"In {as_written(name)} there is no relation that this head finds best."
+        return f"In {escape_markdown(name)} there is no relation that this head finds best."
     said = ", ".join(
-        f"**{as_written(row.relation)}** ({row.accuracy:.2f}; fixed offset {row.offset_accuracy:.2f})" for row in found
+        f"**{escape_markdown(row.relation)}** ({row.accuracy:.2f}; fixed offset {row.offset_accuracy:.2f})"
+        for row in found
     )
-    return f"In {as_written(name)} this head is the best of all at {said}."
+    return f"In {escape_markdown(name)} this head is the best of all at {said}."
 
 
 def _sentences(data: bytes, name: str) -> list[TreeSentence]:

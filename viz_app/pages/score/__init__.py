@@ -1,8 +1,8 @@
 """The page Score: which sentence is likelier, and how alike two are."""
 
 from bert_core.run import perturbation
-from viz_app.shell.choices import Choice, Page, choice_of
 from viz_app.shell.examples import Example
+from viz_app.shell.params import Page, Param, select_param
 
 COMPARED = ("pair", "alike", "table")
 VARIANTS = perturbation.VARIANTS
@@ -20,10 +20,10 @@ PAGE = Page(
     group="Study",
     asks="Which of two sentences is likelier, and how alike are they?",
     choices={
-        "compared": choice_of(*COMPARED),
-        "one": Choice(EXAMPLE.text, step=True, about="one", free=True),
-        "two": Choice(EXAMPLE.pair, step=True, about="one", free=True),
-        "variant": choice_of(*VARIANTS),
+        "compared": select_param(*COMPARED),
+        "one": Param(EXAMPLE.text, step=True, about="one", free=True),
+        "two": Param(EXAMPLE.pair, step=True, about="one", free=True),
+        "variant": select_param(*VARIANTS),
     },
     text=False,
 )

@@ -19,9 +19,9 @@ from viz_app.figures.style import two_digits
 from viz_app.figures.why import score_table
 from viz_app.shell import frame, screen
 from viz_app.shell.address import end_run
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import ModelReference, shown_name
-from viz_app.shell.work import Work, last, look, need, offered, remember, seconds_of
+from viz_app.shell.work import Work, confirm, earlier_results, estimate_seconds, poll, remember_works, wait_for
 
 MOST_CELLS = 90  # rows or columns that can be told apart
 LISTED = 10  # parts
@@ -37,13 +37,13 @@ def draw(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> None:
     """Two sentences and what makes them alike. gates: the head mask."""
     found, others, stale = _found(loaded, gates, one, two)
     if stale:
-        frame.fade()
+        frame.fade_stale()
     with screen.picture().container(key="stale_alike" if stale else "alike"):
         st.markdown(_verdict(loaded, found, others))
         if loaded.pooling is None:
-            name = as_written(shown_name(loaded.name))
+            name = escape_markdown(shown_name(loaded.name))
             st.warning(
-                helped(
+                with_help(
                     f"{name} was not trained to make one vector of a text: the mean of its states is taken, so its "
                     "cosines may mean little. A model of sentence-transformers was."
                 ),
@@ -52,7 +52,7 @@ def draw(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> None:
         values, rows, columns = _of_units(found, words=bool(st.session_state.words))
         if max(values.shape) > MOST_CELLS:
             st.info(
-                helped(f"The map is drawn for texts of at most {MOST_CELLS} tokens each: the files have all of it.")
+                with_help(f"The map is drawn for texts of at most {MOST_CELLS} tokens each: the files have all of it.")
             )
         else:
             screen.chart(
@@ -102,7 +102,8 @@ def _verdict(loaded: LoadedModel, found: Similarity, others: np.ndarray) -> str:
     more = "more than all" if below == len(others) else "less than all" if not below else f"more than {below} of the"
     return (
         f"The cosine of both sentences is **{two_digits(found.cosine)}**: {more} {len(others)} that "
-        f"{as_written(shown_name(loaded.name))} gives pairs of English sentences that have nothing to do with each "
+        f"{escape_markdown(shown_name(loaded.name))} gives pairs of English sentences that have nothing to do with "
+        "each "
         f"other (95% of them from {two_digits(float(low))} to {two_digits(float(high))})."
     )
 
@@ -114,12 +115,12 @@ def _found(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> tuple[
     """
     both, base = _works(loaded, gates, one, two)
     key = ("alike", loaded.identity, gates.tobytes(), one, two)
-    if offered("alike", key, "Compare both sentences", both.seconds + base.seconds):
-        found, others = look(both, asked="alike").value, look(base, asked="alike").value
+    if confirm("alike", key, "Compare both sentences", both.seconds + base.seconds):
+        found, others = poll(both, asked="alike").value, poll(base, asked="alike").value
         if found is not None and others is not None:
-            remember("alike", both, base)
+            remember_works("alike", both, base)
             return found, others, False
-    before: Sequence[object] = last("alike")
+    before: Sequence[object] = earlier_results("alike")
     if not before:
         end_run()
     known, cosines = before
@@ -134,12 +135,12 @@ def _works(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> tuple[
         Work(
             ("similar", *key, one, two), f"{name} reads two sentences",
             lambda _: sentence_similarity(loaded, *both, head_mask=gates),
-            sum(seconds_of(loaded, len(encoding)) for encoding in both),
+            sum(estimate_seconds(loaded, len(encoding)) for encoding in both),
         ),
         Work(
             ("unrelated", *key), f"{name} reads {len(UNRELATED_SENTENCES)} unrelated sentences",
             lambda _: unrelated_cosines(loaded, head_mask=gates),
-            seconds_of(loaded, 12, len(UNRELATED_SENTENCES)),
+            estimate_seconds(loaded, 12, len(UNRELATED_SENTENCES)),
         ),
     )  # fmt: skip
 
@@ -161,7 +162,7 @@ def _files(loaded: LoadedModel, gates: np.ndarray, one: str, two: str, *, stale:
     model = ModelReference(loaded)
 
     def made(kind: str) -> bytes:
-        found = need(_works(model.get(), gates, one, two)[0])
+        found = wait_for(_works(model.get(), gates, one, two)[0])
         return parts_csv(found) if kind == "csv" else picture_bytes(parts_picture(found), kind)
 
     with st.container(horizontal=True, gap="small"):

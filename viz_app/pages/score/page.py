@@ -13,8 +13,8 @@ from viz_app.shell import frame, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.heads import heads_off
-from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.models import ModelReference, chosen_model, shown_name
+from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.models import ModelReference, selected_model, shown_name
 
 SAID = {"pair": "Two sentences", "alike": "How alike they are", "table": "A table of pairs"}
 READ = {
@@ -29,7 +29,7 @@ READ = {
 def draw() -> None:
     """Draw the page."""
     state = st.session_state
-    loaded = chosen_model()
+    loaded = selected_model()
     if state.compared == "alike":
         frame.title(
             "How alike does the model find two sentences?",
@@ -52,8 +52,8 @@ def draw() -> None:
         _alike(loaded, gates)
         return
     if not loaded.has_head("words"):
-        name = as_written(shown_name(loaded.name))
-        st.info(helped(f"{name} has no trained masked-word output, so it finds no sentence likelier than another."))
+        name = escape_markdown(shown_name(loaded.name))
+        st.info(with_help(f"{name} has no trained masked-word output, so it finds no sentence likelier than another."))
         end_run()
     control(
         way.segmented_control, "Hide", "variant", options=VARIANTS,
@@ -65,7 +65,7 @@ def draw() -> None:
         _pair(loaded, gates)
     else:
         _table(loaded, gates)
-    screen.read(
+    screen.write_reading(
         f"**How to read this:** {READ[state.compared]} **How it can mislead:** shorter sentences score higher because "
         "fewer pieces count; a rare word costs much even in a true sentence; likely does not mean right."
     )
@@ -75,7 +75,7 @@ def _alike(loaded: LoadedModel, gates: np.ndarray) -> None:
     """Two sentences, each read by itself. gates: the head mask."""
     _sentences()
     alike.draw(loaded, gates, st.session_state.one, st.session_state.two)
-    screen.read(alike.reading(loaded))
+    screen.write_reading(alike.reading(loaded))
 
 
 def _sentences() -> None:
@@ -95,16 +95,16 @@ def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
     _sentences()
     scores, stale = pairs.scored_pair(loaded, gates, state.one, state.two)
     if stale:
-        frame.fade()
+        frame.fade_stale()
     with screen.picture().container(key="stale_pair" if stale else "scored_pair"):
         score = scores.get(state.variant, scores[VARIANTS[0]])
         columns = pair_columns(score)
         surprising = (state.one, state.two) == (EXAMPLE.text, EXAMPLE.pair) and not stale and gates.all()
         st.markdown(f"{pairs.verdict(score, columns)} {EXAMPLE.remark if surprising else ''}")
         if (warning := pairs.unknown([score])) is not None:
-            st.warning(helped(warning), icon=":material/question_mark:")
+            st.warning(with_help(warning), icon=":material/question_mark:")
         if (differs := pairs.disagreement(scores)) is not None:
-            st.warning(helped(differs), icon=":material/call_split:")
+            st.warning(with_help(differs), icon=":material/call_split:")
         screen.chart(
             pair_bars(
                 *pairs.labels(columns, score), columns.first, columns.second, columns.equal, dark=frame.is_dark(),
@@ -137,15 +137,15 @@ def _table(loaded: LoadedModel, gates: np.ndarray) -> None:
         pairs.say_no_pairs()
     else:
         if (wrong := pairs.problems(rows)) is not None:
-            st.warning(helped(wrong), icon=":material/rule:")
+            st.warning(with_help(wrong), icon=":material/rule:")
         if (given := pairs.scored_table(loaded, gates, rows, variant)) is not None:
             scored, stale = given
             if stale:
-                frame.fade()
+                frame.fade_stale()
             with screen.picture().container(key="stale_table" if stale else "scored_table"):
                 st.markdown(pairs.summary(scored))
                 if (warning := pairs.unknown(scored)) is not None:
-                    st.warning(helped(warning), icon=":material/question_mark:")
+                    st.warning(with_help(warning), icon=":material/question_mark:")
                 st.dataframe(pairs.table_columns(scored), hide_index=True, width="stretch")
                 model = ModelReference(loaded)
                 st.download_button(

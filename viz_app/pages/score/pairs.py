@@ -20,10 +20,21 @@ from bert_core.tokenizer import Encoding
 from viz_app.pages.score import EXAMPLE, VARIANTS
 from viz_app.shell import screen
 from viz_app.shell.address import end_run
-from viz_app.shell.controls import control, file_control, missing, put
-from viz_app.shell.markdown import as_written
+from viz_app.shell.controls import control, example_button, file_control, set_choice
+from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference, shown_name
-from viz_app.shell.work import Given, State, Work, earlier, last, look, need, offered, remember, seconds_of
+from viz_app.shell.work import (
+    PolledResult,
+    ResultState,
+    Work,
+    confirm,
+    earlier_result,
+    earlier_results,
+    estimate_seconds,
+    poll,
+    remember_works,
+    wait_for,
+)
 
 LARGEST_FILE = 5  # megabytes of an upload
 EXAMPLE_PAIRS = """\
@@ -45,25 +56,25 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     works = _works(loaded, gates, first, second)
     copies, seconds = len(works) * sum(map(len, encodings)), sum(work.seconds for work in works)
     key = ("pair", loaded.weights_key, gates.tobytes(), first, second)
-    if not offered("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
+    if not confirm("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
         return _last_pair()
     found: list[list[PairScore]] = []
     for work in works:
-        scores = look(work, asked="score").value
+        scores = poll(work, asked="score").value
         if scores is None:
             return _last_pair()
         (score,) = scores
         if score.problem is not None:
             raise Refused(score.problem)
         found.append(scores)
-    remember("pair", *works)
+    remember_works("pair", *works)
     return _by_variant(found), False
 
 
 def pair_csv(model: ModelReference, gates: np.ndarray, first: str, second: str, variant: str) -> str:
     """Two sentences in one variant, or in the only one that there is, as a file."""
     works = _works(model.get(), gates, first, second)
-    scores = need(dict(zip(VARIANTS, works, strict=False)).get(variant, works[0]))
+    scores = wait_for(dict(zip(VARIANTS, works, strict=False)).get(variant, works[0]))
     return pairs_csv(scores)
 
 
@@ -76,12 +87,12 @@ def _works(loaded: LoadedModel, gates: np.ndarray, first: str, second: str) -> l
     """One for each variant, in their order."""
     encodings = _encoded(loaded, first, second)
     variants = VARIANTS if any(e.typed_count > e.word_count for e in encodings) else VARIANTS[:1]
-    seconds = sum(seconds_of(loaded, len(encoding), len(encoding)) for encoding in encodings)
+    seconds = sum(estimate_seconds(loaded, len(encoding), len(encoding)) for encoding in encodings)
     return [_work(loaded, gates, [PairRow(1, first, second)], variant, seconds) for variant in variants]
 
 
 def _last_pair() -> tuple[dict[str, PairScore], bool]:
-    before: Sequence[list[PairScore]] = last("pair")
+    before: Sequence[list[PairScore]] = earlier_results("pair")
     if not before:
         end_run()
     return _by_variant(before), True
@@ -101,22 +112,22 @@ def scored_table(
     """
     good = [row for row in rows if row.problem is None]
     key = ("table", loaded.weights_key, gates.tobytes(), variant, _digest(rows))
-    found: Given[list[PairScore]] = earlier("table of pairs")
-    if good and offered("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
-        found = look(_table_work(loaded, gates, rows, variant), slot="table of pairs", asked="score")
-    return None if found.value is None else (found.value, found.state is State.STALE)
+    found: PolledResult[list[PairScore]] = earlier_result("table of pairs")
+    if good and confirm("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
+        found = poll(_table_work(loaded, gates, rows, variant), slot="table of pairs", asked="score")
+    return None if found.value is None else (found.value, found.state is ResultState.STALE)
 
 
 def table_csv(model: ModelReference, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
     """All pairs of a table with their scores, as a file."""
-    scores = need(_table_work(model.get(), gates, rows, variant))
+    scores = wait_for(_table_work(model.get(), gates, rows, variant))
     return pairs_csv(scores)
 
 
 def _table_work(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Work[list[PairScore]]:
     good = [row for row in rows if row.problem is None]
     pieces = sum(len(row.first) + len(row.second) for row in good) / 4  # about four letters to a piece
-    seconds = seconds_of(loaded, round(pieces / max(len(good), 1) / 2), pieces)
+    seconds = estimate_seconds(loaded, round(pieces / max(len(good), 1) / 2), pieces)
     return _work(loaded, gates, rows, variant, seconds)
 
 
@@ -136,7 +147,9 @@ def table_of_pairs() -> list[PairRow] | None:
 
 def say_no_pairs() -> None:
     """Say that there are no pairs yet, and offer some."""
-    missing("Paste some pairs, or upload a file.", "Try three example pairs", put, "pairs_pasted", EXAMPLE_PAIRS)
+    example_button(
+        "Paste some pairs, or upload a file.", "Try three example pairs", set_choice, "pairs_pasted", EXAMPLE_PAIRS
+    )
 
 
 def say_sentence_missing(first: str, second: str) -> None:
@@ -146,7 +159,7 @@ def say_sentence_missing(first: str, second: str) -> None:
         if not (first.strip() or second.strip())
         else ("is no first sentence" if not first.strip() else "is no second sentence")
     )
-    missing(f"There {which}: type at least one word.", "Take an example", _take_pair)
+    example_button(f"There {which}: type at least one word.", "Take an example", _take_pair)
 
 
 def _take_pair() -> None:
@@ -266,4 +279,4 @@ def problems(rows: Sequence[PairRow]) -> str | None:
     more = {1: "", 2: " (and 1 more line has a problem)"}.get(
         len(bad), f" (and {len(bad) - 1} more lines have problems)"
     )
-    return as_written(f"Line {bad[0].row} has {bad[0].problem}{more}. They stay in the table without a score.")
+    return escape_markdown(f"Line {bad[0].row} has {bad[0].problem}{more}. They stay in the table without a score.")

@@ -1,6 +1,6 @@
 """The page Start: what this is, and where to begin."""
 
-from viz_app.shell.choices import Page
+from viz_app.shell.params import Page
 
 PAGE = Page(
     "start",

@@ -1,8 +1,8 @@
 """The page Why: which words led to this prediction."""
 
 from bert_core.methods import METHODS
-from viz_app.shell.choices import Page, choice_of
 from viz_app.shell.examples import Example
+from viz_app.shell.params import Page, select_param
 
 MEASURES = ("aopc", "comprehensiveness", "sufficiency")
 # What the bundled model does here was looked up by masking each word in turn; a test does it again.
@@ -23,8 +23,8 @@ PAGE = Page(
     group="Explain",
     asks="Which words led to this prediction?",
     choices={
-        "method": choice_of(*(method.name for method in METHODS), first="DecompX"),
-        "measure": choice_of(*MEASURES),
+        "method": select_param(*(method.name for method in METHODS), first="DecompX"),
+        "measure": select_param(*MEASURES),
     },
     example=EXAMPLE,
 )

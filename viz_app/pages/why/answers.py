@@ -26,12 +26,25 @@ from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
-from viz_app.shell.markdown import as_written, helped, named
+from viz_app.shell.markdown import escape_markdown, with_help, with_special_tokens
 from viz_app.shell.memory import room_for
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.target import names_in
-from viz_app.shell.work import QUICK, Given, State, Work, as_time, ask, earlier, is_asked, last, look, queue, remember
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import escape_names
+from viz_app.shell.work import (
+    UNCONFIRMED_SECONDS,
+    PolledResult,
+    ResultState,
+    Work,
+    duration_text,
+    earlier_result,
+    earlier_results,
+    is_requested,
+    poll,
+    queue,
+    remember_works,
+    request,
+)
 
 SLOW, TRUST = "slow methods", "trust"  # what the visitor asks for by a button
 MARKS = {"better": "●", "chance": "○", "worse": "✕"}
@@ -118,7 +131,11 @@ class Answers:
     def sides(self, method: str) -> str:
         """How much of a method's scores stands in A, in B, and at [CLS] and [SEP]: a sentence for a pair."""
         totals = side_totals(self.scores[self.names.index(method)], self.encoding)
-        said = {"A": "words of sentence A", "B": "words of sentence B", "special": named("[CLS] and [SEP]")}
+        said = {
+            "A": "words of sentence A",
+            "B": "words of sentence B",
+            "special": with_special_tokens("[CLS] and [SEP]"),
+        }
         return ", ".join(f"{said[name]} **{two_digits(total)}**" for name, total in totals.items())
 
     def total(self, method: str) -> str:
@@ -133,7 +150,7 @@ class Answers:
         """Whether a method has something to say of each layer, and this is the answer to the question that stands."""
         return not self.stale and method_of(method).layers is not None
 
-    def layers(self, current: Question, method: str, words: bool) -> np.ndarray:
+    def layers(self, current: Selection, method: str, words: bool) -> np.ndarray:
         """(layer, unit) of a method that has something to say of each layer."""
         scores: np.ndarray = current.kept(
             "layers", method,
@@ -165,11 +182,11 @@ class Trust:
 # ---------------------------------------------------------------------------- what it costs
 
 
-def quick_and_slow(current: Question) -> tuple[list[Method], list[Method]]:
+def quick_and_slow(current: Selection) -> tuple[list[Method], list[Method]]:
     """The methods that answer at once for a text of this length and model, and those that wait for a button."""
     quick: list[Method] = []
     slow: list[Method] = []
-    left, tokens = QUICK, len(current.encoding)
+    left, tokens = UNCONFIRMED_SECONDS, len(current.encoding)
     for method in sorted(METHODS, key=lambda method: method.passes(tokens)):
         left -= current.seconds(method.passes(tokens))
         (quick if left >= 0 or method.passes(tokens) <= 3 else slow).append(method)
@@ -181,17 +198,17 @@ def method_names() -> list[str]:
     return [method.name for method in METHODS]
 
 
-def cost(current: Question, passes: int) -> str:
+def cost(current: Selection, passes: int) -> str:
     """What so many forward passes cost, in words: their number, and about the time they take."""
-    return f"about {passes:,} model runs, {as_time(current.seconds(passes))}"
+    return f"about {passes:,} model runs, {duration_text(current.seconds(passes))}"
 
 
-def slow_passes(current: Question) -> int:
+def slow_passes(current: Selection) -> int:
     """How many forward passes the methods behind the button take."""
     return sum(method.passes(len(current.encoding)) for method in quick_and_slow(current)[1])
 
 
-def trust_passes(current: Question, answers: Answers) -> int:
+def trust_passes(current: Selection, answers: Answers) -> int:
     """How many copies of the text are read to judge these methods."""
     # Random rankings come in pairs, and half of what one takes away is what the other leaves.
     copies = len(answers.names) * (len(REMOVED_SHARES) + len(TOP_SHARES)) + RANDOM_RANKINGS * len(REMOVED_SHARES)
@@ -202,29 +219,29 @@ def trust_passes(current: Question, answers: Answers) -> int:
 # ---------------------------------------------------------------------------- asking
 
 
-def ask_for(what: str, current: Question) -> None:
+def ask_for(what: str, current: Selection) -> None:
     """Ask for the slow methods, or for trust, for this question alone; a click on a button."""
-    ask(what, _question(current))
+    request(what, _question(current))
 
 
-def was_asked(what: str, current: Question) -> bool:
+def was_asked(what: str, current: Selection) -> bool:
     """Whether the slow methods, or trust, were asked for with this text, model, target and heads."""
-    return is_asked(what, _question(current))
+    return is_requested(what, _question(current))
 
 
-def _question(current: Question) -> Hashable:
+def _question(current: Selection) -> Hashable:
     encoding = current.encoding
     text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
     words = bool(st.session_state.words)
     return (current.loaded.identity, text, current.target, current.head_mask.tobytes(), words)
 
 
-def answers(current: Question) -> Answers | None:
+def answers(current: Selection) -> Answers | None:
     """Every quick method's answer to the question's target, and that of the slow ones if they were asked for.
 
     Until they are there, or while there is no target, the last answers, marked as stale; None if there are none.
     """
-    parts: Sequence[Answers] = last("answers")
+    parts: Sequence[Answers] = earlier_results("answers")
     before = replace(_joined(parts), stale=True) if parts else None
     if current.target is None:
         return before
@@ -241,17 +258,17 @@ def answers(current: Question) -> Answers | None:
             partial(_answer, current, run, names, question(current, run)),
             current.seconds(sum(method.passes(len(current.encoding)) for method in methods)),
         )
-        part = look(work, asked=why).value
+        part = poll(work, asked=why).value
         if part is not None:
             found.append(part)
             works.append(work)
         elif not why:
             return before
-    remember("answers", *works)
+    remember_works("answers", *works)
     return replace(_joined(found), run=run)
 
 
-def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str, report: Progress) -> Answers:
+def _answer(current: Selection, run: ModelRun, names: tuple[str, ...], asked: str, report: Progress) -> Answers:
     target = current.target
     assert target is not None  # the page asks for one
     scores, answered, refused = [], [], []
@@ -281,12 +298,12 @@ def _joined(parts: Sequence[Answers]) -> Answers:
     return replace(parts[0], names=names, scores=np.array([rows[name] for name in names]), refused=refused)
 
 
-def trust(current: Question, given: Answers) -> Trust | None:
+def trust(current: Selection, given: Answers) -> Trust | None:
     """How the methods that answered fare on this text, if it was asked for; else the last such answer, stale.
 
     None if nothing was asked yet.
     """
-    known: Given[Trust] = earlier(TRUST)
+    known: PolledResult[Trust] = earlier_result(TRUST)
     if was_asked(TRUST, current) and not given.stale:
         work = Work(
             ("trust", given.names, _question(current)),
@@ -295,13 +312,13 @@ def trust(current: Question, given: Answers) -> Trust | None:
             current.seconds(trust_passes(current, given)),
             memory=forward_bytes(current.loaded, len(current.encoding), trust_passes(current, given)),
         )
-        known = look(work, slot=TRUST, asked=TRUST)
-    if known.value is None or known.state is State.READY:
+        known = poll(work, slot=TRUST, asked=TRUST)
+    if known.value is None or known.state is ResultState.READY:
         return known.value
     return replace(known.value, stale=True)
 
 
-def _judge(current: Question, given: Answers, words: bool, report: Progress) -> Trust:
+def _judge(current: Selection, given: Answers, words: bool, report: Progress) -> Trust:
     by_measure = faithfulness(
         current.loaded, given.encoding, given.target, given.scores, words=words, head_mask=current.head_mask,
         report=report,
@@ -312,20 +329,20 @@ def _judge(current: Question, given: Answers, words: bool, report: Progress) -> 
 # ---------------------------------------------------------------------------- in words
 
 
-def question(current: Question, run: ModelRun) -> str:
+def question(current: Selection, run: ModelRun) -> str:
     """The target as a question, in Markdown. run: what the model says to it."""
     target = current.target
     assert target is not None  # the page asks for one
     verdict = "accept" if (run.target_value or 0.0) >= 0 else "reject"
-    return target.target_kind.question.format(**names_in(current, target), verdict=verdict)
+    return target.target_kind.question.format(**escape_names(current, target), verdict=verdict)
 
 
-def pushed(current: Question, target: Target) -> str:
+def pushed(current: Selection, target: Target) -> str:
     """What a positive score speaks for, in Markdown."""
-    return target.target_kind.supports.format(**names_in(current, target))
+    return target.target_kind.supports.format(**escape_names(current, target))
 
 
-def value(current: Question, answers: Answers) -> str:
+def value(current: Selection, answers: Answers) -> str:
     """How sure the model is, in Markdown; nothing for an earlier question."""
     number = answers.target_value
     if answers.stale or number is None:
@@ -337,12 +354,14 @@ def chosen(answers: Answers, waiting: list[str]) -> Method:
     """The method to draw large: the chosen one; where it has not answered, why not is said, and another stands in."""
     name = st.session_state.method
     for sentence in answers.refused:
-        st.warning(helped(as_written(sentence[:1].upper() + sentence[1:] + ".")), icon=":material/memory:")
+        st.warning(with_help(escape_markdown(sentence[:1].upper() + sentence[1:] + ".")), icon=":material/memory:")
     if name in answers.names:
         return method_of(name)
     other = STAND_IN if STAND_IN in answers.names else answers.names[0]
     if name in waiting:
-        st.info(helped(f"{name} is slow on this text: press the button above to run it. Until then, {other} is shown."))
+        st.info(
+            with_help(f"{name} is slow on this text: press the button above to run it. Until then, {other} is shown.")
+        )
     return method_of(other)
 
 

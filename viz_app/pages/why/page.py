@@ -11,14 +11,14 @@ from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import EXAMPLE, MEASURES, answers, whole_file
 from viz_app.pages.why.answers import Answers, Trust
-from viz_app.shell import frame, question, screen
+from viz_app.shell import frame, screen, selection
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
-from viz_app.shell.markdown import helped
-from viz_app.shell.notices import say_cautions
-from viz_app.shell.question import Question, mask_word, take_example
-from viz_app.shell.target import say_no_target
-from viz_app.shell.work import too_long
+from viz_app.shell.markdown import with_help
+from viz_app.shell.notices import show_attention_cautions
+from viz_app.shell.selection import Selection, open_example_text, toggle_mask
+from viz_app.shell.target import show_missing_target
+from viz_app.shell.work import time_limit_message
 
 READING = (
     "**How to read this:** orange words push towards {answer}, blue words away from it. Colours are scaled row by row; "
@@ -35,14 +35,14 @@ TRUST_READING = (
 
 def draw() -> None:
     """Draw the page."""
-    current = question.current()
+    current = selection.current_selection()
     frame.title(
         "Which words led to this prediction?",
         "Every method scores how much each word pushed towards the answer; a test shows which methods to trust.",
     )
     if current.target is None:
-        say_no_target(current, "There is nothing to explain yet")
-        screen.note(
+        show_missing_target(current, "There is nothing to explain yet")
+        screen.write_note(
             "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
             "explanation answers one question only."
         )
@@ -50,11 +50,11 @@ def draw() -> None:
     found = answers.answers(current)
     if found is None:
         if current.target is not None:
-            screen.note(READING.format(answer=answers.pushed(current, current.target)))
+            screen.write_note(READING.format(answer=answers.pushed(current, current.target)))
         _whole_file(current)
         end_run()
     if found.stale:
-        frame.fade()
+        frame.fade_stale()
     answers_place = screen.picture().container(key="stale_answers" if found.stale else "answers")
     more_place = st.container(key="stale_more" if found.stale else "more")
     # What is known of trust stands in the table above it.
@@ -62,16 +62,16 @@ def draw() -> None:
         trust = _trust(current, found)
     with answers_place:
         method = _answers(current, found, trust, waiting)
-    screen.read(READING.format(answer=answers.pushed(current, found.target)))
+    screen.write_reading(READING.format(answer=answers.pushed(current, found.target)))
     with more_place:
         _more(current, found, method)
     if found.run is not None:
-        say_cautions(found.run)
+        show_attention_cautions(found.run)
     _files(found, trust)
     _whole_file(current)
 
 
-def _controls(current: Question) -> list[str]:
+def _controls(current: Selection) -> list[str]:
     """The method, the unit, and the slow ones; returns those that wait for their button."""
     slow = answers.quick_and_slow(current)[1]
     asked_slow = answers.was_asked(answers.SLOW, current)
@@ -80,25 +80,25 @@ def _controls(current: Question) -> list[str]:
         control(st.toggle, "Words, not pieces", "words", help="The score of a word is the sum over its pieces.")
         if slow:
             several, passes = f"the {len(slow)} slow methods", answers.slow_passes(current)
-            refused = too_long(current.seconds(passes))
+            refused = time_limit_message(current.seconds(passes))
             st.button(
                 f"Run {several if len(slow) > 1 else slow[0].name}",
                 on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow or refused is not None,
                 icon=":material/hourglass:",
                 help=refused or f"{', '.join(method.name for method in slow)}: {answers.cost(current, passes)}",
             )  # fmt: skip
-        st.button("Show a surprising example", on_click=take_example, args=(EXAMPLE,), key="surprise")
+        st.button("Show a surprising example", on_click=open_example_text, args=(EXAMPLE,), key="surprise")
     return [] if asked_slow else [method.name for method in slow]
 
 
-def _trust(current: Question, found: Answers) -> Trust | None:
+def _trust(current: Selection, found: Answers) -> Trust | None:
     """How far each method can be trusted here, where that was asked for."""
     state = st.session_state
     st.subheader("Which methods can be trusted on this text?", anchor=False)
     trust = answers.trust(current, found)
     if current.target is not None and not answers.was_asked(answers.TRUST, current):
         passes = answers.trust_passes(current, found)
-        refused = too_long(current.seconds(passes))
+        refused = time_limit_message(current.seconds(passes))
         st.button(
             f"Test every method: hide the words it names ({answers.cost(current, passes)})",
             on_click=answers.ask_for, args=(answers.TRUST, current), icon=":material/verified:", key="ask_trust",
@@ -106,7 +106,7 @@ def _trust(current: Question, found: Answers) -> Trust | None:
         )  # fmt: skip
     if trust is not None:
         if trust.stale:
-            frame.fade()
+            frame.fade_stale()
         with st.container(key="stale_trust" if trust.stale else "trust"):
             if trust.stale:
                 st.caption(f"This was for an earlier question: {trust.question}")
@@ -128,11 +128,11 @@ def _trust(current: Question, found: Answers) -> Trust | None:
         reads = reads.replace("probability", "cosine")  # of which there is no probability
     elif found.target.kind == "choice":
         reads = reads.replace("probability", "logit")  # alone it has no probability
-    screen.note(f"**How to read this:** {reads}. {TRUST_READING}")
+    screen.write_note(f"**How to read this:** {reads}. {TRUST_READING}")
     return trust
 
 
-def _answers(current: Question, found: Answers, trust: Trust | None, waiting: list[str]) -> Method:
+def _answers(current: Selection, found: Answers, trust: Trust | None, waiting: list[str]) -> Method:
     """Every method's scores, and how far each agrees with the chosen one, which is returned."""
     words = bool(st.session_state.words)
     st.subheader(f"{found.question} {answers.value(current, found)}", anchor=False)
@@ -154,19 +154,19 @@ def _answers(current: Question, found: Answers, trust: Trust | None, waiting: li
     return method
 
 
-def _more(current: Question, found: Answers, method: Method) -> None:
+def _more(current: Selection, found: Answers, method: Method) -> None:
     """The chosen method: its scores word by word, what it measures, and what it says layer by layer."""
     words, names = bool(st.session_state.words), list(found.names)
-    if question.is_shown(EXAMPLE):
-        st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
+    if selection.is_current_example(EXAMPLE):
+        st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
     token_strip(
         found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
         label="Tokens with their scores; click a word to hide it and ask again",
-        on_click=partial(mask_word, first_word=current.first_word),
+        on_click=partial(toggle_mask, first_word=current.first_word),
     )  # fmt: skip
     if found.encoding.pair is not None:
         st.markdown(f"Sum of the scores: {found.sides(method.name)}; together **{found.total(method.name)}**.")
-    screen.note(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
+    screen.write_note(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
     # What is closed costs nothing.
     with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as opened:
         if opened.open:
@@ -186,7 +186,7 @@ def _more(current: Question, found: Answers, method: Method) -> None:
                     ),
                     key="layers", grows=False, alt=f"{method.name} in every layer",
                 )  # fmt: skip
-                screen.note(
+                screen.write_note(
                     "**How to read this:** what each layer passes from every token to the predicted position; layers "
                     "count from zero. **How it can mislead:** in upper layers a position holds more than its own word."
                 )
@@ -206,12 +206,12 @@ def _files(found: Answers, trust: Trust | None) -> None:
             "why.npz", "application/octet-stream", on_click="ignore", icon=":material/dataset:", key="why_npz",
         )  # fmt: skip
         st.page_link(
-            frame.way_to("attention"), label="See attention and its gradient, head by head",
+            frame.streamlit_page("attention"), label="See attention and its gradient, head by head",
             icon=":material/grid_view:",
         )  # fmt: skip
 
 
-def _whole_file(current: Question) -> None:
+def _whole_file(current: Selection) -> None:
     """What words say over many texts, where somebody opens it."""
     with st.expander("Over a whole file: what does every word say?", key="open_totals", on_change="rerun") as opened:
         if opened.open:

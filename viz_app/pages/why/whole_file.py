@@ -12,9 +12,9 @@ from bert_core.studies.tables import TABLE_SUFFIXES
 from viz_app.figures.why import totals_chart
 from viz_app.shell import screen
 from viz_app.shell.controls import Upload, control, file_control
-from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, look
+from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, poll
 
 LARGEST_TABLE = 64  # megabytes
 SHOWN = 12  # words for, and as many against
@@ -22,14 +22,14 @@ BYTES_A_SECOND = 20e6  # of a table that is read, about
 MOST_TEXTS = 100  # that can be asked of a word
 
 
-def draw(current: Question) -> None:
+def draw(current: Selection) -> None:
     """The file, an answer and a method of it, and the words that say most for it and against it."""
     upload = file_control(
         st, "Totals by word (OUT.words.csv), or the table itself (CSV, Parquet)", "totals_upload",
         types=[suffix.removeprefix(".") for suffix in TABLE_SUFFIXES], megabytes=LARGEST_TABLE,
     )  # fmt: skip
     if upload is None:
-        screen.note(
+        screen.write_note(
             "`headlight explain reviews.csv --text review --model models/stars --out why.parquet` explains every text "
             "of a file; its totals by word, `why.words.csv`, open here."
         )
@@ -38,7 +38,7 @@ def draw(current: Question) -> None:
     if totals is None:
         return
     if not totals:
-        st.info(helped(f"No word stands in {as_written(upload.name)}."), icon=":material/info:")
+        st.info(with_help(f"No word stands in {escape_markdown(upload.name)}."), icon=":material/info:")
         return
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         answers = list(dict.fromkeys(one.asked for one in totals))
@@ -51,7 +51,7 @@ def draw(current: Question) -> None:
         )  # fmt: skip
     found = [one for one in totals if (one.asked, one.method) == (asked, method) and one.texts >= least]
     if not found:
-        st.info(helped(f"No word stands in {least} texts that were explained so."), icon=":material/info:")
+        st.info(with_help(f"No word stands in {least} texts that were explained so."), icon=":material/info:")
         return
     shown = found if len(found) <= 2 * SHOWN else found[:SHOWN] + found[-SHOWN:]
     screen.chart(
@@ -62,7 +62,7 @@ def draw(current: Question) -> None:
         key="totals_chart", grows=False,
         alt=f"Mean scores of {len(shown)} of {len(found)} words, from {shown[0].word} to {shown[-1].word}",
     )  # fmt: skip
-    screen.note(
+    screen.write_note(
         f"**How to read this:** the words that say most for and against this answer, {len(shown)} of {len(found)}; "
         "behind each, how many texts have it; the line is where the mean lies with 95%. **How it can mislead:** a "
         "mean hides the texts in which the word says the opposite, and a word may stand where another one speaks."
@@ -77,4 +77,4 @@ def _totals(upload: Upload) -> list[WordTotal] | None:
             return read_totals(path)
 
     key = ("totals of a file", sha256(upload.data).digest())
-    return look(Work(key, f"Reading {upload.name}", read, len(upload.data) / BYTES_A_SECOND)).value
+    return poll(Work(key, f"Reading {upload.name}", read, len(upload.data) / BYTES_A_SECOND)).value

@@ -12,7 +12,7 @@ from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell.findings import first_course, second_course, third_course
 from viz_app.shell.findings.asked import MOST_TOKENS, Asked
-from viz_app.shell.language import spoken
+from viz_app.shell.language import translate
 from viz_app.shell.work import Work
 
 
@@ -20,7 +20,7 @@ def work_for(needs: str, asked: Asked) -> Work[Any]:
     """The record of this name as work for the queue. Raises Refused for a text that it cannot be asked of."""
     if len(asked.encoding) > MOST_TOKENS:
         raise Refused(
-            spoken("the text has {tokens} tokens: a lesson asks of {most} at most").format(
+            translate("the text has {tokens} tokens: a lesson asks of {most} at most").format(
                 tokens=len(asked.encoding), most=MOST_TOKENS
             )
         )

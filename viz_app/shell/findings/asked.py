@@ -12,12 +12,12 @@ from bert_core.refused import Refused
 from bert_core.run.memory import forward_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.lessons import View
-from viz_app.shell import question
-from viz_app.shell.choices import Head, parse_head
-from viz_app.shell.language import spoken
+from viz_app.shell import selection
+from viz_app.shell.language import translate
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, seconds_of
+from viz_app.shell.params import Head, parse_head
+from viz_app.shell.selection import Selection
+from viz_app.shell.work import Work, estimate_seconds
 
 MOST_TOKENS = 64  # of a text in a lesson
 TEXTS = ("several", "one", "two")  # what a page asks about that is not about the shared text
@@ -65,7 +65,7 @@ def of_lesson(loaded: LoadedModel, view: View, begins: Mapping[str, str] | None 
     original = loaded.tokenizer.encode(
         address["text"], address.get("pair", ""), max_length=loaded.config.max_position_embeddings
     )
-    masked = question.parse_words(address.get("masked", ""))
+    masked = selection.parse_words(address.get("masked", ""))
     encoding = loaded.tokenizer.mask_words(original, [word for word in masked if word < original.word_count])
     layer, number = parse_head(address.get("head", "0.0"))
     # Of a smaller model the last head that it has.
@@ -74,7 +74,7 @@ def of_lesson(loaded: LoadedModel, view: View, begins: Mapping[str, str] | None 
     return Asked(loaded, encoding, original, encoding, head, head, chosen=begins, begins=begins)
 
 
-def of_page(began: Asked, current: Question | None, head: Head, chosen: Mapping[str, str]) -> Asked:
+def of_page(began: Asked, current: Selection | None, head: Head, chosen: Mapping[str, str]) -> Asked:
     """What is on the page now, beside what the lesson began with.
 
     current: None on a page that is not about the shared text. head: the chosen one. chosen: as in `Asked`.
@@ -91,13 +91,15 @@ def work_of(asked: Asked, what: str, label: str, do: Callable[..., Any], passes:
     encoding, loaded = asked.encoding, asked.loaded
     memory = forward_bytes(loaded, len(encoding), math.ceil(passes))
     key = ("lesson", what, loaded.weights_key, encoding, *more)
-    return Work(key, f"{shown_name(loaded.name)} {label}", do, seconds_of(loaded, len(encoding), passes), memory=memory)
+    return Work(
+        key, f"{shown_name(loaded.name)} {label}", do, estimate_seconds(loaded, len(encoding), passes), memory=memory
+    )
 
 
 def has_words(asked: Asked) -> None:
     """Raise Refused for a model that cannot guess words."""
     if not asked.loaded.has_head("words"):
-        raise Refused(spoken("this model was not trained to guess hidden words: choose another model"))
+        raise Refused(translate("this model was not trained to guess hidden words: choose another model"))
 
 
 def hidden_word(asked: Asked) -> int:
@@ -107,7 +109,7 @@ def hidden_word(asked: Asked) -> int:
     hidden = {original.words[at] for at in encoding.mask_positions if encoding.tokens[at] != original.tokens[at]}
     word = next(iter(hidden), None)
     if len(hidden) != 1 or word is None or len(encoding.mask_positions) != 1:
-        raise Refused(spoken("hide exactly one short word of the sentence on top of the page: click it"))
+        raise Refused(translate("hide exactly one short word of the sentence on top of the page: click it"))
     if original.word_count < 3:
-        raise Refused(spoken("the sentence is too short: write three words or more"))
+        raise Refused(translate("the sentence is too short: write three words or more"))
     return word

@@ -22,7 +22,7 @@ from bert_core.run.plans import propose_plan
 from bert_core.studies.profiles import MIN_EXCESS
 from viz_app.lessons.checks.first_course import Brought, FirstLook, Guesses, Jobs, Looks, Losses, WordDrops
 from viz_app.shell.findings.asked import Asked, has_words, hidden_word, work_of
-from viz_app.shell.language import spoken
+from viz_app.shell.language import translate
 from viz_app.shell.profiles import has_profiles, profiles_of
 from viz_app.shell.work import Work
 
@@ -62,13 +62,13 @@ def _drops(asked: Asked) -> Work[WordDrops]:
 def _guesses(asked: Asked) -> Work[Guesses]:
     has_words(asked)
     if asked.is_own:
-        raise Refused(spoken("this step is about the lesson's own sentence: set the page up again"))
+        raise Refused(translate("this step is about the lesson's own sentence: set the page up again"))
     loaded, now, began, original = asked.loaded, asked.encoding, asked.began, asked.original
     if not began.mask_positions:
-        raise Refused(spoken("the lesson hides no word, so there is no gap to guess"))
+        raise Refused(translate("the lesson hides no word, so there is no gap to guess"))
     gap = began.mask_positions[0]
     if gap not in now.mask_positions:
-        raise Refused(spoken("the gap is filled again: hide its word, or set the page up again"))
+        raise Refused(translate("the gap is filled again: hide its word, or set the page up again"))
     words = dict.fromkeys(original.words[at] for at in now.mask_positions if at not in began.mask_positions)
 
     def do(_: object) -> Guesses:
@@ -133,7 +133,7 @@ def _losses(asked: Asked) -> Work[Losses]:
 
 def _jobs(asked: Asked) -> Work[Jobs]:
     loaded = asked.loaded
-    none = spoken("nobody has counted what the heads of this model do over a corpus: choose the bundled model")
+    none = translate("nobody has counted what the heads of this model do over a corpus: choose the bundled model")
     if not has_profiles(loaded):
         raise Refused(none)
 
@@ -159,7 +159,7 @@ def _first_look(asked: Asked) -> Work[FirstLook]:
     encoding, original, head = asked.encoding, asked.original, asked.head
     words = tuple(original.word_text(word) for word in range(original.word_count))
     if len(words) < 3:
-        raise Refused(spoken("the sentence is too short: write three words or more"))
+        raise Refused(translate("the sentence is too short: write three words or more"))
 
     def do(_: object) -> FirstLook:
         run = capture(asked.loaded, encoding, positions=())

@@ -21,9 +21,9 @@ from bert_core.run.scoring import score_pairs
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators, read_translators
 from viz_app.lessons.checks.second_course import RANKED, Agreed, Judged, Meanings, Pair, Reading
-from viz_app.shell.choices import parse_head, parse_whole
 from viz_app.shell.findings.asked import MOST_TOKENS, Asked, has_words, hidden_word, work_of
-from viz_app.shell.language import spoken
+from viz_app.shell.language import translate
+from viz_app.shell.params import parse_head, parse_int
 from viz_app.shell.work import Work
 
 MOST_JUDGED = 32  # tokens of a text of which hundreds of copies are read
@@ -38,7 +38,7 @@ def _judged(asked: Asked) -> Work[Judged]:
     hidden_word(asked)
     if len(encoding) > MOST_JUDGED:
         raise Refused(
-            spoken("the text has {tokens} tokens: this lesson asks of {most} at most").format(
+            translate("the text has {tokens} tokens: this lesson asks of {most} at most").format(
                 tokens=len(encoding), most=MOST_JUDGED
             )
         )
@@ -86,14 +86,14 @@ def _meanings(asked: Asked) -> Work[Meanings]:
     lines = tuple(line.strip() for line in asked.chosen["several"].splitlines() if line.strip())
     if not 4 <= len(lines) <= MOST_LINES or len(lines) % 2:
         raise Refused(
-            spoken("there are {many} sentences: write 4, 6 or {most}, the first half of them with one meaning").format(
-                many=len(lines), most=MOST_LINES
-            )
+            translate(
+                "there are {many} sentences: write 4, 6 or {most}, the first half of them with one meaning"
+            ).format(many=len(lines), most=MOST_LINES)
         )
     encodings = [loaded.tokenizer.encode(line, max_length=loaded.config.max_position_embeddings) for line in lines]
     places = [_place_of(encoding, word, number) for number, encoding in enumerate(encodings, 1)]
     layers = loaded.config.num_hidden_layers
-    depth = min(parse_whole(asked.chosen.get("depth", str(layers))), layers)
+    depth = min(parse_int(asked.chosen.get("depth", str(layers))), layers)
 
     def do(_: object) -> Meanings:
         states = [layer_states(loaded, encoding).states for encoding in encodings]
@@ -116,13 +116,13 @@ def _place_of(encoding: Encoding, word: str, number: int) -> tuple[int, ...]:
     found = [n for n in range(encoding.word_count) if encoding.word_text(n).casefold() == word.casefold()]
     if not found:
         raise Refused(
-            spoken("sentence {number} does not contain “{word}”: every one of them must").format(
+            translate("sentence {number} does not contain “{word}”: every one of them must").format(
                 number=number, word=word
             )
         )
     if len(encoding) > MOST_TOKENS:
         raise Refused(
-            spoken("sentence {number} has {tokens} tokens: a lesson asks of {most} at most").format(
+            translate("sentence {number} has {tokens} tokens: a lesson asks of {most} at most").format(
                 number=number, tokens=len(encoding), most=MOST_TOKENS
             )
         )
@@ -162,19 +162,19 @@ def _pair(asked: Asked) -> Work[Pair]:
         length = len(loaded.tokenizer.encode(sentence)) if sentence.strip() else 0
         if not length:
             raise Refused(
-                spoken("sentence {number} is empty: write one that differs from the other in a word").format(
+                translate("sentence {number} is empty: write one that differs from the other in a word").format(
                     number=number
                 )
             )
         if length > MOST_TOKENS:
             raise Refused(
-                spoken("sentence {number} has {tokens} tokens: a lesson asks of {most} at most").format(
+                translate("sentence {number} has {tokens} tokens: a lesson asks of {most} at most").format(
                     number=number, tokens=length, most=MOST_TOKENS
                 )
             )
     parted, begins = (_parted(loaded, *pair) for pair in ((one, two), began))
     if parted is None or begins is None:
-        raise Refused(spoken("the two sentences must differ in one word, the verb, and in nothing else"))
+        raise Refused(translate("the two sentences must differ in one word, the verb, and in nothing else"))
 
     def do(_: object) -> Pair:
         (score,) = score_pairs(loaded, [(one, two)])

@@ -34,10 +34,10 @@ from viz_app.lessons.checks.third_course import (
     in_frame,
     with_and_without_not,
 )
-from viz_app.shell.choices import Head
 from viz_app.shell.examples import TREES
 from viz_app.shell.findings.asked import Asked, has_words, work_of
-from viz_app.shell.language import spoken
+from viz_app.shell.language import translate
+from viz_app.shell.params import Head
 from viz_app.shell.work import Work
 
 SENTENCES = 60  # of the example trees
@@ -62,7 +62,7 @@ def _tied(asked: Asked) -> Work[Tied]:
     words = tuple(asked.original.word_text(word) for word in range(asked.original.word_count))
     last = max((word for word, text in enumerate(words) if any(map(str.isalnum, text))), default=0)
     if last < 3:
-        raise Refused(spoken("the sentence is too short: write four words or more"))
+        raise Refused(translate("the sentence is too short: write four words or more"))
 
     def do(report: Progress) -> Tied:
         (row,) = (row for row in _tally(asked.loaded, report).rows() if row.relation == "obj")
@@ -89,9 +89,9 @@ def _head_of(row: RelationRow) -> Head | None:
 def _both_orders(asked: Asked) -> Work[BothOrders]:
     loaded, original = asked.loaded, asked.original
     if not loaded.has_head("next"):
-        raise Refused(spoken("this model was not trained to say whether a sentence follows: choose another model"))
+        raise Refused(translate("this model was not trained to say whether a sentence follows: choose another model"))
     if original.pair is None:
-        raise Refused(spoken("write a second sentence on top of the page"))
+        raise Refused(translate("write a second sentence on top of the page"))
     first, second = original.text, original.pair
 
     def do(_: object) -> BothOrders:
@@ -108,7 +108,7 @@ def _negated(asked: Asked) -> Work[Negated]:
     text = _with_gap(asked)
     both = with_and_without_not(text)
     if both is None:
-        raise Refused(spoken("write a sentence with is, are, was, were or can, or one that says not"))
+        raise Refused(translate("write a sentence with is, are, was, were or can, or one that says not"))
 
     def do(_: object) -> Negated:
         plain, negated = (
@@ -128,9 +128,9 @@ def _with_gap(asked: Asked) -> str:
     has_words(asked)
     encoding = asked.encoding
     if encoding.pair is not None:
-        raise Refused(spoken("take the second sentence away: this lesson asks about one"))
+        raise Refused(translate("take the second sentence away: this lesson asks about one"))
     if len(encoding.mask_positions) != 1:
-        raise Refused(spoken("leave exactly one gap: type [MASK] for one word, or click a short one"))
+        raise Refused(translate("leave exactly one gap: type [MASK] for one word, or click a short one"))
     start, end = encoding.offsets[encoding.mask_positions[0]]
     return f"{encoding.text[:start]}{MASK}{encoding.text[end:]}"
 
@@ -164,7 +164,7 @@ def _word_leanings(asked: Asked) -> Work[WordLeanings]:
     assert gap is not None  # it was typed
     others = [word for word in range(original.word_count) if word != gap]
     if not others:
-        raise Refused(spoken("the sentence is too short: write two words or more"))
+        raise Refused(translate("the sentence is too short: write two words or more"))
 
     def do(_: object) -> WordLeanings:
         tokenizer, words = loaded.tokenizer, tuple(original.word_text(word) for word in range(original.word_count))
@@ -199,7 +199,7 @@ def _knows_pronouns(asked: Asked) -> tuple[int, int]:
     tokenizer = asked.loaded.tokenizer
     he, she = (tokenizer.id_of(word) for word in ("he", "she"))
     if tokenizer.unknown_id in (he, she):
-        raise Refused(spoken("the vocabulary of this model has no “he” and “she”: choose another model"))
+        raise Refused(translate("the vocabulary of this model has no “he” and “she”: choose another model"))
     return he, she
 
 

@@ -3,7 +3,7 @@
 /** @import { Handed, KeepsakeMessage } from "../messages.d.ts" */
 
 /** @param {Handed<KeepsakeMessage>} handed */
-export default function keepsake({ data, setTriggerValue }) {
+export default function browser_storage({ data, setTriggerValue }) {
   const place = `headlight.${data.name}`;
   try {
     const storage = data.tab ? window.sessionStorage : window.localStorage;

@@ -14,18 +14,18 @@ from starlette.types import Message
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from bert_core import Refused
-from viz_app import door
-from viz_app.door import (
+from viz_app import access
+from viz_app.access import (
     EMBED_IN,
-    LONGEST_ADDRESS,
-    LONGEST_TEXT,
-    MOST_BYTES,
+    MAX_ADDRESS_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_TEXT_CHARACTERS,
     Guard,
     MovedPages,
-    bounded,
-    is_own,
+    is_local_server,
+    limit_messages,
     parse_origins,
-    refusal,
+    refusal_reason,
 )
 
 Options = Callable[..., None]
@@ -55,7 +55,7 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Options:
             "server.allowedHosts": hosts,
             "server.corsAllowedOrigins": origins,
         }
-        monkeypatch.setattr(door, "get_option", said.__getitem__)
+        monkeypatch.setattr(access, "get_option", said.__getitem__)
         monkeypatch.setenv("HEADLIGHT_SHARED", "1" if shared else "")
 
     start()
@@ -74,7 +74,7 @@ def test_rights_follow_from_how_the_server_was_started(
 ) -> None:
     """They are there on localhost alone, and not if it was started for others."""
     options(address, shared=shared)
-    assert is_own() == own
+    assert is_local_server() == own
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_rights_follow_from_how_the_server_was_started(
 )
 def test_ones_own_server_answers_by_the_names_of_this_machine(options: Options, host: str) -> None:
     """With any port: a tunnel may end at another."""
-    assert refusal(Headers({"host": host})) is None
-    assert refusal(Headers({"host": host, "origin": f"http://{host}"})) is None
+    assert refusal_reason(Headers({"host": host})) is None
+    assert refusal_reason(Headers({"host": host, "origin": f"http://{host}"})) is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_ones_own_server_answers_by_the_names_of_this_machine(options: Options, 
 )  # fmt: skip
 def test_ones_own_server_answers_by_no_other_name(options: Options, host: str) -> None:
     """A name that was made to point here is refused, with its own name and what would let it in."""
-    said = refusal(Headers({"host": host}))
+    said = refusal_reason(Headers({"host": host}))
     assert said is not None and (host or "no name at all") in said and "headlight app --shared" in said
 
 
@@ -106,31 +106,31 @@ def test_no_page_of_another_site_is_answered(options: Options, origin: str) -> N
     """Whoever the server is for; a page that was named at start is."""
     for shared in (False, True):
         options(shared=shared)
-        said = refusal(Headers({"host": "localhost:8501", "origin": origin}))
+        said = refusal_reason(Headers({"host": "localhost:8501", "origin": origin}))
         assert said is not None and origin in said
     options(origins=(origin,))
-    assert refusal(Headers({"host": "localhost:8501", "origin": origin})) is None
+    assert refusal_reason(Headers({"host": "localhost:8501", "origin": origin})) is None
 
 
-@pytest.mark.parametrize("header", door.PASSED_ON)
+@pytest.mark.parametrize("header", access.PROXY_HEADERS)
 def test_ones_own_server_answers_no_proxy(options: Options, header: str) -> None:
     """What a proxy passes on from others is refused, also when it calls the server localhost; a shared one is not."""
     headers = Headers({"host": "localhost:8501", header: "203.0.113.7"})
-    said = refusal(headers)
+    said = refusal_reason(headers)
     assert said is not None and header in said and "--shared" in said
     options(shared=True)
-    assert refusal(headers) is None
+    assert refusal_reason(headers) is None
 
 
 def test_a_shared_server_answers_by_the_names_it_was_given(options: Options) -> None:
     """With none by any; `*.` stands for what is below a name, not for what ends like it."""
     options("0.0.0.0")
-    assert refusal(Headers({"host": "class.example:8501"})) is None
+    assert refusal_reason(Headers({"host": "class.example:8501"})) is None
     options("0.0.0.0", hosts=("class.example", "*.rooms.example"))
     for host in ("class.example", "Class.Example:80", "a.rooms.example", "b.a.rooms.example:8501"):
-        assert refusal(Headers({"host": host, "origin": f"https://{host}"})) is None
+        assert refusal_reason(Headers({"host": host, "origin": f"https://{host}"})) is None
     for host in ("rooms.example", "evil.example", "badclass.example", "localhost", ""):
-        said = refusal(Headers({"host": host}))
+        said = refusal_reason(Headers({"host": host}))
         assert said is not None and "--host" in said
 
 
@@ -169,7 +169,7 @@ def test_what_is_refused_gets_no_further(options: Options, scope: str) -> None:
 
 def test_an_endless_address_is_refused(options: Options) -> None:
     """Before anything reads it."""
-    sent, passed = answer("http", {"host": "localhost"}, b"text=" + b"a" * LONGEST_ADDRESS)
+    sent, passed = answer("http", {"host": "localhost"}, b"text=" + b"a" * MAX_ADDRESS_BYTES)
     assert not passed and sent[0]["status"] == 414
     assert answer("http", {"host": "localhost"}, b"text=" + b"a" * 2_000)[1]
 
@@ -189,7 +189,7 @@ def received(*messages: BackMsg | bytes) -> tuple[list[Message], list[Message]]:
         sent.append(message)
 
     async def all_of() -> list[Message]:
-        read, arrived = bounded(receive, send), []
+        read, arrived = limit_messages(receive, send), []
         while waiting:
             arrived.append(await read())
         return arrived
@@ -204,13 +204,13 @@ def test_an_endless_text_is_cut_to_what_says_that_it_is_too_long() -> None:
     message.rerun_script.widget_states.widgets.add(id="text", string_value="A word.")
     (arrived, _), sent = received(message)
     long, short = BackMsg.FromString(arrived["bytes"]).rerun_script.widget_states.widgets
-    assert long.string_value == "é" * (LONGEST_TEXT + 1) and short.string_value == "A word." and sent == []
+    assert long.string_value == "é" * (MAX_TEXT_CHARACTERS + 1) and short.string_value == "A word." and sent == []
 
 
 def test_a_message_that_is_no_text_has_an_end() -> None:
     """What is still too large when its texts are cut closes the connection."""
     message = BackMsg()
-    message.rerun_script.widget_states.widgets.add(id="x", bytes_value=bytes(MOST_BYTES + 1))
+    message.rerun_script.widget_states.widgets.add(id="x", bytes_value=bytes(MAX_MESSAGE_BYTES + 1))
     (arrived, *_), sent = received(message)
     assert arrived["type"] == "websocket.disconnect" and sent[0]["code"] == 1009
 
@@ -294,11 +294,11 @@ def test_the_address_of_a_moved_page_is_redirected_with_its_query(options: Optio
 def test_the_sites_of_a_server_are_read_when_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its environment, in which `headlight app` puts them."""
     monkeypatch.setenv(EMBED_IN, "https://a.example https://b.example/")
-    guard, _ = door.middleware()
+    guard, _ = access.middleware()
     assert guard.kwargs["framed_by"] == ("https://a.example", "https://b.example")
     monkeypatch.setenv(EMBED_IN, "*")
     with pytest.raises(Refused):
-        door.middleware()
+        access.middleware()
 
 
 @pytest.mark.parametrize(

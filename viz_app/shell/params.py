@@ -16,7 +16,7 @@ Head = tuple[int, int]  # layer, head
 
 
 @dataclass(frozen=True)
-class Choice:
+class Param:
     """One choice: its default, and how it is written into and read from the address bar.
 
     default: a value, or a function that makes it, where it is not the same each time.
@@ -64,7 +64,7 @@ class Page:
     icon: str
     group: str = field(kw_only=True)
     asks: str = field(kw_only=True)
-    choices: Mapping[str, Choice] = field(default_factory=dict)
+    choices: Mapping[str, Param] = field(default_factory=dict)
     example: Example | None = None
     text: bool = True
     models: bool = True
@@ -72,9 +72,9 @@ class Page:
     own: bool = False
 
 
-def collected(groups: Iterable[Mapping[str, Choice]]) -> dict[str, Choice]:
+def merge_params(groups: Iterable[Mapping[str, Param]]) -> dict[str, Param]:
     """The choices of all groups in one table. Raises ValueError for a name that two of them declare."""
-    table: dict[str, Choice] = {}
+    table: dict[str, Param] = {}
     for group in groups:
         if twice := table.keys() & group.keys():
             raise ValueError(f"two declare the choice {', '.join(sorted(twice))}: give one of them another name")
@@ -82,17 +82,17 @@ def collected(groups: Iterable[Mapping[str, Choice]]) -> dict[str, Choice]:
     return table
 
 
-def flag(*, first: bool = False) -> Choice:
+def flag_param(*, first: bool = False) -> Param:
     """A choice between no and yes; first: which at first."""
-    return Choice(first, parse=lambda value: value == "1", write=lambda value: "1" if value else "0")
+    return Param(first, parse=lambda value: value == "1", write=lambda value: "1" if value else "0")
 
 
-def choice_of(*allowed: str, first: str | None = None, step: bool = False) -> Choice:
+def select_param(*allowed: str, first: str | None = None, step: bool = False) -> Param:
     """A choice of one of these words. first: the default, if not the first of them. step: as in `Choice`."""
-    return Choice(allowed[0] if first is None else first, one_of(*allowed), step=step)
+    return Param(allowed[0] if first is None else first, parse_option(*allowed), step=step)
 
 
-def one_of(*allowed: str) -> Callable[[str], str]:
+def parse_option(*allowed: str) -> Callable[[str], str]:
     """A parser of a choice: gives back one of these words, and raises Refused for any other."""
 
     def parse(value: str) -> str:
@@ -103,7 +103,7 @@ def one_of(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
-def parse_whole(value: str) -> int:
+def parse_int(value: str) -> int:
     """A whole number. Raises Refused for anything else."""
     try:
         return int(value)
@@ -125,27 +125,27 @@ def write_head(head: Head) -> str:
     return f"{head[0]}.{head[1]}"
 
 
-def parse_two(value: str) -> tuple[int, int]:
+def parse_pair(value: str) -> tuple[int, int]:
     """Two numbers, layer and neuron, or layer and position: 3.146. Raises Refused for anything else."""
-    numbers = tuple(parse_whole(part) for part in value.split("."))
+    numbers = tuple(parse_int(part) for part in value.split("."))
     if len(numbers) != 2 or min(numbers) < 0:
         raise Refused("two numbers from 0, such as 3.146")
     return numbers[0], numbers[1]
 
 
-def write_two(two: tuple[int, int]) -> str:
+def write_pair(two: tuple[int, int]) -> str:
     """What `parse_two` reads."""
     return ".".join(map(str, two))
 
 
-def parse_numbers(value: str) -> tuple[int, ...]:
+def parse_indices(value: str) -> tuple[int, ...]:
     """Numbers between commas, each once. Raises Refused for what is none, or is below 0."""
-    numbers = tuple(dict.fromkeys(parse_whole(part) for part in value.split(",") if part))
+    numbers = tuple(dict.fromkeys(parse_int(part) for part in value.split(",") if part))
     if any(number < 0 for number in numbers):
         raise Refused("numbers count from 0")
     return numbers
 
 
-def write_numbers(numbers: tuple[int, ...]) -> str:
+def write_indices(numbers: tuple[int, ...]) -> str:
     """Numbers between commas: what `parse_numbers` reads."""
     return ",".join(map(str, numbers))

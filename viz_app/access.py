@@ -26,16 +26,16 @@ from streamlit import get_option
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from bert_core.refused import Refused
-from viz_app.moved import MOVED
+from viz_app.moved_pages import MOVED
 
-LOCAL = ("localhost", "127.0.0.1", "::1")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 # What a proxy adds to what it passes on.
-PASSED_ON = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
-LONGEST_TEXT = 200_000  # characters that are read at all, of whatever somebody types
-LONGEST_ADDRESS = 64_000  # bytes of a path and what is asked with it
-MOST_BYTES = 16 << 20  # of a message when its texts are cut: with more the connection is closed
-HEALTH, COUNTS = "/_stcore/health", "/_stcore/metrics"  # Streamlit's: the latter says what others do
-ASKED_BY_PAGES = (
+PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+MAX_TEXT_CHARACTERS = 200_000  # characters that are read at all, of whatever somebody types
+MAX_ADDRESS_BYTES = 64_000  # bytes of a path and what is asked with it
+MAX_MESSAGE_BYTES = 16 << 20  # of a message when its texts are cut: with more the connection is closed
+HEALTH_PATH, METRICS_PATH = "/_stcore/health", "/_stcore/metrics"  # Streamlit's: the latter says what others do
+ALLOWED_MESSAGES = (
     "rerun_script", "stop_script", "file_urls_request", "app_heartbeat", "deferred_file", "dataframe_chunk",
 )  # fmt: skip
 
@@ -43,17 +43,17 @@ ASKED_BY_PAGES = (
 EMBED_IN = "HEADLIGHT_EMBED_IN"  # the origins of `headlight app --embed-in`, with spaces between
 _ORIGIN = re.compile(r"https?://((\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)+|[a-z0-9-]+|\[[0-9a-f:]+\])(:\d{1,5})?")
 
-leaving = threading.Event()  # set when the server was asked to stop: nobody new is let in
+shutting_down = threading.Event()  # set when the server was asked to stop: nobody new is let in
 
 
-def is_own() -> bool:
+def is_local_server() -> bool:
     """Whether the server is for this machine alone: then any folder and the hub may be loaded, and files written."""
-    return os.environ.get("HEADLIGHT_SHARED") != "1" and get_option("server.address") in LOCAL
+    return os.environ.get("HEADLIGHT_SHARED") != "1" and get_option("server.address") in LOCAL_HOSTS
 
 
-def is_local(url: str) -> bool:
+def is_local_address(url: str) -> bool:
     """Whether an address leads each machine to itself."""
-    return urlsplit(url).hostname in LOCAL
+    return urlsplit(url).hostname in LOCAL_HOSTS
 
 
 def middleware() -> list[Middleware]:
@@ -93,18 +93,18 @@ class Guard:
             await self.app(scope, receive, send)
             return
         send = self._with_policy(send)
-        health = scope["path"].endswith(HEALTH)
-        status, why = 403, refusal(Headers(scope=scope))
-        if health and not is_own():
+        health = scope["path"].endswith(HEALTH_PATH)
+        status, why = 403, refusal_reason(Headers(scope=scope))
+        if health and not is_local_server():
             why = None  # a proxy asks by whatever name, and learns nothing
-        if leaving.is_set() and (health or scope["type"] == "websocket"):
+        if shutting_down.is_set() and (health or scope["type"] == "websocket"):
             status, why = 503, "This server is about to stop: it finishes what runs, and lets nobody in."
-        if scope["path"].endswith(COUNTS) and not is_own():
+        if scope["path"].endswith(METRICS_PATH) and not is_local_server():
             status, why = 404, "There is nothing here."
-        if len(scope.get("raw_path") or b"") + len(scope.get("query_string", b"")) > LONGEST_ADDRESS:
-            status, why = 414, f"The address is too long: at most {LONGEST_ADDRESS:,} bytes are read."
+        if len(scope.get("raw_path") or b"") + len(scope.get("query_string", b"")) > MAX_ADDRESS_BYTES:
+            status, why = 414, f"The address is too long: at most {MAX_ADDRESS_BYTES:,} bytes are read."
         if why is None:
-            await self.app(scope, bounded(receive, send) if scope["type"] == "websocket" else receive, send)
+            await self.app(scope, limit_messages(receive, send) if scope["type"] == "websocket" else receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})  # before it is accepted: 403
         else:
@@ -148,13 +148,13 @@ def _new_path(path: str) -> str | None:
     return ("../" if path.endswith("/") else "") + MOVED[old]
 
 
-def refusal(headers: Headers) -> str | None:
+def refusal_reason(headers: Headers) -> str | None:
     """Why a request with these headers is not answered; None where it is."""
     host, origin = headers.get("host", ""), headers.get("origin")
-    names = LOCAL if is_own() else get_option("server.allowedHosts")
+    names = LOCAL_HOSTS if is_local_server() else get_option("server.allowedHosts")
     if not _is_named(_hostname(host), names):
         return _not_for(host or "no name at all")
-    if is_own() and (by := next((name for name in PASSED_ON if name in headers), None)) is not None:
+    if is_local_server() and (by := next((name for name in PROXY_HEADERS if name in headers), None)) is not None:
         return _not_for(f"{host}, through a proxy ({by})")
     others = get_option("server.corsAllowedOrigins")
     if origin is None or origin in others or urlsplit(origin).netloc.lower() == host.lower():
@@ -163,7 +163,7 @@ def refusal(headers: Headers) -> str | None:
 
 
 def _not_for(host: str) -> str:
-    if is_own():
+    if is_local_server():
         return (
             f"This server is for the machine it runs on, and was asked for as {host}. "
             "For others, start it with `headlight app --shared`."
@@ -189,7 +189,7 @@ def _is_named(hostname: str, names: Iterable[str]) -> bool:
     return not names or hostname in names or "*" in names or any(map(hostname.endswith, below))
 
 
-def bounded(receive: Receive, send: Send) -> Receive:
+def limit_messages(receive: Receive, send: Send) -> Receive:
     """What a browser's pages send, and nothing else: no message empties the caches that all visitors share.
 
     Each text in it is cut to one character more than is read, so that a page can say so.
@@ -203,9 +203,9 @@ def bounded(receive: Receive, send: Send) -> Receive:
             asked = _asked(message["bytes"])
             if asked is None:
                 continue
-            if len(asked) <= MOST_BYTES:
+            if len(asked) <= MAX_MESSAGE_BYTES:
                 return {**message, "bytes": asked}
-            await send({"type": "websocket.close", "code": 1009, "reason": f"more than {MOST_BYTES:,} bytes"})
+            await send({"type": "websocket.close", "code": 1009, "reason": f"more than {MAX_MESSAGE_BYTES:,} bytes"})
             return {"type": "websocket.disconnect", "code": 1009}
 
     return read
@@ -213,13 +213,13 @@ def bounded(receive: Receive, send: Send) -> Receive:
 
 def _asked(data: bytes) -> bytes | None:
     """A message of a page with its texts cut; None for one that no page of ours sends."""
-    message, most = BackMsg(), LONGEST_TEXT + 1
+    message, most = BackMsg(), MAX_TEXT_CHARACTERS + 1
     try:
         message.ParseFromString(data)
     except DecodeError:
         return None
     operation = message.backend_operation_request.WhichOneof("payload")
-    if (operation or message.WhichOneof("type")) not in ASKED_BY_PAGES:
+    if (operation or message.WhichOneof("type")) not in ALLOWED_MESSAGES:
         return None
     if len(data) <= most:
         return data

@@ -7,12 +7,12 @@ from importlib import import_module
 
 import streamlit as st
 
-from viz_app.door import is_own
+from viz_app.access import is_local_server
 from viz_app.pages import PAGES, START, UNNAMED
 from viz_app.shell import address, classroom, frame, lesson, panel, remembered, screen, work
-from viz_app.shell.calm import PAGE, calm
-from viz_app.shell.choices import GROUPS, Page
-from viz_app.shell.language import spoken
+from viz_app.shell.error_boundary import PAGE, error_boundary
+from viz_app.shell.language import translate
+from viz_app.shell.params import GROUPS, Page
 from viz_app.streamlit_compat import finish_session_writes, keep_generated_downloads
 
 finish_session_writes()
@@ -27,50 +27,50 @@ def draw() -> None:
     """Draw the app, for one visitor and one moment."""
     st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
     st.logo(frame.LOGO, size="large")
-    notices = address.restore(frame.choices_of(PAGES))
+    notices = address.restore_params(frame.params_of_pages(PAGES))
     work.begin_run()
-    pages = [page for page in PAGES if is_own() or not page.own]
+    pages = [page for page in PAGES if is_local_server() or not page.own]
     st.session_state[lesson.PAGES] = {page.path: page for page in pages}
     home = _home()
-    ways = st.session_state[frame.WAYS] = {
+    ways = st.session_state[frame.STREAMLIT_PAGES] = {
         page.path: st.Page(
-            partial(_draw, page), title=spoken(page.title), icon=page.icon, url_path=page.path, default=page is home,
-            help=spoken(page.asks),
+            partial(_draw, page), title=translate(page.title), icon=page.icon, url_path=page.path, default=page is home,
+            help=translate(page.asks),
         )
         for page in pages
     }  # fmt: skip
     groups = {group: [ways[page.path] for page in pages if page.group == group] for group in ("", *GROUPS)}
     opened = st.navigation(
-        {spoken(group) if group else "": some for group, some in groups.items()},
+        {translate(group) if group else "": some for group, some in groups.items()},
         position="top" if st.session_state.lecture else "sidebar", expanded=True,
     )  # fmt: skip
     page = next((page for page in pages if page.path == opened.url_path), home)
     if lesson.ahead() in ways.keys() - {page.path}:
         frame.go_to(str(lesson.ahead()))
-    with calm():
+    with error_boundary():
         lesson.arrive()
         classroom.arrive()
     if page is not START:
         address.open_example(page)
     beside = panel.place()
     embedded = address.is_embedded()
-    rest = screen.divide(lecture=st.session_state.lecture, embedded=embedded)
+    rest = screen.make_places(lecture=st.session_state.lecture, embedded=embedded)
     try:
         st.session_state[PAGE] = page.path
         stands = False
-        with calm(screen.picture()):
+        with error_boundary(screen.picture()):
             stands = frame.open_frame(page, pages, notices)
-        with calm(screen.picture()):  # what goes wrong above takes no lesson away
+        with error_boundary(screen.picture()):  # what goes wrong above takes no lesson away
             panel.draw(beside)
             if beside is not None or page.path == panel.LEARN:
                 remembered.draw()
             if stands:
                 with rest:
-                    frame.show(opened)
+                    frame.run_page(opened)
             if embedded:
-                frame.way_out()
+                frame.open_in_app_link()
     finally:
-        address.publish(frame.OWN if page is START else None)
+        address.publish(frame.FRAME_PARAMS if page is START else None)
         work.end_of_run()
     _settle()
 
@@ -82,8 +82,8 @@ def _home() -> Page:
     """
     state = st.session_state
     if HOME not in state:
-        named = address.page_named()
-        is_view = bool(state[address.TABLE].keys() & st.query_params.to_dict().keys() - frame.OWN.keys())
+        named = address.requested_page()
+        is_view = bool(state[address.ALL_PARAMS].keys() & st.query_params.to_dict().keys() - frame.FRAME_PARAMS.keys())
         state[HOME] = named == UNNAMED.path or not (named or is_view or address.is_embedded())
     return START if state[HOME] else UNNAMED
 

@@ -7,9 +7,9 @@ import pytest
 from bert_core import Refused
 from viz_app.pages import PAGES
 from viz_app.shell import examples
-from viz_app.shell.choices import GROUPS, Choice, Page, collected
-from viz_app.shell.frame import choices_of
+from viz_app.shell.frame import params_of_pages
 from viz_app.shell.models import added_models
+from viz_app.shell.params import GROUPS, Page, Param, merge_params
 
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
@@ -69,7 +69,7 @@ tenth sought fired neuron tuned lesson step choices about counted piece firing
 
 def test_an_address_carries_the_names_that_it_always_did() -> None:
     """Every name, what it means where a link does not say it, and whether Back takes a change of it back."""
-    table = choices_of(PAGES)
+    table = params_of_pages(PAGES)
     assert set(table) == set(CARRIED.split())
     begins = {name: choice.first(with_text=False) for name, choice in table.items()}
     flags = {name: False for name in CARRIED.split() if name not in DEFAULTS}
@@ -81,19 +81,19 @@ def test_an_address_carries_the_names_that_it_always_did() -> None:
 
 def test_every_choice_is_read_as_it_is_written() -> None:
     """What a choice is at first comes back from a link; None is what no link can say."""
-    for name, choice in choices_of(PAGES).items():
+    for name, choice in params_of_pages(PAGES).items():
         first = choice.first(with_text=False)
         assert first is None or choice.parse(choice.write(first)) == first, name
 
 
 def test_the_table_is_collected_once() -> None:
     """Every run of every visitor is given the same one."""
-    assert choices_of(PAGES) is choices_of(PAGES)
+    assert params_of_pages(PAGES) is params_of_pages(PAGES)
 
 
 def test_a_model_that_is_added_while_the_app_runs_can_stand_in_a_link() -> None:
     """The table is made once, and asks each time which models are on offer."""
-    read = choices_of(PAGES)["model"].parse
+    read = params_of_pages(PAGES)["model"].parse
     with pytest.raises(Refused, match="one of headlight-mini"):
         read("added-now")
     added_models().append("added-now")
@@ -103,11 +103,11 @@ def test_a_model_that_is_added_while_the_app_runs_can_stand_in_a_link() -> None:
 
 def test_a_name_means_one_thing() -> None:
     """Two pages cannot declare the same parameter."""
-    page = Page("extra", "Extra", ":material/star:", group="See", asks="", choices={"seed": Choice(0, int)})
+    page = Page("extra", "Extra", ":material/star:", group="See", asks="", choices={"seed": Param(0, int)})
     with pytest.raises(ValueError, match="two declare the choice seed: give one of them another name"):
-        choices_of((*PAGES, page))
+        params_of_pages((*PAGES, page))
     with pytest.raises(ValueError, match="text"):
-        collected([{"text": Choice("")}, {"text": Choice("")}])
+        merge_params([{"text": Param("")}, {"text": Param("")}])
 
 
 def test_a_page_stands_in_the_folder_of_its_path() -> None:

@@ -19,23 +19,23 @@ from bert_core.run.memory import capture_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import TokenClick
 from viz_app.shell import examples
-from viz_app.shell.choices import Choice, Head, flag, parse_whole
 from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.examples import Example
 from viz_app.shell.jobs import Together
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference, shown_name
-from viz_app.shell.work import Work, kept, need, seconds_of
+from viz_app.shell.params import Head, Param, flag_param, parse_int
+from viz_app.shell.work import Work, cached, estimate_seconds, wait_for
 
 NO_TOKENS = ("query", ())
-TOP = 20  # words for a gap that are kept
-SHORT = 64  # tokens of a text that is read together with others
-ASKED = "_question"  # what the page asks about; None on a page that is not about the text
+KEPT_PREDICTIONS = 20  # words for a gap that are kept
+BATCHED_TOKENS = 64  # tokens of a text that is read together with others
+SELECTION = "_question"  # what the page asks about; None on a page that is not about the text
 EXAMPLES = "examples_open"  # whether the list of examples is open
 
 
 @dataclass(frozen=True)
-class Question:
+class Selection:
     """The text, the model, the target and the head mask that a page asks about.
 
     model: with what the reader changed in it for this text.
@@ -59,7 +59,7 @@ class Question:
         """The model, in memory."""
         return self.model.get()
 
-    def of_model(self, loaded: LoadedModel) -> Question:
+    def of_model(self, loaded: LoadedModel) -> Selection:
         """The same question of another model."""
         return replace(self, model=ModelReference(loaded))
 
@@ -88,9 +88,9 @@ class Question:
         """What is hidden at a position, in Markdown: "The hidden word “door” at position 4"."""
         piece, word = self.encoding.masked_piece(position), self.encoding.words[position]
         if piece is None or word is None:
-            return f"{as_written(self.encoding.special_tokens.mask)} at position {position}"
+            return f"{escape_markdown(self.encoding.special_tokens.mask)} at position {position}"
         what = "word" if len(self.encoding.pieces_of(word)) == 1 else "piece"
-        return f"The hidden {what} “{as_written(piece)}” at position {position}"
+        return f"The hidden {what} “{escape_markdown(piece)}” at position {position}"
 
     def run(self, *, gradients: bool = False, all_heads_on: bool = False) -> ModelRun:
         """The record of this text, from the queue. gradients: for the question's target, if there is one."""
@@ -98,44 +98,46 @@ class Question:
         gates = np.ones_like(self.head_mask) if all_heads_on else self.head_mask
         loaded, length = self.loaded, len(self.encoding)
         together = None
-        if target is None and length <= SHORT:
+        if target is None and length <= BATCHED_TOKENS:
             # The questions of a class that wait together are read together; texts of about one length waste little.
             together = Together(
                 (loaded.identity, gates.tobytes(), length // 8),
                 self.encoding,
-                lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=TOP, norms=True),
+                lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=KEPT_PREDICTIONS, norms=True),
             )
         work = Work(
             ("run", loaded.identity, self.encoding, target, gates.tobytes()),
             f"{shown_name(loaded.name)} reads {length} tokens",
-            lambda _: capture(loaded, self.encoding, target=target, head_mask=gates, top_k=TOP, norms=True),
+            lambda _: capture(
+                loaded, self.encoding, target=target, head_mask=gates, top_k=KEPT_PREDICTIONS, norms=True
+            ),
             together=together,
             memory=capture_bytes(loaded, length, gradients=target is not None),
         )
-        return need(work, timed=True)
+        return wait_for(work, timed=True)
 
     def seconds(self, passes: float = 1, *, places: float = 0) -> float:
         """About how many seconds so many forward passes over this text take, as `seconds_of` estimates."""
-        return seconds_of(self.loaded, len(self.encoding), passes, places=places)
+        return estimate_seconds(self.loaded, len(self.encoding), passes, places=places)
 
     def kept(self, *name: Hashable, make: Callable[[], Any]) -> Any:
         """What `make` returns, made once for this text, model, target and head mask, under this name."""
         encoding = self.encoding
         text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
-        return kept((*name, self.loaded.identity, *text, repr(self.target), self.head_mask.tobytes()), make)
+        return cached((*name, self.loaded.identity, *text, repr(self.target), self.head_mask.tobytes()), make)
 
     def word(self, token_id: int) -> str:
         """A piece as text."""
         return self.loaded.tokenizer.token_of(token_id)
 
 
-def current() -> Question:
+def current_selection() -> Selection:
     """What this page asks about."""
-    drawn: Question = st.session_state[ASKED]
+    drawn: Selection = st.session_state[SELECTION]
     return drawn
 
 
-def take_example(example: Example) -> None:
+def open_example_text(example: Example) -> None:
     """Put an example in the place of what was chosen, and close the list; a click on a button."""
     state = st.session_state
     state[EXAMPLES] = False
@@ -145,28 +147,28 @@ def take_example(example: Example) -> None:
     state.update(NO_EDITS)
 
 
-def is_shown(example: Example) -> bool:
+def is_current_example(example: Example) -> bool:
     """Whether this is the text that is asked about."""
     state = st.session_state
     return (example.text, example.pair, example.masked) == (state.text, state.pair, state.masked)
 
 
-def mask_word(click: TokenClick, first_word: int = 0) -> None:
+def toggle_mask(click: TokenClick, first_word: int = 0) -> None:
     """Hide the clicked word from the model, or show it again. first_word: as in `Question`, of what was clicked."""
     st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {first_word + click.word}))
 
 
 def parse_words(value: str) -> tuple[int, ...]:
     """Numbers of words between commas, in order."""
-    return tuple(sorted({parse_whole(part) for part in value.split(",") if part}))
+    return tuple(sorted({parse_int(part) for part in value.split(",") if part}))
 
 
-CHOICES = {
-    "text": Choice(lambda: examples.first().text, step=True, about="text", free=True, alone=None),
-    "pair": Choice(lambda: examples.first().pair, step=True, about="text", free=True, alone=""),
-    "masked": Choice(
+PARAMS = {
+    "text": Param(lambda: examples.first().text, step=True, about="text", free=True, alone=None),
+    "pair": Param(lambda: examples.first().pair, step=True, about="text", free=True, alone=""),
+    "masked": Param(
         lambda: examples.first().masked, parse_words, lambda words: ",".join(map(str, words)), step=True,
         about="text", alone=(),
     ),
-    "words": flag(),  # whether a view is of words, not of pieces
+    "words": flag_param(),  # whether a view is of words, not of pieces
 }  # fmt: skip

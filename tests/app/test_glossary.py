@@ -129,7 +129,7 @@ def test_a_coloured_box_says_its_terms_behind_a_sign() -> None:
 
 
 def test_every_coloured_box_has_its_terms_explained() -> None:
-    """Whatever a page says in a box goes through `helped`."""
+    """Whatever a page says in a box goes through `with_help`."""
     kinds = {"info", "success", "warning", "error"}
     found = 0
     for path in sorted((ROOT / "viz_app").rglob("*.py")):
@@ -138,7 +138,7 @@ def test_every_coloured_box_has_its_terms_explained() -> None:
                 continue
             names = [one.attr for one in ast.walk(node.func) if isinstance(one, ast.Attribute)]
             if kinds & set(names[:1]) or (isinstance(node.func, ast.IfExp) and kinds & set(names)):
-                assert ast.unparse(node.args[0]).startswith("helped("), f"{path.name}:{node.lineno}"
+                assert ast.unparse(node.args[0]).startswith("with_help("), f"{path.name}:{node.lineno}"
                 found += 1
     assert found > 50
 

@@ -141,12 +141,12 @@ def test_a_fault_in_a_translation_is_one_sentence(tmp_path: Path, old: str, new:
     assert re.search(says, faults[0].says) and faults[0].says.startswith("de/both_sides.toml")
 
 
-def spoken_in_the_code() -> set[str]:
+def translated_in_the_code() -> set[str]:
     """Every sentence that the code asks for in the reader's language."""
     found: set[str] = set()
     for file in sorted(APP.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("spoken", "Phrase"):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("translate", "Phrase"):
                 (what,) = node.args
                 if isinstance(what, ast.Constant):
                     found.add(what.value)
@@ -160,7 +160,7 @@ def spoken_in_the_code() -> set[str]:
 def test_every_sentence_of_the_frame_has_its_words(tag: str) -> None:
     """Each call has its pair and each pair its call; the same figures are filled in, and nothing is left in English."""
     pairs = translations(tag)
-    assert pairs.keys() == spoken_in_the_code()
+    assert pairs.keys() == translated_in_the_code()
     for english, other in pairs.items():
         assert figures(other) == figures(english), english
         assert other != english or other in THE_SAME, english

@@ -235,7 +235,7 @@ def test_a_wrong_choice_is_said_and_left_out(address: dict[str, str], notice: st
 def test_a_long_text_is_read_around_the_chosen_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the whole would take long, the part that is drawn is read at once, and all when the button is clicked."""
     for module in (layers, work):
-        monkeypatch.setattr(module, "QUICK", 0.0)
+        monkeypatch.setattr(module, "UNCONFIRMED_SECONDS", 0.0)
     app = start(text="word " * 60 + "[MASK]", cell="3.20")
 
     def told() -> str:

@@ -130,7 +130,7 @@ def test_a_bug_of_the_page_takes_no_lesson_away(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("dictionary changed size during iteration")
 
-    monkeypatch.setattr(frame, "say_of_text", broken)
+    monkeypatch.setattr(frame, "show_text_notices", broken)
     app.number_input[0].set_value(80).run()
     assert "This page has a bug" in words(app) and not app.exception
     assert not button(app, "lesson_say").disabled

@@ -168,7 +168,7 @@ def test_profiles_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch
     """A model that has a file of profiles but other weights than they speak of is refused like one without."""
     other = profiles.profiles_of(bundled())
     assert other is not None
-    monkeypatch.setattr(profiles, "kept_of_model", lambda key, make: make())
+    monkeypatch.setattr(profiles, "cached_of_model", lambda key, make: make())
     monkeypatch.setattr(profiles, "read_profiles", lambda path: replace(other, weights="0" * 16))
     work = findings.work_for("jobs", of_lesson(bundled(), lesson_of("ten_looks").predict.view))
     with pytest.raises(Refused, match="nobody has counted what the heads of this model do"):

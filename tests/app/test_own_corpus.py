@@ -138,7 +138,7 @@ def test_a_corpus_is_brought_and_its_cost_said_before(there: Path, monkeypatch: 
     assert app.dataframe[0].value["match"][0] == "cat"
     assert buttons(app)["corpus_away"].replace("\\", "") == f"trees.conllu ({tokens} tokens)"
     with monkeypatch.context() as other:
-        other.setattr(own_corpus, "visitor", lambda: "another")
+        other.setattr(own_corpus, "session_id", lambda: "another")
         assert not asked().dataframe
     for page in ("predict", "layers"):  # it stays over other pages
         app = settled(at(app, page).run())

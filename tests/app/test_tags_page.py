@@ -88,7 +88,7 @@ def test_a_click_asks_why_and_a_tag_can_be_chosen(folder: Path, strip: Strip, mo
     word = tagged_words(run)[1]
     likeliest, second, *_ = run.tags.order_at(word.position)
     explained: list[Target] = []
-    monkeypatch.setattr(page, "explain", lambda target, current: explained.append(target))
+    monkeypatch.setattr(page, "set_target", lambda target, current: explained.append(target))
     strip.click(TokenClick(word.word))
     assert word.text == "cats" and explained == [Target("tag", word.position, label=likeliest)]
     app = opened(folder, target=f"tag:{word.position}:{second}")

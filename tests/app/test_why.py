@@ -215,7 +215,7 @@ def test_what_has_no_room_in_the_server_is_refused_and_the_rest_answers(
 
 def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the text is long for the model, what takes many passes is behind a button that names it and its cost."""
-    monkeypatch.setattr(answers, "QUICK", 0)
+    monkeypatch.setattr(answers, "UNCONFIRMED_SECONDS", 0)
     app = opened(text="the cat sat on the blue mat", method="integrated gradients")
     assert "integrated gradients is slow on this text" in words(app)
     ask = button(app, "Run the 5 slow methods")

@@ -6,7 +6,9 @@ from typing import Any
 
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime.media_file_manager import MediaFileManager
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state import SafeSessionState
+from streamlit.runtime.state.session_state import Serialized
 
 _execute_deferred = MediaFileManager.execute_deferred
 _on_script_will_rerun = SafeSessionState.on_script_will_rerun
@@ -42,6 +44,21 @@ def _apply_unless_replaced(state: SafeSessionState, fresh_widget_states: WidgetS
 def has_click(states: WidgetStates) -> bool:
     """Whether one of the values is that of a click, which counts for one run only."""
     return any("trigger" in (widget.WhichOneof("value") or "") for widget in states.widgets)
+
+
+def reported_text(key: str) -> str | None:
+    """Return the text that the browser reports for the text field `key` in a run that has not drawn it yet, or None.
+
+    After a restart of the server, an open page reports the values of all its controls to a session that knows none of
+    them. Their identifiers end with their keys.
+    """
+    context = get_script_run_ctx()
+    if context is None:
+        return None
+    states = context.session_state._state._new_widget_state.states
+    reported = [state for name, state in states.items() if name.endswith(f"-{key}")]
+    values = [state.value for state in reported if isinstance(state, Serialized)]
+    return next((value.string_value for value in values if value.WhichOneof("value") == "string_value"), None)
 
 
 def keep_generated_downloads() -> None:

@@ -21,6 +21,7 @@ class Connection:
     def __init__(self, host: str, socket: ClientConnection) -> None:
         self.host, self.socket, self.page, self.address = host, socket, "", urlencode(ADDRESS)
         self.controls: dict[str, str] = {}  # label -> id
+        self.sentence = ""  # the value that the server last set
 
     def send(self, path: str = "", query: str | None = None, **values: str) -> None:
         """Ask for a run with these values, by label; query: the address, if not the one that the server wrote last."""
@@ -59,6 +60,8 @@ class Connection:
                 if element.WhichOneof("type") in ("text_input", "button_group"):
                     control = getattr(element, element.WhichOneof("type"))
                     self.controls[control.label] = control.id
+                    if control.label == "Sentence" and control.set_value:
+                        self.sentence = control.value
 
 
 def address_after(app: str, pause: float) -> dict[str, list[str]]:
@@ -81,3 +84,20 @@ def test_what_is_typed_and_the_click_that_ends_it_are_both_in_the_address(app: s
     for milliseconds in range(6, 45, 3):
         address = address_after(app, milliseconds / 1000)
         assert address.get("text") == [TYPED] and address.get("engine") == ["numpy"], (milliseconds, address)
+
+
+def test_a_long_text_outlives_a_restart_of_the_server(app: str) -> None:
+    """A page that was open before the restart keeps its text, which no address contains."""
+    host = app.removeprefix("http://")
+    streams = [f"ws://{host}/_stcore/stream"] * 2
+    with connect(streams[0], subprotocols=[Subprotocol("streamlit")], max_size=None) as socket:
+        before = Connection(host, socket)
+        before.send(path="inside")
+        before.receive()
+    long_text = " ".join([TYPED] * 100)
+    with connect(streams[1], subprotocols=[Subprotocol("streamlit")], max_size=None) as socket:
+        after = Connection(host, socket)  # a session that the restarted server does not know
+        after.page, after.controls = before.page, before.controls
+        after.send(path="inside", query="", Sentence=long_text)
+        after.receive()
+        assert after.sentence == long_text and "text" not in parse_qs(after.address)

@@ -17,6 +17,7 @@ from streamlit.runtime.state import SessionStateProxy
 from bert_core.refused import Refused
 from viz_app.shell import examples
 from viz_app.shell.params import Page, Param
+from viz_app.streamlit_compat import reported_text
 
 MAX_LINK_CHARACTERS = 2_000  # characters of text that the address bar takes
 HEAD_CHOSEN = (
@@ -42,6 +43,8 @@ def restore_params(table: Mapping[str, Param]) -> list[str]:
     given = st.query_params.to_dict()
     state[HEAD_CHOSEN] = "head" in given
     # An address without a text is that of a new visitor, or of a text that is too long for it, and stays.
+    # After a restart of the server, an open page reports its text, which may be too long for an address.
+    typed = {name: reported_text(name) for name, choice in table.items() if choice.free} if is_new else {}
     unsaid = {name for name, choice in table.items() if choice.about and choice.about not in given}
     for name, choice in table.items():
         if name in unsaid and not is_new and name not in given:
@@ -52,8 +55,10 @@ def restore_params(table: Mapping[str, Param]) -> list[str]:
                 value = choice.parse(given[name])
             except Refused as error:
                 notices.append(f"The link says {name}={given[name][:60]!r}, which is not possible: {error}.")
+        if (text := typed.get(name)) is not None:
+            value = text
         state[name] = value
-    state[TEXT_UNNAMED] = "text" not in given and (is_new or state.get(TEXT_UNNAMED, False))
+    state[TEXT_UNNAMED] = "text" not in given and typed.get("text") is None and (is_new or state.get(TEXT_UNNAMED, False))
     return notices
 
 

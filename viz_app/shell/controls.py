@@ -1,9 +1,7 @@
-"""Controls that cannot lose what was chosen, and buttons that fill in what is missing.
+"""Controls whose values are kept in the session, file controls, and buttons that fill in an example.
 
-Streamlit drops the value of a control that a page does not draw, and a browser that first sees a control in a later
-run than the one that set its value reports an empty one. So no control owns a choice: the choice lives in
-`st.session_state` under its own name, is given to the control as its default in every run, and the control writes
-back what a visitor does with it. One that was changed from elsewhere is drawn anew, under another key.
+The value of a control is `st.session_state[name]`, where `name` is also the name of its URL parameter. It is kept
+while no page draws the control (`persist_state`), and callbacks may change it.
 """
 
 from __future__ import annotations
@@ -20,11 +18,6 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help, with_special_tokens
-
-_DEFAULTS = {  # all others: value
-    "segmented_control": "default", "multiselect": "default", "pills": "default", "selectbox": "index",
-}  # fmt: skip
-_TYPED = ("text_input", "text_area")
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ def control(
     first: Any = None,
     on_change: Callable[..., None] | None = None,
     args: Sequence[Any] = (),
-    **look: Any,
+    **arguments: Any,
 ) -> Any:
     """Draw the control of the choice `name` and return the choice.
 
@@ -60,45 +53,28 @@ def control(
     first: the choice before anything was chosen, where it is none of those in the address.
     on_change: called with args after a visitor changed the choice.
     """
-    state, slot = st.session_state, f"_control_{name}"
-    chosen = state.setdefault(name, first)
-    default = _DEFAULTS.get(draw.__name__, "value")
-    if default == "index":
-        options = list(look["options"])
-        if chosen not in options and first is not None:
-            chosen = state[name] = first
-        look["index"] = options.index(chosen) if chosen in options else None
-    else:
-        look[default] = chosen
-    if look.get("help") is None:
-        beside = map(look.get("format_func", str), look["options"]) if draw.__name__ == "segmented_control" else ()
-        look["help"] = help_on_terms(" · ".join([label, *beside]))
-    is_new = slot not in state
-    drawn, shown = state.get(slot, (0, chosen))
-    if shown != chosen:
-        drawn += 1
-    state[slot] = drawn, chosen
-    key = f"{name}#{drawn}"
+    state = st.session_state
+    value = state.get(name, first)
+    if "options" in arguments and value not in arguments["options"] and first is not None:
+        value = first
+    state[name] = value
+    if arguments.get("help") is None:
+        format_func, is_row = arguments.get("format_func", str), draw.__name__ == "segmented_control"
+        arguments["help"] = help_on_terms(
+            " · ".join([label, *map(format_func, arguments["options"] if is_row else ())])
+        )
 
-    def take() -> None:
-        given = state[key]
-        # What says again what is chosen, or comes late from a control that was drawn anew since, changes nothing.
-        if given == state[name] or state[slot][0] != drawn:
-            return
-        if given is None:  # emptied: the choice stays, and is shown again
-            state[slot] = drawn + 1, state[name]
-            return
-        state[name] = given
-        state[slot] = drawn, given
-        if on_change is not None:
+    if draw.__name__ == "number_input":
+        arguments |= {"value": None, "required": True}  # an emptied field keeps its number
+
+    def receive() -> None:
+        if state[name] is None:  # emptied: the value stays, and is shown again
+            state[name] = value
+        elif state[name] != value and on_change is not None:
             on_change(*args)
 
-    given = draw(with_special_tokens(label), key=key, on_change=take, **look)
-    if is_new and given and draw.__name__ in _TYPED and given != chosen:
-        # The page was there before this session: its server was started again, and no address holds a long text.
-        chosen = state[name] = given
-        state[slot] = drawn, given
-    return chosen
+    draw(with_special_tokens(label), key=name, on_change=receive, persist_state="session", **arguments)
+    return state[name]
 
 
 def choose_neuron(

@@ -278,9 +278,8 @@ def _result(run: TuningRun) -> None:
 
 def _deletion(run: TuningRun) -> None:
     """A button that takes the run from the disk, behind a question."""
-    state = st.session_state
     with st.popover("Delete this run", icon=":material/delete:", width="content", key="delete_tuned"):
-        if state.model == str(run.folder):
+        if st.session_state.model == str(run.folder):
             screen.write_note("This model is the one that all pages ask: choose another in the sidebar first.")
             return
         screen.write_note(
@@ -288,8 +287,14 @@ def _deletion(run: TuningRun) -> None:
             "and the "
             "file that was uploaded. What is gone cannot be brought back."
         )
-        if st.button("Delete it for good", key="delete_tuned_now", icon=":material/delete_forever:", type="primary"):
-            forget_model(str(run.folder))
-            run.delete()
-            state.tuned, state.tuned_step = "", 0
-            st.rerun()
+        st.button(
+            "Delete it for good", key="delete_tuned_now", icon=":material/delete_forever:", type="primary",
+            on_click=_delete, args=(run,),
+        )  # fmt: skip
+
+
+def _delete(run: TuningRun) -> None:
+    """Delete a run and select none; callback of a button."""
+    forget_model(str(run.folder))
+    run.delete()
+    st.session_state.tuned, st.session_state.tuned_step = "", 0

@@ -34,8 +34,9 @@ from bert_core import load
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.records import Batch
 from bert_core.training import finetune, lens, optimization, pretrain, tuning
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
-from bert_core.training.pretrain import PretrainSettings, make_optimizer, train_step
+from bert_core.training.data import Corpus, ExampleMaker
+from bert_core.training.pretrain import make_optimizer, train_step
+from bert_core.training.settings import MaskingRule, Mix, PretrainSettings
 from bert_core.translators import Translators
 from viz_app.cli.serve import MALLOC
 

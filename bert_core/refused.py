@@ -222,7 +222,7 @@ def validate_arrays(**axes: str) -> Callable[[Callable[Parameters, Result]], Cal
             arguments = bound.arguments
             for name, classes in checked_classes().items():
                 if name in arguments:
-                    arguments[name] = _convert_argument(name, arguments[name], classes)
+                    arguments[name] = convert_argument(name, arguments[name], classes)
             if not axes:
                 return function(*bound.args, **bound.kwargs)
             import numpy as np
@@ -252,7 +252,7 @@ def _classes_of_hint(hint: Any) -> tuple[type, ...]:
     return tuple(kinds) if plain and not any(kind is object or kind.__module__ == "numpy" for kind in kinds) else ()
 
 
-def _convert_argument(name: str, value: object, classes: tuple[type, ...]) -> object:
+def convert_argument(name: str, value: object, classes: tuple[type, ...]) -> object:
     """Return an argument as an instance of one of the classes, or raise Refused."""
     if isinstance(value, classes) and not isinstance(value, bool | float):
         return value

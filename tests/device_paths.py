@@ -663,7 +663,7 @@ def _weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def _pretrained(side: Side, steps: int, **settings: Any) -> torch.nn.Module:
     from bert_core.training.launch import launch
-    from bert_core.training.pretrain import PretrainSettings
+    from bert_core.training.settings import PretrainSettings
 
     chosen = PretrainSettings(steps=steps, warmup=1, decay=2, tokens=256, lengths={32: 1.0}, **settings)
     return launch(
@@ -698,7 +698,8 @@ def tune_lens_60_steps(side: Side) -> object:
 
 
 def _tuned(side: Side, steps: int, held_out: Path | None = None) -> tuple[bert_core.Translators, Path]:
-    from bert_core.training.lens import LensSettings, tune_lens
+    from bert_core.training.lens import tune_lens
+    from bert_core.training.settings import LensSettings
 
     settings = LensSettings(steps=steps, warmup=1, decay=2, learning_rate=1e-2, examples=8, length=24)
     folder = side.file()
@@ -716,8 +717,9 @@ def tune_lens(side: Side) -> object:
 
 @path
 def fine_tune(side: Side) -> object:
-    from bert_core.training.answers import AnswerSettings, finetune_reader
-    from bert_core.training.finetune import FinetuneSettings, finetune
+    from bert_core.training.answers import finetune_reader
+    from bert_core.training.finetune import finetune
+    from bert_core.training.settings import AnswerSettings, FinetuneSettings
     from bert_core.training.tagging import finetune_tags
 
     settings, folders = FinetuneSettings(epochs=1, learning_rate=1e-3, max_length=32), [side.file() for _ in range(3)]
@@ -737,7 +739,8 @@ def fine_tune(side: Side) -> object:
 @path
 def train_captioner(side: Side) -> object:
     from bert_core import scenes
-    from bert_core.training.captioner import CaptionerSettings, train_captioner
+    from bert_core.training.captioner import train_captioner
+    from bert_core.training.settings import CaptionerSettings
     from bert_core.vision import CaptionerConfig
 
     sizes = CaptionerConfig.small(len(scenes.VOCABULARY), image_size=32, patch_size=8, hidden=16, heads=2)

@@ -17,7 +17,7 @@ from bert_core.progress import Progress, print_progress
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Tokenizer
-from bert_core.training.data import Corpus, MaskingRule, Mix
+from bert_core.training.data import Corpus
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.measures import (
     PROMPTS,
@@ -29,8 +29,8 @@ from bert_core.training.measures import (
     reliability_diagram,
     wilson_interval,
 )
-from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.runs import LOG_FILE, STATE_FILE, read_state
+from bert_core.training.settings import MaskingRule, Mix, PretrainSettings
 from tools.bundled_examples import CANDIDATES, write_examples
 
 MEASURES, PICTURE, CARD_FILE = "measures.json", "reliability.svg", "MODEL_CARD.md"

@@ -9,26 +9,23 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_core.analysis.causes import words_with_positions
 from bert_core.loading import LoadedModel
-from bert_core.methods import method_of, token_scores
+from bert_core.methods import token_scores
 from bert_core.records import Target
-from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.refused import Refused, validate_arguments
 from bert_core.studies.faithfulness import answer_probability
 from bert_core.studies.file_questions import (
     check_length,
     check_model,
-    check_question,
     encode_line,
     shard_reader,
     targets_of,
 )
 from bert_core.studies.lines import Shard
-from bert_core.studies.rows import Columns
 from bert_core.studies.runner import (
     ResumePoint,
     ShardRun,
@@ -41,6 +38,7 @@ from bert_core.studies.runner import (
     settings_path,
     write_settings,
 )
+from bert_core.studies.settings import ExplainSettings
 from bert_core.studies.tables import check_table_suffix, concatenate_tables, write_columns
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.tokenizer import Encoding
@@ -51,53 +49,6 @@ BASE_COLUMNS = ("text", "position", "side", "token", "word", "start", "end", "as
 TEXT_COLUMNS = ("side", "token", "word", "asked", "kind")
 INTEGER_COLUMNS = ("text", "position", "start", "end", "first", "last")
 _TYPES = dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(INTEGER_COLUMNS, "int64")  # column types in Parquet
-
-
-@dataclass(frozen=True)
-class ExplainSettings:
-    """Settings of `explain_file`: the question that is explained about every text, and the methods.
-
-    asked: key of `FILE_QUESTIONS` whose targets can be explained. The target is the answer that the file holds: in a
-        column of answers, in the tags of a file of words, or in a SQuAD `.json` file. Without one, it is the
-        prediction of the model.
-    methods: names of attribution methods, as for `token_scores`.
-    word: for "word", the word at the [MASK] of every text; for "tag" and "replaced", the only word that is explained.
-    columns: columns of a table; None means one text per line, or an annotated file.
-    max_length: maximum number of tokens of a text, from 3.
-    tags: label of a file of words with the tags to explain, as for `read_labelled_words`; empty for predicted tags.
-    Raises Refused for an unknown name, or settings that do not fit each other.
-    """
-
-    asked: str = "class"
-    methods: tuple[str, ...] = ("DecompX", "occlusion")
-    word: str = ""
-    columns: Columns | None = None
-    max_length: int = 128
-    tags: str = ""
-
-    def __post_init__(self) -> None:
-        explainable = [name for name, question in FILE_QUESTIONS.items() if question.explained]
-        if not isinstance(self.asked, str) or self.asked not in explainable:
-            raise Refused(f"asked {short_repr(self.asked)} is unknown: one of {', '.join(explainable)}")
-        object.__setattr__(self, "methods", tuple(require_sequence("methods", self.methods, "names")))
-        if not self.methods:
-            raise Refused("methods is empty: name at least one method")
-        for name in self.methods:
-            method_of(name)
-        if len(set(self.methods)) < len(self.methods):
-            raise Refused(f"the methods {', '.join(self.methods)} are not all different: name each once")
-        if not isinstance(self.word, str):
-            raise Refused(f"the word is {short_repr(self.word)}: it must be a text")
-        if not isinstance(self.columns, Columns | None):
-            raise Refused(
-                f"the columns are {short_repr(self.columns)}: they must be Columns, or None for one text a line"
-            )
-        object.__setattr__(self, "max_length", require_int("max_length", self.max_length, 3))
-        if not isinstance(self.tags, str):
-            raise Refused(f"tags is {short_repr(self.tags)}: it must be the label of the tags as a text")
-        check_question(self.asked, self.columns, self.tags, self.word)
-        if self.asked == "next" and (self.columns is None or self.columns.pair is None):
-            raise Refused("the question 'next' needs a column of second texts")
 
 
 # ---------------------------------------------------------------------------- one shard

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.analysis.faithfulness import MEASURES, RANDOM_RANKINGS, Faithfulness
+from bert_core.analysis.faithfulness import MEASURES, Faithfulness
 from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.methods import METHODS, faithfulness, method_of, token_scores
+from bert_core.methods import faithfulness, token_scores
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import Target
 from bert_core.refused import Refused, require_array, require_instances, short_repr, validate_arguments
@@ -36,17 +36,10 @@ from bert_core.studies.runner import (
     study_identity,
     write_settings,
 )
+from bert_core.studies.settings import StudySettings
 from bert_core.studies.tables import GrowingTable
 from bert_core.target_kinds import FILE_QUESTIONS, faithfulness_kinds, target_questions
 from bert_core.tokenizer import Encoding
-
-DEFAULT_KINDS = ("content", "function", "nsp")
-
-
-def question_kinds() -> tuple[str, ...]:
-    """Return the kinds of questions that a study draws from a file."""
-    return (*DEFAULT_KINDS, *(name for name in target_questions() if FILE_QUESTIONS[name].faithfulness_kinds))
-
 
 # The closed word classes of English: determiners, pronouns, prepositions, conjunctions, auxiliaries and particles.
 # Every other word of at least three letters is a content word.
@@ -61,60 +54,6 @@ am is are was were be been being have has had having do does did done can could 
 must not there then too also only just very
 """
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-
-
-@dataclass(frozen=True)
-class StudySettings:
-    """Settings of `judge_file`; an existing table is resumed only with the same settings, except for `questions`.
-
-    questions: maximum number of questions of each kind.
-    kinds: names from `question_kinds()`.
-    methods: names of attribution methods.
-    lengths, pair_lengths: minimum and maximum number of tokens of a sentence, and of a pair of sentences.
-    least: minimum probability of the answer, 0 to 1. An answer that the model does not predict leaves little to
-        explain, and all measures are near 0.
-    words: whether whole words are removed instead of tokens.
-    random_rankings: number of random rankings in the baseline band.
-    seed: random seed for the sentences, the words and the rankings.
-    tags: label of a file of words with the tags to explain; empty for the tags that the model predicts.
-    Raises Refused for an unknown name, a value out of range, or settings that do not fit each other.
-    """
-
-    questions: int = 150
-    kinds: tuple[str, ...] = DEFAULT_KINDS
-    methods: tuple[str, ...] = tuple(method.name for method in METHODS)
-    lengths: tuple[int, int] = (10, 24)
-    pair_lengths: tuple[int, int] = (16, 40)
-    least: float = 0.1
-    words: bool = True
-    random_rankings: int = RANDOM_RANKINGS
-    seed: int = 0
-    tags: str = ""
-
-    def __post_init__(self) -> None:
-        if self.questions < 1:
-            raise Refused(f"questions is {self.questions}: at least one question of each kind is needed")
-        for kind in self.kinds:
-            if kind not in question_kinds():
-                raise Refused(f"kind {kind!r} is unknown: one of {', '.join(question_kinds())}")
-        if not self.kinds or not self.methods:
-            raise Refused("there is nothing to judge: name at least one kind of question and one method")
-        if self.tags and "tag" not in self.kinds:
-            raise Refused(f"the label of tags {self.tags!r:.60} needs the kind 'tag', which is not among the kinds")
-        if (self.tags or "span" in self.kinds) and len(self.kinds) > 1:
-            raise Refused("a file with annotated tags or answers allows no other kind: name only 'tag' or 'span'")
-        for name in self.methods:
-            method_of(name)
-        limits = (("lengths", 4, self.lengths), ("pair_lengths", 6, self.pair_lengths))
-        for name, minimum, (shortest, longest) in limits:
-            if not minimum <= shortest <= longest:
-                raise Refused(
-                    f"{name} is {shortest} to {longest} tokens: give the minimum, from {minimum}, before the maximum"
-                )
-        if not 0 <= self.least <= 1:
-            raise Refused(f"least is {self.least}: it must be a probability, 0 to 1")
-        if self.random_rankings < 1:
-            raise Refused(f"random_rankings is {self.random_rankings}: at least one is needed as the baseline")
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,12 @@ import numpy as np
 
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
-from bert_core.deprecation import RenamedAttribute
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.records import HeadTable, Target, pieces_of, word_target
 from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, validate_arguments
-from bert_core.run.ablation import REPLACEMENTS, Replacement, values_without_heads
+from bert_core.run.ablation import Replacement, values_without_heads
 from bert_core.run.capture import capture
 from bert_core.run.losses import (
     TextExample,
@@ -39,14 +38,12 @@ from bert_core.run.losses import (
 from bert_core.studies.file_questions import (
     check_length,
     check_model,
-    check_question,
     encode_line,
     shard_reader,
     targets_of,
 )
 from bert_core.studies.head_tables import write_table
 from bert_core.studies.lines import Line, Shard
-from bert_core.studies.rows import Columns
 from bert_core.studies.runner import (
     ResumePoint,
     ShardRun,
@@ -57,79 +54,13 @@ from bert_core.studies.runner import (
     run_to_end,
     write_settings,
 )
+from bert_core.studies.settings import CorpusSettings
 from bert_core.studies.tables import check_table_suffix
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.task_heads import IS_NEXT
 from bert_core.tokenizer import Encoding
 
 NOT_NEXT = "from elsewhere"  # answer of a line whose second text does not follow the first
-
-
-@dataclass(frozen=True)
-class CorpusSettings:
-    """Settings of `measure_heads`: what is measured on every text, and which loss.
-
-    importance: whether to compute the gradient importance, the absolute gradient of the loss of a text with respect to
-        the gate of each head.
-    ablation: whether to compute the loss without each head.
-    max_length: maximum number of tokens of a text, from 3.
-    mask_share: share of the tokens of a text that are masked for the loss "words", above 0 and below 1.
-    seed: with the number of the line, the random seed for the masked tokens and for unrelated second texts.
-    loss: key of `FILE_QUESTIONS`. "words" is the loss of randomly masked tokens, "word" that of the word at the [MASK]
-        of the text, "class" that of its class. "next" is the next-sentence loss, with half of the second texts drawn
-        from elsewhere in the shard. For a question with targets, such as "tag", "span", "replaced" and "similarity",
-        the loss is minus the mean value of the targets of a text.
-    word: the word at the [MASK] of every text for the loss "word", and the only word that is measured for "tag" and
-        "replaced"; empty for none.
-    columns: columns of a table; None means one text per line, or an annotated file.
-    method, reference: replacement of the output of a head in the ablation, and its reference texts, as for
-        `Replacement`.
-    tags: label of a file of words with the tags to use, as for `read_labelled_words`; empty for predicted tags.
-    Raises Refused for an unknown name, a value out of range, or settings that would have no effect.
-    """
-
-    importance: bool = True
-    ablation: bool = True
-    max_length: int = 128
-    mask_share: float = 0.15
-    seed: int = 0
-    loss: str = "words"
-    word: str = ""
-    columns: Columns | None = None
-    method: str = "zero"
-    reference: tuple[str, ...] = ()
-    tags: str = ""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.mask_share < 1:
-            raise Refused(f"mask_share is {self.mask_share}: it must be above 0 and below 1")
-        if self.max_length < 3:
-            raise Refused(f"max_length is {self.max_length}: it must be at least 3 tokens")
-        if self.loss not in FILE_QUESTIONS:
-            raise Refused(f"the loss {self.loss!r} is unknown: one of {', '.join(FILE_QUESTIONS)}")
-        if self.loss != "words" and not self.needs_loss:
-            raise Refused(f"the loss {self.loss!r} has no effect without importance or ablation: choose at least one")
-        answer = None if self.columns is None else self.columns.answer
-        if self.loss == "class" and answer is None:
-            raise Refused("the loss 'class' needs a column of classes")
-        if self.loss == "word" and bool(self.word) == (answer is not None):
-            raise Refused("the loss 'word' needs either one word for all texts, or a column of words")
-        check_question(self.loss, self.columns, self.tags, self.word, label="the loss")
-        if self.loss == "next" and self.columns is not None and self.columns.pair is None:
-            raise Refused("the loss 'next' needs a column of second texts")
-        if self.method not in REPLACEMENTS:
-            raise Refused(f"method {self.method!r} is unknown: one of {', '.join(REPLACEMENTS)}")
-        if self.method != "zero" and not self.ablation:
-            raise Refused(f"method {self.method!r} has no effect without ablation")
-        if (self.method == "zero") == bool(self.reference):
-            raise Refused(f"method {self.method!r} needs {'no' if self.reference else 'a'} reference text")
-
-    @property
-    def needs_loss(self) -> bool:
-        """Whether the settings need a loss."""
-        return self.importance or self.ablation
-
-    asks_loss = RenamedAttribute("needs_loss")
 
 
 @compared_by_value

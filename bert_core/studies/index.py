@@ -22,7 +22,7 @@ from bert_core import checkpoint
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.loading import LoadedModel
 from bert_core.records.base import compared_by_value
-from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.refused import Refused, require_int, short_repr, validate_arguments
 from bert_core.run.states import TokenStates, token_states
 from bert_core.studies.documents import split_sentences
 from bert_core.studies.file_questions import check_length
@@ -39,6 +39,7 @@ from bert_core.studies.runner import (
     read_json,
     run_to_end,
 )
+from bert_core.studies.settings import IndexSettings
 from bert_core.studies.tables import write_columns
 from bert_core.studies.texts import check_texts, read_trees, text_shards
 from bert_core.studies.treebank import TreeSentence
@@ -52,27 +53,6 @@ ARRAYS = ("states", "state_scales", "heads", "head_scales", "keys", "weights")
 TREE_COLUMNS = ("upos", "relation", "governor", "distance", "features")
 MAX_INT8 = 127
 _INTEGER_COLUMNS = {"line", "sentence", "text", "position", "start", "end", "first", "distance"}
-
-
-@dataclass(frozen=True)
-class IndexSettings:
-    """Settings of an index.
-
-    layers: layers whose heads and outputs are stored; None means all. The embeddings are always stored.
-    max_length: maximum number of tokens of a sentence, 3 to 65,536.
-    Raises Refused for a value out of range.
-    """
-
-    layers: tuple[int, ...] | None = None
-    max_length: int = 128
-
-    def __post_init__(self) -> None:
-        if self.layers is not None:
-            layers = {
-                require_int("a layer", layer) for layer in require_sequence("layers", self.layers, "layer numbers")
-            }
-            object.__setattr__(self, "layers", tuple(sorted(layers)))
-        object.__setattr__(self, "max_length", require_int("max_length", self.max_length, 3, 2**16))
 
 
 @dataclass(frozen=True)

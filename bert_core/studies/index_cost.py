@@ -13,12 +13,12 @@ from bert_core.progress import Progress, ignore_progress
 from bert_core.refused import Refused, require_int, validate_arguments
 from bert_core.studies.index import (
     TOP_KEYS,
-    IndexSettings,
     corpus_shards,
     indexed_layers,
     iter_index,
     iter_sentences,
 )
+from bert_core.studies.settings import IndexSettings
 from bert_core.studies.texts import check_texts
 
 LONG_CORPUS_ADVICE = (

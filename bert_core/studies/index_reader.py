@@ -18,12 +18,12 @@ from bert_core.refused import Refused, require_int, require_sequence, short_repr
 from bert_core.studies.index import (
     SHARD_FILE,
     TREE_COLUMNS,
-    IndexSettings,
     digest,
     read_contents,
     shard_folders,
 )
 from bert_core.studies.runner import read_json
+from bert_core.studies.settings import IndexSettings
 
 TOKEN_COLUMNS = ("document", "line", "sentence", "position", "piece", "word", "start", "end", *TREE_COLUMNS)
 

@@ -26,18 +26,19 @@ from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, ignore_progress
 from bert_core.records.base import compared_by_value, make_read_only
-from bert_core.refused import MAX_SEED, Refused, require_int, require_sequence, short_repr, validate_arguments
+from bert_core.refused import Refused, validate_arguments
 from bert_core.run.states import iter_activations
 from bert_core.studies.file_questions import check_length
 from bert_core.studies.lines import Line, Shard
-from bert_core.studies.rows import Columns
 from bert_core.studies.runner import ResumePoint, SourceFile, StateFile, study_identity
+from bert_core.studies.settings import MAX_STRONGEST, NeuronSettings
 from bert_core.studies.tables import check_table_suffix, read_column_names, write_columns
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.tokenizer import Encoding
 
 TENTHS = 10
-MAX_STRONGEST = 100  # strongest tokens of each neuron that are stored, and whose word pieces are counted
+
+
 MAX_SAMPLED_ACTIVATIONS = 2**26  # activations at sampled tokens, of all neurons together
 MAX_SAMPLED_TOKENS = 2**16
 TOP_PIECES = 5  # most frequent word pieces that are listed for each neuron
@@ -46,57 +47,6 @@ _OUTSIDE_WINDOW = 2**40  # more words than a text has
 SMALL_STATE_BYTES = 2**22  # a state up to this size is saved after every shard
 MAX_SAVING_SHARE = 0.1  # of the running time may be spent on saving a larger state
 _POSITION_BITS = 16  # low bits of the number of a token in the file; the high bits are its line
-
-
-@dataclass(frozen=True)
-class NeuronSettings:
-    """Settings of a study of neurons.
-
-    neurons: (layer, neuron) pairs, where (layer, None) means all neurons of a layer. None for all neurons.
-    max_length: maximum number of tokens of a text.
-    examples: number of example tokens from each tenth of the activations. There are twice as many of the strongest and
-        of random tokens.
-    window: number of words shown on either side of an example.
-    seed: random seed of the sampled tokens.
-    columns: columns of a table, without an answer. None for one text per line, or for a treebank.
-
-    Raises Refused for invalid settings.
-    """
-
-    neurons: tuple[tuple[int, int | None], ...] | None = None
-    max_length: int = 128
-    examples: int = 3
-    window: int = 8
-    seed: int = 0
-    columns: Columns | None = None
-
-    def __post_init__(self) -> None:
-        if self.neurons is not None:
-            pairs = [
-                require_sequence("a neuron", pair, "two numbers, (layer, neuron)")
-                for pair in require_sequence("neurons", self.neurons, "pairs (layer, neuron)")
-            ]
-            if not pairs or any(len(pair) != 2 for pair in pairs):
-                raise Refused(f"neurons are {pairs}: at least one pair (layer, neuron), or None for all")
-            neurons = {
-                (
-                    require_int("the layer of a neuron", layer),
-                    None if neuron is None else require_int("a neuron", neuron),
-                )
-                for layer, neuron in pairs
-            }
-            in_order = sorted(neurons, key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]))
-            object.__setattr__(self, "neurons", tuple(in_order))
-        require_int("max_length", self.max_length, 3, 2**_POSITION_BITS)
-        require_int("examples", self.examples, 1, MAX_STRONGEST // 2)
-        require_int("window", self.window, 0, 1000)
-        require_int("seed", self.seed, 0, MAX_SEED)
-        if self.columns is not None and not isinstance(self.columns, Columns):
-            raise Refused(f"columns are {short_repr(self.columns)}: they must be of type Columns, or None")
-        if self.columns is not None and self.columns.answer is not None:
-            raise Refused(
-                f"columns has the answer {self.columns.answer!r}: a study of neurons needs no column of answers"
-            )
 
 
 @dataclass(frozen=True)

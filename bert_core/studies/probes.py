@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_core.analysis.erasure import Eraser, leace, random_eraser
-from bert_core.analysis.probes import ONLINE_SHARES, PENALTY, code_lengths, control_labels, fit_probe, lookup
+from bert_core.analysis.probes import ONLINE_SHARES, code_lengths, control_labels, fit_probe, lookup
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.csv_cells import as_csv
 from bert_core.deprecation import renamed_parameters
@@ -22,7 +22,6 @@ from bert_core.records import ProbePoint
 from bert_core.records.base import compared_by_value
 from bert_core.refused import (
     Refused,
-    require_float,
     require_instances,
     require_int,
     require_sequence,
@@ -40,6 +39,7 @@ from bert_core.studies.runner import (
     study_identity,
     write_settings,
 )
+from bert_core.studies.settings import ProbeSettings
 from bert_core.studies.tables import GrowingTable
 from bert_core.studies.words import LabelledSentence, read_labelled_words
 from bert_core.tokenizer import Encoding
@@ -50,35 +50,6 @@ MAX_LABELS = 100
 MASKED_SENTENCES = 200  # held-out sentences on which the masked-token loss is measured
 _COLUMNS = tuple(entry.name for entry in dataclasses.fields(ProbePoint))
 _INTEGER_COLUMNS = ("depth", "seed", "labels", "learned", "asked")
-
-
-@dataclass(frozen=True)
-class ProbeSettings:
-    """Settings of a probing study. To resume a table, all must be equal except `seeds`.
-
-    seeds: number of random splits of the sentences, each with its own control labels.
-    held_out: share of the sentences on which the probe is tested, from 0.05 to 0.5.
-    words: maximum number of words, of sentences in random order.
-    least: minimum number of words of a label. Words with a rarer label are ignored.
-    penalty: strength of the L2 regularisation, see `fit_probe`.
-    erase: whether the label is also erased, to measure what a new probe and the model predict without it.
-
-    Raises Refused for a value out of range.
-    """
-
-    seeds: int = 3
-    held_out: float = 0.2
-    words: int = 20_000
-    least: int = 20
-    penalty: float = PENALTY
-    erase: bool = False
-
-    def __post_init__(self) -> None:
-        require_int("seeds", self.seeds, 1, 100)
-        require_int("words", self.words, 100)
-        require_int("least", self.least, 1)
-        require_float("held_out", self.held_out, 0.05, 0.5)
-        require_float("penalty", self.penalty, 1e-6)
 
 
 # ---------------------------------------------------------------------------- data

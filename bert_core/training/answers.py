@@ -24,8 +24,8 @@ from bert_core.refused import Refused
 from bert_core.studies.squad import SquadQuestion, exact_match, read_squad, token_f1
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding, Tokenizer
+from bert_core.training.settings import AnswerSettings
 from bert_core.training.tuning import (
-    FinetuneSettings,
     Task,
     batches_by_length,
     finetune_identity,
@@ -39,23 +39,6 @@ from bert_core.training.tuning import (
 OUTPUT_LABELS = ("LABEL_0", "LABEL_1")  # names of the start and the end logits in published checkpoints
 MAX_QUESTION_PIECES = 64  # as in Devlin 2019
 _NO_TRUNCATION = 2**31  # as max_length
-
-
-@dataclass(frozen=True)
-class AnswerSettings(FinetuneSettings):
-    """Settings of a fine-tuning run of a reader, see `FinetuneSettings`.
-
-    max_length: maximum number of tokens of a window; a longer context is divided into several overlapping windows.
-    stride: number of word pieces between the starts of two consecutive windows.
-    """
-
-    max_length: int = 384
-    stride: int = 128
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stride < 1:
-            raise Refused(f"stride is {self.stride}: it must be at least 1")
 
 
 @compared_by_value

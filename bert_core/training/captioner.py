@@ -23,49 +23,13 @@ from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.optimization import Metric, adamw, training_autocast, trapezoid
 from bert_core.training.runs import Evaluation, RunState, Training, round_finite, run_identity, start_digests, train
+from bert_core.training.settings import CaptionerSettings
 from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_vocabulary
 
 START_ID, END_ID, PAD_ID, MASK_ID = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
 RELATION_IDS = [VOCABULARY.index(relation.split()[0]) for relation in scenes.RELATIONS]
 # Classes of the patch classifiers: colour, kind and size of a shape. Class 0, the background, precedes each list.
 PATCH_WORDS: tuple[Sequence[str], ...] = (tuple(COLOURS), SHAPE_KINDS, tuple(SIZES))
-
-
-@dataclass(frozen=True)
-class CaptionerSettings:
-    """Settings of the training of a captioner; on the CPU of one machine equal settings give equal weights.
-
-    steps: total number of updates. batch: number of scenes of a batch.
-    warmup, decay: number of first steps over which the learning rate rises, and of last steps over which it falls to
-        zero; it is constant in between. learning_rate: the constant rate. weight_decay: weight decay of matrices.
-    growth: number of first steps with fewer shapes per scene. The first third has one shape, the second third up to
-        two, and the rest up to three.
-    hidden_words: share of the input words of the decoder that are masked, so that it attends to the image instead of
-        learning which words occur together.
-    relation_weight: weight of the words "above", "below", "left" and "right" in the loss; all other words have 1.
-    patch_loss: weight of an auxiliary loss, in which each patch predicts the shape that it lies in and the relations
-        of this shape to others.
-    seed: random seed of scenes, masks and initial weights.
-    Raises Refused for fewer than one step or scene.
-    """
-
-    steps: int = 20000
-    batch: int = 16
-    warmup: int = 200
-    decay: int = 6000
-    growth: int = 2000
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.01
-    hidden_words: float = 0.05
-    relation_weight: float = 3.0
-    patch_loss: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch < 1:
-            raise Refused(
-                f"the settings are {self.steps} steps of {self.batch} scenes: at least 1 step and 1 scene are needed"
-            )
 
 
 @compared_by_value

@@ -24,6 +24,7 @@ from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.document_clusters import cluster_documents
 from bert_core.training.runs import file_digest
+from bert_core.training.settings import MaskingRule, Mix
 
 _CHUNK = 20_000  # sentences tokenized at once
 _MIN_SENTENCE_PIECES = 3  # of a whole sentence, punctuation included
@@ -141,51 +142,6 @@ def _tokenize(text: Path, tokenizer: Tokenizer, report: Progress, column: str | 
             flush()
     flush()
     return np.concatenate(pieces), np.concatenate([[0], np.cumsum(lengths)]), np.array(document_starts)
-
-
-@dataclass(frozen=True)
-class MaskingRule:
-    """Rule by which tokens are masked for masked-language modelling.
-
-    rate: share of tokens to predict, 0 to 1. mask_share: share of these that are replaced by [MASK]. random_share:
-    share that are replaced by a random word piece; the others stay unchanged.
-    whole_words: choose whole words and mask all their word pieces.
-    Raises Refused for a share outside 0 to 1, or if mask_share and random_share add up to more than 1.
-    Source: Devlin 2019, section 3.1 (arXiv:1810.04805).
-    """
-
-    rate: float = 0.15
-    mask_share: float = 0.8
-    random_share: float = 0.1
-    whole_words: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("rate", "mask_share", "random_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise Refused(f"{name} is {getattr(self, name)}: it must be between 0 and 1")
-        if self.mask_share + self.random_share > 1:
-            raise Refused(
-                f"mask_share is {self.mask_share} and random_share is {self.random_share}: "
-                "together they must be at most 1"
-            )
-
-
-@dataclass(frozen=True)
-class Mix:
-    """Composition of the examples, other than long pairs of segments from unrelated documents.
-
-    whole: share of the rows that are filled with several examples of whole sentences, single or in pairs, 0 to 1.
-    near: share of the false second segments that are drawn from a document of the same cluster, 0 to 1.
-    Raises Refused for a share outside 0 to 1.
-    """
-
-    whole: float = 0.0
-    near: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("whole", "near"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise Refused(f"{name} is {getattr(self, name)}: it must be between 0 and 1")
 
 
 _LONG_PAIRS = Mix()

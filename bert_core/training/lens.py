@@ -23,9 +23,10 @@ from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused
 from bert_core.run.arrays import to_cpu
 from bert_core.studies.runner import exclusive_lock
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, text_digest
+from bert_core.training.data import Corpus, ExampleMaker, text_digest
 from bert_core.training.optimization import Metric, adamw, padded_size, training_autocast, trapezoid
 from bert_core.training.runs import RunState, Training, check_same_texts, run_identity, train
+from bert_core.training.settings import LensSettings, MaskingRule
 from bert_core.translators import Translators, write_translators
 
 CARD_FILE = "TUNED_LENS.md"
@@ -33,36 +34,6 @@ LENSES = ("logit", "tuned")
 POSITION_GROUPS = ("at [MASK]", "elsewhere")
 ENTROPY = "entropy"  # metric of a step: the mean entropy of the predictions of the final layer
 _MASKING = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
-
-
-@dataclass(frozen=True)
-class LensSettings:
-    """Settings of the training of a tuned lens.
-
-    steps: total number of updates. warmup, decay: number of first steps over which the learning rate rises, and of last
-        steps over which it falls to zero; it is constant in between. learning_rate: the constant rate.
-    weight_decay: weight decay of the matrices.
-    examples, length: number of examples of a batch, and their length in tokens. The lens is trained at the masked
-        positions and at an equal number of random other positions.
-    seed: random seed of batches and masks.
-    Raises Refused for settings out of range.
-    """
-
-    steps: int = 800
-    warmup: int = 20
-    decay: int = 400
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.01
-    examples: int = 12
-    length: int = 128
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.steps, self.examples) < 1 or self.length < 5:
-            raise Refused(
-                f"the settings are {self.steps} steps of {self.examples} examples of {self.length} tokens: "
-                "at least 1 step, 1 example and 5 tokens are needed"
-            )
 
 
 @compared_by_value

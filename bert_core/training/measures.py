@@ -28,8 +28,9 @@ from bert_core.run.losses import batch_by_length
 from bert_core.run.memory import copies_at_once
 from bert_core.studies.faithfulness import FUNCTION_WORDS
 from bert_core.tokenizer import MASK, Tokenizer, join_pieces
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
+from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING, MASK_TOKEN_ONLY, evaluate, predictions
+from bert_core.training.settings import MaskingRule, Mix
 
 FACTS_FILE, EVERYDAY_FILE = ASSETS / "facts.csv", ASSETS / "everyday.csv"
 LENGTHS = (32, 128, 512)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,7 @@ from torch import Tensor
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
 from bert_core.progress import Progress, print_progress
 from bert_core.records import Batch
-from bert_core.refused import Refused
-from bert_core.training.data import ExampleMaker, MaskingRule, Mix
+from bert_core.training.data import ExampleMaker
 from bert_core.training.optimization import (
     Metric,
     Muon,
@@ -27,7 +24,6 @@ from bert_core.training.optimization import (
     padded_size,
     read_metrics,
     training_autocast,
-    trapezoid,
 )
 from bert_core.training.runs import (
     Evaluation,
@@ -39,58 +35,12 @@ from bert_core.training.runs import (
     start_digests,
     train,
 )
+from bert_core.training.settings import MaskingRule, PretrainSettings
 
 EVALUATION_MASKING = MaskingRule(rate=0.15)
-OPTIMIZERS = ("adamw", "muon")
+
+
 MASK_TOKEN_ONLY = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
-
-
-@dataclass(frozen=True)
-class PretrainSettings:
-    """Settings of a pre-training run; on the CPU of one machine equal settings give equal weights.
-
-    steps: total number of updates. The number may change between sessions of a run, until the learning rate falls.
-    warmup, decay: number of first steps over which the learning rate rises, and of last steps over which it falls to
-        zero; it is constant in between. learning_rate: the constant rate. weight_decay: weight decay of matrices.
-    tokens: number of tokens of a batch on each worker. lengths: share of the batches for each sequence length.
-    masking: rule by which tokens are masked. mix: composition of the examples.
-    optimizer: "adamw", or "muon", which uses Muon for the matrices of the layers and AdamW for all other parameters.
-    average: decay of the moving average of the weights, which covers about 1 / (1 - average) steps and replaces the
-        weights at the end. 0 for the weights of the last step.
-    seed: random seed for batches, masks and new heads.
-    Raises Refused for settings out of range.
-    """
-
-    steps: int = 4000
-    warmup: int = 150
-    decay: int = 2000
-    learning_rate: float = 5e-4
-    weight_decay: float = 0.01
-    tokens: int = 3072
-    lengths: Mapping[int, float] = field(default_factory=lambda: {32: 0.15, 64: 0.3, 128: 0.45, 256: 0.05, 512: 0.05})
-    masking: MaskingRule = field(default_factory=lambda: MaskingRule(rate=0.2))
-    mix: Mix = field(default_factory=Mix)
-    optimizer: str = "adamw"
-    average: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.tokens < max(self.lengths):
-            raise Refused(
-                f"the settings are {self.steps} steps and {self.tokens} tokens per batch: "
-                f"at least 1 step and {max(self.lengths)} tokens per batch are needed"
-            )
-        if self.optimizer not in OPTIMIZERS:
-            raise Refused(f"the optimizer {self.optimizer!r} is unknown: it must be {' or '.join(OPTIMIZERS)}")
-        if not 0 <= self.average < 1:
-            raise Refused(f"average is {self.average:g}: it must be at least 0 and less than 1")
-        total = sum(self.lengths.values())
-        if abs(total - 1) > 1e-6:
-            raise Refused(f"the shares of the lengths add up to {total:g}: they must add up to 1")
-
-    def rate_at(self, step: int) -> float:
-        """Return the learning rate of a step, counted from zero."""
-        return self.learning_rate * trapezoid(step, steps=self.steps, warmup=self.warmup, decay=self.decay)
 
 
 def pretrain(

@@ -24,8 +24,8 @@ from bert_core.refused import Refused
 from bert_core.studies.words import LAST_COLUMN, LabelledSentence, read_labelled_words, skipped_comments_note
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Tokenizer
+from bert_core.training.settings import FinetuneSettings
 from bert_core.training.tuning import (
-    FinetuneSettings,
     Task,
     batches_by_length,
     finetune_identity,

@@ -37,43 +37,13 @@ from bert_core.training.runs import (
     start_digests,
     train,
 )
+from bert_core.training.settings import FinetuneSettings
 
 UNFINISHED_FILE = "unfinished.json"  # identity of a run, deleted when the run is finished
 REPORT_EVERY = 20  # steps; fewer in a short run
 SAVE_EVERY = 300.0  # seconds between saved states
 _BATCHES_PER_SORT = 16  # batches whose examples are sorted by length together
 Model = TypeVar("Model", bound=BertPreTrainedModel)
-
-
-@dataclass(frozen=True)
-class FinetuneSettings:
-    """Settings of a fine-tuning run; on the CPU of one machine equal settings give equal weights.
-
-    epochs: maximum number of passes over the training examples.
-    learning_rate: peak rate. It is reached after the first tenth of all steps and then falls linearly to zero.
-    batch: number of examples per batch.
-    max_length: maximum number of tokens of a text or a pair; longer ones are truncated.
-    dropout: dropout probability. weight_decay: weight decay of matrices.
-    patience: number of epochs without a better held-out result after which the run ends.
-    seed: random seed for new weights, batches, dropout and the held-out split.
-    Raises Refused for settings out of range.
-    """
-
-    epochs: int = 5
-    learning_rate: float = 5e-5
-    batch: int = 16
-    max_length: int = 128
-    dropout: float = 0.1
-    weight_decay: float = 0.01
-    patience: int = 2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "patience"):
-            if getattr(self, name) < 1:
-                raise Refused(f"{name} is {getattr(self, name)}: it must be at least 1")
-        if not 0 < self.learning_rate < math.inf:
-            raise Refused(f"the learning rate is {self.learning_rate:g}: it must be a finite number greater than 0")
 
 
 class EncodedExample(Protocol):

@@ -38,17 +38,16 @@ from bert_core.run import MAX_REFERENCES
 from bert_core.studies import heads as study_of_heads
 from bert_core.studies.faithfulness import read_judgements, summarise_methods, summary_markdown
 from bert_core.studies.head_tables import read_table
-from bert_core.studies.heads import CorpusSettings, HeadSums
+from bert_core.studies.heads import HeadSums
 from bert_core.studies.lines import Shard
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.rows import Columns
+from bert_core.studies.settings import CorpusSettings
 from bert_core.target_kinds import FileQuestion, TargetKind
 from bert_core.task_heads import TASK_HEADS, TaskHead, register_head, unregister_head
 from bert_core.training import launch
-from bert_core.training.answers import AnswerSettings
 from bert_core.training.measures import Measures
-from bert_core.training.pretrain import PretrainSettings
-from bert_core.training.tuning import FinetuneSettings
+from bert_core.training.settings import AnswerSettings, FinetuneSettings, PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
 from viz_app.cli.command import app

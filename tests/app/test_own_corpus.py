@@ -11,8 +11,8 @@ from streamlit.testing.v1 import AppTest
 
 from bert_core import LoadedModel, head_profiles, load, neuron_profiles, search, token_profiles
 from bert_core.refused import Refused
-from bert_core.studies.index import IndexSettings
 from bert_core.studies.index_cost import IndexCost, bytes_per_token
+from bert_core.studies.settings import IndexSettings
 from bert_core.studies.treebank import read_treebank
 from tests.visit import at, settled, visited, words
 from viz_app.export.profiles import in_words, neuron_in_words, token_in_words

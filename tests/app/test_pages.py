@@ -30,8 +30,8 @@ from bert_core.records import HeadTable
 from bert_core.run.capture import capture
 from bert_core.run.decomposition import head_values
 from bert_core.studies.head_tables import write_table
-from bert_core.studies.heads import CorpusSettings
 from bert_core.studies.relations import track_relations
+from bert_core.studies.settings import CorpusSettings
 from tests.core.test_relations import conllu, sentences
 from tests.selection import mark_cases
 from tests.visit import ENTRY, at, key_of, said, settled, visited, words

@@ -21,12 +21,12 @@ from bert_core.studies.squad import SquadQuestion, exact_match, read_squad, toke
 from bert_core.training import answers
 from bert_core.training.answers import (
     AnswerScores,
-    AnswerSettings,
     finetune_reader,
     select_tokens,
     split_contexts,
     split_into_windows,
 )
+from bert_core.training.settings import AnswerSettings
 from tests.core.test_families import reference_inputs
 from tests.families import FAMILIES, reference_of, save_family, save_tokenizer, sentences
 from tests.near import assert_near

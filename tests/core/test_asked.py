@@ -30,7 +30,8 @@ from bert_core.analysis.faithfulness import MEASURES
 from bert_core.methods import faithfulness
 from bert_core.pooling import Pooling
 from bert_core.run.similarity import similarity_target
-from bert_core.studies.faithfulness import StudySettings, draw_questions, judge_file
+from bert_core.studies.faithfulness import draw_questions, judge_file
+from bert_core.studies.settings import StudySettings
 from bert_core.target_kinds import target_questions
 from tests.families import save_family
 from tests.near import assert_near

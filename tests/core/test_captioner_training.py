@@ -13,7 +13,6 @@ from bert_core import scenes
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.scenes import COLOURS, RELATIONS, SHAPE_KINDS, SIZES, VOCABULARY
 from bert_core.training.captioner import (
-    CaptionerSettings,
     CaptionScore,
     PatchClassifiers,
     evaluate_captioner,
@@ -24,6 +23,7 @@ from bert_core.training.captioner import (
     train_captioner,
 )
 from bert_core.training.runs import LOG_FILE
+from bert_core.training.settings import CaptionerSettings
 from bert_core.vision import CaptionerConfig, LoadedCaptioner, load_captioner
 from tests.near import assert_near
 from tools import captioner_card

@@ -18,9 +18,10 @@ from bert_core.analysis.roles import head_figures
 from bert_core.fingerprint import fingerprint
 from bert_core.run.capture import capture
 from bert_core.run.losses import gate_gradients, losses_without_heads, mask_pieces
-from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard, reading_note
+from bert_core.studies.heads import HeadSums, measure_shard, reading_note
 from bert_core.studies.lines import MAX_LINE_BYTES, SHARD_LINES, line_shards
 from bert_core.studies.rows import Columns, row_shards
+from bert_core.studies.settings import CorpusSettings
 from tests.near import assert_near
 
 LINES = ("the cat sat on the mat.", "a dog ran to the door", "she opened the old house", "it was a new day", "no.")

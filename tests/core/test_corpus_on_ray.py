@@ -12,8 +12,8 @@ import pytest
 
 from bert_core import iter_heads
 from bert_core.studies.head_tables import read_table
-from bert_core.studies.heads import CorpusSettings
 from bert_core.studies.rows import Columns
+from bert_core.studies.settings import CorpusSettings
 from tests.near import assert_near
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,8 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 import ray
-from bert_core.studies.heads import CorpusSettings, iter_heads
+from bert_core.studies.heads import iter_heads
+from bert_core.studies.settings import CorpusSettings
 from bert_core.studies.rows import Columns
 from bert_core.studies.head_tables import write_table
 

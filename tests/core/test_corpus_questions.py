@@ -13,9 +13,10 @@ import pytest
 import bert_core
 from bert_core import Columns, Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, iter_heads, word_target
 from bert_core.studies import runner
-from bert_core.studies.heads import IS_NEXT, NOT_NEXT, CorpusSettings, HeadSums, draw_pairs, reading_note
+from bert_core.studies.heads import IS_NEXT, NOT_NEXT, HeadSums, draw_pairs, reading_note
 from bert_core.studies.lines import MAX_LINE_BYTES, SHARD_LINES, Line, line_shards
 from bert_core.studies.rows import row_shards
+from bert_core.studies.settings import CorpusSettings
 from tests.core.test_corpus import last
 from tests.near import assert_near
 

@@ -29,7 +29,7 @@ from bert_core.run.walk import walk
 from bert_core.spelling import VISIBLE_SPACE
 from bert_core.tokenizer import join_pieces
 from bert_core.training.finetune import finetune
-from bert_core.training.tuning import FinetuneSettings
+from bert_core.training.settings import FinetuneSettings
 from tests.core.test_hostile_checkpoints import ODD, loaded_or_refused, places
 from tests.core.test_tokenizer import TEXTS
 from tests.families import CLASSES, FAMILIES, MODELS, reference_of, save_family, save_tokenizer, sentences

@@ -23,7 +23,7 @@ from bert_core.training import finetune as tuning
 from bert_core.training import optimization
 from bert_core.training.class_labels import sorted_classes, stratified_split
 from bert_core.training.finetune import ClassifierScores, finetune
-from bert_core.training.tuning import FinetuneSettings
+from bert_core.training.settings import FinetuneSettings
 from tests.near import assert_near
 from tests.padding import assert_padding_changes_nothing
 

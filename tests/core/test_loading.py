@@ -20,8 +20,9 @@ from bert_core import Refused, Target
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import stat_model_files
 from bert_core.run.capture import capture
-from bert_core.studies.explain import ExplainSettings, iter_explanations
+from bert_core.studies.explain import iter_explanations
 from bert_core.studies.runner import exclusive_lock
+from bert_core.studies.settings import ExplainSettings
 from tests.near import assert_near
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", ".", "s", "a", "mat"]

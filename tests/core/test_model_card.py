@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from bert_core.loading import LoadedModel
-from bert_core.training.data import Corpus, MaskingRule
+from bert_core.training.data import Corpus
 from bert_core.training.measures import PROMPTS, Measures, measure
-from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.runs import RunState, run_identity, save_state
+from bert_core.training.settings import MaskingRule, PretrainSettings
 from tools import bundled_examples, model_card
 
 

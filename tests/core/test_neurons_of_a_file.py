@@ -19,13 +19,13 @@ from transformers import BertModel
 from bert_core import Columns, LoadedModel, Refused, pruned, read_treebank, save
 from bert_core.studies import neurons as study
 from bert_core.studies.neurons import (
-    NeuronSettings,
     NeuronStats,
     check_neuron_table,
     measure_neurons,
     write_examples,
     write_neuron_table,
 )
+from bert_core.studies.settings import NeuronSettings
 from bert_core.studies.texts import text_shards
 from tests.core.test_relations import conllu, sentences
 from tests.near import assert_near

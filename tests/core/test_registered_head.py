@@ -50,7 +50,8 @@ from bert_core import (
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.fingerprint import fingerprint
 from bert_core.run.target_grammar import format_target, parse_target, target_forms
-from bert_core.studies.faithfulness import StudySettings, draw_questions
+from bert_core.studies.faithfulness import draw_questions
+from bert_core.studies.settings import StudySettings
 from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, FileQuestion, TargetKind
 from bert_core.task_heads import (
     TASK_HEADS,

@@ -17,7 +17,7 @@ from bert_core import Refused
 from bert_core.training import runs, tuning
 from bert_core.training.finetune import finetune
 from bert_core.training.runs import TuningLog, kept_steps, kept_stride, read_log
-from bert_core.training.tuning import FinetuneSettings
+from bert_core.training.settings import FinetuneSettings
 from tests.core.test_finetune import sentences, write_csv
 
 SETTINGS = FinetuneSettings(epochs=3, learning_rate=1e-3, batch=8, max_length=32, patience=3)

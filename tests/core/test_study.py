@@ -12,7 +12,6 @@ from bert_core.analysis.faithfulness import MEASURES
 from bert_core.studies.faithfulness import (
     FUNCTION_WORDS,
     Judgement,
-    StudySettings,
     draw_questions,
     judge_file,
     judge_question,
@@ -20,6 +19,7 @@ from bert_core.studies.faithfulness import (
     summarise_methods,
     summary_markdown,
 )
+from bert_core.studies.settings import StudySettings
 from bert_core.tokenizer import MASK
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,8 @@ from bert_core import capture, tagged_words
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.studies.words import read_labelled_words
 from bert_core.training import tagging
+from bert_core.training.settings import FinetuneSettings
 from bert_core.training.tagging import TagScores, finetune_tags
-from bert_core.training.tuning import FinetuneSettings
 from tests.families import FAMILIES, reference_of, save_family, sentences
 from tests.near import assert_near
 from tests.padding import assert_padding_changes_nothing

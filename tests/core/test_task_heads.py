@@ -23,7 +23,7 @@ from bert_core.registry import ENTRY_POINTS
 from bert_core.run.similarity import similarity_target
 from bert_core.run.target_grammar import format_target, parse_target
 from bert_core.run.targets import rows_of_probability, target_probabilities, target_values
-from bert_core.studies.faithfulness import StudySettings, question_kinds
+from bert_core.studies.settings import StudySettings, question_kinds
 from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, FileQuestion, TargetKind
 from bert_core.task_heads import (
     TASK_HEADS,

@@ -25,12 +25,13 @@ from bert_core.records import Batch
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.training import data, optimization, runs
 from bert_core.training import pretrain as pretraining
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
+from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.document_clusters import cluster_documents
 from bert_core.training.launch import launch
 from bert_core.training.optimization import Muon, WeightAverage, fast_dtype, orthogonalize, padded_size
-from bert_core.training.pretrain import PretrainSettings, evaluate, make_optimizer, predictions, pretrain, train_step
+from bert_core.training.pretrain import evaluate, make_optimizer, predictions, pretrain, train_step
 from bert_core.training.runs import LOG_FILE, STATE_FILE
+from bert_core.training.settings import MaskingRule, Mix, PretrainSettings
 from tests.families import save_family
 from tests.matrices import MatrixShapes
 from tests.near import assert_gradients_near, assert_near
@@ -1055,8 +1056,10 @@ from contextlib import suppress
 from pathlib import Path
 import torch
 from bert_core import BertForPreTraining, Tokenizer
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
-from bert_core.training.pretrain import PretrainSettings, pretrain
+from bert_core.training.data import Corpus, ExampleMaker
+from bert_core.training.settings import MaskingRule
+from bert_core.training.pretrain import pretrain
+from bert_core.training.settings import PretrainSettings
 torch.set_num_threads(1)
 model_folder, text, cache, out, rank = sys.argv[1:]
 tokenizer = Tokenizer.from_folder(model_folder)

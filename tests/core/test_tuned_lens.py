@@ -13,7 +13,8 @@ from bert_core import LoadedModel, Translators, logit_lens, read_translators
 from bert_core.records import Batch
 from bert_core.training import lens, optimization
 from bert_core.training.data import Corpus, ExampleMaker
-from bert_core.training.lens import CARD_FILE, POSITION_GROUPS, LensSettings, compare_lenses, tune_lens
+from bert_core.training.lens import CARD_FILE, POSITION_GROUPS, compare_lenses, tune_lens
+from bert_core.training.settings import LensSettings
 from tests.near import assert_gradients_near, assert_near
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import bert_core
 from bert_core import LoadedModel, iter_heads
 from bert_core.run.similarity import unrelated_cosines
 from bert_core.studies.engines import _add_counts, _measure_and_count
-from bert_core.studies.heads import CorpusSettings
+from bert_core.studies.settings import CorpusSettings
 from bert_core.unknown_tokens import UnknownTokens, count_unknown_tokens, current_counts
 
 UNKNOWN_TEXT = "ភាសា ខ្មែរ"

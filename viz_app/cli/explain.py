@@ -67,9 +67,10 @@ def explain(
     what it has; the same command again goes on.
     """
     from bert_core import checkpoint
-    from bert_core.studies.explain import ExplainSettings, explain_file
+    from bert_core.studies.explain import explain_file
     from bert_core.studies.explanation_tables import totals_csv, word_totals
     from bert_core.studies.heads import reading_note
+    from bert_core.studies.settings import ExplainSettings
 
     check_place(out, corpus)
     totals_place = out.with_name(f"{out.stem}.words.csv")

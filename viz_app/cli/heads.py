@@ -78,7 +78,8 @@ def heads(
     The loss is that of hidden pieces, or of what is asked for: a class, a word, what follows. Stopped, it keeps what
     it has; the same command again goes on.
     """
-    from bert_core.studies.heads import CorpusSettings, heads_file, reading_note
+    from bert_core.studies.heads import heads_file, reading_note
+    from bert_core.studies.settings import CorpusSettings
 
     check_place(out, corpus, *([] if reference is None else [reference]))
     options: dict[str, tuple[str, object]] = {

@@ -49,7 +49,6 @@ def neurons(
     Random tokens stand beside the strongest. Stopped, it keeps what it has; the same command again goes on.
     """
     from bert_core.studies.neurons import (
-        NeuronSettings,
         check_neuron_table,
         measure_neurons,
         write_examples,
@@ -57,6 +56,7 @@ def neurons(
     )
     from bert_core.studies.rows import Columns
     from bert_core.studies.runner import exclusive_lock
+    from bert_core.studies.settings import NeuronSettings
 
     places = [out] if examples is None else [out, examples]
     for place in places:

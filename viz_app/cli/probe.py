@@ -56,7 +56,8 @@ def probe(
     """
     from bert_core import checkpoint
     from bert_core.analysis.probes import probe_depths
-    from bert_core.studies.probes import ProbeSettings, probe_file
+    from bert_core.studies.probes import probe_file
+    from bert_core.studies.settings import ProbeSettings
     from bert_core.studies.words import read_labelled_words, skipped_comments_note
 
     if out.suffix.lower() not in ENDINGS:

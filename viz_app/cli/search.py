@@ -62,13 +62,13 @@ def index(
     Stopped, it keeps what it has; the same command again goes on. With another file the index grows.
     """
     from bert_core.studies.index import (
-        IndexSettings,
         incomplete_note,
         index_file,
         read_contents,
         remove_from_index,
     )
     from bert_core.studies.runner import exclusive_lock
+    from bert_core.studies.settings import IndexSettings
 
     if (file is None) == (remove is None):
         raise Refused("give a file that is added, or --remove and the name of one that is taken out")

@@ -56,8 +56,9 @@ def faithfulness(
     """
     from bert_core.methods import METHODS
     from bert_core.studies.external_scores import judge_scores
-    from bert_core.studies.faithfulness import StudySettings, judge_file, summarise_methods, summary_markdown
+    from bert_core.studies.faithfulness import judge_file, summarise_methods, summary_markdown
     from bert_core.studies.rows import Columns
+    from bert_core.studies.settings import StudySettings
     from bert_core.studies.words import read_labelled_words, skipped_comments_note
 
     drawn = None if plot is None else kind_of_file("--plot", plot, PICTURES)

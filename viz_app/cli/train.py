@@ -59,9 +59,8 @@ def pretrain(
 
     Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ..., where --start has to be --init.
     """
-    from bert_core.training.data import MaskingRule, Mix
     from bert_core.training.launch import launch
-    from bert_core.training.pretrain import PretrainSettings
+    from bert_core.training.settings import MaskingRule, Mix, PretrainSettings
 
     settings = PretrainSettings(
         steps=steps, warmup=warmup, decay=decay, learning_rate=learning_rate, tokens=tokens,
@@ -127,10 +126,10 @@ def finetune(
     """
     from bert_core.studies.files import Format, identify
     from bert_core.studies.texts import missing_columns_message
-    from bert_core.training.answers import AnswerSettings, finetune_reader
+    from bert_core.training.answers import finetune_reader
     from bert_core.training.finetune import finetune as finetune_classes
+    from bert_core.training.settings import AnswerSettings, FinetuneSettings
     from bert_core.training.tagging import finetune_tags
-    from bert_core.training.tuning import FinetuneSettings
 
     given: dict[str, Any] = {
         "epochs": epochs, "learning_rate": learning_rate, "batch": batch, "dropout": dropout, "patience": patience,
@@ -287,8 +286,8 @@ def tune_lens(
 
     The model stays as it is. Put the file into the model's folder, and the page Layers offers it.
     """
-    from bert_core.training.lens import LensSettings
     from bert_core.training.lens import tune_lens as tune
+    from bert_core.training.settings import LensSettings
 
     settings = LensSettings(
         steps=steps, warmup=warmup, decay=decay, learning_rate=learning_rate, examples=examples, length=length,
@@ -319,8 +318,8 @@ def train_captioner(
     """
     from bert_core.loading import best_device
     from bert_core.scenes import VOCABULARY
-    from bert_core.training.captioner import CaptionerSettings
     from bert_core.training.captioner import train_captioner as train
+    from bert_core.training.settings import CaptionerSettings
     from bert_core.vision import CaptionerConfig
 
     settings = CaptionerSettings(

@@ -21,9 +21,10 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.run.memory import forward_bytes, tokens_at_once
-from bert_core.studies.index import IndexSettings, incomplete_note, index_file
+from bert_core.studies.index import incomplete_note, index_file
 from bert_core.studies.index_cost import LONG_CORPUS_ADVICE, IndexCost, bytes_per_token, index_cost
 from bert_core.studies.index_reader import Index, open_index
+from bert_core.studies.settings import IndexSettings
 from viz_app.shell import screen
 from viz_app.shell.controls import Upload, example_button, file_control, set_choice
 from viz_app.shell.examples import TREES

@@ -21,10 +21,10 @@ from bert_core.records import ProbePoint
 from bert_core.run.states import predict_with_erasers
 from bert_core.studies.probes import (
     MASKED_SENTENCES,
-    ProbeSettings,
     label_erasers,
     probe_points,
 )
+from bert_core.studies.settings import ProbeSettings
 from bert_core.studies.words import LabelledSentence, label_names, read_labelled_words
 from bert_core.tokenizer import Encoding
 from viz_app.shell.controls import Upload

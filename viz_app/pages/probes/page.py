@@ -10,7 +10,8 @@ import streamlit as st
 
 from bert_core.analysis.probes import ProbeDepth, probe_depths
 from bert_core.records import ProbePoint
-from bert_core.studies.probes import ProbeSettings, probes_csv
+from bert_core.studies.probes import probes_csv
+from bert_core.studies.settings import ProbeSettings
 from viz_app.figures.lens import depth_names, short_names
 from viz_app.figures.probes import depth_lines, erased_bars
 from viz_app.pages.probes import EXAMPLE, MOST_SEEDS

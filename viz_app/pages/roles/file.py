@@ -18,8 +18,9 @@ from bert_core.progress import Progress
 from bert_core.records import HeadTable
 from bert_core.refused import Refused
 from bert_core.studies.head_tables import MAX_MEGABYTES, check_fits, read_table
-from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
+from bert_core.studies.heads import HeadSums, measure_shard
 from bert_core.studies.lines import SHARD_LINES
+from bert_core.studies.settings import CorpusSettings
 from bert_core.studies.tables import TABLE_SUFFIXES
 from bert_core.studies.texts import text_shards
 from viz_app.figures.heads import sweep_scatter

@@ -165,6 +165,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
         "viz_app.glossary", "viz_app.classroom",
         "viz_app.export", "viz_app.export.bertviz",
+        "bert_core.settings", "viz_app.streamlit_compat",
     },
     "viz_app.finetuning": {
         "bert_core.refused", "bert_core.checkpoint", "bert_core.studies", "bert_core.training", "viz_app.access",

@@ -35,7 +35,7 @@ def draw() -> None:
     ways = st.session_state[frame.STREAMLIT_PAGES] = {
         page.path: st.Page(
             partial(_draw, page), title=translate(page.title), icon=page.icon, url_path=page.path, default=page is home,
-            help=translate(page.asks),
+            help=translate(page.question),
         )
         for page in pages
     }  # fmt: skip
@@ -70,7 +70,7 @@ def draw() -> None:
             if embedded:
                 frame.open_in_app_link()
     finally:
-        address.publish(frame.FRAME_PARAMS if page is START else None)
+        address.publish({param.name for param in frame.FRAME_PARAMS} if page is START else None)
         work.end_of_run()
     _settle()
 
@@ -83,7 +83,8 @@ def _home() -> Page:
     state = st.session_state
     if HOME not in state:
         named = address.requested_page()
-        is_view = bool(state[address.ALL_PARAMS].keys() & st.query_params.to_dict().keys() - frame.FRAME_PARAMS.keys())
+        names = {name for name, param in state[address.ALL_PARAMS].items() if param not in frame.FRAME_PARAMS}
+        is_view = any(name in st.query_params for name in names)
         state[HOME] = named == UNNAMED.path or not (named or is_view or address.is_embedded())
     return START if state[HOME] else UNNAMED
 

@@ -47,7 +47,7 @@ APP = Path(__file__).parents[2] / "viz_app"
 # Where what is said does not stand in the call itself, what it may be.
 TABLES: Mapping[str, tuple[str, ...]] = {
     "page.title": tuple(page.title for page in PAGES),
-    "page.asks": tuple(page.asks for page in PAGES),
+    "page.question": tuple(page.question for page in PAGES),
     "group": GROUPS,
     "st.session_state[lesson.PAGES][view.page].title": (),
     "COURSES[course]": tuple(COURSES.values()),

@@ -103,16 +103,16 @@ def test_a_model_that_is_added_while_the_app_runs_can_stand_in_a_link() -> None:
 
 def test_a_name_means_one_thing() -> None:
     """Two pages cannot declare the same parameter."""
-    page = Page("extra", "Extra", ":material/star:", group="See", asks="", choices={"seed": Param(0, int)})
-    with pytest.raises(ValueError, match="two declare the choice seed: give one of them another name"):
+    page = Page("extra", "Extra", ":material/star:", group="See", question="", params=(Param("seed", 0, int),))
+    with pytest.raises(ValueError, match="two parameters are named seed: give one of them another name"):
         params_of_pages((*PAGES, page))
     with pytest.raises(ValueError, match="text"):
-        merge_params([{"text": Param("")}, {"text": Param("")}])
+        merge_params([[Param("text")], [Param("text")]])
 
 
 def test_a_page_stands_in_the_folder_of_its_path() -> None:
     """Its script is there, and its title and its question are no other's."""
-    for distinct in ({page.path for page in PAGES}, {page.title for page in PAGES}, {page.asks for page in PAGES}):
+    for distinct in ({page.path for page in PAGES}, {page.title for page in PAGES}, {page.question for page in PAGES}):
         assert len(distinct) == len(PAGES)
 
 

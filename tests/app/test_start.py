@@ -27,7 +27,7 @@ def test_the_bare_address_starts(monkeypatch: pytest.MonkeyPatch, address: dict[
     app = entered(**address)
     assert not app.exception and not app.error and not app.text_input
     assert app.header[0].value == ASKS
-    assert all(page.asks in words(app) for page in PAGES[1:])
+    assert all(page.question in words(app) for page in PAGES[1:])
     assert app.query_params == ({"lecture": "1"} if "lecture" in address else {})
 
 

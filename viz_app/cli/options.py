@@ -66,6 +66,6 @@ def _option(name: str, field: SettingsField) -> inspect.Parameter:
     if kind is bool and default:
         flag += f"/--no-{name.replace('_', '-')}"
     metavar = "|".join(option.choices) or None
-    limits = {"min": option.minimum, "max": option.maximum} if kind in (int, float) else {}
-    annotation = Annotated[kind, typer.Option(flag, help=option.help, metavar=metavar, **limits)]  # type: ignore[arg-type]
+    limits: dict[str, Any] = {"min": option.minimum, "max": option.maximum} if kind in (int, float) else {}
+    annotation: Any = Annotated[kind, typer.Option(flag, help=option.help, metavar=metavar, **limits)]  # type: ignore[valid-type, unused-ignore]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -16,7 +16,7 @@ from streamlit.runtime.state import SessionStateProxy
 
 from bert_core.refused import Refused
 from viz_app.shell import examples
-from viz_app.shell.params import Page, Param
+from viz_app.shell.params import Page, Param, current_names
 from viz_app.streamlit_compat import reported_text
 
 MAX_LINK_CHARACTERS = 2_000  # characters of text that the address bar takes
@@ -29,7 +29,7 @@ EMBEDDED = "_embedded"  # whether the address with which a visitor came asked fo
 ALL_PARAMS = "_table"  # every choice of the address by its name
 
 
-def restore_params(table: Mapping[str, Param]) -> list[str]:
+def restore_params(table: Mapping[str, Param[Any]]) -> list[str]:
     """Bring the choices of the address into the session: at first, and whenever the visitor goes back or forward.
 
     table: every choice by its name. Returns notices.
@@ -40,7 +40,7 @@ def restore_params(table: Mapping[str, Param]) -> list[str]:
     if not is_new and not (context is not None and context.is_history_navigation):
         return []
     notices: list[str] = []
-    given = st.query_params.to_dict()
+    given = current_names(st.query_params.to_dict(), table)
     state[HEAD_CHOSEN] = "head" in given
     # An address without a text is that of a new visitor, or of a text that is too long for it, and stays.
     # After a restart of the server, an open page reports its text, which may be too long for an address.
@@ -58,7 +58,9 @@ def restore_params(table: Mapping[str, Param]) -> list[str]:
         if (text := typed.get(name)) is not None:
             value = text
         state[name] = value
-    state[TEXT_UNNAMED] = "text" not in given and typed.get("text") is None and (is_new or state.get(TEXT_UNNAMED, False))
+    state[TEXT_UNNAMED] = (
+        "text" not in given and typed.get("text") is None and (is_new or state.get(TEXT_UNNAMED, False))
+    )
     return notices
 
 
@@ -116,7 +118,7 @@ def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool =
 
     head_chosen: whether the head was chosen, which a link says of the first head too.
     """
-    table: Mapping[str, Param] = state[ALL_PARAMS]
+    table: Mapping[str, Param[Any]] = state[ALL_PARAMS]
     too_long = {
         about
         for about in {choice.about for choice in table.values() if choice.free}
@@ -148,12 +150,15 @@ def history_params() -> tuple[str, ...]:
 
 def log_line() -> str:
     """What is chosen and is not the first choice, as "name=value" with spaces between; nothing that is typed."""
-    table: Mapping[str, Param] = st.session_state.get(ALL_PARAMS, {})
+    table: Mapping[str, Param[Any]] = st.session_state.get(ALL_PARAMS, {})
     first = {name: choice.first(with_text=False) for name, choice in table.items()}
     chosen = {name: st.session_state.get(name, first[name]) for name in table}
     said = [
         f"{name}={choice.write(chosen[name])}"
         for name, choice in table.items()
-        if choice.parse is not str and not choice.secret and not name.endswith("model") and chosen[name] != first[name]
+        if choice.parse is not str
+        and not choice.is_secret
+        and not name.endswith("model")
+        and chosen[name] != first[name]
     ]
     return " ".join([f"model={Path(st.session_state.get('model', '')).name}", *said])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import streamlit as st
 
@@ -20,7 +22,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.examples import REFERENCE
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import shown_name
-from viz_app.shell.params import Param, select_param
+from viz_app.shell.params import Param, select
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, wait_for
 
@@ -169,4 +171,7 @@ def reference_encodings(current: Selection) -> tuple[Encoding, ...]:
     return tuple(current.loaded.tokenizer.encode(line, max_length=longest) for line in lines)
 
 
-PARAMS = {"instead": select_param(*REPLACEMENTS), "reference": Param(REFERENCE, about="reference", free=True)}
+PARAMS: tuple[Param[Any], ...] = (
+    select("instead", REPLACEMENTS),
+    Param("reference", REFERENCE, about="reference", free=True),
+)

@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from functools import cache
+from typing import Any
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -32,12 +33,15 @@ from viz_app.lessons import Lesson
 from viz_app.lessons.reading import lesson_of
 from viz_app.shell import lesson
 from viz_app.shell.language import language
-from viz_app.shell.params import Param, flag_param
+from viz_app.shell.params import Param, toggle
 
 CODE = "HEADLIGHT_CLASS"  # the teacher's code, given at start
 # By this header a proxy before several copies says to each how it calls it.
 COPY = "X-Headlight-Copy"
-PARAMS = {"class": Param("", parse_code, secret=True), "teach": flag_param()}
+PARAMS: tuple[Param[Any], ...] = (
+    Param("class", "", parse_code, is_secret=True),
+    toggle("teach"),
+)
 CLASSES = Classes()
 FOLLOW = 3.0  # seconds after which a page of a class asks whether there is another step
 _PASS = "_teachers_pass"  # what the browser is known by; empty for none, nothing before the browser has said

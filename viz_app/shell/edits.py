@@ -148,9 +148,9 @@ def _restore(kind: str) -> None:
         st.session_state.put_from = ""
 
 
-PARAMS = {
-    "cut": Param((), parse_cuts, write_cuts, step=True, about="text"),
-    "scaled": Param((), parse_scaled, write_scaled, step=True, about="text"),
-    "put": Param(None, parse_put, write_put, step=True, about="text"),
-    "put_from": Param("", about="text", free=True),
-}
+PARAMS: tuple[Param[Any], ...] = (
+    Param("cut", (), parse_cuts, write_cuts, step=True, about="text"),
+    Param("scaled", (), parse_scaled, write_scaled, step=True, about="text"),
+    Param("put", None, parse_put, write_put, step=True, about="text"),
+    Param("put_from", "", about="text", free=True),
+)

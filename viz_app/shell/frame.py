@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -31,26 +31,26 @@ from viz_app.shell.language import translate
 from viz_app.shell.markdown import SPECIAL_TOKENS, error_sentence, escape_markdown, special_tokens, with_help
 from viz_app.shell.models import ModelReference, model_settings, selected_model, show_load_error
 from viz_app.shell.notices import show_link_notices, show_text_notices, show_unknown_tokens, status_line
-from viz_app.shell.params import Page, Param, flag_param, merge_params, select_param
+from viz_app.shell.params import Page, Param, merge_params, select, toggle
 from viz_app.shell.selection import EXAMPLES, NO_TOKENS, SELECTION, Selection, open_example_text, toggle_mask
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
-FRAME_PARAMS = {
-    "lecture": flag_param(),
-    "lang": select_param(*LANGUAGES, first=ENGLISH),
-}  # of the frame itself: they name no view
+FRAME_PARAMS = (
+    toggle("lecture"),
+    select("lang", LANGUAGES, default=ENGLISH),
+)  # of the frame itself: they name no view
 STREAMLIT_PAGES = "_ways"  # the pages of this run, as Streamlit links them, by their paths
 
 
 @cache
-def params_of_pages(pages: tuple[Page, ...]) -> Mapping[str, Param]:
+def params_of_pages(pages: tuple[Page, ...]) -> Mapping[str, Param[Any]]:
     """Every choice that an address carries, by its name: those that all pages share, and each page's own."""
     shared = (
         selection.PARAMS, models.PARAMS, target.PARAMS, heads.PARAMS, edits.PARAMS, change.PARAMS,
         lesson.PARAMS, classroom.PARAMS, FRAME_PARAMS,
     )  # fmt: skip
-    return merge_params([*shared, *(page.choices for page in pages)])
+    return merge_params([*shared, *(page.params for page in pages)])
 
 
 def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:

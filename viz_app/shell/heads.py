@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import streamlit as st
 
@@ -15,7 +17,7 @@ from viz_app.shell.address import HEAD_CHOSEN
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import shown_name
-from viz_app.shell.params import Head, Param, parse_head, parse_indices, write_head, write_indices
+from viz_app.shell.params import Head, Param, parse_head, parse_indices, write_indices, write_pair
 from viz_app.shell.selection import Selection
 
 Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
@@ -154,10 +156,10 @@ def parse_share(value: str) -> float:
     return share / 100
 
 
-PARAMS = {
-    "off": Param((), parse_heads, lambda heads: ",".join(map(write_head, heads)), step=True),
-    "head": Param((0, 0), parse_head, write_head, step=True),
-    "also": Param((), parse_indices, write_indices, step=True),
-    "tokens": Param(("query", ()), parse_tokens, lambda tokens: tokens[0][0] + write_indices(tokens[1])),
-    "kept": Param(0.7, parse_share, lambda share: f"{100 * share:.0f}"),
-}
+PARAMS: tuple[Param[Any], ...] = (
+    Param("off", (), parse_heads, lambda heads: ",".join(map(write_pair, heads)), step=True),
+    Param("head", (0, 0), parse_head, write_pair, step=True),
+    Param("also", (), parse_indices, write_indices, step=True),
+    Param("tokens", ("query", ()), parse_tokens, lambda tokens: tokens[0][0] + write_indices(tokens[1])),
+    Param("kept", 0.7, parse_share, lambda share: f"{100 * share:.0f}"),
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import streamlit as st
 
@@ -17,7 +18,7 @@ from viz_app.lessons.reading import lesson_of, lessons
 from viz_app.shell import edits, heads, selection, target
 from viz_app.shell.address import ALL_PARAMS, HEAD_CHOSEN, TEXT_UNNAMED
 from viz_app.shell.language import language
-from viz_app.shell.params import Page, Param, select_param
+from viz_app.shell.params import Page, Param, current_names, merge_params, select
 
 Answer = int | float | Option | tuple[str, ...]
 
@@ -154,7 +155,7 @@ def arrive() -> None:
         state[HEAD_CHOSEN], state[TEXT_UNNAMED] = "head" in view.address, False
 
 
-def values(view: View, pages: Mapping[str, Page], table: Mapping[str, Param]) -> dict[str, object]:
+def values(view: View, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]) -> dict[str, object]:
     """What an address makes of the choices of the text and of its page, as a link would.
 
     Raises Refused for a page that is not there, an address without a text, or a choice that is not possible.
@@ -163,18 +164,17 @@ def values(view: View, pages: Mapping[str, Page], table: Mapping[str, Param]) ->
         raise Refused(f"the page {view.page[:60]!r} is not there: one of {', '.join(pages)}")
     if "text" not in view.address:
         raise Refused(f"the address for the page {view.page} names no text")
-    own = pages[view.page].choices
-    possible = {name for group in (*_ABOUT_THE_TEXT, own) for name in group}
+    possible = merge_params([*_ABOUT_THE_TEXT, pages[view.page].params])
     found: dict[str, object] = {}
-    for name in view.address:
+    address = current_names(view.address, possible)
+    for name in address:
         if name not in possible:
             raise Refused(f"{name[:60]!r} is no choice of the page {view.page}: one of {', '.join(sorted(possible))}")
-    for name in possible:
-        choice = table[name]
+    for name, param in possible.items():
         try:
-            found[name] = choice.parse(view.address[name]) if name in view.address else choice.first(with_text=True)
+            found[name] = param.parse(address[name]) if name in address else param.first(with_text=True)
         except Refused as error:
-            raise Refused(f"{name}={view.address[name][:60]!r} is not possible: {error}") from error
+            raise Refused(f"{name}={address[name][:60]!r} is not possible: {error}") from error
     return found
 
 
@@ -182,4 +182,7 @@ def _parse(name: str) -> str:
     return lesson_of(name).name if name else ""
 
 
-PARAMS = {"lesson": Param("", _parse, step=True), "step": select_param(*STEPS, step=True)}
+PARAMS: tuple[Param[Any], ...] = (
+    Param("lesson", "", _parse, step=True),
+    select("step", STEPS, step=True),
+)

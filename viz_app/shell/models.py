@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -40,7 +41,7 @@ def models_on_offer() -> tuple[str, ...]:
 
 def parse_model(value: str) -> str:
     """A model that is on offer now. Raises Refused for any other."""
-    return parse_option(*models_on_offer())(value)
+    return parse_option(value, models_on_offer())
 
 
 def shown_name(model: str) -> str:
@@ -196,4 +197,4 @@ def selected_model() -> LoadedModel | None:
         return None
 
 
-PARAMS = {"model": Param(lambda: models_on_offer()[0], parse_model, step=True)}
+PARAMS: tuple[Param[Any], ...] = (Param("model", lambda: models_on_offer()[0], parse_model, step=True),)

@@ -358,8 +358,7 @@ def _of_page(one: Lesson) -> Asked | None:
     state, began = st.session_state, _of_lesson(one)
     if began is None:
         return None
-    choices = _page().choices
-    chosen = {name: choices[name].write(state[name]) for name in choices if state[name] is not None}
+    chosen = {param.name: param.write(state[param.name]) for param in _page().params if state[param.name] is not None}
     return of_page(began, state[SELECTION], state.head, chosen)
 
 

@@ -24,7 +24,7 @@ from viz_app.shell.examples import Example
 from viz_app.shell.jobs import Together
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference, shown_name
-from viz_app.shell.params import Head, Param, flag_param, parse_int
+from viz_app.shell.params import Head, Param, parse_int, toggle, write_indices
 from viz_app.shell.work import Work, cached, estimate_seconds, wait_for
 
 NO_TOKENS = ("query", ())
@@ -163,12 +163,17 @@ def parse_words(value: str) -> tuple[int, ...]:
     return tuple(sorted({parse_int(part) for part in value.split(",") if part}))
 
 
-PARAMS = {
-    "text": Param(lambda: examples.first().text, step=True, about="text", free=True, alone=None),
-    "pair": Param(lambda: examples.first().pair, step=True, about="text", free=True, alone=""),
-    "masked": Param(
-        lambda: examples.first().masked, parse_words, lambda words: ",".join(map(str, words)), step=True,
-        about="text", alone=(),
+PARAMS: tuple[Param[Any], ...] = (
+    Param("text", lambda: examples.first().text, step=True, about="text", free=True, default_with_text=None),
+    Param("pair", lambda: examples.first().pair, step=True, about="text", free=True, default_with_text=""),
+    Param(
+        "masked",
+        lambda: examples.first().masked,
+        parse_words,
+        write_indices,
+        about="text",
+        default_with_text=(),
+        step=True,
     ),
-    "words": flag_param(),  # whether a view is of words, not of pieces
-}  # fmt: skip
+    toggle("words"),  # whether a view is of words, not of pieces
+)

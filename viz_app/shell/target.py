@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -230,4 +231,7 @@ def _against(current: Selection, target: Target, place: DeltaGenerator) -> Targe
     return chosen
 
 
-PARAMS = {"target": Param("", about="text"), "contrast": Param("", about="text")}
+PARAMS: tuple[Param[Any], ...] = (
+    Param("target", "", about="text"),
+    Param("contrast", "", about="text"),
+)

@@ -29,7 +29,9 @@ class Found(NamedTuple):
     is_fault: bool
 
 
-def tried(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param]) -> Iterator[Found]:
+def tried(
+    one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]
+) -> Iterator[Found]:
     """What becomes of a lesson on a model, step by step.
 
     pages: by their paths. table: every choice that an address carries, by its name.
@@ -81,7 +83,9 @@ def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
             yield Found(f"reveal.{key}", _filled(text, some[0][1]), False)
 
 
-def _done(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param]) -> Iterator[Found]:
+def _done(
+    one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]
+) -> Iterator[Found]:
     task, view = one.do, one.do.view
     if task.answer != "page":
         return
@@ -89,8 +93,8 @@ def _done(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Ma
         found = values(view, pages, table)
     except Refused:  # which is said already
         return
-    there, choices = of_lesson(loaded, view), pages[view.page].choices
-    chosen = {name: choices[name].write(found[name]) for name in choices if found[name] is not None}
+    there, params = of_lesson(loaded, view), pages[view.page].params
+    chosen = {param.name: param.write(found[param.name]) for param in params if found[param.name] is not None}
     asked = replace(
         of_lesson(loaded, one.predict.view, view.address), encoding=there.encoding, original=there.original,
         head=there.head, chosen=chosen,

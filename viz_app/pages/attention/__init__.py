@@ -5,7 +5,7 @@ from bert_core.records import MAPS
 from bert_core.refused import Refused
 from viz_app.maps import AMONG
 from viz_app.shell.heads import VIEWS
-from viz_app.shell.params import Page, Param, flag_param, select_param
+from viz_app.shell.params import Page, Param, select, toggle
 
 ROW_SORTS = ("number", "entropy", "to_sep", "distance")
 SORTS = (*ROW_SORTS, "role")
@@ -34,17 +34,17 @@ PAGE = Page(
     "Attention",
     ":material/grid_view:",
     group="See",
-    asks="Who looks at whom?",
-    choices={
-        "sort": select_param(*SORTS),
-        "rows": select_param(*ROW_SORTS),
-        "view": select_param(*VIEWS, first="curves"),
-        "show": select_param(*MAPS),
-        "part": select_param(*PARTS, first="all"),
-        "hide": flag_param(),
-        "share": flag_param(),  # whether the rows of a part are renormalised
-        "combine": select_param(*COMBINED),
-        "among": select_param(*AMONG),
-        "weights": Param((), parse_weights, write_weights),  # none: by importance
-    },
+    question="Who looks at whom?",
+    params=(
+        select("sort", SORTS),
+        select("rows", ROW_SORTS),
+        select("view", VIEWS, default="curves"),
+        select("show", MAPS),
+        select("part", PARTS, default="all"),
+        toggle("hide"),
+        toggle("share"),  # whether the rows of a part are renormalised
+        select("combine", COMBINED),
+        select("among", AMONG),
+        Param("weights", (), parse_weights, write_weights),  # none: by importance
+    ),
 )

@@ -2,7 +2,7 @@
 
 from bert_core.refused import Refused
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, Param, flag_param, parse_int, select_param
+from viz_app.shell.params import Page, Param, parse_int, select, toggle
 
 CARRIED = ("state", "attention", "feed_forward", "head", "pattern", "query", "key", "value")
 ORIGINS = ("text", "noise", "mean")
@@ -48,16 +48,16 @@ PAGE = Page(
     "Causes",
     ":material/conversion_path:",
     group="Explain",
-    asks="Which part of the model carries the difference between two texts?",
-    choices={
-        "source": Param("", step=True),
-        "origin": select_param(*ORIGINS),
-        "noise": Param(3.0, parse_noise, "{:g}".format),  # in standard deviations of the word embeddings
-        "carried": select_param(*CARRIED),
-        "way": select_param(*WAYS),
-        "estimated": flag_param(),  # whether the estimate stands beside what was found
-        "around": Param(None, parse_int),  # the token of a long text around which it is drawn
-        "place": Param(None, parse_place, write_place, step=True),  # layer or depth, and token or head
-    },
+    question="Which part of the model carries the difference between two texts?",
+    params=(
+        Param("source", "", step=True),
+        select("origin", ORIGINS),
+        Param("noise", 3.0, parse_noise, "{:g}".format),  # in standard deviations of the word embeddings
+        select("carried", CARRIED),
+        select("way", WAYS),
+        toggle("estimated"),  # whether the estimate stands beside what was found
+        Param("around", None, parse_int),  # the token of a long text around which it is drawn
+        Param("place", None, parse_place, write_place, step=True),  # layer or depth, and token or head
+    ),
     example=EXAMPLE,
 )

@@ -2,7 +2,7 @@
 
 from viz_app.maps import CHANGES
 from viz_app.shell.models import models_on_offer, parse_model
-from viz_app.shell.params import Page, Param, select_param
+from viz_app.shell.params import Page, Param, select
 
 COMPARE_VIEWS = ("heads", "curves", "matrix")
 AGAINST = ("masked", "text", "model", "heads")
@@ -13,12 +13,12 @@ PAGE = Page(
     "Compare",
     ":material/difference:",
     group="Change",
-    asks="What is different with another text, another model, or without some heads?",
-    choices={
-        "differs": select_param(*CHANGES),
-        "against": select_param(*AGAINST),
-        "compare_view": select_param(*COMPARE_VIEWS, first="curves"),
-        "other": Param("", step=True),
-        "other_model": Param(lambda: models_on_offer()[-1], parse_model),
-    },
+    question="What is different with another text, another model, or without some heads?",
+    params=(
+        select("differs", CHANGES),
+        select("against", AGAINST),
+        select("compare_view", COMPARE_VIEWS, default="curves"),
+        Param("other", "", step=True),
+        Param("other_model", lambda: models_on_offer()[-1], parse_model),
+    ),
 )

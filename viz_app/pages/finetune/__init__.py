@@ -1,7 +1,7 @@
 """The page Fine-tune: a model learns the classes of a table while one looks; only on a server of one's own."""
 
 from bert_core.refused import Refused
-from viz_app.shell.params import Page, Param, parse_int, select_param
+from viz_app.shell.params import Page, Param, parse_int, select
 
 COLOURED_BY = ("divergence", "importance", "entropy")
 
@@ -18,11 +18,11 @@ PAGE = Page(
     "Fine-tune",
     ":material/model_training:",
     group="Change",
-    asks="What changes in a model while it learns your classes?",
-    choices={
-        "tuned": Param("", step=True),
-        "tuned_step": Param(0, parse_step),
-        "tuned_by": select_param(*COLOURED_BY),
-    },
+    question="What changes in a model while it learns your classes?",
+    params=(
+        Param("tuned", "", step=True),
+        Param("tuned_step", 0, parse_step),
+        select("tuned_by", COLOURED_BY),
+    ),
     own=True,
 )

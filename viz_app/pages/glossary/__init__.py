@@ -18,8 +18,8 @@ PAGE = Page(
     "Glossary",
     ":material/dictionary:",
     group="Learn",
-    asks="What does this word mean?",
-    choices={"term": Param("", parse_term)},
+    question="What does this word mean?",
+    params=(Param("term", "", parse_term),),
     text=False,
     models=False,
 )

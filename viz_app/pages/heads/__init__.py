@@ -1,6 +1,6 @@
 """The page Heads: which matter, and what if they were gone."""
 
-from viz_app.shell.params import Page, select_param
+from viz_app.shell.params import Page, select
 
 COLOURED_BY = ("slope", "removal")
 
@@ -9,7 +9,7 @@ PAGE = Page(
     "Heads",
     ":material/toggle_on:",
     group="Change",
-    asks="Which heads matter, and what if they were gone?",
-    choices={"colour": select_param(*COLOURED_BY)},
+    question="Which heads matter, and what if they were gone?",
+    params=(select("colour", COLOURED_BY),),
     switches=True,
 )

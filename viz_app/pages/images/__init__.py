@@ -3,7 +3,7 @@
 from bert_core import scenes
 from bert_core.records import CROSS_MAPS
 from bert_core.refused import Refused
-from viz_app.shell.params import Page, Param, flag_param, parse_head, parse_int, select_param, write_head
+from viz_app.shell.params import Page, Param, parse_head, parse_int, select, toggle, write_pair
 
 FIRST_SCENE = 71
 PICTURES = ("random", "composed", "uploaded")
@@ -30,18 +30,18 @@ PAGE = Page(
     "Pictures",
     ":material/image_search:",
     group="See",
-    asks="Where does it look when it says a word about a picture?",
-    choices={
-        "picture": select_param(*PICTURES),  # the file of an upload is in no link
-        "seed": Param(FIRST_SCENE, parse_seed, step=True),
-        "count": select_param(*COUNTS),
-        "shapes": Param(list, parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
-        "word": Param(None, parse_int, step=True),
-        "look": Param(None, parse_head, write_head),
-        "heat": select_param(*CROSS_MAPS, first="product"),
-        "boxes": flag_param(),
-        "edges": flag_param(),
-    },
+    question="Where does it look when it says a word about a picture?",
+    params=(
+        select("picture", PICTURES),  # the file of an upload is in no link
+        Param("seed", FIRST_SCENE, parse_seed, step=True),
+        select("count", COUNTS),
+        Param("shapes", list, parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
+        Param("word", None, parse_int, step=True),
+        Param("look", None, parse_head, write_pair),
+        select("heat", CROSS_MAPS, default="product"),
+        toggle("boxes"),
+        toggle("edges"),
+    ),
     text=False,
     models=False,
 )

@@ -1,7 +1,7 @@
 """The page Layers: when does the model know its answer."""
 
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, Param, parse_head, parse_int, select_param, write_head
+from viz_app.shell.params import Page, Param, parse_head, parse_int, select, write_pair
 
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
 ELSEWHERE = "elsewhere"  # one way more, which needs a corpus
@@ -32,18 +32,18 @@ PAGE = Page(
     "Layers",
     ":material/layers:",
     group="Explain",
-    asks="When does the model know its answer?",
-    choices={
-        "through": select_param(*THROUGH, ELSEWHERE),
-        "alike": select_param(*ALIKE),
-        "lens": select_param(*LENSES),
-        "by": select_param(*BY),
-        "laid": select_param(*PLANES),
-        "cell": Param(None, parse_head, write_head, step=True),  # depth and position; None: the answer
-        "depth": Param(None, parse_int),
-        "sought": Param(None, parse_int, step=True),  # the position of a token
-        "several": Param(SEVERAL, step=True, about="several", free=True),
-        "like": Param(LIKE, about="several"),
-    },
+    question="When does the model know its answer?",
+    params=(
+        select("through", (*THROUGH, ELSEWHERE)),
+        select("alike", ALIKE),
+        select("lens", LENSES),
+        select("by", BY),
+        select("laid", PLANES),
+        Param("cell", None, parse_head, write_pair, step=True),  # depth and position; None: the answer
+        Param("depth", None, parse_int),
+        Param("sought", None, parse_int, step=True),  # the position of a token
+        Param("several", SEVERAL, step=True, about="several", free=True),
+        Param("like", LIKE, about="several"),
+    ),
     example=EXAMPLE,
 )

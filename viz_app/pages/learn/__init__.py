@@ -7,7 +7,7 @@ PAGE = Page(
     "Learn",
     ":material/school:",
     group="Learn",
-    asks="What do you expect, and what is true? Lessons of a few minutes.",
+    question="What do you expect, and what is true? Lessons of a few minutes.",
     text=False,
     models=False,
 )

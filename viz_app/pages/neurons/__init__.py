@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bert_core.refused import Refused
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, Param, parse_pair, select_param, write_pair
+from viz_app.shell.params import Page, Param, parse_pair, select, write_pair
 
 RANKED = ("added", "fires")
 # Found by a search through short sentences with a pronoun in the gap; a test asks the model again.
@@ -36,12 +36,12 @@ PAGE = Page(
     "Neurons",
     ":material/bubble_chart:",
     group="Explain",
-    asks="Which feed-forward neurons fire, and what do they say?",
-    choices={
-        "ranked": select_param(*RANKED),
-        "fired": Param(None, parse_pair, write_pair, step=True),  # layer and token
-        "neuron": Param(None, parse_pair, write_pair, step=True),  # layer and neuron
-        "times": Param(0.0, parse_factor, "{:g}".format),
-    },
+    question="Which feed-forward neurons fire, and what do they say?",
+    params=(
+        select("ranked", RANKED),
+        Param("fired", None, parse_pair, write_pair, step=True),  # layer and token
+        Param("neuron", None, parse_pair, write_pair, step=True),  # layer and neuron
+        Param("times", 0.0, parse_factor, "{:g}".format),
+    ),
     example=EXAMPLE,
 )

@@ -1,12 +1,15 @@
 """The page Predict: what belongs in the gap, and does B follow A."""
 
-from viz_app.shell.params import Page, Param, flag_param
+from viz_app.shell.params import Page, Param, toggle
 
 PAGE = Page(
     "predict",
     "Predict",
     ":material/edit_note:",
     group="See",
-    asks="What belongs in the gap, and does B follow A?",
-    choices={"calibrated": flag_param(first=True), "choices": Param("", step=True, about="text", free=True)},
+    question="What belongs in the gap, and does B follow A?",
+    params=(
+        toggle("calibrated", default=True),
+        Param("choices", "", step=True, about="text", free=True),
+    ),
 )

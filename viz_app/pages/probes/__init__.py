@@ -2,7 +2,7 @@
 
 from bert_core.refused import Refused
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, Param, flag_param, parse_int
+from viz_app.shell.params import Page, Param, parse_int, toggle
 
 MOST_SEEDS = 10
 # Found by a search through short sentences of bert-agreement; a test asks the model again.
@@ -35,12 +35,12 @@ PAGE = Page(
     "Probes",
     ":material/colorize:",
     group="Study",
-    asks="What can be read off the states, and does the model use it?",
-    choices={
-        "label": Param(""),
-        "seeds": Param(3, parse_seeds),
-        "erase": flag_param(),
-        "erased_at": Param(0, parse_depth),
-    },
+    question="What can be read off the states, and does the model use it?",
+    params=(
+        Param("label", ""),
+        Param("seeds", 3, parse_seeds),
+        toggle("erase"),
+        Param("erased_at", 0, parse_depth),
+    ),
     example=EXAMPLE,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bert_core.refused import Refused
 from bert_core.studies.profiles import TENTHS
-from viz_app.shell.params import Page, Param, flag_param, parse_int, parse_pair, select_param, write_pair
+from viz_app.shell.params import Page, Param, parse_int, parse_pair, select, toggle, write_pair
 
 PROFILES = ("head", "token", "neuron")
 COUNTED = ("model", "file", "corpus")  # over which corpus: the one that comes with the model, or another
@@ -24,16 +24,16 @@ PAGE = Page(
     "Profiles",
     ":material/fingerprint:",
     group="Study",
-    asks="What does a head, a token or a neuron do over a whole corpus?",
-    choices={
-        "about": select_param(*PROFILES, step=True),
-        "counted": select_param(*COUNTED, step=True),
-        "piece": Param("", step=True),
-        "firing": Param(None, parse_pair, write_pair, step=True),  # layer and neuron
-        "asked_of": select_param(*QUESTIONS),
-        "whole": flag_param(),
-        "tenth": Param(TENTHS, parse_tenth, step=True),
-        "hidden": flag_param(),
-    },
+    question="What does a head, a token or a neuron do over a whole corpus?",
+    params=(
+        select("about", PROFILES, step=True),
+        select("counted", COUNTED, step=True),
+        Param("piece", "", step=True),
+        Param("firing", None, parse_pair, write_pair, step=True),  # layer and neuron
+        select("asked_of", QUESTIONS),
+        toggle("whole"),
+        Param("tenth", TENTHS, parse_tenth, step=True),
+        toggle("hidden"),
+    ),
     text=False,
 )

@@ -95,7 +95,8 @@ def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Profiles]:
         index, ("neuron", layer, *others), f"Read {index.tokens:,} tokens for {len(asked)} neurons of L{layer}",
         lambda report: replace(_none(index), neurons=neuron_profiles(index, loaded, asked, report=report)),
         # The layers above are not read.
-        seconds=estimate_seconds(loaded, SENTENCE, index.tokens / SENTENCE) * (layer + 1) / loaded.config.num_hidden_layers
+        seconds=estimate_seconds(loaded, SENTENCE, index.tokens / SENTENCE)
+        * (layer + 1) / loaded.config.num_hidden_layers
         + OF_A_NEURON * len(asked) * index.tokens / 1e6,
         memory=forward_bytes(loaded, SENTENCE, tokens_at_once(loaded.device) // SENTENCE),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from bert_core.pruning import PRUNABLE_PARTS
 from bert_core.refused import Refused
 from bert_core.run import plans
-from viz_app.shell.params import Page, Param, parse_int, select_param
+from viz_app.shell.params import Page, Param, parse_int, select
 
 # Random is the band that the others stand beside.
 OFFERED = {what: tuple(name for name in orders if name != "random") for what, orders in plans.ORDERS_BY_PART.items()}
@@ -24,12 +24,12 @@ PAGE = Page(
     "Prune",
     ":material/content_cut:",
     group="Change",
-    asks="How many heads can go before it gets worse?",
-    choices={
-        "parts": select_param(*PRUNABLE_PARTS),
-        "order": select_param(*OFFERED_ORDERS),
-        "going": Param(30, parse_percent),
-        "figure": select_param(*FIGURES),
-    },
+    question="How many heads can go before it gets worse?",
+    params=(
+        select("parts", PRUNABLE_PARTS),
+        select("order", OFFERED_ORDERS),
+        Param("going", 30, parse_percent),
+        select("figure", FIGURES),
+    ),
     switches=True,
 )

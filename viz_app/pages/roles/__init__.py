@@ -1,6 +1,6 @@
 """The page Roles: what each head does."""
 
-from viz_app.shell.params import Page, flag_param, select_param
+from viz_app.shell.params import Page, select, toggle
 
 ROLES_OVER = ("text", "file", "treebank")
 
@@ -9,6 +9,10 @@ PAGE = Page(
     "Roles",
     ":material/badge:",
     group="Study",
-    asks="What does each head do, in one text or in thousands?",
-    choices={"over": select_param(*ROLES_OVER), "normal": flag_param(), "removal": flag_param()},
+    question="What does each head do, in one text or in thousands?",
+    params=(
+        select("over", ROLES_OVER),
+        toggle("normal"),
+        toggle("removal"),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from bert_core.run import perturbation
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, Param, select_param
+from viz_app.shell.params import Page, Param, select
 
 COMPARED = ("pair", "alike", "table")
 VARIANTS = perturbation.VARIANTS
@@ -18,12 +18,12 @@ PAGE = Page(
     "Score",
     ":material/balance:",
     group="Study",
-    asks="Which of two sentences is likelier, and how alike are they?",
-    choices={
-        "compared": select_param(*COMPARED),
-        "one": Param(EXAMPLE.text, step=True, about="one", free=True),
-        "two": Param(EXAMPLE.pair, step=True, about="one", free=True),
-        "variant": select_param(*VARIANTS),
-    },
+    question="Which of two sentences is likelier, and how alike are they?",
+    params=(
+        select("compared", COMPARED),
+        Param("one", EXAMPLE.text, step=True, about="one", free=True),
+        Param("two", EXAMPLE.pair, step=True, about="one", free=True),
+        select("variant", VARIANTS),
+    ),
     text=False,
 )

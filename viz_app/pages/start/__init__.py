@@ -7,7 +7,7 @@ PAGE = Page(
     "Start",
     ":material/flashlight_on:",
     group="",
-    asks="Where do I begin?",
+    question="Where do I begin?",
     text=False,
     models=False,
 )

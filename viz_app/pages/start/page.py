@@ -50,4 +50,4 @@ def _pages(group: str) -> None:
         if page.group == group:
             with st.container(gap=None):
                 st.page_link(frame.streamlit_page(page.path), label=f"**{translate(page.title)}**", icon=page.icon)
-                st.caption(translate(page.asks))
+                st.caption(translate(page.question))

@@ -2,7 +2,7 @@
 
 from bert_core.methods import METHODS
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, select_param
+from viz_app.shell.params import Page, select
 
 MEASURES = ("aopc", "comprehensiveness", "sufficiency")
 # What the bundled model does here was looked up by masking each word in turn; a test does it again.
@@ -21,10 +21,10 @@ PAGE = Page(
     "Why",
     ":material/psychology_alt:",
     group="Explain",
-    asks="Which words led to this prediction?",
-    choices={
-        "method": select_param(*(method.name for method in METHODS), first="DecompX"),
-        "measure": select_param(*MEASURES),
-    },
+    question="Which words led to this prediction?",
+    params=(
+        select("method", [method.name for method in METHODS], default="DecompX"),
+        select("measure", MEASURES),
+    ),
     example=EXAMPLE,
 )

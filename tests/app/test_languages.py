@@ -146,7 +146,11 @@ def spoken_in_the_code() -> set[str]:
     found: set[str] = set()
     for file in sorted(APP.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("spoken", "Phrase"):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("translate", "Phrase")
+            ):
                 (what,) = node.args
                 if isinstance(what, ast.Constant):
                     found.add(what.value)

@@ -14,14 +14,14 @@ RUN TORCH=$(grep '^torch==' constraints.txt) \
 COPY pyproject.toml README.md LICENSE streamlit_app.py ./
 COPY bert_core bert_core
 COPY viz_app viz_app
-RUN sed '/^torch==/d' constraints.txt > pins.txt && /opt/headlight/bin/pip install --no-cache-dir -c pins.txt '.[metrics]'
+RUN sed '/^torch==/d' constraints.txt > pins.txt && /opt/headlight/bin/pip install --no-cache-dir -c pins.txt .
 
 FROM python:3.12-slim
 RUN useradd --create-home --uid 10001 headlight
 COPY --from=build /opt/headlight /opt/headlight
 USER headlight
 WORKDIR /home/headlight
-ENV PATH=/opt/headlight/bin:$PATH HF_HUB_OFFLINE=1 HEADLIGHT_METRICS_ADDRESS=0.0.0.0
+ENV PATH=/opt/headlight/bin:$PATH HF_HUB_OFFLINE=1
 EXPOSE 8501
 # A server that was asked to stop says 503, and finishes what runs: give it a minute (docker stop --time 70).
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \

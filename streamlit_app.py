@@ -1,10 +1,10 @@
-"""The front door: `streamlit run streamlit_app.py`."""
+"""Entry point of the app: `streamlit run streamlit_app.py`."""
 
 from streamlit.starlette import App
 
 from viz_app import access, script, server
 
-if __name__ == "__main__":  # a visitor's run of the app
+if __name__ == "__main__":  # run of the script for a page
     script.draw()
-else:  # the server, once
-    app = App(__file__, middleware=access.middleware(), lifespan=server.life)
+else:  # imported once, by the server
+    app = App(__file__, middleware=access.middleware(), lifespan=server.lifespan)

@@ -20,7 +20,6 @@ TOOLS = (
     "hypothesis",
     "mypy",
     "networkx",
-    "prometheus_client",
     "pytest",
     "pytest-timeout",
     "pytest-xdist",

@@ -17,16 +17,15 @@ import threading
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import get_option
-from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from bert_core.refused import Refused
 from viz_app.moved_pages import MOVED
+from viz_app.streamlit_compat import browser_message_kind, shorten_widget_texts
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 # What a proxy adds to what it passes on.
@@ -200,31 +199,20 @@ def limit_messages(receive: Receive, send: Send) -> Receive:
             message = await receive()
             if not message.get("bytes"):
                 return message
-            asked = _asked(message["bytes"])
-            if asked is None:
+            data = _allowed_message(message["bytes"])
+            if data is None:
                 continue
-            if len(asked) <= MAX_MESSAGE_BYTES:
-                return {**message, "bytes": asked}
+            if len(data) <= MAX_MESSAGE_BYTES:
+                return {**message, "bytes": data}
             await send({"type": "websocket.close", "code": 1009, "reason": f"more than {MAX_MESSAGE_BYTES:,} bytes"})
             return {"type": "websocket.disconnect", "code": 1009}
 
     return read
 
 
-def _asked(data: bytes) -> bytes | None:
-    """A message of a page with its texts cut; None for one that no page of ours sends."""
-    message, most = BackMsg(), MAX_TEXT_CHARACTERS + 1
-    try:
-        message.ParseFromString(data)
-    except DecodeError:
+def _allowed_message(data: bytes) -> bytes | None:
+    """Return a browser's message with its texts cut; None if it is not of `ALLOWED_MESSAGES`."""
+    if browser_message_kind(data) not in ALLOWED_MESSAGES:
         return None
-    operation = message.backend_operation_request.WhichOneof("payload")
-    if (operation or message.WhichOneof("type")) not in ALLOWED_MESSAGES:
-        return None
-    if len(data) <= most:
-        return data
-    for widget in message.rerun_script.widget_states.widgets:
-        if len(widget.string_value) > most:
-            widget.string_value = widget.string_value[:most]
-    cut: bytes = message.SerializeToString()
-    return cut
+    max_characters = MAX_TEXT_CHARACTERS + 1
+    return data if len(data) <= max_characters else shorten_widget_texts(data, max_characters)

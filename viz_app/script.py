@@ -13,12 +13,16 @@ from viz_app.shell import address, classroom, frame, lesson, panel, remembered, 
 from viz_app.shell.error_boundary import PAGE, error_boundary
 from viz_app.shell.language import translate
 from viz_app.shell.params import GROUPS, Page
-from viz_app.streamlit_compat import finish_session_writes, keep_generated_downloads
+from viz_app.streamlit_compat import (
+    count_script_runs,
+    finish_session_writes,
+    keep_generated_downloads,
+    requested_page_path,
+)
 
 finish_session_writes()
 keep_generated_downloads()
 
-SCRIPT_THREAD = "ScriptRunner.scriptThread"  # what Streamlit calls a thread in which it runs a script
 HOME = "_starts_at_home"  # whether the address that names no page is that of the page Start
 _settled = threading.Event()
 
@@ -82,7 +86,7 @@ def _home() -> Page:
     """
     state = st.session_state
     if HOME not in state:
-        named = address.requested_page()
+        named = requested_page_path()
         names = {name for name, param in state[address.ALL_PARAMS].items() if param not in frame.FRAME_PARAMS}
         is_view = any(name in st.query_params for name in names)
         state[HOME] = named == UNNAMED.path or not (named or is_view or address.is_embedded())
@@ -101,8 +105,7 @@ def _settle() -> None:
     """
     if _settled.is_set():  # not `gc.get_freeze_count`, which walks through all that is frozen
         return
-    runs = sum(thread.name == SCRIPT_THREAD for thread in threading.enumerate())
-    if runs <= 1 and work.queue().wait_until_idle(0):
+    if count_script_runs() <= 1 and work.queue().wait_until_idle(0):
         _settled.set()
         gc.collect()
         gc.freeze()

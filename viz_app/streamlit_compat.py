@@ -1,17 +1,155 @@
-"""Behaviour of Streamlit that Headlight changes through undocumented parts; each change has a test."""
+"""Every undocumented feature of Streamlit that Headlight uses, each with the public behaviour that it stands for.
+
+No other module imports from `streamlit.runtime`, `streamlit.proto`, `streamlit.elements` or `streamlit.navigation`
+(tests/test_architecture.py). tests/app/test_streamlit_compat.py has a test of each feature, which fails if another
+version of Streamlit changes it; `log_untested_version` names such a version when the server starts.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import threading
+from collections.abc import Hashable
+from typing import Any, NoReturn
 
+import streamlit
+from google.protobuf.message import DecodeError
+from streamlit.elements.lib.mutable_popover_container import PopoverContainer
+from streamlit.navigation.page import StreamlitPage
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
+from streamlit.runtime import exists, get_instance
 from streamlit.runtime.media_file_manager import MediaFileManager
-from streamlit.runtime.scriptrunner import get_script_run_ctx
-from streamlit.runtime.state import SafeSessionState
+from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
+from streamlit.runtime.state import SafeSessionState, SessionStateProxy
 from streamlit.runtime.state.session_state import Serialized
 
+__all__ = [
+    "CONTEXT_LOGGER",
+    "PAGE_ATTRIBUTES",
+    "TESTED_VERSION",
+    "TEST_IDS",
+    "PopoverContainer",
+    "SessionStateProxy",
+    "StreamlitPage",
+    "browser_message_kind",
+    "count_script_runs",
+    "end_script_run",
+    "finish_session_writes",
+    "is_history_navigation",
+    "is_in_script_run",
+    "is_session_active",
+    "keep_generated_downloads",
+    "log_untested_version",
+    "requested_page_path",
+    "requested_query",
+    "session_id",
+    "shorten_widget_texts",
+]
+
+TESTED_VERSION = "1.67.0"  # as constraints.txt pins it
+CONTEXT_LOGGER = "streamlit.runtime.scriptrunner_utils.script_run_context"
+"""Name of the logger that warns of `st` functions that are called outside the run of a script."""
+
+# Elements of the page, by the `data-testid` that the style sheets and scripts of viz_app select them by.
+TEST_IDS = {
+    "stAlertContainer", "stApp", "stBaseButton-primary", "stButtonGroup", "stCaptionContainer", "stCode", "stColumn",
+    "stExpandSidebarButton", "stExpander", "stHeader", "stHeading", "stHorizontalBlock", "stLayoutWrapper", "stMain",
+    "stMainBlockContainer", "stMarkdownContainer", "stMetric", "stMetricLabel", "stMetricValue",
+    "stPageLink-NavLink", "stPlotlyChart", "stPopoverBody", "stSidebar", "stSidebarCollapseButton",
+    "stSidebarNavItems", "stSidebarNavLink", "stVerticalBlock",
+}  # fmt: skip
+# Attributes of the page that say whether it is connected (CONNECTED), whether a script runs (notRunning), and whether
+# the side bar is closed.
+PAGE_ATTRIBUTES = ("data-test-connection-state", "data-test-script-state", "data-collapsed")
+
+_logger = logging.getLogger(__name__)
 _execute_deferred = MediaFileManager.execute_deferred
 _on_script_will_rerun = SafeSessionState.on_script_will_rerun
+
+
+def log_untested_version() -> None:
+    """Log one warning if the installed Streamlit is not the version that Headlight is tested with."""
+    if streamlit.__version__ != TESTED_VERSION:
+        _logger.warning("Headlight is tested with Streamlit %s; this is %s", TESTED_VERSION, streamlit.__version__)
+
+
+# ---------------------------------------------------------------------------- the run of a script and its session
+
+
+def is_in_script_run() -> bool:
+    """Return whether the calling thread runs the script for a page, so that `st` functions have a page to draw on."""
+    return get_script_run_ctx(suppress_warning=True) is not None
+
+
+def session_id() -> str | None:
+    """Return the identifier of the session (one open page) whose script the calling thread runs; None outside a run."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return None if context is None else context.session_id
+
+
+def is_session_active(session: Hashable) -> bool:
+    """Return whether the page of a session is connected; True for anything that is no session, or without a server."""
+    return not exists() or not isinstance(session, str) or get_instance().is_active_session(session)
+
+
+def is_history_navigation() -> bool:
+    """Return whether the browser started this run by Back or Forward."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return context is not None and context.is_history_navigation
+
+
+def requested_page_path() -> str:
+    """Return the path of the page in the address with which this run was requested; "" if it has none."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return "" if context is None else context.pages_manager.intended_page_name or ""
+
+
+def requested_query() -> str:
+    """Return the query of the address that requested this run, with the `embed` that `st.query_params` hides."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return "" if context is None else context.query_string
+
+
+def end_script_run() -> NoReturn:
+    """End the run of the script, as `st.stop` does, but let it use the session state and `st` while it ends.
+
+    After `st.stop` every later call of `st` in a `finally` block would end the run again.
+    """
+    raise StopException
+
+
+def count_script_runs() -> int:
+    """Return how many threads of this process run the script, of all sessions."""
+    return sum(thread.name == "ScriptRunner.scriptThread" for thread in threading.enumerate())
+
+
+# ---------------------------------------------------------------------------- messages of a browser
+
+
+def browser_message_kind(data: bytes) -> str | None:
+    """Return the kind of a message that a browser sent, such as "rerun_script"; None if it is none or not readable."""
+    message = BackMsg()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        return None
+    kind: str | None = message.backend_operation_request.WhichOneof("payload") or message.WhichOneof("type")
+    return kind
+
+
+def shorten_widget_texts(data: bytes, max_characters: int) -> bytes:
+    """Return a message of a browser with the text of each widget cut to `max_characters`."""
+    message = BackMsg()
+    message.ParseFromString(data)
+    for widget in message.rerun_script.widget_states.widgets:
+        if len(widget.string_value) > max_characters:
+            widget.string_value = widget.string_value[:max_characters]
+    shortened: bytes = message.SerializeToString()
+    return shortened
+
+
+# ---------------------------------------------------------------------------- changed behaviour
 
 
 def finish_session_writes() -> None:

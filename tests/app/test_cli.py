@@ -479,6 +479,17 @@ def test_the_flags_are_the_settings_of_the_checkout(started: list[tuple[list[str
     assert flags == written | {f"--theme.base={root / 'viz_app' / 'theme.toml'}"}
 
 
+def test_a_port_for_counts_is_accepted_without_effect(
+    started: list[tuple[list[str], dict[str, str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`headlight app --metrics` starts the app as without it, after a note on stderr that it is deprecated."""
+    for options in ([], ["--metrics", "9100"]):
+        with pytest.raises(_Started):
+            cli.main(["app", *options])
+    assert started[0] == started[1]
+    assert capsys.readouterr().err.count("--metrics` is deprecated") == 1
+
+
 def test_a_folder_of_tables_reaches_the_app(tmp_path: Path, started: list[tuple[list[str], dict[str, str]]]) -> None:
     """The app gets its whole path; without one it gets none."""
     for given in (["--tables", str(tmp_path)], []):

@@ -1,63 +1,43 @@
-"""viz_app/server.py and jupyter.py: what a server counts, and how a notebook server starts one."""
+"""viz_app/server.py and jupyter.py: start and stop of a server, and how a notebook server starts one."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import os
+import signal
 import tempfile
-import urllib.request
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
-from bert_core import Refused
-from viz_app import jupyter, server
+from viz_app import access, jupyter, server
 from viz_app.shell import temporary
-from viz_app.shell.jobs import JobQueue, kind_of
+from viz_app.shell.jobs import JobQueue
 
 
-def test_what_was_done_is_counted_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each kind with its number and seconds, as Prometheus reads it; no text and no name of a model is a kind."""
-    queue = JobQueue()
+def test_a_server_that_is_asked_to_stop_finishes_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM admits nobody new, waits for the job that runs, and ends the process; a second one ends it at once."""
+    queue, gate = JobQueue(), threading.Event()
+    handlers: list[Any] = []
+    ended: list[bool] = []
     monkeypatch.setattr(server, "queue", lambda: queue)
-    monkeypatch.setattr(server, "get_instance", lambda: type("", (), {"_session_mgr": Sessions()}))
-    monkeypatch.setattr(server, "MODELS", type("", (), {"nbytes": 4096}))
-    for number in range(3):
-        assert queue.submit(("run", "a model", number), "label", lambda _: bytes(1_000)).wait(10)
-    assert queue.submit(((("curve", "order"), 1), "a model"), "label", lambda _: None).wait(10)
-    assert queue.wait_until_idle(10)
-    registry = CollectorRegistry()
-    registry.register(server.Counted())
-    lines = generate_latest(registry).decode().splitlines()
-    assert "headlight_visitors 7.0" in lines and "headlight_kept_bytes 3000.0" in lines
-    assert "headlight_model_bytes 4096.0" in lines
-    assert 'headlight_work_total{kind="run"} 3.0' in lines and 'headlight_work_total{kind="curve"} 1.0' in lines
-    assert 'headlight_jobs_waiting{length="long"} 0.0' in lines and not any("a model" in line for line in lines)
-    assert [kind_of(key) for key in ("a", ("b", 1), (("c", 2), 3), (4,), ())] == ["a", "b", "c", "other", "other"]
-
-
-class Sessions:
-    """What Streamlit knows of its visitors."""
-
-    def num_active_sessions(self) -> int:
-        return 7
-
-
-def test_a_port_that_is_taken_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one sentence, with the port."""
-    monkeypatch.setattr("prometheus_client.REGISTRY.register", lambda _: None)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(Refused) as caught:
-            server.count_on(port)
-    assert f"port {port} of 127.0.0.1" in str(caught.value)
-    server.count_on(port)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        assert b"process_resident_memory_bytes" in answer.read() or answer.status == 200
+    monkeypatch.setattr(server, "DELIVERY_SECONDS", 0.0)
+    monkeypatch.setattr(access, "shutting_down", threading.Event())
+    monkeypatch.setattr(signal, "getsignal", lambda _: lambda number, frame: ended.append(True))
+    monkeypatch.setattr(signal, "signal", lambda number, handler: handlers.append(handler))
+    killed = threading.Event()
+    monkeypatch.setattr(os, "kill", lambda process, number: killed.set())
+    job = queue.submit("key", "label", lambda _: gate.wait(30))
+    server.stop_when_idle()
+    handlers[0](signal.SIGTERM, None)
+    assert access.shutting_down.is_set() and not killed.wait(0.2) and not ended
+    handlers[0](signal.SIGTERM, None)
+    assert ended == [True]
+    gate.set()
+    assert killed.wait(30) and job.done
 
 
 def test_a_notebook_server_starts_it_for_others_under_its_own_path() -> None:
@@ -70,7 +50,7 @@ def test_a_notebook_server_starts_it_for_others_under_its_own_path() -> None:
 
 def test_a_server_clears_up_after_one_that_was_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Before its first visitor: the folder of one that is gone is not there any more."""
-    monkeypatch.setattr(server, "leave_when_done", lambda: None)
+    monkeypatch.setattr(server, "stop_when_idle", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(temporary, "JUST_MADE", -1.0)
     left = tmp_path / f"{temporary.PREFIX}abcdefgh"
@@ -78,7 +58,7 @@ def test_a_server_clears_up_after_one_that_was_killed(monkeypatch: pytest.Monkey
     (left / temporary.LOCK).touch()
 
     async def begun() -> bool:
-        async with server.life(None):
+        async with server.lifespan(None):
             return left.exists()
 
     # In a thread of its own: a browser test leaves a loop in this one.

@@ -1,17 +1,49 @@
-"""What Headlight changes in Streamlit through its undocumented parts."""
+"""viz_app/streamlit_compat.py: one test for each undocumented feature, which fails if a new version changes it."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import create_autospec
+
 import pytest
+import streamlit as st
+from streamlit.components.v2 import manifest_scanner
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
-from streamlit.runtime import media_file_manager
+from streamlit.runtime import Runtime, media_file_manager
 from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.media_file_storage import MediaFileStorageError
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
+from streamlit.runtime.scriptrunner import RerunData, ScriptRunner
+from streamlit.runtime.scriptrunner_utils import script_run_context
 from streamlit.runtime.state import SafeSessionState
+from streamlit.testing.v1 import AppTest
 
-from viz_app.streamlit_compat import finish_session_writes, keep_generated_downloads
+from tests.visit import at
+from viz_app import streamlit_compat
+from viz_app.streamlit_compat import (
+    CONTEXT_LOGGER,
+    PAGE_ATTRIBUTES,
+    TEST_IDS,
+    TESTED_VERSION,
+    PopoverContainer,
+    SessionStateProxy,
+    StreamlitPage,
+    browser_message_kind,
+    count_script_runs,
+    finish_session_writes,
+    is_in_script_run,
+    is_session_active,
+    keep_generated_downloads,
+    log_untested_version,
+    session_id,
+    shorten_widget_texts,
+)
 
+ROOT = Path(__file__).parents[2]
 MANAGED = "/media"
 
 
@@ -141,3 +173,199 @@ def test_two_downloads_of_one_button_are_both_kept(manager: MediaFileManager, st
     for _ in range(3):
         manager.remove_orphaned_files()
     assert [storage.get_file(url.removeprefix(f"{MANAGED}/")).content for url in urls] == list(contents.values())
+
+
+# ---------------------------------------------------------------------------- version
+
+
+def test_the_tested_version_is_the_pinned_one() -> None:
+    """`TESTED_VERSION` is the version in constraints.txt."""
+    assert f"streamlit=={TESTED_VERSION}" in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+
+
+def test_another_version_is_named_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """One line names both versions; nothing is logged for the tested one."""
+    monkeypatch.setattr(st, "__version__", TESTED_VERSION)
+    log_untested_version()
+    monkeypatch.setattr(st, "__version__", "1.99.0")
+    log_untested_version()
+    assert caplog.messages == [f"Headlight is tested with Streamlit {TESTED_VERSION}; this is 1.99.0"]
+
+
+# ---------------------------------------------------------------------------- the run of a script and its session
+
+
+def test_nothing_is_known_outside_the_run_of_a_script(caplog: pytest.LogCaptureFixture) -> None:
+    """A thread that runs no script has no session, and asking for one logs no warning."""
+    assert not is_in_script_run() and session_id() is None and count_script_runs() == 0
+    assert not streamlit_compat.is_history_navigation()
+    assert streamlit_compat.requested_page_path() == streamlit_compat.requested_query() == ""
+    assert not caplog.messages
+
+
+def _record_run() -> None:
+    import streamlit
+
+    from viz_app import streamlit_compat
+
+    streamlit.session_state.record = {
+        name: getattr(streamlit_compat, name)()
+        for name in (
+            "is_in_script_run", "session_id", "count_script_runs", "is_history_navigation", "requested_page_path",
+            "requested_query",
+        )
+    }  # fmt: skip
+
+
+def test_a_run_knows_its_session_and_how_it_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its session, its thread, whether Back or Forward started it, and the page and query of the address."""
+    run_script = ScriptRunner._run_script
+
+    def go_back(runner: ScriptRunner, data: RerunData) -> None:
+        address = {"page_name": "attention", "query_string": "embed=1&text=a"}
+        run_script(runner, replace(data, is_history_navigation=True, page_script_hash="", **address))  # type: ignore[arg-type]
+
+    app = AppTest.from_function(_record_run).run()
+    record = app.session_state.record
+    assert record.pop("session_id") and record.pop("is_in_script_run") and not record["is_history_navigation"]
+    monkeypatch.setattr(ScriptRunner, "_run_script", go_back)
+    record = app.run().session_state.record
+    assert (record["is_history_navigation"], record["requested_page_path"], record["requested_query"]) == (
+        True,
+        "attention",
+        "embed=1&text=a",
+    )
+    assert record["count_script_runs"] == 1
+
+
+def _end_run() -> None:
+    import streamlit
+
+    from viz_app.streamlit_compat import end_script_run
+
+    try:
+        end_script_run()
+        streamlit.write("not drawn")
+    finally:
+        streamlit.session_state.is_ended = True
+        streamlit.write("drawn at the end")
+
+
+def test_an_ended_run_may_use_the_session_while_it_ends() -> None:
+    """The rest of the script is not run and no error is shown; what `finally` writes and draws stays."""
+    app = AppTest.from_function(_end_run).run()
+    assert not app.exception and app.session_state.is_ended
+    assert [element.value for element in app.markdown] == ["drawn at the end"]
+
+
+def test_a_session_is_active_while_its_page_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime is asked for names of sessions only; without a runtime each counts as active."""
+    assert is_session_active("session")
+    runtime = create_autospec(Runtime, instance=True)
+    runtime.is_active_session.side_effect = lambda session: session == "open"
+    monkeypatch.setattr(streamlit_compat, "exists", lambda: True)
+    monkeypatch.setattr(streamlit_compat, "get_instance", lambda: runtime)
+    assert is_session_active("open") and not is_session_active("closed") and is_session_active(None)
+
+
+def test_the_logger_of_missing_contexts_is_the_one_that_is_silenced() -> None:
+    """`headlight lessons check` silences it by this name."""
+    assert script_run_context._LOGGER.name == CONTEXT_LOGGER
+
+
+def _draw_popover() -> None:
+    import streamlit
+
+    popover = streamlit.popover("Closed", on_change="rerun")
+    streamlit.session_state.popover = type(popover), popover.open
+
+
+def test_types_that_streamlit_returns_and_does_not_export() -> None:
+    """`st.popover`, which knows whether it is open, `st.Page` and `st.session_state` return them."""
+    assert AppTest.from_function(_draw_popover).run().session_state.popover == (PopoverContainer, False)
+    assert isinstance(st.Page(lambda: None, title="Page", url_path="page"), StreamlitPage)
+    assert isinstance(st.session_state, SessionStateProxy)
+
+
+# ---------------------------------------------------------------------------- messages of a browser and its page
+
+
+def test_messages_of_a_browser_are_told_apart() -> None:
+    """The kind of a message is the name of its field; what is no message has none."""
+    kinds = [BackMsg(clear_cache=True), BackMsg(rerun_script={"query_string": "a=1"}), BackMsg(stop_script=True)]
+    assert [browser_message_kind(message.SerializeToString()) for message in kinds] == [
+        "clear_cache", "rerun_script", "stop_script",
+    ]  # fmt: skip
+    assert browser_message_kind(b"\xff\xff") is None
+
+
+def test_texts_of_widgets_are_shortened() -> None:
+    """Longer texts are cut to the given number of characters; all else stays."""
+    message = BackMsg()
+    message.rerun_script.widget_states.widgets.add(id="long", string_value="x" * 9)
+    message.rerun_script.widget_states.widgets.add(id="short", string_value="abc")
+    shortened = BackMsg.FromString(shorten_widget_texts(message.SerializeToString(), 5))
+    assert [widget.string_value for widget in shortened.rerun_script.widget_states.widgets] == ["xxxxx", "abc"]
+
+
+def _selected(pattern: str) -> set[str]:
+    files = [path for ending in ("css", "js") for path in (ROOT / "viz_app").rglob(f"*.{ending}")]
+    return {match for path in files for match in re.findall(pattern, path.read_text("utf-8"))}
+
+
+def test_the_elements_that_are_selected_are_those_of_the_list() -> None:
+    """Every `data-testid` in a style sheet or script is in TEST_IDS, and the reverse; so are the attributes."""
+    assert _selected(r"""data-testid=\\?["']?([\w-]+)""") == TEST_IDS
+    prefixes = _selected(r"""data-testid\^=["']?([\w-]+)""")
+    assert all(any(name.startswith(prefix) for name in TEST_IDS) for prefix in prefixes)
+    attributes = _selected(r"(data-test-[\w-]+|data-collapsed)")
+    if "testScriptState" in _selected(r"dataset\.(\w+)"):
+        attributes.add("data-test-script-state")
+    assert attributes == set(PAGE_ATTRIBUTES)
+
+
+def test_streamlit_still_writes_the_elements_and_attributes() -> None:
+    """Each name is in the scripts of the installed Streamlit, the kind of a button as the end of a prefix.
+
+    tests/browser/test_streamlit_page.py finds each in a page.
+    """
+    folder = Path(st.__file__).parent / "static"
+    scripts = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.js"))
+    names = {*TEST_IDS, *PAGE_ATTRIBUTES, "history.pushState"}
+    missing = {name for name in names if name not in scripts and name.rpartition("-")[0] + "-${" not in scripts}
+    assert not missing
+
+
+# ---------------------------------------------------------------------------- what the tests themselves use
+
+
+def test_a_new_session_reads_the_metadata_of_packages_by_the_function_that_tests_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """tests/app/conftest.py replaces `manifest_scanner.scan_component_manifests`."""
+    calls: list[None] = []
+    scan = manifest_scanner.scan_component_manifests
+
+    def count(*arguments: Any, **options: Any) -> Any:
+        calls.append(None)
+        return scan(*arguments, **options)
+
+    monkeypatch.setattr(manifest_scanner, "scan_component_manifests", count)
+    AppTest.from_function(_record_run).run()
+    assert calls
+
+
+def _two_pages() -> None:
+    import streamlit
+
+    def second() -> None:
+        streamlit.write("the second page")
+
+    first = streamlit.Page(lambda: streamlit.write("the first page"), title="First", url_path="first", default=True)
+    streamlit.navigation([first, streamlit.Page(second, title="Second", url_path="second")]).run()
+
+
+def test_a_test_opens_a_page_by_its_path() -> None:
+    """`tests.visit.at` sets the page of the first run by the hash of its path, as a link to it does."""
+    app = at(AppTest.from_function(_two_pages), "second").run()
+    assert [element.value for element in app.markdown] == ["the second page"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from viz_app.shell import temporary
-from viz_app.shell.temporary import LOCK, PREFIX, HeldFolder, remove_left
+from viz_app.shell.temporary import LOCK, PREFIX, HeldFolder, remove_abandoned_folders
 
 SERVER = """
 from viz_app.shell.temporary import HeldFolder
@@ -50,12 +50,12 @@ def test_the_folder_of_a_killed_server_goes_and_that_of_a_living_one_stays(serve
     folder = Path(server.stdout.readline().strip())
     assert (folder / "index" / "state.npy").exists()
     own = HeldFolder()
-    remove_left()
+    remove_abandoned_folders()
     assert (folder / "index" / "state.npy").exists() and own.path.parent.exists()
     server.kill()
     server.wait()
     assert folder.exists(), "killed, it cannot have cleared up itself"
-    remove_left()
+    remove_abandoned_folders()
     assert not folder.exists() and own.path.parent.exists()
     own.remove()
     assert not own.path.parent.exists()
@@ -74,10 +74,10 @@ def test_what_no_server_made_stays(there: Path, monkeypatch: pytest.MonkeyPatch)
     before = set(there.rglob("*"))
     with monkeypatch.context() as other:
         other.setattr(temporary, "JUST_MADE", 60.0)
-        remove_left()
+        remove_abandoned_folders()
     with monkeypatch.context() as other:
         other.setattr(os, "getuid", lambda: os.stat(there).st_uid + 1)
-        remove_left()
+        remove_abandoned_folders()
     assert set(there.rglob("*")) == before
-    remove_left()
+    remove_abandoned_folders()
     assert before - set(there.rglob("*")) == {left, left / LOCK, left / "thesis.txt"}

@@ -92,9 +92,10 @@ def check(
     from viz_app.pages import PAGES
     from viz_app.shell.frame import params_of_pages
     from viz_app.shell.trial import tried
+    from viz_app.streamlit_compat import CONTEXT_LOGGER
 
     # Streamlit's caches miss a page now and then, and say so.
-    logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context").setLevel(logging.ERROR)
+    logging.getLogger(CONTEXT_LOGGER).setLevel(logging.ERROR)
     pages, table, loaded = {page.path: page for page in PAGES}, params_of_pages(PAGES), None
     bad = 0
     for file in files:

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device
+from viz_app.cli.shared import Device, note
 
 # glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
 # It reads them when a process starts, so they are set for the process that we start, or start again.
@@ -76,7 +76,7 @@ def open_app(
         typer.Option(metavar="ORIGIN", help="A site whose pages may show the app in a frame, may be given again."),
     ] = None,
     metrics: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="A port for what is counted, as Prometheus reads it.")
+        int | None, typer.Option(min=1, max=65535, hidden=True, help="Deprecated: without effect.")
     ] = None,
     for_class: Annotated[
         bool,
@@ -134,9 +134,7 @@ def open_app(
     if shared:
         choices["HEADLIGHT_SHARED"] = "1"
     if metrics is not None:
-        if find_spec("prometheus_client") is None:
-            raise Refused("--metrics needs the package prometheus-client: pip install 'headlight[metrics]'")
-        choices["HEADLIGHT_METRICS"] = str(metrics)
+        note("`headlight app --metrics` is deprecated and has no effect: /_stcore/health says whether the server runs")
     for option, variable, gigabytes in (
         ("--memory", "HEADLIGHT_MEMORY", memory),
         ("--model-memory", "HEADLIGHT_MODEL_MEMORY", model_memory),

@@ -11,13 +11,17 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlencode
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
-from streamlit.runtime.state import SessionStateProxy
 
 from bert_core.refused import Refused
 from viz_app.shell import examples
 from viz_app.shell.params import Page, Param, current_names
-from viz_app.streamlit_compat import reported_text
+from viz_app.streamlit_compat import (
+    SessionStateProxy,
+    end_script_run,
+    is_history_navigation,
+    reported_text,
+    requested_query,
+)
 
 MAX_LINK_CHARACTERS = 2_000  # characters of text that the address bar takes
 HEAD_CHOSEN = (
@@ -34,10 +38,10 @@ def restore_params(table: Mapping[str, Param[Any]]) -> list[str]:
 
     table: every choice by its name. Returns notices.
     """
-    state, context = st.session_state, get_script_run_ctx()
+    state = st.session_state
     state[ALL_PARAMS] = table
     is_new = "text" not in state
-    if not is_new and not (context is not None and context.is_history_navigation):
+    if not is_new and not is_history_navigation():
         return []
     notices: list[str] = []
     given = current_names(st.query_params.to_dict(), table)
@@ -78,17 +82,11 @@ def is_embedded() -> bool:
 
     Streamlit knows `embed=true`, keeps any `embed` in the address, and tells nobody of it.
     """
-    state, context = st.session_state, get_script_run_ctx()
+    state = st.session_state
     if EMBEDDED not in state:
-        said = parse_qs("" if context is None else context.query_string).get("embed", [""])
+        said = parse_qs(requested_query()).get("embed", [""])
         state[EMBEDDED] = said[-1].lower() in ("1", "true")
     return bool(state[EMBEDDED])
-
-
-def requested_page() -> str:
-    """The page that the address named with which a visitor came; "" where it named none."""
-    context = get_script_run_ctx()
-    return "" if context is None else context.pages_manager.intended_page_name or ""
 
 
 def publish(only: Container[str] | None = None) -> None:
@@ -110,7 +108,7 @@ def end_run() -> NoReturn:
     After `st.stop` nothing could be: it ends the run again wherever the run reads its state or draws.
     """
     publish()
-    raise StopException
+    end_script_run()
 
 
 def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool = False) -> dict[str, str]:

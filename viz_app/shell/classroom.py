@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from bert_core.refused import Refused
 from viz_app.classroom import (
@@ -34,6 +33,7 @@ from viz_app.lessons.reading import lesson_of
 from viz_app.shell import lesson
 from viz_app.shell.language import language
 from viz_app.shell.params import Param, toggle
+from viz_app.streamlit_compat import session_id
 
 CODE = "HEADLIGHT_CLASS"  # the teacher's code, given at start
 # By this header a proxy before several copies says to each how it calls it.
@@ -98,8 +98,7 @@ def is_teacher() -> bool:
 
 def let_in(code: str) -> None:
     """Let the teacher in. Raises Refused for a wrong code, or after too many of them."""
-    context = get_script_run_ctx()
-    st.session_state[_PASS] = teachers().admit(code, "" if context is None else context.session_id, now())
+    st.session_state[_PASS] = teachers().admit(code, session_id() or "", now())
 
 
 def let_out() -> None:

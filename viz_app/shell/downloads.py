@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 import streamlit as st
-from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 
 from bert_core.analysis.tags import TaggedWord
 from bert_core.edits import ActivationPatch, AttentionKnockout
@@ -40,6 +39,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence
 from viz_app.shell.work import Work, confirm, poll, wait_for
+from viz_app.streamlit_compat import PopoverContainer
 
 OPENED = "export_open"  # whether the control is open
 ROOM = 430  # pixels of what is in it

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
-from streamlit.navigation.page import StreamlitPage
 
 from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
@@ -34,6 +33,7 @@ from viz_app.shell.notices import show_link_notices, show_text_notices, show_unk
 from viz_app.shell.params import Page, Param, merge_params, select, toggle
 from viz_app.shell.selection import EXAMPLES, NO_TOKENS, SELECTION, Selection, open_example_text, toggle_mask
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
+from viz_app.streamlit_compat import StreamlitPage
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
 FRAME_PARAMS = (

@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from viz_app.lessons import ENGLISH
+from viz_app.streamlit_compat import is_in_script_run
 
 
 def language() -> str:
     """The tag of the language that is chosen, of `lessons.LANGUAGES`; outside of the app, English."""
-    if get_script_run_ctx(suppress_warning=True) is None:
+    if not is_in_script_run():
         return ENGLISH
     return str(st.session_state.get("lang", ENGLISH))
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from bert_core.tokenizer import BERT_SPECIAL_TOKENS, SpecialTokens
 from viz_app.glossary import first_uses
 from viz_app.shell.language import language
+from viz_app.streamlit_compat import is_in_script_run
 
 SPECIAL_TOKENS = "_special_tokens"  # how the page's model writes them
 
@@ -32,7 +32,7 @@ def escape_markdown(text: str) -> str:
 
 def special_tokens() -> SpecialTokens:
     """How the page's model writes its special tokens; BERT's way where there is none."""
-    if get_script_run_ctx(suppress_warning=True) is None:
+    if not is_in_script_run():
         return BERT_SPECIAL_TOKENS
     found: SpecialTokens = st.session_state.get(SPECIAL_TOKENS, BERT_SPECIAL_TOKENS)
     return found

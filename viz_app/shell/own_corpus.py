@@ -36,12 +36,11 @@ from viz_app.shell.work import (
     Work,
     confirm,
     duration_text,
-    is_session_active,
     poll,
     queue,
-    session_id,
     withdraw_request,
 )
+from viz_app.streamlit_compat import is_session_active, session_id
 
 SETTINGS = IndexSettings()
 MOST_TOKENS = 50_000  # of a corpus: a minute or two of the bundled model's on a laptop

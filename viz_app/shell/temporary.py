@@ -37,7 +37,7 @@ class HeldFolder:
         shutil.rmtree(self._whole, ignore_errors=True)
 
 
-def remove_left() -> None:
+def remove_abandoned_folders() -> None:
     """Remove the folders of servers that live no more: those of this user, and nothing that a link leads to."""
     for folder in Path(tempfile.gettempdir()).glob(NAME):
         with suppress(OSError, Timeout):

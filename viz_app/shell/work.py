@@ -16,8 +16,6 @@ from functools import cache
 from typing import Any, Generic, NoReturn, TypeVar
 
 import streamlit as st
-from streamlit.runtime import exists, get_instance
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
@@ -30,6 +28,7 @@ from viz_app.shell.address import end_run, publish
 from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor, current_job
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_cache import begin_use, end_use, in_use, using
+from viz_app.streamlit_compat import is_in_script_run, is_session_active, session_id
 
 WAIT_BEFORE_PROGRESS = 2.0  # seconds a page waits before it shows the queue
 POLL_INTERVAL = 0.5  # seconds between two looks at the queue
@@ -119,7 +118,7 @@ def wait_for(work: Work[Result], *, timed: bool = False) -> Result:
     if (outer := current_job()) is not None:
         nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, kept=work.kept))
         return nested
-    on_a_page = get_script_run_ctx(suppress_warning=True) is not None
+    on_a_page = is_in_script_run()
     job = _finished(work) if on_a_page else _waited_for(work)
     result: Result = _result(job)
     if timed and on_a_page:
@@ -393,14 +392,3 @@ def _stop(key: Hashable, label: str, asked: str | None) -> None:
         st.session_state[_STOPPED] = label
     else:
         withdraw_request(asked)
-
-
-def session_id() -> Visitor:
-    """Whose page this is."""
-    context = get_script_run_ctx()
-    return None if context is None else context.session_id
-
-
-def is_session_active(visitor: Visitor) -> bool:
-    """Whether a visitor's page is open."""
-    return not exists() or not isinstance(visitor, str) or get_instance().is_active_session(visitor)

@@ -164,10 +164,10 @@ def parse_words(value: str) -> tuple[int, ...]:
 
 
 PARAMS = {
-    "text": Param(lambda: examples.first().text, step=True, about="text", free=True, alone=None),
-    "pair": Param(lambda: examples.first().pair, step=True, about="text", free=True, alone=""),
+    "text": Param(lambda: examples.first_example().text, step=True, about="text", free=True, alone=None),
+    "pair": Param(lambda: examples.first_example().pair, step=True, about="text", free=True, alone=""),
     "masked": Param(
-        lambda: examples.first().masked, parse_words, lambda words: ",".join(map(str, words)), step=True,
+        lambda: examples.first_example().masked, parse_words, lambda words: ",".join(map(str, words)), step=True,
         about="text", alone=(),
     ),
     "words": flag_param(),  # whether a view is of words, not of pieces

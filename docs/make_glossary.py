@@ -24,7 +24,7 @@ def document() -> str:
     rows = []
     for term in terms():
         source = f"[{term.source}]({term.link})" if term.source else ""
-        rows.append(f"| {term.name} | {term.says} | {titles[term.page]} | {source} |\n")
+        rows.append(f"| {term.name} | {term.meaning} | {titles[term.page]} | {source} |\n")
     return OPENING + "".join(rows)
 
 

@@ -17,9 +17,9 @@ from viz_app.figures.lessons import answer_bars
 from viz_app.lessons import Option, View
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
-from viz_app.lessons.reading import lesson_of
-from viz_app.shell import findings
-from viz_app.shell.findings.asked import Asked, of_lesson
+from viz_app.lessons.parsing import lesson_of
+from viz_app.shell import lesson_records
+from viz_app.shell.lesson_records.context import CheckContext, lesson_context
 
 FLOWERS = {
     "one": "The picture with the flowers is on the wall.", "two": "The picture with the flowers are on the wall.",
@@ -82,18 +82,23 @@ def bundled() -> LoadedModel:
     return bert_core.load("headlight-mini", device="cpu")
 
 
-def asked_of(name: str, loaded: LoadedModel, *, off: int = 0, **page: str) -> Asked:
+def asked_of(name: str, loaded: LoadedModel, *, off: int = 0, **page: str) -> CheckContext:
     """What the second step of a lesson asks about, once some choices of its page were made anew.
 
     off: how many heads are off, by the order of the gradient. page: as an address writes it.
     """
     lesson = lesson_of(name)
-    begun = of_lesson(loaded, lesson.predict.view, lesson.do.view.address)
-    address = {**lesson.do.view.address, **page}
-    there = of_lesson(loaded, View(lesson.do.view.page, address))
+    begun = lesson_context(loaded, lesson.predict.view, lesson.exercise.view.address)
+    address = {**lesson.exercise.view.address, **page}
+    there = lesson_context(loaded, View(lesson.exercise.view.page, address))
     order = propose_plan(loaded, masked_examples(loaded, there.original), "importance").order if off else ()
     return replace(
-        begun, encoding=there.encoding, original=there.original, head=there.head, off=tuple(order[:off]), chosen=address
+        begun,
+        encoding=there.encoding,
+        original=there.original,
+        head=there.head,
+        off=tuple(order[:off]),
+        choices=address,
     )
 
 
@@ -101,12 +106,12 @@ def asked_of(name: str, loaded: LoadedModel, *, off: int = 0, **page: str) -> As
 def record(name: str) -> Any:
     """What the prediction of a lesson is asked of, on the bundled model."""
     lesson = lesson_of(name)
-    return record_of(name, of_lesson(bundled(), lesson.predict.view, lesson.do.view.address))
+    return record_of(name, lesson_context(bundled(), lesson.predict.view, lesson.exercise.view.address))
 
 
-def record_of(name: str, asked: Asked) -> Any:
+def record_of(name: str, asked: CheckContext) -> Any:
     """What the prediction of a lesson is asked of."""
-    return findings.work_for(CHECKS[lesson_of(name).predict.check].needs, asked).do(ignore_progress)
+    return lesson_records.work_for(CHECKS[lesson_of(name).predict.check].record, asked).do(ignore_progress)
 
 
 def answered(name: str, given: Any) -> Any:
@@ -129,9 +134,9 @@ def predicted(name: str, true: Any, wrong: Any) -> None:
     right, failed = (judge(record(name), answered(name, one)) for one in (true, wrong))
     assert right.right, (name, right.figures)
     assert not failed.right, (name, failed.figures)
-    assert right.holds and failed.holds, (name, right.figures)
+    assert right.claim_holds and failed.claim_holds, (name, right.figures)
     for verdict in (right, failed):
-        for text in (lesson.reveal.right, lesson.reveal.wrong, lesson.reveal.otherwise):
+        for text in (lesson.reveal.right, lesson.reveal.wrong, lesson.reveal.claim_fails):
             said(text, verdict)
         marks = [bar.mark for bar in verdict.bars]
         names, values = [bar.name for bar in verdict.bars], [bar.value for bar in verdict.bars]
@@ -139,17 +144,17 @@ def predicted(name: str, true: Any, wrong: Any) -> None:
         assert marks.count("true") + marks.count("both") == 1, (name, marks)
 
 
-def tried(name: str, asked: Asked, *, right: bool) -> None:
+def tried(name: str, asked: CheckContext, *, right: bool) -> None:
     """What is on a page is as the second step of a lesson wants it, or is not, and it is said."""
-    task = lesson_of(name).do
-    found = findings.work_for(CHECKS[task.check].needs, asked).do(ignore_progress)
-    verdict = findings.judged(task, asked, found, None)
+    task = lesson_of(name).exercise
+    found = lesson_records.work_for(CHECKS[task.check].record, asked).do(ignore_progress)
+    verdict = lesson_records.judge_answer(task, asked, found, None)
     assert verdict.right is right, (name, verdict.figures)
     assert said(task.right if right else task.wrong, verdict)
 
 
-def asked_of_another(name: str, asked: Asked, given: Any) -> None:
+def asked_of_another(name: str, asked: CheckContext, given: Any) -> None:
     """On another model nothing fails: what does not hold there is said with its figures."""
     lesson = lesson_of(name)
     verdict = CHECKS[lesson.predict.check].judge(record_of(name, asked), answered(name, given))
-    assert "{" not in lesson.reveal.otherwise.format(**verdict.figures)
+    assert "{" not in lesson.reveal.claim_fails.format(**verdict.figures)

@@ -578,7 +578,7 @@ def test_undocumented_parts_of_streamlit_are_used_in_one_module() -> None:
 def test_exports_do_not_import_streamlit() -> None:
     """The view-model, the lessons and all of `export` can be imported without Streamlit."""
     exports = [name for name in modules() if name.startswith("viz_app.export")]
-    view_model = ["viz_app.tokens", "viz_app.maps", "viz_app.comparison", "viz_app.lessons.reading"]
+    view_model = ["viz_app.tokens", "viz_app.maps", "viz_app.comparison", "viz_app.lessons.parsing"]
     imports = [f"import {name}" for name in (*view_model, "viz_app.notebook", *exports)]
     code = "\n".join([*imports, "import sys", "print('streamlit' in sys.modules)"])
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

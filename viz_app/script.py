@@ -9,7 +9,7 @@ import streamlit as st
 
 from viz_app.access import is_local_server
 from viz_app.pages import PAGES, START, UNNAMED
-from viz_app.shell import address, classroom, frame, lesson, panel, remembered, screen, work
+from viz_app.shell import address, classroom, frame, lesson, panel, saved_lessons, screen, work
 from viz_app.shell.error_boundary import PAGE, error_boundary
 from viz_app.shell.language import translate
 from viz_app.shell.params import GROUPS, Page
@@ -49,11 +49,11 @@ def draw() -> None:
         position="top" if st.session_state.lecture else "sidebar", expanded=True,
     )  # fmt: skip
     page = next((page for page in pages if page.path == opened.url_path), home)
-    if lesson.ahead() in ways.keys() - {page.path}:
-        frame.go_to(str(lesson.ahead()))
+    if lesson.pending_page() in ways.keys() - {page.path}:
+        frame.go_to(str(lesson.pending_page()))
     with error_boundary():
-        lesson.arrive()
-        classroom.arrive()
+        lesson.apply_pending_view()
+        classroom.restore_teacher()
     if page is not START:
         address.open_example(page)
     beside = panel.place()
@@ -67,7 +67,7 @@ def draw() -> None:
         with error_boundary(screen.picture()):  # what goes wrong above takes no lesson away
             panel.draw(beside)
             if beside is not None or page.path == panel.LEARN:
-                remembered.draw()
+                saved_lessons.draw()
             if stands:
                 with rest:
                     frame.run_page(opened)

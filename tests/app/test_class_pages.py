@@ -11,8 +11,8 @@ from streamlit.testing.v1 import AppTest
 
 from bert_core import Refused
 from tests.visit import at, settled, visited, words
-from viz_app.classroom import MOST_PEOPLE, Class, new_code
-from viz_app.lessons.reading import lesson_of
+from viz_app.classroom import MAX_PEOPLE, Class, new_code
+from viz_app.lessons.parsing import lesson_of
 from viz_app.shell import classroom, lesson
 
 CODE = "abcd-efgh-jkmn"
@@ -24,7 +24,7 @@ def _for_a_class(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(classroom.CODE, CODE)
     classroom._teachers.cache_clear()
     yield
-    for one in classroom.CLASSES.all(classroom.now()):
+    for one in classroom.CLASSES.open_classes(classroom.clock_time()):
         classroom.CLASSES.close(one.code)
 
 
@@ -38,8 +38,8 @@ def clicked(app: AppTest, key: str) -> AppTest:
 
 def known(app: AppTest) -> AppTest:
     """A page whose browser has said that it kept nothing."""
-    app.session_state[classroom._PASS], app.session_state[classroom._ME] = "", ("", "")
-    app.session_state[lesson._HEARD] = True
+    app.session_state[classroom._PASS], app.session_state[classroom._MEMBERSHIP] = "", ("", "")
+    app.session_state[lesson._RESTORED] = True
     return settled(app.run())
 
 
@@ -56,7 +56,7 @@ def opened(name: str = "the_bin", **address: str) -> tuple[AppTest, Class]:
     app = teacher(**address)
     app.selectbox(key="class_lesson").set_value(name)
     app = clicked(settled(app.run()), "class_open")
-    found = classroom.CLASSES.of(app.session_state["class"], classroom.now())
+    found = classroom.CLASSES.find(app.session_state["class"], classroom.clock_time())
     assert found is not None and not app.exception and not app.error
     return app, found
 
@@ -177,7 +177,7 @@ def test_what_is_sent_is_what_was_chosen_last() -> None:
 def test_a_full_class_and_a_class_that_is_not_there_are_one_sentence() -> None:
     """The 501st is told so; a link to a class that was closed, or that is none, too."""
     _, group = opened()
-    for number in range(MOST_PEOPLE):
+    for number in range(MAX_PEOPLE):
         group.join(f"person {number}")
     assert "This class is full: 500 have joined it" in words(student(group))
     code = new_code()
@@ -195,11 +195,11 @@ def test_whoever_joined_late_or_reloaded_is_where_the_class_is() -> None:
     clicked(app, "class_key_1")
     one = answered(student(group), 30)
     again = visited("learn", **{"class": group.code})
-    again.session_state[classroom._ME] = one.session_state[classroom._ME]
-    assert "Your answer: 30 percent" in words(settled(again.run())) and group.shown().joined == 1
+    again.session_state[classroom._MEMBERSHIP] = one.session_state[classroom._MEMBERSHIP]
+    assert "Your answer: 30 percent" in words(settled(again.run())) and group.state().people_count == 1
     app.selectbox(key="class_next_lesson_1").set_value("one_head")
     clicked(settled(app.run()), "class_next")
-    assert lesson_of("one_head").question in words(student(group)) and group.shown().joined == 2
+    assert lesson_of("one_head").question in words(student(group)) and group.state().people_count == 2
     assert lesson_of("one_head", "de").question in words(student(group, lang="de"))
 
 

@@ -15,44 +15,44 @@ from viz_app import classroom
 from viz_app.access import is_local_address
 from viz_app.classroom import (
     ALPHABET,
-    BUSY,
-    FULL,
-    LONGEST_AWAY,
-    MOST_CLASSES,
-    MOST_PEOPLE,
-    OVER,
-    SIGNS,
-    TOO_MANY,
-    TOO_OFTEN,
-    UNKNOWN,
-    WRONG,
+    CLASS_FULL,
+    CODE_LENGTH,
+    JOIN_BUSY,
+    MAX_CLASSES,
+    MAX_IDLE_SECONDS,
+    MAX_PEOPLE,
+    TOO_MANY_ATTEMPTS,
+    TOO_MANY_CLASSES,
+    UNKNOWN_CLASS,
+    VOTE_CLOSED,
+    WRONG_CODE,
     Class,
     Classes,
-    Question,
+    ClassQuestion,
     Teachers,
-    in_groups,
+    group_code,
     new_code,
     parse_code,
 )  # fmt: skip
-from viz_app.classroom.counts import counts_csv, rows_of
-from viz_app.classroom.links import base_of, link_of, qr_code
+from viz_app.classroom.counts import counts_csv, group_answers
+from viz_app.classroom.links import app_base_url, class_link, qr_code
 from viz_app.classroom.sheet import Entry, Words, as_json, as_page
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.reading import lesson_of
+from viz_app.lessons.parsing import lesson_of
 
 
-def question(name: str, *words: int) -> Question:
-    return Question(lesson_of(name), "headlight-mini", words)
+def question(name: str, *words: int) -> ClassQuestion:
+    return ClassQuestion(lesson_of(name), "headlight-mini", words)
 
 
 @pytest.fixture
 def asked() -> Class:
     """A class of two, in the first vote about a number."""
     one = Class("code", 0.0)
-    one.begin(question("the_bin"))
+    one.begin_question(question("the_bin"))
     for me in ("a", "b"):
         one.join(me)
-    one.ask(1)
+    one.begin_vote(1)
     return one
 
 
@@ -61,12 +61,12 @@ def test_a_second_answer_is_in_the_place_of_the_first(asked: Class) -> None:
     asked.answer("a", 1, 1, 30)
     asked.answer("b", 1, 1, 30)
     asked.answer("a", 1, 1, 40)
-    assert asked.shown().answered == 2 and asked.answer_of("a") == 40
-    asked.go_on("stop")
-    asked.ask(2)
-    assert asked.shown().answered == 0 and asked.answer_of("a") is None
+    assert asked.state().answer_count == 2 and asked.answer_of("a") == 40
+    asked.move_to("stop")
+    asked.begin_vote(2)
+    assert asked.state().answer_count == 0 and asked.answer_of("a") is None
     asked.answer("a", 1, 2, 50)
-    now = asked.now()
+    now = asked.current_votes()
     assert now is not None and [dict(vote) for vote in now.votes] == [{40: 1, 30: 1}, {50: 1}]
 
 
@@ -75,44 +75,44 @@ def test_answers_are_taken_while_they_are_asked_for_and_of_who_joined(asked: Cla
     for me, number, vote in (("stranger", 1, 1), ("a", 1, 2), ("a", 2, 1), ("a", 0, 0)):
         with pytest.raises(Refused) as caught:
             asked.answer(me, number, vote, 30)
-        assert str(caught.value) == OVER, (me, number, vote)
+        assert str(caught.value) == VOTE_CLOSED, (me, number, vote)
     for step in ("stop", "do", "reveal"):
-        asked.go_on(step)
+        asked.move_to(step)
         with pytest.raises(Refused):
             asked.answer("a", 1, 1, 30)
-    asked.begin(question("one_head"))
+    asked.begin_question(question("one_head"))
     with pytest.raises(Refused):
         asked.answer("a", 2, 0, 30)
-    assert [dict(vote) for one in asked.asked() for vote in one.votes] == [{}]
+    assert [dict(vote) for one in asked.counted_questions() for vote in one.votes] == [{}]
 
 
 def test_votes_come_in_their_order() -> None:
     """No second one before the first, no third, none once the truth was seen; a stopped one can go on."""
     one = Class("code", 0.0)
-    one.ask(1)
-    one.go_on("reveal")
-    assert one.shown().step == "wait" and one.shown().vote == 0
-    one.begin(question("the_bin"))
+    one.begin_vote(1)
+    one.move_to("reveal")
+    assert one.state().step == "wait" and one.state().vote == 0
+    one.begin_question(question("the_bin"))
     for asks, vote, step in ((2, 0, "wait"), (1, 1, "ask"), (1, 1, "ask"), (2, 2, "ask"), (1, 2, "ask"), (3, 2, "ask")):
-        one.ask(asks)
-        assert (one.shown().vote, one.shown().step) == (vote, step), asks
-    one.go_on("stop")
-    one.ask(2)
-    assert one.shown().step == "ask"
-    one.go_on("reveal")
-    one.ask(2)
-    assert one.shown().step == "reveal"
+        one.begin_vote(asks)
+        assert (one.state().vote, one.state().step) == (vote, step), asks
+    one.move_to("stop")
+    one.begin_vote(2)
+    assert one.state().step == "ask"
+    one.move_to("reveal")
+    one.begin_vote(2)
+    assert one.state().step == "reveal"
 
 
 def test_a_page_that_follows_learns_of_every_step_by_one_number(asked: Class) -> None:
     """It grows with each step and stays when somebody answers."""
-    seen = [asked.shown().version]
+    seen = [asked.state().version]
     asked.answer("a", 1, 1, 3)
-    assert asked.shown().version == seen[0]
-    for change in (lambda: asked.go_on("stop"), lambda: asked.ask(2), lambda: asked.go_on("reveal"),
-                   lambda: asked.begin(question("one_head"))):  # fmt: skip
+    assert asked.state().version == seen[0]
+    for change in (lambda: asked.move_to("stop"), lambda: asked.begin_vote(2), lambda: asked.move_to("reveal"),
+                   lambda: asked.begin_question(question("one_head"))):  # fmt: skip
         change()
-        seen.append(asked.shown().version)
+        seen.append(asked.state().version)
     assert seen == sorted(set(seen))
 
 
@@ -121,12 +121,12 @@ def test_only_what_can_be_an_answer_is_taken(name: str) -> None:
     """A word of the sentence, a number in its range, an option, an order of all things; of strangers' values none."""
     one = question(name, 1, 2, 3)
     task = one.lesson.predict
-    things = CHECKS[task.check].things
+    things = CHECKS[task.check].items
     good: dict[str, Any] = {
-        "word": 2, "number": int(task.most), "choice": task.options[:1] and task.options[0], "order": things[::-1],
+        "word": 2, "number": int(task.maximum), "choice": task.options[:1] and task.options[0], "order": things[::-1],
     }  # fmt: skip
     for kind, answer in good.items():
-        assert one.takes(answer) is (kind == task.answer or (kind == "word" and task.answer == "number")), kind
+        assert one.is_answer(answer) is (kind == task.answer or (kind == "word" and task.answer == "number")), kind
     for odd in (
         None,
         True,
@@ -143,7 +143,7 @@ def test_only_what_can_be_an_answer_is_taken(name: str) -> None:
         {},
         0.5j,
     ):
-        assert not one.takes(odd), odd
+        assert not one.is_answer(odd), odd
 
 
 def test_the_five_hundred_and_first_is_told_so() -> None:
@@ -158,10 +158,10 @@ def test_the_five_hundred_and_first_is_told_so() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert one.shown().joined == MOST_PEOPLE and str(MOST_PEOPLE) in FULL
+    assert one.state().people_count == MAX_PEOPLE and str(MAX_PEOPLE) in CLASS_FULL
     with pytest.raises(Refused) as caught:
         classes.join(one.code, "one more", 0.0)
-    assert str(caught.value) == FULL
+    assert str(caught.value) == CLASS_FULL
     assert classes.join(one.code, "3 7", 0.0) is one
 
 
@@ -169,20 +169,20 @@ def test_a_class_is_gone_when_it_is_closed_or_its_teacher_was_away_for_hours() -
     """Three hours after the teacher was seen last, not before; then its code is one of no class."""
     classes = Classes()
     one, other = classes.open(0.0), classes.open(0.0)
-    one.seen = 100.0
-    assert classes.of(one.code, LONGEST_AWAY + 100) is one and LONGEST_AWAY == 3 * 3600
-    assert classes.of(other.code, LONGEST_AWAY + 100) is None
+    one.last_seen = 100.0
+    assert classes.find(one.code, MAX_IDLE_SECONDS + 100) is one and MAX_IDLE_SECONDS == 3 * 3600
+    assert classes.find(other.code, MAX_IDLE_SECONDS + 100) is None
     one.join("a")
-    one.begin(question("the_bin"))
-    one.ask(1)
+    one.begin_question(question("the_bin"))
+    one.begin_vote(1)
     one.answer("a", 1, 1, 30)
     classes.close(one.code)
-    assert one.asked() == () and one.shown().joined == 0 and one.answer_of("a") is None, "whoever still holds it"
-    for code in (one.code, other.code, "0" * SIGNS):
+    assert one.counted_questions() == () and one.state().people_count == 0 and one.answer_of("a") is None
+    for code in (one.code, other.code, "0" * CODE_LENGTH):
         with pytest.raises(Refused) as caught:
-            classes.join(code, "a", LONGEST_AWAY + 101)
-        assert str(caught.value) == UNKNOWN
-    assert classes.all(LONGEST_AWAY + 101) == ()
+            classes.join(code, "a", MAX_IDLE_SECONDS + 101)
+        assert str(caught.value) == UNKNOWN_CLASS
+    assert classes.open_classes(MAX_IDLE_SECONDS + 101) == ()
 
 
 def test_codes_cannot_be_tried_without_end() -> None:
@@ -191,47 +191,51 @@ def test_codes_cannot_be_tried_without_end() -> None:
     one = classes.open(0.0)
     for _ in range(300):
         with pytest.raises(Refused):
-            classes.join("0" * SIGNS, "a", 10.0)
+            classes.join("0" * CODE_LENGTH, "a", 10.0)
     with pytest.raises(Refused) as caught:
-        classes.join("0" * SIGNS, "a", 69.0)
-    assert str(caught.value) == BUSY
+        classes.join("0" * CODE_LENGTH, "a", 69.0)
+    assert str(caught.value) == JOIN_BUSY
     assert classes.join(one.code, "b", 69.0) is one
     with pytest.raises(Refused) as caught:
-        classes.join("0" * SIGNS, "a", 71.0)
-    assert str(caught.value) == UNKNOWN
-    for number in range(MOST_CLASSES - 1):
+        classes.join("0" * CODE_LENGTH, "a", 71.0)
+    assert str(caught.value) == UNKNOWN_CLASS
+    for number in range(MAX_CLASSES - 1):
         classes.open(float(number))
     with pytest.raises(Refused) as caught:
         classes.open(0.0)
-    assert str(caught.value) == TOO_MANY
+    assert str(caught.value) == TOO_MANY_CLASSES
 
 
 def test_the_teachers_code_is_asked_for_once_and_cannot_be_tried_without_end() -> None:
     """Right however it is written; wrong five times of one visitor, or ten of all, and even the right one waits."""
     code = new_code()
     teachers = Teachers(code)
-    known = teachers.admit(f"  {in_groups(code).upper()} ", "her", 0.0)
-    assert teachers.knows(known, 100.0) and not teachers.knows(known + "x", 100.0) and not teachers.knows("", 0.0)
+    known = teachers.issue_pass(f"  {group_code(code).upper()} ", "her", 0.0)
+    assert (
+        teachers.is_valid(known, 100.0) and not teachers.is_valid(known + "x", 100.0) and not teachers.is_valid("", 0.0)
+    )
 
     def refused(given: str, visitor: str, now: float) -> str:
         with pytest.raises(Refused) as caught:
-            teachers.admit(given, visitor, now)
+            teachers.issue_pass(given, visitor, now)
         return str(caught.value)
 
-    assert [refused(odd, "him", 0.0) for odd in ("", "x" * 10_000, "\ud800", code[:-1], "0" * SIGNS)] == [WRONG] * 5
-    assert refused(code, "him", 59.0) == TOO_OFTEN and teachers.admit(code, "her", 59.0)
-    assert [refused("x", f"{number}", 59.0) for number in range(10)] == [WRONG] * 5 + [TOO_OFTEN] * 5
-    assert refused(code, "her", 59.0) == TOO_OFTEN and teachers.admit(code, "her", 120.0)
-    assert not teachers.knows(known, 100.0 + LONGEST_AWAY + 1)
-    teachers.forget(again := teachers.admit(code, "her", 200.0))
-    assert not teachers.knows(again, 200.0)
+    assert [refused(odd, "him", 0.0) for odd in ("", "x" * 10_000, "\ud800", code[:-1], "0" * CODE_LENGTH)] == [
+        WRONG_CODE
+    ] * 5
+    assert refused(code, "him", 59.0) == TOO_MANY_ATTEMPTS and teachers.issue_pass(code, "her", 59.0)
+    assert [refused("x", f"{number}", 59.0) for number in range(10)] == [WRONG_CODE] * 5 + [TOO_MANY_ATTEMPTS] * 5
+    assert refused(code, "her", 59.0) == TOO_MANY_ATTEMPTS and teachers.issue_pass(code, "her", 120.0)
+    assert not teachers.is_valid(known, 100.0 + MAX_IDLE_SECONDS + 1)
+    teachers.revoke(again := teachers.issue_pass(code, "her", 200.0))
+    assert not teachers.is_valid(again, 200.0)
     with pytest.raises(Refused):
-        Teachers("").admit("", "a", 0.0)
+        Teachers("").issue_pass("", "a", 0.0)
 
 
 def test_a_code_has_sixty_bits_and_only_codes_are_read() -> None:
     """Twelve signs of thirty-two, before them perhaps a copy's name; of a stranger's text nothing is taken."""
-    assert len(set(ALPHABET)) == 32 and SIGNS * 5 == 60
+    assert len(set(ALPHABET)) == 32 and CODE_LENGTH * 5 == 60
     assert len({new_code() for _ in range(100)}) == 100
     for good in ("", new_code(), f"copy3-{new_code()}", Classes().open(0.0, "copy_1").code):
         assert parse_code(good) == good
@@ -247,8 +251,8 @@ def test_a_link_leads_where_the_teacher_came_from() -> None:
         ("https://class.example.org/tools/headlight/learn/?teach=1#a", "https://class.example.org/tools/headlight/learn?class=x"),
         ("http://localhost:8501/learn", "http://localhost:8501/learn?class=x"),
     ):  # fmt: skip
-        assert link_of(base_of(url), "x") == link
-        assert is_local_address(base_of(url)) is ("localhost" in url)
+        assert class_link(app_base_url(url), "x") == link
+        assert is_local_address(app_base_url(url)) is ("localhost" in url)
     assert is_local_address("http://[::1]:8501/") and is_local_address("http://127.0.0.1/")
 
 
@@ -261,7 +265,7 @@ def test_the_qr_code_is_drawn_here_and_holds_no_script() -> None:
 def test_every_refusal_of_a_class_is_in_the_list_that_is_translated() -> None:
     """What pages say in another language is found by what the sentence is."""
     named = {value for name, value in vars(classroom).items() if name.isupper() and isinstance(value, str)}
-    assert {value for value in named if " " in value} == set(classroom.SAYS)
+    assert {value for value in named if " " in value} == set(classroom.MESSAGES)
 
 
 # ---------------------------------------------------------------------------- what is taken along
@@ -274,18 +278,18 @@ def named(answer: object) -> str:
 def test_the_counts_are_a_table_that_no_spreadsheet_runs() -> None:
     """Lesson, step, vote, answer and count, a line for each answer; what looks like a formula has an apostrophe."""
     one = Class("code", 0.0)
-    assert counts_csv(one.asked(), lambda _, answer: str(answer)) == b"lesson,step,vote,answer,count\r\n"
-    one.begin(question("the_bin"))
+    assert counts_csv(one.counted_questions(), lambda _, answer: str(answer)) == b"lesson,step,vote,answer,count\r\n"
+    one.begin_question(question("the_bin"))
     for me in "abc":
         one.join(me)
-    one.ask(1)
+    one.begin_vote(1)
     for me, answer in zip("abc", (30, 80, 30), strict=True):
         one.answer(me, 1, 1, answer)
-    one.go_on("stop")
-    one.ask(2)
+    one.move_to("stop")
+    one.begin_vote(2)
     one.answer("a", 1, 2, 31)
-    one.begin(question("one_head"))
-    lines = counts_csv(one.asked(), lambda _, answer: named(answer)).decode().split("\r\n")
+    one.begin_question(question("one_head"))
+    lines = counts_csv(one.counted_questions(), lambda _, answer: named(answer)).decode().split("\r\n")
     assert lines[1:] == ["the_bin,predict,1,'=30,2", "the_bin,predict,1,'=80,1", "the_bin,predict,2,'=31,1", ""]
 
 
@@ -304,14 +308,14 @@ def test_a_vote_is_few_rows_in_their_order(
 ) -> None:
     """Numbers by size, in ranges where they are many; words in their order, the rarest together; none is lost."""
     one = Class("code", 0.0)
-    one.begin(question(name, *range(20)))
-    one.ask(1)
+    one.begin_question(question(name, *range(20)))
+    one.begin_vote(1)
     for number, answer in enumerate(given):
         one.join(str(number))
         one.answer(str(number), 1, 1, answer)
-    asked = one.now()
+    asked = one.current_votes()
     assert asked is not None
-    rows = rows_of(asked, named, "others")
+    rows = group_answers(asked, named, "others")
     assert [row.label for row in rows] == labels
     assert counts is None or [row.counts for row in rows] == counts
     assert sum(row.counts[0] for row in rows) == len(given)
@@ -321,20 +325,21 @@ def test_a_vote_is_few_rows_in_their_order(
 def test_options_all_have_a_row_and_orders_stand_by_how_often_they_came() -> None:
     """An option that nobody chose is there with 0; of orders the commonest is the first."""
     one = Class("code", 0.0)
-    one.begin(question("one_head"))
-    one.ask(1)
-    asked = one.now()
+    one.begin_question(question("one_head"))
+    one.begin_vote(1)
+    asked = one.current_votes()
     assert asked is not None
-    assert [row.counts for row in rows_of(asked, named, "")] == [(0,)] * len(lesson_of("one_head").predict.options)
-    one.begin(question("explanation"))
-    one.ask(1)
-    things = CHECKS[lesson_of("explanation").predict.check].things
+    options = lesson_of("one_head").predict.options
+    assert [row.counts for row in group_answers(asked, named, "")] == [(0,)] * len(options)
+    one.begin_question(question("explanation"))
+    one.begin_vote(1)
+    things = CHECKS[lesson_of("explanation").predict.check].items
     for me, order in (("a", things), ("b", things[::-1]), ("c", things[::-1])):
         one.join(me)
         one.answer(me, 2, 1, order)
-    asked = one.now()
+    asked = one.current_votes()
     assert asked is not None
-    assert [row.counts for row in rows_of(asked, named, "")] == [(2,), (1,)]
+    assert [row.counts for row in group_answers(asked, named, "")] == [(2,), (1,)]
 
 
 def test_the_answer_sheet_holds_texts_and_runs_nothing() -> None:
@@ -342,7 +347,7 @@ def test_the_answer_sheet_holds_texts_and_runs_nothing() -> None:
     bad = '<script>alert(1)</script> " onload="x" </style>'
     links = (("Try it", "https://example.org/why?a=1&b=<"), ("no", "javascript:alert(1)"))
     entry = Entry("the_bin", bad, bad, bad, False, bad, links)
-    page = as_page([entry, entry._replace(right=None, found="")], Words("de", bad, "Expected:", "yes", "no"))
+    page = as_page([entry, entry._replace(right=None, outcome="")], Words("de", bad, "Expected:", "yes", "no"))
     assert "<script" not in page and page.count("</style>") == 1 and 'onload="' not in page
     assert page.count("&lt;script&gt;") == 9
     assert "default-src 'none'; style-src 'sha256-" in page and "javascript:" not in page

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.visit import settled, visited, words
-from viz_app.glossary import first_uses, like, terms
+from viz_app.glossary import find_terms, first_uses, terms
 from viz_app.lessons import LANGUAGES
 from viz_app.pages import PAGES
 from viz_app.shell.markdown import escape_markdown, help_on_terms, mark_terms, protect_terms, with_help
@@ -68,8 +68,8 @@ def test_every_term_is_one_sentence_and_no_form_stands_for_two(tag: str) -> None
     for term in terms(tag):
         for form in {form.casefold() for form in term.forms}:
             assert of_forms.setdefault(form, term.name) == term.name, form
-        assert re.fullmatch(r"[A-ZÄÖÜ](?:[^.?!]|\.(?=\d))*\.", term.says), term.name
-        assert len(term.says) <= 200 and bool(term.source) == term.link.startswith("https://"), term.name
+        assert re.fullmatch(r"[A-ZÄÖÜ](?:[^.?!]|\.(?=\d))*\.", term.meaning), term.name
+        assert len(term.meaning) <= 200 and bool(term.source) == term.link.startswith("https://"), term.name
         assert [found[:2] for found in first_uses(term.name, tag)] == [(0, len(term.name))]
 
 
@@ -145,9 +145,9 @@ def test_every_coloured_box_has_its_terms_explained() -> None:
 
 def test_what_is_looked_for_finds_its_word_first() -> None:
     """The address names a word, in any case and form; what nothing is like gets one sentence."""
-    assert [term.name for term in like("HEADS")] == ["head"]
-    assert [term.name for term in like("lens")] == ["logit lens", "tuned lens"]
-    assert like("attention")[0].name == "attention" and list(like("")) == list(terms())
+    assert [term.name for term in find_terms("HEADS")] == ["head"]
+    assert [term.name for term in find_terms("lens")] == ["logit lens", "tuned lens"]
+    assert find_terms("attention")[0].name == "attention" and list(find_terms("")) == list(terms())
     app = settled(visited("glossary", term="entropy"))
     assert "**entropy**: How spread out" in words(app) and "**head**" not in words(app)
     assert app.query_params["term"] == "entropy"

@@ -17,7 +17,7 @@ from tests.lessons import ANSWERS, bundled, record, said
 from tests.visit import settled, visited, words
 from viz_app.export.profiles import marked
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.reading import FOLDER, lesson_of
+from viz_app.lessons.parsing import FOLDER, lesson_of
 from viz_app.shell.handouts import handout_of, handout_work
 from viz_app.shell.profiles import looks_to_guess, profiles_of
 
@@ -40,14 +40,14 @@ def test_each_answer_is_told_what_the_panel_would_tell_it() -> None:
     reveal, judge = lesson_of("both_sides").reveal, CHECKS["largest_drop"].judge
     for answer, text in ((true, reveal.right), (wrong, reveal.wrong)):
         whole = said(text, judge(record("both_sides"), int(answer)))
-        assert " ".join(told[answer]["says"]) == " ".join(whole.split())
-    assert [bar["whose"] for bar in told[true]["bars"]].count("both") == 1
+        assert " ".join(told[answer]["paragraphs"]) == " ".join(whole.split())
+    assert [bar["mark"] for bar in told[true]["bars"]].count("both") == 1
     for bar in told[wrong]["bars"]:
         assert bar["start"] >= 0 and bar["start"] + bar["length"] <= 1 + 1e-9
     assert page.count("<img ") == 1 and "headlight-mini was asked" in page and "arxiv.org/abs/1810.04805" in page
     german = handout_of(lesson_of("both_sides", "de"), bundled(), "de")
     assert '<html lang="de">' in german and "Das erwarte ich" in german and "That is what I expect" not in german
-    assert outcomes(german)[true]["bars"][0]["mark"] == "dein Tipp, wahr"
+    assert outcomes(german)[true]["bars"][0]["mark_label"] == "dein Tipp, wahr"
 
 
 def test_a_guess_from_looks_has_them_in_the_file() -> None:
@@ -69,7 +69,7 @@ def test_a_lesson_that_cannot_be_asked_is_refused(tiny_classifier_folder: Path) 
         handout_of(lesson_of("both_sides"), bert_core.load(tiny_classifier_folder, device="cpu"), "en")
     one = lesson_of("a_robin")
     with pytest.raises(Refused, match=r"are 0 and 5000: a file holds what is said of each answer, 1,000 at most"):
-        handout_of(replace(one, predict=replace(one.predict, most=5000.0)), bundled(), "en")
+        handout_of(replace(one, predict=replace(one.predict, maximum=5000.0)), bundled(), "en")
 
 
 def test_the_command_writes_a_lesson(headlight: Run, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from viz_app import classroom
 from viz_app.figures.lessons import LONGEST_LABEL, MARKS
 from viz_app.glossary import terms
 from viz_app.lessons import LANGUAGES
-from viz_app.lessons.reading import FOLDER, faulty, judged_words, lesson_of, lessons
+from viz_app.lessons.parsing import FOLDER, folder_faults, lesson_of, lessons, parse_translation
 from viz_app.notation import PUT_WORDS
 from viz_app.pages import PAGES
 from viz_app.pages.learn.page import COURSES
@@ -55,8 +55,8 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "STEP_NAMES[step]": tuple(panel.STEP_NAMES.values()),
     "MARKS[mark]": tuple(mark for mark in MARKS.values() if mark),
     "marks[mark]": tuple(mark for mark in panel.CLASS_MARKS.values() if mark),
-    "str(error)": classroom.SAYS,
-    "OVER": (classroom.OVER,),
+    "str(error)": classroom.MESSAGES,
+    "OVER": (classroom.VOTE_CLOSED,),
     "MISLEADS": (screen.MISLEADS,),
     "word": PUT_WORDS,
     "written": tuple(ALIKE.values()),
@@ -107,7 +107,7 @@ def test_a_lesson_says_the_same_in_every_language(name: str, tag: str) -> None:
         lesson.predict.view, lesson.reveal.form, lesson.source,
     )  # fmt: skip
     assert other.predict.options == lesson.predict.options, "an answer is the same in every language"
-    assert other.title == theirs[".title"] and other.yours.says == theirs[".yours.says"].strip()
+    assert other.title == theirs[".title"] and other.own_sentence.text == theirs[".yours.says"].strip()
 
 
 def test_no_file_of_a_language_is_left_over() -> None:
@@ -136,9 +136,9 @@ def test_a_fault_in_a_translation_is_one_sentence(tmp_path: Path, old: str, new:
     file = tmp_path / "de" / "both_sides.toml"
     file.parent.mkdir()
     file.write_text(text.replace(old, new, 1), "utf-8")
-    lesson, faults = judged_words(lesson_of("both_sides"), file)
+    lesson, faults = parse_translation(lesson_of("both_sides"), file)
     assert lesson is None and len(faults) == 1
-    assert re.search(says, faults[0].says) and faults[0].says.startswith("de/both_sides.toml")
+    assert re.search(says, faults[0].message) and faults[0].message.startswith("de/both_sides.toml")
 
 
 def translated_in_the_code() -> set[str]:
@@ -179,7 +179,7 @@ def test_every_term_of_the_glossary_has_its_words(tag: str) -> None:
     theirs = tomllib.loads((APP / "glossary" / f"{tag}.toml").read_text("utf-8"))
     assert theirs.keys() == ours.keys()
     for name, one in theirs.items():
-        assert one.keys() == {"forms", "says"} and one["says"] != ours[name].says, name
+        assert one.keys() == {"forms", "meaning"} and one["says"] != ours[name].meaning, name
         assert "“" not in re.sub("„[^„“]*“", "", one["says"]) and '"' not in one["says"], name
     assert {(term.page, term.link) for term in terms(tag)} == {(term.page, term.link) for term in ours.values()}
 
@@ -235,10 +235,10 @@ def test_a_teacher_may_add_a_language(folder: Path, capsys: pytest.CaptureFixtur
     file = folder / "de" / "mine.toml"
     file.parent.mkdir()
     file.write_text(text.replace("The missing word", "Das fehlende Wort"), "utf-8")
-    assert lesson_of("mine", "de").title == "Das fehlende Wort" and faulty("de") == []
+    assert lesson_of("mine", "de").title == "Das fehlende Wort" and folder_faults("de") == []
     assert lesson_of("mine").title == "The missing word" and said(capsys, "lessons", "check", "mine.toml")[0] == 0
     file.write_text(text.replace("The missing word", ""), "utf-8")
-    assert lesson_of("mine", "de") == lesson_of("mine") and faulty() == []
-    assert faulty("de") == ["de/mine.toml: title is empty: a text is needed"]
+    assert lesson_of("mine", "de") == lesson_of("mine") and folder_faults() == []
+    assert folder_faults("de") == ["de/mine.toml: title is empty: a text is needed"]
     status, _, err = said(capsys, "lessons", "check", "mine.toml")
     assert status == 2 and "de/mine.toml:3: de/mine.toml: title is empty: a text is needed" in err

@@ -37,7 +37,7 @@ def test_it_opens_on_a_change_of_mind_and_no_page_swaps_a_text() -> None:
     """Who opens this page first sees its own example, on every page from then on; who has typed keeps the text."""
     app = start()
     assert not app.exception and not app.error
-    assert app.session_state.text == EXAMPLE.text != examples.first().text
+    assert app.session_state.text == EXAMPLE.text != examples.first_example().text
     assert "“capital” takes first place **after L5** and keeps it. Before that, the lens reads" in words(app)
     assert "→ “part”" in words(app) and EXAMPLE.remark in words(app)
     for page in ("predict", "why"):

@@ -14,15 +14,15 @@ from tests.lessons import bundled
 from tests.visit import settled, visited, words
 from viz_app.lessons import STEPS
 from viz_app.lessons.checks.verdicts import Verdict
-from viz_app.lessons.reading import FOLDER, lesson_of, lessons, read
+from viz_app.lessons.parsing import FOLDER, lesson_of, lessons, parse_lesson
 from viz_app.pages import PAGES
 from viz_app.shell import frame
-from viz_app.shell.answers import in_words
-from viz_app.shell.findings.asked import of_lesson
+from viz_app.shell.answers import answer_text
 from viz_app.shell.frame import params_of_pages
-from viz_app.shell.lesson import _HEARD, values
+from viz_app.shell.lesson import _RESTORED, parse_view
+from viz_app.shell.lesson_records.context import lesson_context
 from viz_app.shell.markdown import escape_and_mark_terms, protect_terms
-from viz_app.shell.panel import _filled
+from viz_app.shell.panel import fill_figures
 
 BY_PATH = {page.path: page for page in PAGES}
 LESSONS = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
@@ -40,8 +40,8 @@ def test_every_lesson_is_whole_and_leads_to_views_that_are_there() -> None:
         for view in (*(lesson.view(step) for step in STEPS), *(way.view for way in lesson.free)):
             assert view.page in BY_PATH, (lesson.name, view)
             if view.address:
-                values(view, BY_PATH, table)
-        assert lesson.predict.view.address["text"] == lesson.do.view.address["text"], lesson.name
+                parse_view(view, BY_PATH, table)
+        assert lesson.predict.view.address["text"] == lesson.exercise.view.address["text"], lesson.name
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_fault_is_one_sentence_with_file_key_and_what_may_be(old: str, new: st
     """A lesson with one thing wrong is refused; the sentence names the file, the key, and what is allowed."""
     assert old in TOML
     with pytest.raises(Refused, match=says) as caught:
-        read(TOML.replace(old, new, 1), "both_sides")
+        parse_lesson(TOML.replace(old, new, 1), "both_sides")
     assert str(caught.value).startswith("both_sides.toml") and "\n" not in str(caught.value)[:100]
 
 
@@ -88,7 +88,7 @@ def test_a_link_to_no_lesson_and_an_address_that_is_not_possible_are_refused() -
         ("predict", {**view.address, "head": "x"}, "head='x' is not possible: write a head as layer.head"),
     ):
         with pytest.raises(Refused, match=re.escape(says)):
-            values(type(view)(page, address), BY_PATH, table)
+            parse_view(type(view)(page, address), BY_PATH, table)
 
 
 # ---------------------------------------------------------------------------- the panel and the page
@@ -113,7 +113,7 @@ def test_nothing_is_shown_before_the_prediction(bin_lesson: AppTest) -> None:
     address = lesson_of("the_bin").predict.view.address
     fresh = settled(visited("roles", **address, lesson="the_bin", step="reveal"))
     assert "What do you expect?" in words(fresh) and fresh.session_state.step == "reveal", "the browser may know more"
-    fresh.session_state[_HEARD] = True
+    fresh.session_state[_RESTORED] = True
     settled(fresh.run())
     assert fresh.session_state.step == "predict" and "What do you expect?" in words(fresh)
     assert "of what it brings comes from there; " not in words(fresh)
@@ -201,7 +201,7 @@ def test_what_a_file_says_is_shown_as_it_is_written(monkeypatch: pytest.MonkeyPa
     text = TOML.replace('title = "Both sides"', f'title = "{hostile}"').replace(
         "One word of this sentence is hidden", hostile
     )
-    lesson = read(text, "both_sides")
+    lesson = parse_lesson(text, "both_sides")
     monkeypatch.setattr("viz_app.shell.lesson.lesson_of", lambda *_: lesson)
     app = settled(visited("predict", **lesson.predict.view.address, lesson="both_sides"))
     assert not app.exception
@@ -222,14 +222,17 @@ def test_a_step_explains_each_technical_word_once() -> None:
     assert marks(app) == ["heads", "layer", "attention", "[CLS]", "[SEP]", "token"]
     assert not any("<" in label for one in app.radio for label in one.options)
     verdict = Verdict(True, (), {"guess": "head"}, ())
-    says = escape_and_mark_terms(_filled("“{guess}” needs a head.", verdict, protect_terms), set())
+    says = escape_and_mark_terms(fill_figures("“{guess}” needs a head.", verdict, protect_terms), set())
     assert says.startswith("“head” needs a <abbr") and says.endswith(">head</abbr>\\.")
 
 
 def test_answers_are_said_in_words() -> None:
     """A number with its unit, an option by its label, a word of the text."""
     number, choice, word = (lesson_of(name).predict for name in ("the_bin", "one_head", "both_sides"))
-    assert in_words(number, 30, None) == "30 percent" and in_words(choice, choice.options[0], None) == "fewer than 10"
-    original = of_lesson(bundled(), word.view).original
-    assert in_words(word, 7, original) == "milk"
+    assert (
+        answer_text(number, 30, None) == "30 percent"
+        and answer_text(choice, choice.options[0], None) == "fewer than 10"
+    )
+    original = lesson_context(bundled(), word.view).original
+    assert answer_text(word, 7, original) == "milk"
     assert Path(FOLDER, "both_sides.toml").is_file()

@@ -13,46 +13,46 @@ from bert_core import Refused
 from tests.lessons import FLOWERS, asked_of, bundled
 from tests.visit import at, settled, visited, words
 from viz_app.lessons.checks import second_course as of
-from viz_app.lessons.checks.second_course import Agreed, Judged, Meanings, Pair, Reading
-from viz_app.lessons.reading import lesson_of
-from viz_app.shell import findings
+from viz_app.lessons.checks.second_course import LensReadings, Meanings, MethodScores, SentencePair, VerbAccuracy
+from viz_app.lessons.parsing import lesson_of
+from viz_app.shell import lesson_records
 
 # ---------------------------------------------------------------------------- on records made by hand
 
 
 def test_an_order_is_right_but_for_one_pair_and_what_is_alike() -> None:
     """Two that are within 0.01 may stand either way; attention first is wrong; no other things can be put in order."""
-    found = Judged("cat", 0.5, of.RANKED, np.array([0.1, 0.2, 0.3, 0.305]), 0.25)
+    found = MethodScores("cat", 0.5, of.RANKED_METHODS, np.array([0.1, 0.2, 0.3, 0.305]), 0.25)
     right = of.order_of_methods(found, ("DecompX", "occlusion", "rollout", "attention"))
-    assert right.right and right.holds and right.figures["swapped"] == 0
+    assert right.right and right.claim_holds and right.figures["swapped"] == 0
     assert right.figures["better"] == "occlusion, DecompX" and right.truth[0] == "occlusion"
     assert of.order_of_methods(found, ("occlusion", "rollout", "DecompX", "attention")).figures["swapped"] == 1
     wrong = of.order_of_methods(found, ("attention", "rollout", "DecompX", "occlusion"))
     assert not wrong.right and wrong.figures["swapped"] == 5
     assert [bar.name for bar in wrong.bars] == ["occlusion", "DecompX", "chance", "rollout", "attention"]
     assert [bar.mark for bar in wrong.bars] == ["true", "", "", "", "yours"]
-    assert not of.order_of_methods(replace(found, most=0.05), of.RANKED).holds
+    assert not of.order_of_methods(replace(found, random_upper=0.05), of.RANKED_METHODS).claim_holds
     with pytest.raises(Refused, match="each of attention, rollout, DecompX, occlusion once"):
         of.order_of_methods(found, ("attention",))
 
 
 def test_a_method_is_better_than_chance_above_the_band() -> None:
     """At the upper end of the random orders it is not yet."""
-    found = Judged("cat", 0.5, (*of.RANKED, "ALTI"), np.array([0.2, 0.1, 0.3, 0.3, 0.25]), 0.2)
+    found = MethodScores("cat", 0.5, (*of.RANKED_METHODS, "ALTI"), np.array([0.2, 0.1, 0.3, 0.3, 0.25]), 0.2)
     assert of.better_than_chance(found, "occlusion").right and of.better_than_chance(found, "ALTI").right
     assert not of.better_than_chance(found, "attention").right
-    assert "ALTI" not in str(of.order_of_methods(found, of.RANKED).figures["order"])
+    assert "ALTI" not in str(of.order_of_methods(found, of.RANKED_METHODS).figures["order"])
 
 
-READING = Reading("she", 6, 6, 2, ("a", "b", "he", "he", "he", "he", "she"), 1, True, "tuned", 2, 1)
+READING = LensReadings("she", 6, 6, 2, ("a", "b", "he", "he", "he", "he", "she"), 1, True, "tuned", 2, 1)
 
 
 def test_the_depth_of_the_answer_is_asked_of_the_plain_reading() -> None:
     """5 and 6 of 6 are right, 2 is what the tuned lens says; where both say the same, nothing holds."""
     assert of.known_after(READING, 6).right and of.known_after(READING, 5).right
-    assert not of.known_after(READING, 2).right and of.known_after(READING, 2).holds
+    assert not of.known_after(READING, 2).right and of.known_after(READING, 2).claim_holds
     assert of.known_after(READING, 6).figures["before"] == "he"
-    assert not of.known_after(replace(READING, tuned=5), 6).holds
+    assert not of.known_after(replace(READING, tuned=5), 6).claim_holds
     assert of.known_after(replace(READING, plain=0, tuned=0), 0).figures["before"] == "she"
 
 
@@ -75,36 +75,44 @@ def meanings(sorted_: list[int], depth: int = 0) -> Meanings:
 def test_meanings_are_apart_from_the_depth_on_at_which_all_stay_sorted() -> None:
     """Sorted too early and then not again does not count; a guess beyond the last layer has the last bar."""
     right = of.parted_after(meanings([2, 4, 4]), 1)
-    assert right.right and right.holds and right.truth == (1.0,)
+    assert right.right and right.claim_holds and right.truth == (1.0,)
     assert [(bar.name, bar.mark) for bar in right.bars] == [("start", ""), ("true", "both"), ("end", "")]
     far = of.parted_after(meanings([4, 2, 4]), 9)
     assert far.truth == (2.0,) and not far.right and [bar.mark for bar in far.bars] == ["", "both"]
     none = of.parted_after(meanings([2, 2, 3]), 0)
-    assert not none.right and not none.holds and [bar.name for bar in none.bars] == ["yours", "true"]
-    assert not of.parted_after(meanings([4, 4, 4]), 0).holds
+    assert not none.right and not none.claim_holds and [bar.name for bar in none.bars] == ["yours", "true"]
+    assert not of.parted_after(meanings([4, 4, 4]), 0).claim_holds
     assert of.first_apart(meanings([2, 4, 4], 1)).right and not of.first_apart(meanings([2, 4, 4], 2)).right
     assert not of.first_apart(meanings([2, 2, 3], 2)).right
-    assert of.told_apart(meanings([2, 2, 4])).right and not of.told_apart(meanings([4, 4, 3])).right
-    narrow = replace(meanings([2, 2, 4]), between=np.array([0.9, 0.7, 0.76]))
-    assert not of.told_apart(narrow).right
+    assert (
+        of.meanings_are_separate(meanings([2, 2, 4])).right and not of.meanings_are_separate(meanings([4, 4, 3])).right
+    )
+    narrow = replace(meanings([2, 2, 4]), between_meanings=np.array([0.9, 0.7, 0.76]))
+    assert not of.meanings_are_separate(narrow).right
 
 
 def test_verbs_follow_the_nearest_noun_where_fewer_than_half_are_right() -> None:
     """35 is right for 22, 90 is not; where most verbs are right, the claim does not hold."""
-    assert of.verbs_right(Agreed(0.9, 0.22, 80), 35).right and not of.verbs_right(Agreed(0.9, 0.22, 80), 90).right
-    assert of.verbs_right(Agreed(0.9, 0.22, 80), 90).holds
-    assert not of.verbs_right(Agreed(0.95, 0.6, 80), 60).holds and not of.verbs_right(Agreed(0.5, 0.4, 80), 40).holds
+    assert (
+        of.verbs_right(VerbAccuracy(0.9, 0.22, 80), 35).right
+        and not of.verbs_right(VerbAccuracy(0.9, 0.22, 80), 90).right
+    )
+    assert of.verbs_right(VerbAccuracy(0.9, 0.22, 80), 90).claim_holds
+    assert (
+        not of.verbs_right(VerbAccuracy(0.95, 0.6, 80), 60).claim_holds
+        and not of.verbs_right(VerbAccuracy(0.5, 0.4, 80), 40).claim_holds
+    )
 
 
 def test_a_verb_is_pulled_over_only_with_both_verbs_in_their_places() -> None:
     """Two sentences that changed places do not count, nor do other words."""
     verbs = ("is", "are")
-    assert of.verb_pulled_over(Pair(-2.0, verbs, verbs)).right
-    assert of.verb_pulled_over(Pair(-2.0, verbs, verbs)).figures["believed"] == "are"
-    assert not of.verb_pulled_over(Pair(2.0, verbs, verbs)).right
-    assert not of.verb_pulled_over(Pair(-2.0, ("are", "is"), verbs)).right
-    assert of.second_is_likelier(Pair(-2.0, ("was", "were"), verbs)).right
-    assert not of.second_is_likelier(Pair(2.0, ("was", "were"), verbs)).right
+    assert of.verb_pulled_over(SentencePair(-2.0, verbs, verbs)).right
+    assert of.verb_pulled_over(SentencePair(-2.0, verbs, verbs)).figures["believed"] == "are"
+    assert not of.verb_pulled_over(SentencePair(2.0, verbs, verbs)).right
+    assert not of.verb_pulled_over(SentencePair(-2.0, ("are", "is"), verbs)).right
+    assert of.second_is_likelier(SentencePair(-2.0, ("was", "were"), verbs)).right
+    assert not of.second_is_likelier(SentencePair(2.0, ("was", "were"), verbs)).right
 
 
 # ---------------------------------------------------------------------------- on the bundled model
@@ -120,10 +128,12 @@ def test_own_sentences_are_judged_as_the_lesson_is() -> None:
                   "Trees stood along the bank of the lake.", "The bank raised its interest rates."), False),
     ):  # fmt: skip
         asked = asked_of(name, bundled(), like=word, several="\n".join(lines))
-        assert asked.is_own and check.judge(findings.work_for(check.needs, asked).do(None), None).right is right, word
+        assert (
+            asked.is_own and check.judge(lesson_records.work_for(check.record, asked).do(None), None).right is right
+        ), word
     own = {"one": "The father with the boys was at home.", "two": "The father with the boys were at home."}
     asked = asked_of("the_keys", bundled(), **own)
-    found = findings.work_for("pair", asked).do(None)
+    found = lesson_records.work_for("pair", asked).do(None)
     assert asked.is_own and of.second_is_likelier(found).right and not of.verb_pulled_over(found).right
 
 
@@ -154,7 +164,7 @@ def test_what_cannot_be_asked_of_ones_own_words_is_a_sentence(
 ) -> None:
     """Too few sentences, one without the word, an empty one, two that are too different, or too long ones."""
     with pytest.raises(Refused, match=says):
-        findings.work_for(needs, asked_of(name, bundled(), **chosen))
+        lesson_records.work_for(needs, asked_of(name, bundled(), **chosen))
 
 
 def test_many_copies_are_read_of_short_texts_only() -> None:
@@ -163,7 +173,7 @@ def test_many_copies_are_read_of_short_texts_only() -> None:
     original = bundled().tokenizer.encode("She took the pen and wrote a letter. " * 4)
     long = replace(begun, original=original, encoding=bundled().tokenizer.mask_words(original, [3]))
     with pytest.raises(Refused, match="this lesson asks of 32 at most"):
-        findings.work_for("judged", long)
+        lesson_records.work_for("judged", long)
 
 
 # ---------------------------------------------------------------------------- the panel

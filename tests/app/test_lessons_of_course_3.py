@@ -18,49 +18,49 @@ from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import third_course as of
 from viz_app.lessons.checks.third_course import (
     OCCUPATIONS,
-    TIES,
-    BothOrders,
+    RELATIONS,
     Leanings,
-    Negated,
+    LinkedWord,
+    NegationGuesses,
+    OrderProbabilities,
     Pronouns,
-    Tie,
-    Tied,
-    Ties,
+    RelationAccuracy,
+    TreebankAccuracy,
     WordLeanings,
     with_and_without_not,
 )
-from viz_app.lessons.reading import lesson_of
-from viz_app.shell import findings
-from viz_app.shell.findings.asked import Asked
+from viz_app.lessons.parsing import lesson_of
+from viz_app.shell import lesson_records
+from viz_app.shell.lesson_records.context import CheckContext
 
 # ---------------------------------------------------------------------------- on records made by hand
 
 
-def ties(obj: float, amod: float) -> Ties:
+def ties(obj: float, amod: float) -> TreebankAccuracy:
     """What one of two heads finds of four relations, where the rules find half."""
-    best = {name: Tie((0, 1), 0.5, 0.5) for name in TIES}
-    best["obj"], best["amod"] = Tie((0, 0), obj, 0.5), Tie((0, 1), amod, 0.9)
-    shares = {name: np.array([[0.1, tie.found]]) for name, tie in best.items()}
+    best = {name: RelationAccuracy((0, 1), 0.5, 0.5) for name in RELATIONS}
+    best["obj"], best["amod"] = RelationAccuracy((0, 0), obj, 0.5), RelationAccuracy((0, 1), amod, 0.9)
+    shares = {name: np.array([[0.1, tie.head_accuracy]]) for name, tie in best.items()}
     shares["obj"] = np.array([[obj, nan]])
-    return Ties(best, shares)
+    return TreebankAccuracy(best, shares)
 
 
 def test_the_tie_that_a_head_finds_beyond_distance_is_that_of_the_widest_gap() -> None:
     """0.8 against 0.5 beats 0.95 against 0.9; where no gap is wide, or adjectives have one, the claim does not hold."""
     found = ties(0.8, 0.95)
     right, wrong = of.beyond_distance(found, Option(3, 3, "obj")), of.beyond_distance(found, Option(1, 1, "amod"))
-    assert right.right and right.holds and right.truth == ("obj",) and not wrong.right
+    assert right.right and right.claim_holds and right.truth == ("obj",) and not wrong.right
     assert wrong.figures["own_found"] == 0.95 and wrong.figures["found"] == 0.8 and wrong.figures["head"] == "L0 H0"
     assert [bar.mark for bar in wrong.bars] == ["", "yours", "", "true"]
     assert [bar.value for bar in right.bars] == pytest.approx([0, 5, 0, 30])
     for other in (ties(0.55, 0.9), ties(0.8, 1.05)):
-        assert not of.beyond_distance(other, Option(3, 3, "obj")).holds
+        assert not of.beyond_distance(other, Option(3, 3, "obj")).claim_holds
     assert of.knows_a_relation(found, (0, 0)).right and not of.knows_a_relation(found, (0, 1)).right
 
 
 def test_the_last_word_is_tied_to_one_word() -> None:
     """That word is right, another is not, and the last word itself is no answer."""
-    found = Tied(("she", "shot", "a", "wolf"), 3, 1, (2, 0))
+    found = LinkedWord(("she", "shot", "a", "wolf"), 3, 1, (2, 0))
     assert of.tied_word(found, 1).right and of.tied_word(found, 1).figures["away"] == 2
     assert not of.tied_word(found, 2).right
     for word in (3, 4):
@@ -70,26 +70,29 @@ def test_the_last_word_is_tied_to_one_word() -> None:
 
 def test_a_swapped_pair_is_judged_by_the_range_that_holds_it() -> None:
     """0.95 swapped: above 0.9 is right, below 0.1 is not; where the order counts, the claim does not hold."""
-    found = BothOrders(0.99, 0.95, 0.02)
+    found = OrderProbabilities(0.99, 0.95, 0.02)
     high, low = Option(0.9, 1, "above 0.9"), Option(0, 0.1, "below 0.1")
     right, wrong = of.swapped_pair(found, high), of.swapped_pair(found, low)
-    assert right.right and right.holds and right.truth == (0.95,) and not wrong.right
+    assert right.right and right.claim_holds and right.truth == (0.95,) and not wrong.right
     assert [(bar.name, bar.value) for bar in wrong.bars][1] == ("yours", 0.1)
-    for other in (BothOrders(0.99, 0.05, 0.02), BothOrders(0.99, 0.95, 0.8)):
-        assert not of.swapped_pair(other, high).holds
-    assert of.doubted_pair(BothOrders(0.49, 0.9, 0)).right and not of.doubted_pair(BothOrders(0.5, 0, 0)).right
+    for other in (OrderProbabilities(0.99, 0.05, 0.02), OrderProbabilities(0.99, 0.95, 0.8)):
+        assert not of.swapped_pair(other, high).claim_holds
+    assert (
+        of.doubted_pair(OrderProbabilities(0.49, 0.9, 0)).right
+        and not of.doubted_pair(OrderProbabilities(0.5, 0, 0)).right
+    )
 
 
 def test_the_first_guesses_that_stay_are_counted() -> None:
     """Three of five stay: 2 to 4 are near; where only two stay the claim does not hold."""
-    found = Negated(("a", "b", "c", "d", "e"), ("b", "a", "e", "x", "y"), 0.4, 0.1, says_not=True)
+    found = NegationGuesses(("a", "b", "c", "d", "e"), ("b", "a", "e", "x", "y"), 0.4, 0.1, says_not=True)
     right = of.guesses_that_stay(found, 4)
-    assert right.right and right.truth == (3.0,) and right.holds and of.says_not(found).right
+    assert right.right and right.truth == (3.0,) and right.claim_holds and of.says_not(found).right
     assert right.figures["gone"] == "c, d" and right.figures["kept"] == "a, b, e"
     assert right.figures["first"] == "a" and right.figures["first_with"] == "b"
     assert not of.guesses_that_stay(found, 5).right and not of.guesses_that_stay(found, 1).right
-    other = Negated(("a", "b", "c", "d", "e"), ("x", "a", "b", "y", "z"), 0.4, 0.1, says_not=False)
-    assert not of.guesses_that_stay(other, 2).holds and not of.says_not(other).right
+    other = NegationGuesses(("a", "b", "c", "d", "e"), ("x", "a", "b", "y", "z"), 0.4, 0.1, says_not=False)
+    assert not of.guesses_that_stay(other, 2).claim_holds and not of.says_not(other).right
 
 
 @pytest.mark.parametrize(
@@ -113,10 +116,10 @@ def test_occupations_are_counted_with_and_without_what_the_frame_leans_to() -> N
     """None leans to "she" as it stands, four beside the frame; where "she" is first anyway the claim does not hold."""
     raw = (3.7, 3.0, 3.8, 2.3, 1.4, 0.8, 0.6, 0.2)
     right, wrong = of.she_first(Leanings(raw, 1.7), 1), of.she_first(Leanings(raw, 1.7), 4)
-    assert right.right and right.truth == (0.0,) and right.holds and not wrong.right
+    assert right.right and right.truth == (0.0,) and right.claim_holds and not wrong.right
     assert right.figures["less_frame"] == 4 and right.figures["which"] == ", ".join(OCCUPATIONS[4:])
-    assert not of.she_first(Leanings(tuple(-one for one in raw), -1.7), 8).holds
-    assert not of.she_first(Leanings(raw, 0.0), 0).holds
+    assert not of.she_first(Leanings(tuple(-one for one in raw), -1.7), 8).claim_holds
+    assert not of.she_first(Leanings(raw, 0.0), 0).claim_holds
 
 
 def test_she_is_likelier_or_he() -> None:
@@ -142,7 +145,7 @@ def test_a_word_leans_to_the_other_side_in_another_frame() -> None:
 # ---------------------------------------------------------------------------- on the bundled model
 
 
-def on_a_page(loaded: LoadedModel, name: str, *texts: str) -> Asked:
+def on_a_page(loaded: LoadedModel, name: str, *texts: str) -> CheckContext:
     """A text, or a pair, typed on the page of a lesson."""
     text, pair = (*texts, "")[:2]
     return asked_of(name, loaded, text=text, pair=pair)
@@ -163,9 +166,9 @@ def on_a_page(loaded: LoadedModel, name: str, *texts: str) -> Asked:
 )
 def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], answer: int, right: bool) -> None:
     """The same check, or that of the last step, on another text; both answers have their sentence."""
-    task = lesson_of(name).yours
+    task = lesson_of(name).own_sentence
     check = CHECKS[task.check]
-    found = findings.work_for(check.needs, on_a_page(bundled(), name, *texts)).do(ignore_progress)
+    found = lesson_records.work_for(check.record, on_a_page(bundled(), name, *texts)).do(ignore_progress)
     verdict = check.judge(found, task.options[answer] if task.options else answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)
@@ -183,7 +186,7 @@ def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedMod
         ("tied", ("a cat sat.",), "the sentence is too short: write four words or more"),
     ):
         with pytest.raises(Refused, match=says):
-            findings.work_for(needs, on_a_page(tiny_loaded, "follows", *texts))
+            lesson_records.work_for(needs, on_a_page(tiny_loaded, "follows", *texts))
 
 
 def test_the_head_that_is_chosen_on_the_page_is_the_answer_of_the_fourth_lesson() -> None:
@@ -206,5 +209,5 @@ def button(app: AppTest, key: str) -> Any:
 
 def test_the_lesson_names_the_occupations_that_are_asked() -> None:
     """What is said and what is counted are the same eight, and the strange one is among them."""
-    assert ", ".join(OCCUPATIONS) in lesson_of("he_or_she").predict.says and of.ODD in OCCUPATIONS
-    assert of.STRANGER in lesson_of("follows").reveal.right
+    assert ", ".join(OCCUPATIONS) in lesson_of("he_or_she").predict.text and of.EXPLAINED_OCCUPATION in OCCUPATIONS
+    assert of.UNRELATED_SENTENCE in lesson_of("follows").reveal.right

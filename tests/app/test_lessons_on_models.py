@@ -6,7 +6,7 @@ import pytest
 
 from bert_core import LoadedModel, Refused
 from tests.lessons import ANSWERS, asked_of, asked_of_another, bundled, predicted, tried
-from viz_app.lessons.reading import lessons
+from viz_app.lessons.parsing import lessons
 
 
 def test_every_lesson_has_its_answers() -> None:

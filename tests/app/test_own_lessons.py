@@ -10,7 +10,7 @@ import pytest
 from tests.visit import settled, visited, words
 from viz_app.cli import main
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.reading import FOLDER, NAME, OWN_LESSONS, faulty, judged, lessons, line_of
+from viz_app.lessons.parsing import FOLDER, NAME, OWN_LESSONS, folder_faults, lessons, line_of, parse_file
 from viz_app.moved_pages import MOVED
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "write_a_lesson.md").read_text("utf-8")
@@ -163,7 +163,7 @@ def test_files_that_are_no_lessons_are_said_and_do_no_harm(folder: Path) -> None
     (folder / "deep.toml").write_text("a = " + "[" * 100_000, "utf-8")
     (folder / "folder.toml").mkdir()
     (folder / "Not A Name.toml").write_text("", "utf-8")
-    said_ = "\n".join(faulty())
+    said_ = "\n".join(folder_faults())
     for part in (
         "both_sides.toml: a lesson of this name comes along", "bytes.toml is no text in UTF-8", "large.toml has 1,04",
         "deep.toml is no TOML file", "folder.toml cannot be read", "Not A Name.toml: the name of a lesson has",
@@ -182,4 +182,4 @@ def test_the_guide_names_every_check_with_its_figures() -> None:
         assert cells == [", ".join(part) or "-" for part in parts], name
     for command in re.findall(r"^\d\. .*?`headlight (.*?)`", GUIDE, re.MULTILINE):
         assert command.split()[0] in ("lessons", "app"), command
-    assert NAME.fullmatch("my_lesson") and judged(FOLDER / "both_sides.toml")[1] == []
+    assert NAME.fullmatch("my_lesson") and parse_file(FOLDER / "both_sides.toml")[1] == []

@@ -46,6 +46,7 @@ from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import added_models
 
 TOO_LONG = "word " * 700
+FIRST_EXAMPLE = examples.first_example()
 UNUSUAL_TEXTS = {
     TOO_LONG: "are left out", "x" * 100_000: "[UNK]", "😀 🦊 𒀀 𐎀": "[UNK]", "word " * 20_000: "are left out",
 }  # fmt: skip
@@ -66,7 +67,7 @@ def test_every_page_opens_on_an_example(page: str) -> None:
     assert not app.exception and not app.error
     assert app.header
     (example,) = (one.example for one in DECLARED if one.path == page)
-    assert app.session_state.text == (example or examples.first()).text
+    assert app.session_state.text == (example or FIRST_EXAMPLE).text
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
 
 
@@ -176,8 +177,8 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
     ("page", "address", "sentence", "filled"),
     [
         ("predict", {"text": "A small word."}, "Click a word above to hide it", ("masked", (1,))),
-        ("predict", {"text": "A word.", "masked": "1"}, "Add a second sentence", ("pair", examples.first().pair)),
-        ("predict", {"text": " "}, "There is no text", ("text", examples.first().text)),
+        ("predict", {"text": "A word.", "masked": "1"}, "Add a second sentence", ("pair", FIRST_EXAMPLE.pair)),
+        ("predict", {"text": " "}, "There is no text", ("text", FIRST_EXAMPLE.text)),
         ("why", {"text": "A small word."}, "There is nothing to explain yet", ("masked", (1,))),
         ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
         ("roles", {"text": "A small word."}, "There is nothing to explain yet, so", ("masked", (1,))),

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.visit import ENTRY, at, settled, visited, words
-from viz_app.lessons.reading import lessons
+from viz_app.lessons.parsing import lessons
 from viz_app.pages import PAGES, layers
 from viz_app.shell import examples
 
@@ -46,14 +46,14 @@ def test_a_link_to_a_view_skips_it(address: dict[str, str]) -> None:
     app = entered(**address)
     assert not app.exception and ASKS not in words(app)
     assert app.session_state._page == "predict" and app.text_input
-    assert app.query_params["text"] == address.get("text", examples.first().text)
+    assert app.query_params["text"] == address.get("text", examples.first_example().text)
 
 
 def test_one_click_tries_it_or_begins_the_first_lesson() -> None:
     """On Predict with the first example; on the page of the first lesson with its text, and not with an example."""
     app = entered()
     settled(app.button(key="start_try").click().run())
-    assert app.session_state._page == "predict" and app.query_params["text"] == examples.first().text
+    assert app.session_state._page == "predict" and app.query_params["text"] == examples.first_example().text
     app = entered()
     settled(app.button(key="start_learn").click().run())
     first = lessons()[0]

@@ -12,8 +12,8 @@ from tests.hostile import HOSTILE
 from tests.lessons import ANSWERS, bundled, record
 from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.reading import lesson_of
-from viz_app.shell import findings
+from viz_app.lessons.parsing import lesson_of
+from viz_app.shell import lesson_records
 from viz_app.shell.handouts import handout_of
 from viz_app.shell.work import Work
 
@@ -25,7 +25,7 @@ def answer(page: Page, name: str) -> None:
     """Give the true answer of a lesson, as its control takes it."""
     task, true = lesson_of(name).predict, ANSWERS[name].true
     if task.answer == "order":
-        things = CHECKS[task.check].things
+        things = CHECKS[task.check].items
         for place, thing in zip(page.locator("select").all(), true, strict=True):
             place.select_option(str(things.index(thing)))
     elif task.answer == "number":
@@ -38,7 +38,7 @@ def answer(page: Page, name: str) -> None:
 def test_a_lesson_asks_before_it_shows(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """In both languages: nothing of the truth until an answer is given, then bars and sentences; nothing is asked."""
     found = record(name)  # the model's own, made once for both languages
-    monkeypatch.setattr(findings, "work_for", lambda *_: Work("", "", lambda _: found))
+    monkeypatch.setattr(lesson_records, "work_for", lambda *_: Work("", "", lambda _: found))
     for tag, (say, true) in SAYS.items():
         one = lesson_of(name, tag)
         opened_from_disk(page, tmp_path, handout_of(one, bundled(), tag))
@@ -70,10 +70,11 @@ def test_no_text_of_a_lesson_becomes_more_than_text(page: Page, tmp_path: Path, 
     whole = "".join(texts)
     bars = [Bar(text, text, 0.0, 1.0, "true", text) for text in texts]
     made = handout_page(Handout(
-        language="en", title=whole, question=whole, says=texts, hint=whole, texts=[[(text, True) for text in texts]],
+        language="en", title=whole, question=whole, paragraphs=texts, hint=whole,
+        texts=[[(text, True) for text in texts]],
         pictures=[Picture(b"<svg xmlns='http://www.w3.org/2000/svg' onload='window.ran=1'/>", whole)], answer=answer,
-        choices=dict(enumerate(texts)), bounds=(0, 3), outcomes={"1": Outcome(texts, bars)}, told=whole,
-        true_pictures=[], about=whole, source=whole, link=whole, ways=[(text, text) for text in texts],
+        choices=dict(enumerate(texts)), bounds=(0, 3), outcomes={"1": Outcome(texts, bars)}, bars_title=whole,
+        true_pictures=[], about=whole, source=whole, link=whole, links=[(text, text) for text in texts],
         words=WORDS | {"number": whole, "hint": whole},
     ))  # fmt: skip
     opened_from_disk(page, tmp_path, made)

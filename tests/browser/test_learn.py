@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.reader import address_of, opened, settled
 from tests.browser.walker import walk
 from viz_app.lessons import Lesson
-from viz_app.lessons.reading import lessons
+from viz_app.lessons.parsing import lessons
 
 HEADING = "| Lesson | Clicks and entries | Wait, median | Longest | All |\n| --- | ---: | ---: | ---: | ---: |\n"
 # The edges of the panel, of what stands beside it, and of the window.

@@ -222,13 +222,13 @@ def walk(page: Page, app: str, lesson: Lesson, **address: str) -> Walker:
     walker.presses("lesson_say")
     for act in plan.tried:
         act(walker)
-    expect(walker.panel).to_contain_text(lesson.do.right.partition(":")[0])
+    expect(walker.panel).to_contain_text(lesson.exercise.right.partition(":")[0])
     walker.presses("lesson_next")
     expect(walker.panel.locator(".js-plotly-plot")).to_be_visible()
     walker.presses("lesson_next")
     for act in plan.own:
         act(walker)
-    if lesson.yours.answer != "page":
+    if lesson.own_sentence.answer != "page":
         walker.presses("lesson_say")
     expect(walker.panel.locator("[data-testid=stAlert]")).to_be_visible()
     walker.presses("lesson_next")

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from math import floor
 from typing import NamedTuple
 
-from viz_app.classroom import Answer, Asked, Question
+from viz_app.classroom import Answer, ClassQuestion, CountedVotes
 from viz_app.export.tables import labelled_csv
 from viz_app.lessons import Option
 
-MOST_ROWS = 8
+MAX_ROWS = 8
 
 
 class Row(NamedTuple):
@@ -22,7 +22,7 @@ class Row(NamedTuple):
     counts: tuple[int, ...]
 
 
-def rows_of(asked: Asked, name: Callable[[Answer], str], others: str) -> list[Row]:
+def group_answers(asked: CountedVotes, name: Callable[[Answer], str], others: str) -> list[Row]:
     """Few rows for all answers: options and words in their order, numbers by size, orders by how often they came.
 
     name: what an answer is called. others: what those are called that have no row of their own.
@@ -39,11 +39,11 @@ def rows_of(asked: Asked, name: Callable[[Answer], str], others: str) -> list[Ro
         return [row(name(option), [option]) for option in task.options]
     if task.answer == "number":
         return [row(label, some) for label, some in _ranges(list(total), name)]
-    if len(total) <= MOST_ROWS:
+    if len(total) <= MAX_ROWS:
         leading, rest = list(total), []
     else:
         ordered = [one for one, _ in total.most_common()]
-        leading, rest = ordered[: MOST_ROWS - 1], ordered[MOST_ROWS - 1 :]
+        leading, rest = ordered[: MAX_ROWS - 1], ordered[MAX_ROWS - 1 :]
     if task.answer == "word":
         leading.sort(key=_number)
     else:
@@ -51,7 +51,7 @@ def rows_of(asked: Asked, name: Callable[[Answer], str], others: str) -> list[Ro
     return [row(name(one), [one]) for one in leading] + ([row(others, rest)] if rest else [])
 
 
-def counts_csv(asked: Sequence[Asked], name: Callable[[Question, Answer], str]) -> bytes:
+def counts_csv(asked: Sequence[CountedVotes], name: Callable[[ClassQuestion, Answer], str]) -> bytes:
     """The counts of all votes as a CSV in UTF-8, a line for each answer: lesson, step, vote, answer, count.
 
     name: what an answer is called. A text that a spreadsheet would take for a formula gets an apostrophe in front.
@@ -69,10 +69,10 @@ def counts_csv(asked: Sequence[Asked], name: Callable[[Question, Answer], str]) 
 def _ranges(numbers: Sequence[Answer], name: Callable[[Answer], str]) -> list[tuple[str, list[Answer]]]:
     """Numbers each by itself, or in ranges of one width where there are many."""
     ordered = sorted(numbers, key=_number)
-    if len(ordered) <= MOST_ROWS:
+    if len(ordered) <= MAX_ROWS:
         return [(name(one), [one]) for one in ordered]
     least, most = _number(ordered[0]), _number(ordered[-1])
-    width = next(step for step in _round_steps() if floor(most / step) - floor(least / step) < MOST_ROWS)
+    width = next(step for step in _round_steps() if floor(most / step) - floor(least / step) < MAX_ROWS)
     found: list[tuple[str, list[Answer]]] = []
     for place in range(floor(least / width), floor(most / width) + 1):
         first = place * width

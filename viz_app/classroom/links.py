@@ -7,14 +7,14 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import segno
 
 
-def base_of(url: str) -> str:
+def app_base_url(url: str) -> str:
     """Where the app stands, with a slash at its end, from the address of its page Learn."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/").removesuffix("learn").rstrip("/")
     return urlunsplit((parts.scheme, parts.netloc, f"{path}/", "", ""))
 
 
-def link_of(base: str, code: str) -> str:
+def class_link(base: str, code: str) -> str:
     """The link to a class. base: where the app stands."""
     return f"{base}learn?{urlencode({'class': code})}"
 

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     question: str
     answer: str
     right: bool | None
-    found: str
+    outcome: str
     links: tuple[tuple[str, str], ...]
 
 
@@ -60,7 +60,15 @@ def as_page(entries: Sequence[Entry], words: Words) -> str:
 
 def as_json(entries: Sequence[Entry]) -> str:
     """All entries as JSON: lesson, title, question, answer, right (null if not known), found, links by step."""
-    return json.dumps([{**one._asdict(), "links": dict(one.links)} for one in entries], ensure_ascii=False, indent=2)
+    rows = [
+        {
+            **{name: getattr(entry, name) for name in ("lesson", "title", "question", "answer", "right")},
+            "found": entry.outcome,
+            "links": dict(entry.links),
+        }
+        for entry in entries
+    ]
+    return json.dumps(rows, ensure_ascii=False, indent=2)
 
 
 def _section(entry: Entry, words: Words) -> str:
@@ -70,7 +78,7 @@ def _section(entry: Entry, words: Words) -> str:
         for name, link in entry.links
         if link.startswith(("http://", "https://"))
     )
-    found = f'<p class="says">{escape(entry.found)}</p>\n' if entry.found else ""
+    found = f'<p class="says">{escape(entry.outcome)}</p>\n' if entry.outcome else ""
     return (
         f"<h2>{escape(entry.title)}</h2>\n<p>{escape(entry.question)}</p>\n"
         f"<p><b>{escape(words.expected)}</b> {escape(entry.answer)}{escape(right)}</p>\n{found}<p>{links}</p>\n"

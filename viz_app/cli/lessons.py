@@ -24,7 +24,7 @@ def new(
     name: Annotated[str, typer.Argument(help="What the file is called, without .toml, and the lesson in addresses.")],
 ) -> None:
     """Write a lesson that works, with a comment on every line, to be changed into yours."""
-    from viz_app.lessons.reading import NAME
+    from viz_app.lessons.parsing import NAME
 
     if not NAME.fullmatch(name):
         raise Refused(f"NAME is {name[:60]!r}: a small letter first, then small letters, figures and _, 40 at most")
@@ -47,7 +47,7 @@ def export(
 ) -> None:
     """Write a lesson as one page that works offline: the question, the reader's answer, then what is true."""
     from viz_app.lessons import LANGUAGES
-    from viz_app.lessons.reading import lesson_of
+    from viz_app.lessons.parsing import lesson_of
 
     kind_of_file("--out", out, ("html",))
     check_place(out)
@@ -70,14 +70,14 @@ def export(
 
 def _of_file(file: Path, lang: str) -> Lesson:
     """The lesson of a file, in a language if it has words in it. Raises Refused for the first fault."""
-    from viz_app.lessons.reading import judged, judged_words, words_of
+    from viz_app.lessons.parsing import parse_file, parse_translation, translation_files
 
-    lesson, faults = judged(file)
-    for tag, words in words_of(file):
+    lesson, faults = parse_file(file)
+    for tag, words in translation_files(file):
         if tag == lang and lesson is not None:
-            lesson, faults = judged_words(lesson, words)
+            lesson, faults = parse_translation(lesson, words)
     if lesson is None:
-        raise Refused(faults[0].says)
+        raise Refused(faults[0].message)
     return lesson
 
 
@@ -88,10 +88,10 @@ def check(
     device: Device = "auto",
 ) -> None:
     """Try lessons on a model: every fault with its line, what is true, and what a student is told."""
-    from viz_app.lessons.reading import judged, judged_words, line_of, words_of
+    from viz_app.lessons.parsing import line_of, parse_file, parse_translation, translation_files
     from viz_app.pages import PAGES
     from viz_app.shell.frame import params_of_pages
-    from viz_app.shell.trial import tried
+    from viz_app.shell.lesson_check import check_lesson
     from viz_app.streamlit_compat import CONTEXT_LOGGER
 
     # Streamlit's caches miss a page now and then, and say so.
@@ -99,23 +99,23 @@ def check(
     pages, table, loaded = {page.path: page for page in PAGES}, params_of_pages(PAGES), None
     bad = 0
     for file in files:
-        lesson, faults = judged(file)
+        lesson, faults = parse_file(file)
         for fault in faults:
-            note(f"{file}:{fault.line}: {fault.says}")
+            note(f"{file}:{fault.line}: {fault.message}")
         wrong = bool(faults)
         if lesson is not None:
             loaded = loaded or load(model, device)
             typer.echo(f"{file}: {lesson.title}, on {loaded.name}")
-            for _, words in words_of(file):
-                for fault in judged_words(lesson, words)[1]:
-                    note(f"{words}:{fault.line}: {fault.says}")
+            for _, words in translation_files(file):
+                for fault in parse_translation(lesson, words)[1]:
+                    note(f"{words}:{fault.line}: {fault.message}")
                     wrong = True
             text = file.read_text("utf-8")
-            for found in tried(lesson, loaded, pages, table):
+            for found in check_lesson(lesson, loaded, pages, table):
                 if found.is_fault:
-                    note(f"{file}:{line_of(text, found.key)}: {found.key} {found.says}")
+                    note(f"{file}:{line_of(text, found.key)}: {found.key} {found.message}")
                 else:
-                    typer.echo(f"  {found.key}: {found.says}")
+                    typer.echo(f"  {found.key}: {found.message}")
                 wrong = wrong or found.is_fault
         bad += wrong
     if bad:

@@ -168,19 +168,20 @@ def _teachers_code() -> str:
 
     Raises Refused for one that can be guessed, or where there is no terminal, since a log would keep what is shown.
     """
-    from viz_app.classroom import SIGNS, in_groups, new_code, plain_code
+    from viz_app.classroom import CODE_LENGTH, group_code, new_code, plain_code
 
     if given := os.environ.get(CLASS):
-        if len(plain_code(given)) < SIGNS:
-            raise Refused(f"{CLASS} has {len(plain_code(given))} signs: a teacher's code needs {SIGNS} or more")
+        if len(plain_code(given)) < CODE_LENGTH:
+            raise Refused(f"{CLASS} has {len(plain_code(given))} signs: a teacher's code needs {CODE_LENGTH} or more")
         return given
     if not sys.stdout.isatty():
         raise Refused(
-            f"--class shows the teacher's code in a terminal, and there is none: choose one of {SIGNS} signs or more, "
+            f"--class shows the teacher's code in a terminal, and there is none: choose one of {CODE_LENGTH} signs or "
+            "more, "
             f"and give it in the environment as {CLASS}"
         )
     code = new_code()
-    print(f"\n  Teacher's code: {in_groups(code)}   (asked for at /learn?teach=1)\n", flush=True)
+    print(f"\n  Teacher's code: {group_code(code)}   (asked for at /learn?teach=1)\n", flush=True)
     return code
 
 

@@ -1,10 +1,10 @@
 // A lesson on paper: the reader answers, and only then sees what is true.
 
 /**
- * What is said of an answer. Where a bar starts and how long it is are shares of the width; whose it is: "yours",
- * "true", "both" or nobody's.
- * @typedef {{ label: string, number: string, start: number, length: number, whose: string, mark: string }} Bar
- * @typedef {{ says: string[], bars: Bar[] }} Outcome
+ * What is said of an answer. Where a bar starts and how long it is are shares of the width; its mark: "yours",
+ * "true", "both" or none.
+ * @typedef {{ label: string, number: string, start: number, length: number, mark: string, mark_label: string }} Bar
+ * @typedef {{ paragraphs: string[], bars: Bar[] }} Outcome
  */
 
 /** @type {Record<string, Outcome>} */
@@ -20,15 +20,15 @@ function answer() {
 }
 
 /** @param {Bar} bar */
-function line({ label, number, start, length, whose, mark }) {
+function line({ label, number, start, length, mark, mark_label }) {
   const item = document.createElement("li");
   const strong = document.createElement("b");
   const drawn = document.createElement("div");
-  item.className = whose === "both" ? "true" : whose;
+  item.className = mark === "both" ? "true" : mark;
   strong.textContent = number;
   drawn.style.marginLeft = `${100 * start}%`;
   drawn.style.width = `${100 * length}%`;
-  item.append(`${label} `, strong, ` ${mark}`, drawn);
+  item.append(`${label} `, strong, ` ${mark_label}`, drawn);
   return item;
 }
 
@@ -40,12 +40,12 @@ form.addEventListener("submit", (event) => {
   const given = answer();
   if (!given) return;
   for (const part of form.querySelectorAll("fieldset, button")) part.toggleAttribute("disabled", true);
-  const says = given.says.map((text) => {
+  const paragraphs = given.paragraphs.map((text) => {
     const paragraph = document.createElement("p");
     paragraph.textContent = text;
     return paragraph;
   });
-  document.getElementById("says")?.replaceChildren(...says);
+  document.getElementById("says")?.replaceChildren(...paragraphs);
   document.getElementById("bars")?.replaceChildren(...given.bars.map(line));
   truth.hidden = false;
   truth.querySelector("h2")?.focus();

@@ -26,22 +26,22 @@ SCRIPT = joined(_FOLDER / "handout.js")
 class Bar:
     """One bar of what is true.
 
-    start, length: shares of the width, from 0 to 1. whose: "yours", "true", "both" or ""; mark: how that is said.
+    start, length: shares of the width, from 0 to 1. mark: "yours", "true", "both" or ""; mark_label: its words.
     """
 
     label: str
     number: str
     start: float
     length: float
-    whose: str
     mark: str
+    mark_label: str
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What is said of an answer, paragraph by paragraph, and the bars beside it."""
 
-    says: Sequence[str]
+    paragraphs: Sequence[str]
     bars: Sequence[Bar]
 
 
@@ -67,7 +67,7 @@ class Handout:
     language: str
     title: str
     question: str
-    says: Sequence[str]
+    paragraphs: Sequence[str]
     hint: str
     texts: Sequence[Sequence[tuple[str, bool]]]
     pictures: Sequence[Picture]
@@ -75,12 +75,12 @@ class Handout:
     choices: Mapping[int, str]
     bounds: tuple[int, int]
     outcomes: Mapping[str, Outcome]
-    told: str
+    bars_title: str
     true_pictures: Sequence[Picture]
     about: str
     source: str
     link: str
-    ways: Sequence[tuple[str, str]]
+    links: Sequence[tuple[str, str]]
     words: Mapping[str, str]
 
 
@@ -102,16 +102,16 @@ def handout_page(handout: Handout) -> str:
         "script": SCRIPT,
         "texts": "\n".join(_text(text, side) for text, side in zip(handout.texts, "ab", strict=False)),
         "pictures": _pictures(handout.pictures),
-        "says": _paragraphs(handout.says),
+        "says": _paragraphs(handout.paragraphs),
         "answers": _answers(handout),
         "hint": _hint(handout),
-        "told": html.escape(handout.told),
+        "told": html.escape(handout.bars_title),
         "true-pictures": _pictures(handout.true_pictures),
         "about": html.escape(handout.about),
         "source": html.escape(handout.source),
         "link": html.escape(handout.link),
         "ways": "".join(
-            f"<li>{html.escape(label)}<br><code>{html.escape(address)}</code></li>" for label, address in handout.ways
+            f"<li>{html.escape(label)}<br><code>{html.escape(address)}</code></li>" for label, address in handout.links
         ),
         # In a script no text but this one could end it.
         "outcomes": json.dumps(told).replace("<", "\\u003c"),

@@ -28,7 +28,7 @@ class Term:
     """
 
     forms: tuple[str, ...]
-    says: str
+    meaning: str
     page: str
     source: str = ""
     link: str = ""
@@ -61,9 +61,9 @@ def terms(language: str = ENGLISH) -> tuple[Term, ...]:
     return tuple(sorted(made, key=lambda term: term.letters))
 
 
-def _in_other_words(term: Term, forms: list[str], says: str) -> Term:
+def _in_other_words(term: Term, forms: list[str], meaning: str) -> Term:
     english = "" if term.name.casefold() == forms[0].casefold() else term.name
-    return replace(term, forms=(*forms, *term.forms), says=says, english=english)
+    return replace(term, forms=(*forms, *term.forms), meaning=meaning, english=english)
 
 
 def first_uses(text: str, language: str = ENGLISH) -> Iterator[tuple[int, int, Term]]:
@@ -76,7 +76,7 @@ def first_uses(text: str, language: str = ENGLISH) -> Iterator[tuple[int, int, T
             yield match.start(), match.end(), term
 
 
-def like(typed: str, language: str = ENGLISH) -> list[Term]:
+def find_terms(typed: str, language: str = ENGLISH) -> list[Term]:
     """The terms one form of which holds what was typed; that with just this form first."""
     wanted = typed.strip().casefold()
     found = [term for term in terms(language) if any(wanted in form.casefold() for form in term.forms)]

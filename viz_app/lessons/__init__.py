@@ -33,8 +33,8 @@ class Option:
     In any language it is the same answer.
     """
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     label: str = field(compare=False)
 
 
@@ -48,15 +48,15 @@ class Task:
     """
 
     view: View
-    says: str
+    text: str
     answer: str
     check: str
     right: str = ""
     wrong: str = ""
     hint: str = ""
     options: tuple[Option, ...] = ()
-    least: float = 0.0
-    most: float = 0.0
+    minimum: float = 0.0
+    maximum: float = 0.0
     unit: str = ""
 
 
@@ -71,14 +71,14 @@ class Reveal:
     view: View
     right: str
     wrong: str
-    otherwise: str
+    claim_fails: str
     title: str
     bars: Mapping[str, str]
     form: str
 
 
 @dataclass(frozen=True)
-class Way:
+class PageLink:
     """Where to go on without prompts: what the link says, and what it opens."""
 
     label: str
@@ -102,19 +102,20 @@ class Lesson:
     source: str
     link: str
     predict: Task
-    do: Task
+    exercise: Task
     reveal: Reveal
-    yours: Task
-    free: tuple[Way, ...]
+    own_sentence: Task
+    free: tuple[PageLink, ...]
 
     def view(self, step: str) -> View:
         """What the page shows when a step begins; the last one leaves it as it is."""
         views = {
-            "predict": self.predict.view, "do": self.do.view, "reveal": self.reveal.view, "yours": self.yours.view,
+            "predict": self.predict.view, "do": self.exercise.view, "reveal": self.reveal.view,
+            "yours": self.own_sentence.view,
         }  # fmt: skip
-        return views.get(step, self.yours.view)
+        return views.get(step, self.own_sentence.view)
 
 
-def paragraphs_of(text: str) -> list[str]:
+def split_paragraphs(text: str) -> list[str]:
     """What a lesson says, paragraph by paragraph, as an empty line parts them in its file; each in one line."""
     return [" ".join(part.split()) for part in text.split("\n\n")]

@@ -72,7 +72,7 @@ def open_example(page: Page) -> None:
     """Begin with the example of a page, where a new visitor opens it by an address that names no text."""
     state = st.session_state
     if state.pop(TEXT_UNNAMED, False):
-        own = page.example or examples.first()
+        own = page.example or examples.first_example()
         state.text, state.pair, state.masked = own.text, own.pair, own.masked
         state.target, state.contrast = own.target, own.contrast
 

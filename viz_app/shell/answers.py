@@ -11,17 +11,17 @@ from viz_app.components.token_strip import Chip, token_strip
 from viz_app.lessons import Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
 from viz_app.shell import lesson
-from viz_app.shell.findings.asked import Asked
 from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
+from viz_app.shell.lesson_records.context import CheckContext
 from viz_app.shell.markdown import escape_markdown
 
 Drafts = dict[str, object]  # what is chosen and not yet said, by the step; may be written to
 
-_PRESSED = "_answer_pressed"
+_PRESSED_BUTTON = "_answer_pressed"
 
 
-def answer_control(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
+def answer_control(one: Lesson, step: str, task: Task, asked: CheckContext) -> Answer | None:
     """Draw the control of an answer, which stays when the page is left, and return what is chosen; None at first."""
     drafts, key = lesson.drafts(one), f"{one.name}_{step}"
     if task.answer == "word":
@@ -29,36 +29,36 @@ def answer_control(one: Lesson, step: str, task: Task, asked: Asked) -> Answer |
     if task.answer == "number":
         return _number(task, drafts, key)
     if task.answer == "order":
-        return _order(CHECKS[task.check].things, drafts, key)
+        return _order(CHECKS[task.check].items, drafts, key)
     return _option(task, drafts, key)
 
 
-def press(key: str, question: object) -> None:
+def mark_pressed(key: str, question: object) -> None:
     """Note that the button of an answer was pressed; a click on a button. question: what it is an answer to.
 
     Not more than that: who chooses another answer and presses at once does both in one run, or before the first of two
     is over, and means what was chosen last, which is known when its control is drawn.
     """
-    st.session_state[_PRESSED] = key, question
+    st.session_state[_PRESSED_BUTTON] = key, question
 
 
-def pressed(key: str) -> Any:
+def pop_pressed(key: str) -> Any:
     """What was answered since this was last asked, by the button of a key; None where it was not pressed."""
-    if st.session_state.get(_PRESSED, ("", None))[0] != key:
+    if st.session_state.get(_PRESSED_BUTTON, ("", None))[0] != key:
         return None
-    _, question = st.session_state.pop(_PRESSED)
+    _, question = st.session_state.pop(_PRESSED_BUTTON)
     return question
 
 
-def words_to_choose(asked: Asked) -> list[int]:
+def selectable_words(asked: CheckContext) -> list[int]:
     """The numbers of the words that can be an answer: all but those that are hidden."""
     return [word for word in range(asked.original.word_count) if word not in asked.hidden]
 
 
-def in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
+def answer_text(task: Task, answer: Answer, original: Encoding | None) -> str:
     """An answer as it is said. original: the text, for its words; None where it is not at hand."""
     if isinstance(answer, Option):
-        return of_now(task, answer).label
+        return current_option(task, answer).label
     if isinstance(answer, tuple):
         return ", ".join(answer)
     if task.answer == "word" and original is not None and int(answer) < original.word_count:
@@ -66,12 +66,12 @@ def in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
     return f"{answer:g} {task.unit}".strip()
 
 
-def of_now(task: Task, answer: Option) -> Option:
+def current_option(task: Task, answer: Option) -> Option:
     """The option that was chosen, in the words of the language that is chosen now."""
     return next((option for option in task.options if option == answer), answer)
 
 
-def _word(asked: Asked, drafts: Drafts, key: str) -> int | None:
+def _word(asked: CheckContext, drafts: Drafts, key: str) -> int | None:
     chosen = drafts.get(key)
     if not isinstance(chosen, int) or chosen >= asked.original.word_count or chosen in asked.hidden:
         chosen = None
@@ -85,7 +85,7 @@ def _word(asked: Asked, drafts: Drafts, key: str) -> int | None:
     return chosen
 
 
-def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
+def _chips(asked: CheckContext, chosen: int | None) -> list[Chip]:
     """The text's tokens to choose a word from: those that are hidden stay out of it."""
     hidden, original = asked.hidden, asked.original
     return [
@@ -103,8 +103,8 @@ def _number(task: Task, drafts: Drafts, key: str) -> int | None:
     chosen: Any = drafts.get(key)
     number: int | None = st.number_input(
         translate("How many {unit}?").format(unit=task.unit), value=chosen,
-        min_value=int(task.least), max_value=int(task.most), step=1, key=f"lesson_number_{key}",
-        placeholder=translate("{least:g} to {most:g}").format(least=task.least, most=task.most),
+        min_value=int(task.minimum), max_value=int(task.maximum), step=1, key=f"lesson_number_{key}",
+        placeholder=translate("{least:g} to {most:g}").format(least=task.minimum, most=task.maximum),
     )  # fmt: skip
     drafts[key] = number
     return number

@@ -18,18 +18,18 @@ import streamlit as st
 
 from bert_core.refused import Refused
 from viz_app.classroom import (
-    LONGEST_AWAY,
-    LONGEST_PASS,
+    MAX_IDLE_SECONDS,
+    MAX_PASS_LENGTH,
     Class,
     Classes,
-    Question,
-    Shown,
+    ClassQuestion,
+    ClassState,
     Teachers,
     parse_code,
 )  # fmt: skip
 from viz_app.components.browser_storage import browser_storage
 from viz_app.lessons import Lesson
-from viz_app.lessons.reading import lesson_of
+from viz_app.lessons.parsing import lesson_of
 from viz_app.shell import lesson
 from viz_app.shell.language import language
 from viz_app.shell.params import Param, toggle
@@ -43,17 +43,17 @@ PARAMS: tuple[Param[Any], ...] = (
     toggle("teach"),
 )
 CLASSES = Classes()
-FOLLOW = 3.0  # seconds after which a page of a class asks whether there is another step
+POLL_SECONDS = 3.0  # seconds after which a page of a class asks whether there is another step
 _PASS = "_teachers_pass"  # what the browser is known by; empty for none, nothing before the browser has said
-_ME = "_class_me"  # of which class the visitor is, and what they are known by there
+_MEMBERSHIP = "_class_me"  # of which class the visitor is, and what they are known by there
 
 
-def now() -> float:
+def clock_time() -> float:
     """The time by which classes are kept."""
     return time.monotonic()
 
 
-def is_on() -> bool:
+def is_enabled() -> bool:
     """Whether the server was started for a class."""
     return bool(os.environ.get(CODE))
 
@@ -71,45 +71,45 @@ def teachers() -> Teachers:
 # ---------------------------------------------------------------------------- the teacher
 
 
-def arrive() -> None:
+def restore_teacher() -> None:
     """Know again, at the begin of a run, a teacher whose page was reloaded, and which lesson they lead."""
     state = st.session_state
-    if not state.teach or not is_on():
-        state[lesson.LED] = ""
+    if not state.teach or not is_enabled():
+        state[lesson.LED_LESSON] = ""
         return
     if _PASS not in state:
-        state[lesson.LED] = None
+        state[lesson.LED_LESSON] = None
         browser_storage("teacher", None, _take_pass, tab=True)
         return
     browser_storage("teacher", state[_PASS], _take_pass, tab=True)
-    shown = None if (found := led()) is None else found.shown()
-    state[lesson.LED] = "" if shown is None or shown.question is None else shown.question.lesson.name
+    shown = None if (found := led_class()) is None else found.state()
+    state[lesson.LED_LESSON] = "" if shown is None or shown.question is None else shown.question.lesson.name
 
 
-def is_known() -> bool:
+def is_pass_known() -> bool:
     """Whether the browser has said whose it is, if it is a teacher's."""
     return _PASS in st.session_state
 
 
 def is_teacher() -> bool:
     """Whether the visitor has given the teacher's code."""
-    return is_on() and teachers().knows(st.session_state.get(_PASS, ""), now())
+    return is_enabled() and teachers().is_valid(st.session_state.get(_PASS, ""), clock_time())
 
 
-def let_in(code: str) -> None:
+def sign_in(code: str) -> None:
     """Let the teacher in. Raises Refused for a wrong code, or after too many of them."""
-    st.session_state[_PASS] = teachers().admit(code, session_id() or "", now())
+    st.session_state[_PASS] = teachers().issue_pass(code, session_id() or "", clock_time())
 
 
-def let_out() -> None:
+def sign_out() -> None:
     """Forget that this browser is a teacher's; a click on a button."""
-    teachers().forget(st.session_state.get(_PASS, ""))
+    teachers().revoke(st.session_state.get(_PASS, ""))
     st.session_state[_PASS], st.session_state["class"], st.session_state.teach = "", "", False
 
 
-def opened() -> Class:
+def open_class() -> Class:
     """A new class. Raises Refused where there are too many."""
-    made = CLASSES.open(now(), route())
+    made = CLASSES.open(clock_time(), route())
     _tidy_later()
     return made
 
@@ -118,15 +118,15 @@ def _tidy_later() -> None:
     """Forget classes whose teacher is gone, also where nobody comes any more who would notice."""
 
     def tidy() -> None:
-        if CLASSES.all(now()):
+        if CLASSES.open_classes(clock_time()):
             _tidy_later()
 
-    timer = threading.Timer(LONGEST_AWAY + 1, tidy)
+    timer = threading.Timer(MAX_IDLE_SECONDS + 1, tidy)
     timer.daemon = True
     timer.start()
 
 
-def lesson_in(question: Question) -> Lesson:
+def lesson_in(question: ClassQuestion) -> Lesson:
     """The lesson of a question in the language of the reader; as it was asked where its file is gone."""
     try:
         return lesson_of(question.lesson.name, language())
@@ -134,33 +134,33 @@ def lesson_in(question: Question) -> Lesson:
         return question.lesson
 
 
-def led() -> Class | None:
+def led_class() -> Class | None:
     """The class that the visitor leads; None where they lead none."""
     state = st.session_state
     if not state.teach or not is_teacher():
         return None
-    found = CLASSES.of(state["class"], now())
+    found = CLASSES.find(state["class"], clock_time())
     if found is not None:
-        found.seen = now()
+        found.last_seen = clock_time()
     return found
 
 
-def led_on(name: str) -> tuple[Class, Shown] | None:
+def class_on_lesson(name: str) -> tuple[Class, ClassState] | None:
     """The class that the visitor leads, where it is asked about the lesson of this name."""
-    if st.session_state.get(lesson.LED) != name or (found := led()) is None:
+    if st.session_state.get(lesson.LED_LESSON) != name or (found := led_class()) is None:
         return None
-    shown = found.shown()
+    shown = found.state()
     return (found, shown) if shown.question is not None and shown.question.lesson.name == name else None
 
 
-def follow(name: str, step: str) -> None:
+def advance_class(name: str, step: str) -> None:
     """Bring the class that the visitor leads to where they are in its lesson, once something was asked."""
-    on = led_on(name)
+    on = class_on_lesson(name)
     if on is None or step not in ("do", "reveal"):
         return
     group, shown = on
     if shown.vote and shown.step != step and (shown.step, step) != ("reveal", "do"):
-        group.go_on(step)
+        group.move_to(step)
 
 
 def route() -> str:
@@ -170,25 +170,25 @@ def route() -> str:
 
 
 def _take_pass(kept: str) -> None:
-    st.session_state.setdefault(_PASS, kept if len(kept) <= LONGEST_PASS else "")
+    st.session_state.setdefault(_PASS, kept if len(kept) <= MAX_PASS_LENGTH else "")
 
 
 # ---------------------------------------------------------------------------- who joins
 
 
-def me() -> str | None:
+def member_id() -> str | None:
     """What the visitor is known by in their class; None until the browser has said what it kept.
 
     It says whose answer a second one replaces, and nothing else; of another class it is another.
     """
     state = st.session_state
-    if _ME not in state:
+    if _MEMBERSHIP not in state:
         browser_storage("class", None, _take_me)
         return None
-    if state[_ME][0] != state["class"]:
-        state[_ME] = state["class"], secrets.token_urlsafe(16)
-    browser_storage("class", json.dumps(state[_ME]), _take_me)
-    return str(state[_ME][1])
+    if state[_MEMBERSHIP][0] != state["class"]:
+        state[_MEMBERSHIP] = state["class"], secrets.token_urlsafe(16)
+    browser_storage("class", json.dumps(state[_MEMBERSHIP]), _take_me)
+    return str(state[_MEMBERSHIP][1])
 
 
 def _take_me(kept: str) -> None:
@@ -200,7 +200,7 @@ def _take_me(kept: str) -> None:
     if isinstance(said, list) and len(said) == 2 and all(isinstance(part, str) for part in said):
         code, known = said
     good = bool(re.fullmatch(r"[\w-]{16,64}", known, re.ASCII))
-    st.session_state.setdefault(_ME, (code, known) if good else ("", ""))
+    st.session_state.setdefault(_MEMBERSHIP, (code, known) if good else ("", ""))
 
 
 def leave() -> None:

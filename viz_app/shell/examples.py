@@ -31,7 +31,7 @@ class Example:
     target: str = ""
     contrast: str = ""
     remark: str = ""
-    follows: bool = False
+    is_continuation: bool = False
 
     @property
     def title(self) -> str:
@@ -39,12 +39,12 @@ class Example:
         words = re.findall(r"\w+|[^\w\s]", self.text)
         names = ", ".join(words[number] for number in self.masked)
         hidden = translate("{piece}, hidden").format(piece=names) if self.masked else translate("Nothing hidden")
-        return hidden + (translate("; B follows") if self.follows else translate("; B does not follow")) * bool(
+        return hidden + (translate("; B follows") if self.is_continuation else translate("; B does not follow")) * bool(
             self.pair
         )
 
     @property
-    def both(self) -> str:
+    def full_text(self) -> str:
         """The text, and the second one behind a bar."""
         return f"{self.text} | {self.pair}" if self.pair else self.text
 
@@ -54,11 +54,11 @@ def all_examples() -> tuple[Example, ...]:
     """The examples that come with the bundled model."""
     entries = json.loads(FILE.read_text(encoding="utf-8"))
     return tuple(
-        Example(e["text"], e.get("pair", ""), tuple(e.get("masked", ())), follows=e["follows"]) for e in entries
+        Example(e["text"], e.get("pair", ""), tuple(e.get("masked", ())), is_continuation=e["follows"]) for e in entries
     )
 
 
-def first() -> Example:
+def first_example() -> Example:
     """What a new visitor sees."""
     return all_examples()[0]
 
@@ -67,8 +67,10 @@ def by_kind(surprises: Iterable[Example]) -> dict[str, list[Example]]:
     """The examples to choose from, under a heading each. surprises: those of pages, the simplest to explain first."""
     return {
         "With a surprise": sorted(surprises, key=lambda example: len(example.remark)),
-        "The second sentence follows": [example for example in all_examples() if example.follows],
-        "The second sentence comes from elsewhere": [example for example in all_examples() if not example.follows],
+        "The second sentence follows": [example for example in all_examples() if example.is_continuation],
+        "The second sentence comes from elsewhere": [
+            example for example in all_examples() if not example.is_continuation
+        ],
     }
 
 

@@ -150,7 +150,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
     except Refused as error:
         st.error(with_help(error_sentence(error)), icon=":material/edit:")
         if not text.strip():
-            first = examples.first()
+            first = examples.first_example()
             begins = translate("Begin with “{text}”").format(text=first.text)
             st.button(begins, on_click=open_example_text, args=(first,), type="primary", key="begin")
         return None
@@ -191,7 +191,7 @@ def _text_inputs(surprises: list[Example], *, follows: bool) -> None:
             st.caption(translate(kind))
             for number, example in enumerate(some):
                 st.button(
-                    f"**{escape_markdown(example.title)}** &nbsp; {escape_markdown(example.both)}", key=f"{kind} "
+                    f"**{escape_markdown(example.title)}** &nbsp; {escape_markdown(example.full_text)}", key=f"{kind} "
                     f"{number}",
                     on_click=open_example_text, args=(example,), width="stretch",
                 )  # fmt: skip

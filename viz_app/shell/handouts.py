@@ -17,16 +17,16 @@ from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
 from viz_app.export.pictures import bars_picture, maps_picture
 from viz_app.export.profiles import guessed
 from viz_app.figures.lessons import MARKS, number_written
-from viz_app.lessons import Lesson, Option, Task, View, paragraphs_of
+from viz_app.lessons import Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.maps import MapView
-from viz_app.shell import findings
-from viz_app.shell.findings.asked import Asked, of_lesson
+from viz_app.shell import lesson_records
 from viz_app.shell.language import translate
+from viz_app.shell.lesson_check import MAX_ANSWERS, possible_answers
+from viz_app.shell.lesson_records.context import CheckContext, lesson_context
 from viz_app.shell.models import shown_name
 from viz_app.shell.profiles import looks_to_guess, profiles_of
-from viz_app.shell.trial import MOST_ANSWERS, answers
 from viz_app.shell.work import Work
 
 SHOWN_WORDS = 10  # of a gap
@@ -37,8 +37,8 @@ PACKING = 2.0  # seconds for pictures and text, more or less
 
 def handout_work(one: Lesson, loaded: LoadedModel, tag: str) -> Work[str]:
     """The file of a lesson as work for the queue. tag: of the language that the lesson speaks."""
-    asked = of_lesson(loaded, one.predict.view, one.do.view.address)
-    seconds = findings.work_for(CHECKS[one.predict.check].needs, asked).seconds
+    asked = lesson_context(loaded, one.predict.view, one.exercise.view.address)
+    seconds = lesson_records.work_for(CHECKS[one.predict.check].record, asked).seconds
     key = ("handout", loaded.weights_key, repr(one), tag)
     return Work(key, one.title, lambda report: handout_of(one, loaded, tag, report), seconds + PACKING)
 
@@ -50,29 +50,30 @@ def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = ig
     number with more than `MOST_ANSWERS` answers.
     """
     task, reveal = one.predict, one.reveal
-    if task.answer == "number" and task.most - task.least >= MOST_ANSWERS:
+    if task.answer == "number" and task.maximum - task.minimum >= MAX_ANSWERS:
         raise Refused(
-            f"predict.least and predict.most are {task.least:g} and {task.most:g}: a file holds what is said of each "
-            f"answer, {MOST_ANSWERS:,} at most"
+            f"predict.least and predict.most are {task.minimum:g} and {task.maximum:g}: a file holds what is said of "
+            "each "
+            f"answer, {MAX_ANSWERS:,} at most"
         )
-    asked = of_lesson(loaded, task.view, one.do.view.address)
-    record = findings.work_for(CHECKS[task.check].needs, asked).do(report)
+    asked = lesson_context(loaded, task.view, one.exercise.view.address)
+    record = lesson_records.work_for(CHECKS[task.check].record, asked).do(report)
     outcomes: dict[str, Outcome] = {}
     choices: dict[int, str] = {}
     holds = True
-    for answer in answers(task, asked):
+    for answer in possible_answers(task, asked):
         try:
-            verdict = findings.judged(task, asked, record, answer)
+            verdict = lesson_records.judge_answer(task, asked, record, answer)
         except Refused:
             continue  # the gap itself is no answer
         number = _number(task, answer)
         outcomes[number] = _outcome(one, verdict, tag)
-        holds = verdict.holds
+        holds = verdict.claim_holds
         if task.answer in ("word", "choice"):
             says = answer.label if isinstance(answer, Option) else asked.original.word_text(answer)
             choices[int(number)] = says
     if task.answer == "order":
-        choices = dict(enumerate(CHECKS[task.check].things))
+        choices = dict(enumerate(CHECKS[task.check].items))
     about = translate("{model} was asked. Layers and heads count from zero.", tag=tag)
     if not holds:
         about = translate(
@@ -86,13 +87,13 @@ def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = ig
     }  # fmt: skip
     return handout_page(Handout(
         language=tag, title=one.title, question=one.question,
-        says=[*paragraphs_of(task.says), *_looks(asked, task.view)],
+        paragraphs=[*split_paragraphs(task.text), *_looks(asked, task.view)],
         hint=task.hint, texts=[] if task.view.page == PROFILES else _texts(asked),
         pictures=list(_pictures(loaded, task.view, tag)), answer=task.answer, choices=choices,
-        bounds=(int(task.least), int(task.most)), outcomes=outcomes, told=reveal.title,
+        bounds=(int(task.minimum), int(task.maximum)), outcomes=outcomes, bars_title=reveal.title,
         true_pictures=[] if reveal.view == task.view else list(_pictures(loaded, reveal.view, tag)),
         about=about.format(model=shown_name(loaded.name)), source=one.source, link=one.link,
-        ways=[(way.label, f"/{way.view.page}?{urlencode(way.view.address)}") for way in one.free], words=words,
+        links=[(way.label, f"/{way.view.page}?{urlencode(way.view.address)}") for way in one.free], words=words,
     ))  # fmt: skip
 
 
@@ -101,14 +102,14 @@ def _number(task: Task, answer: Any) -> str:
     if isinstance(answer, Option):
         return str(task.options.index(answer))
     if isinstance(answer, tuple):
-        things = CHECKS[task.check].things
+        things = CHECKS[task.check].items
         return ",".join(str(things.index(thing)) for thing in answer)
     return str(answer)
 
 
 def _outcome(one: Lesson, verdict: Verdict, tag: str) -> Outcome:
     reveal = one.reveal
-    says = verdict.revealed(reveal).format(**verdict.figures_in(partial(translate, tag=tag)))
+    says = verdict.reveal_text(reveal).format(**verdict.translated_figures(partial(translate, tag=tag)))
     values = [bar.value for bar in verdict.bars]
     least = min((*values, 0.0))
     room = max((*values, 0.0)) - least or 1.0
@@ -120,10 +121,10 @@ def _outcome(one: Lesson, verdict: Verdict, tag: str) -> Outcome:
         )
         for bar in verdict.bars
     ]  # fmt: skip
-    return Outcome(paragraphs_of(says), bars)
+    return Outcome(split_paragraphs(says), bars)
 
 
-def _texts(asked: Asked) -> list[list[tuple[str, bool]]]:
+def _texts(asked: CheckContext) -> list[list[tuple[str, bool]]]:
     """The words of each sentence, each with whether it is hidden from the model."""
     original, hidden = asked.original, asked.hidden
     found: dict[str, list[tuple[str, bool]]] = {}
@@ -133,7 +134,7 @@ def _texts(asked: Asked) -> list[list[tuple[str, bool]]]:
     return list(found.values())
 
 
-def _looks(asked: Asked, view: View) -> list[str]:
+def _looks(asked: CheckContext, view: View) -> list[str]:
     """What the page Profiles shows of the head to whoever guesses first; nothing of another page."""
     found = profiles_of(asked.loaded) if view.page == PROFILES else None
     looks = [] if found is None else looks_to_guess(found.find_head(*asked.head))
@@ -142,7 +143,7 @@ def _looks(asked: Asked, view: View) -> list[str]:
 
 def _pictures(loaded: LoadedModel, view: View, tag: str) -> Iterator[Picture]:
     """What a page shows at an address, where a file can show it: the guesses of each gap, and heads."""
-    asked = of_lesson(loaded, view)
+    asked = lesson_context(loaded, view)
     if view.page == "predict":
         yield from _guesses(loaded, asked.encoding, asked.original, tag)
     elif view.page in MAPS:

@@ -1,7 +1,7 @@
 """The lesson that is on: which, at which step, and what its reader has said so far.
 
 Lesson and step stand in the address; what was said and done stays in the session, however often the page is left, and
-the reader's browser keeps it beyond (`remembered`).
+the reader's browser keeps it beyond (`saved_lessons`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import streamlit as st
 
 from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, Option, View
-from viz_app.lessons.reading import lesson_of, lessons
+from viz_app.lessons.parsing import lesson_of, lessons
 from viz_app.shell import edits, heads, selection, target
 from viz_app.shell.address import ALL_PARAMS, HEAD_CHOSEN, TEXT_UNNAMED
 from viz_app.shell.language import language
@@ -23,11 +23,11 @@ from viz_app.shell.params import Page, Param, current_names, merge_params, selec
 Answer = int | float | Option | tuple[str, ...]
 
 PAGES = "_pages"  # every page by its path, as it is declared
-LED = "_lesson_led"  # of which lesson the visitor leads a class, if of one; None while that is not known
+LED_LESSON = "_lesson_led"  # of which lesson the visitor leads a class, if of one; None while that is not known
 _NOTES = "_lesson_notes"  # what was said and done, by the names of lessons
-_HEARD = "_lessons_heard"  # whether the browser has said what it kept
+_RESTORED = "_lessons_heard"  # whether the browser has said what it kept
 _DRAFTS = "_lesson_drafts"  # what is chosen and not yet said, by the names of lessons
-_AHEAD = "_lesson_ahead"  # where the next run is to be
+_PENDING = "_lesson_ahead"  # where the next run is to be
 _ABOUT_THE_TEXT = (selection.PARAMS, target.PARAMS, heads.PARAMS, edits.PARAMS)
 
 
@@ -42,10 +42,10 @@ class Note:
 
     answer: Answer | None = None
     right: bool | None = None
-    did: bool = False
-    own: bool | None = None
-    said: str = ""
-    found: str = ""
+    is_tried: bool = False
+    own_right: bool | None = None
+    answer_text: str = ""
+    outcome_text: str = ""
 
 
 def current() -> tuple[Lesson, str] | None:
@@ -61,8 +61,8 @@ def current() -> tuple[Lesson, str] | None:
     except Refused:  # its file was taken away, or has a fault since
         state.lesson = ""
         return None
-    if note_of(lesson).answer is None and state.get(LED) != lesson.name:
-        if not is_heard() or state.get(LED, "") is None:  # the browser may know of one, or of a teacher
+    if note_of(lesson).answer is None and state.get(LED_LESSON) != lesson.name:
+        if not is_restored() or state.get(LED_LESSON, "") is None:  # the browser may know of one, or of a teacher
             return lesson, STEPS[0]
         state.step = STEPS[0]
     return lesson, state.step
@@ -79,18 +79,18 @@ def notes() -> Mapping[str, Note]:
     return found
 
 
-def is_heard() -> bool:
+def is_restored() -> bool:
     """Whether the browser has said what it kept."""
-    return bool(st.session_state.get(_HEARD, False))
+    return bool(st.session_state.get(_RESTORED, False))
 
 
-def hear(kept: Mapping[str, Note]) -> None:
+def restore_notes(kept: Mapping[str, Note]) -> None:
     """Take what the browser kept; what was said since counts more."""
     st.session_state[_NOTES] = {**kept, **notes()}
-    st.session_state[_HEARD] = True
+    st.session_state[_RESTORED] = True
 
 
-def keep(lesson: Lesson, **more: object) -> None:
+def update_note(lesson: Lesson, **more: object) -> None:
     """Note what was said or done. more: fields of `Note`."""
     st.session_state[_NOTES] = {**notes(), lesson.name: replace(note_of(lesson), **more)}  # type: ignore[arg-type]
 
@@ -112,7 +112,7 @@ def drafts(lesson: Lesson) -> dict[str, object]:
     return found
 
 
-def after(lesson: Lesson) -> Lesson | None:
+def next_lesson(lesson: Lesson) -> Lesson | None:
     """The next lesson of its course; None after the last."""
     course = [one for one in lessons(language()) if one.course == lesson.course]
     names = [one.name for one in course]
@@ -125,37 +125,37 @@ def leave_for(one: Lesson, step: str, view: View) -> None:
 
     Not before that run: a step that changed while the page did not would be one more press of Back.
     """
-    st.session_state[_AHEAD] = one.name, step, view
+    st.session_state[_PENDING] = one.name, step, view
 
 
 def leave(path: str) -> None:
     """Note that the next run is to be on a page, with no lesson beside it; a click on a button."""
-    st.session_state[_AHEAD] = "", STEPS[0], View(path, {})
+    st.session_state[_PENDING] = "", STEPS[0], View(path, {})
 
 
-def ahead() -> str | None:
+def pending_page() -> str | None:
     """The page that the next run is to be on; None where nobody left for another."""
-    left: tuple[str, str, View] | None = st.session_state.get(_AHEAD)
+    left: tuple[str, str, View] | None = st.session_state.get(_PENDING)
     return None if left is None else left[2].page
 
 
-def arrive() -> None:
+def apply_pending_view() -> None:
     """Be at the step that was left for, if one was: the choices of its view, of the text and of its page, are made.
 
     Raises Refused for a view that is not possible.
     """
     state = st.session_state
-    left: tuple[str, str, View] | None = state.pop(_AHEAD, None)
+    left: tuple[str, str, View] | None = state.pop(_PENDING, None)
     if left is None:
         return
     state.lesson, state.step, view = left
     if view.address:
-        for name, value in values(view, state[PAGES], state[ALL_PARAMS]).items():
+        for name, value in parse_view(view, state[PAGES], state[ALL_PARAMS]).items():
             state[name] = value
         state[HEAD_CHOSEN], state[TEXT_UNNAMED] = "head" in view.address, False
 
 
-def values(view: View, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]) -> dict[str, object]:
+def parse_view(view: View, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]) -> dict[str, object]:
     """What an address makes of the choices of the text and of its page, as a link would.
 
     Raises Refused for a page that is not there, an address without a text, or a choice that is not possible.

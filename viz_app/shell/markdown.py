@@ -75,7 +75,7 @@ def _marked(text: str, apart: re.Pattern[str], said: set[str], write: Callable[[
     for start, end, term in first_uses(plain, language()):
         if term.name not in said:
             said.add(term.name)
-            says = html.escape(f"{term.title}: {term.says}")
+            says = html.escape(f"{term.title}: {term.meaning}")
             parts += [
                 write(text[done:start]), f'<abbr tabindex="0" data-says="{says}">', write(text[start:end]), "</abbr>",
             ]  # fmt: skip
@@ -86,7 +86,8 @@ def _marked(text: str, apart: re.Pattern[str], said: set[str], write: Callable[[
 def help_on_terms(text: str) -> str | None:
     """What the terms of the glossary in a text mean, in Markdown, for `help=`; None for a text that says none."""
     said = [
-        f"**{escape_markdown(term.title)}**: {escape_markdown(term.says)}" for *_, term in first_uses(text, language())
+        f"**{escape_markdown(term.title)}**: {escape_markdown(term.meaning)}"
+        for *_, term in first_uses(text, language())
     ]
     return "\n\n".join(said) or None
 

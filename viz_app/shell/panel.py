@@ -15,18 +15,18 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from viz_app.classroom import Asked as ClassAsked
+from viz_app.classroom import CountedVotes as ClassAsked
 from viz_app.figures.lessons import MARKS, answer_bars
-from viz_app.lessons import STEPS, Lesson, Option, Task, View, paragraphs_of
+from viz_app.lessons import STEPS, Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
-from viz_app.shell import classroom, downloads, findings, frame, lesson
-from viz_app.shell.answers import answer_control, in_words, of_now, press, pressed
+from viz_app.shell import classroom, downloads, frame, lesson, lesson_records
+from viz_app.shell.answers import answer_control, answer_text, current_option, mark_pressed, pop_pressed
 from viz_app.shell.error_boundary import PAGE, error_boundary
-from viz_app.shell.findings.asked import Asked, of_lesson, of_page
 from viz_app.shell.handouts import handout_work
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Answer, Note
+from viz_app.shell.lesson_records.context import CheckContext, lesson_context, page_context
 from viz_app.shell.markdown import error_sentence, escape_and_mark_terms, escape_markdown, protect_terms, with_help
 from viz_app.shell.models import ModelReference, loaded_model
 from viz_app.shell.params import Page
@@ -60,7 +60,7 @@ def draw(place: DeltaGenerator | None) -> None:
         return
     with place, error_boundary():
         one, step = on
-        classroom.follow(one.name, step)
+        classroom.advance_class(one.name, step)
         if st.session_state.get(_FOLDED, False):
             st.button(
                 translate("Lesson"), icon=":material/left_panel_open:", key="lesson_unfold", on_click=_fold,
@@ -78,23 +78,23 @@ def begin(one: Lesson) -> None:
     _go(one, step)
 
 
-def again(one: Lesson) -> None:
+def restart(one: Lesson) -> None:
     """Open a lesson anew, with nothing said; a click on a button."""
     lesson.forget(one)
     begin(one)
 
 
-def done_of(one: Lesson) -> str:
+def progress_summary(one: Lesson) -> str:
     """What was done of a lesson, in words: nothing where it was not begun."""
     note = lesson.note_of(one)
-    said = [translate("predicted")] * (note.answer is not None) + [translate("tried")] * note.did
+    said = [translate("predicted")] * (note.answer is not None) + [translate("tried")] * note.is_tried
     if note.right is not None:
         said = [translate("predicted rightly") if note.right else translate("predicted otherwise"), *said[1:]]
-    return ", ".join(said + [translate("own sentence")] * (note.own is not None))
+    return ", ".join(said + [translate("own sentence")] * (note.own_right is not None))
 
 
 def _is_done(note: Note) -> tuple[bool, ...]:
-    return note.answer is not None, note.did, note.right is not None, note.own is not None, False
+    return note.answer is not None, note.is_tried, note.right is not None, note.own_right is not None, False
 
 
 # ---------------------------------------------------------------------------- where to
@@ -129,61 +129,62 @@ def _panel(one: Lesson, step: str) -> None:
     if st.session_state["class"] and st.session_state[PAGE] != LEARN:
         st.button(
             translate("Back to the class"), icon=":material/groups:", key="lesson_class", on_click=lesson.leave,
-            args=(LEARN,), shortcut="5" if classroom.led_on(one.name) else None,
+            args=(LEARN,), shortcut="5" if classroom.class_on_lesson(one.name) else None,
         )  # fmt: skip
     _DRAW[step](one, step)
     if step in ("predict", "do") and (asked := _of_lesson(one)) is not None:
-        foresee_truth(one, asked)
+        prefetch_truth(one, asked)
 
 
-def foresee_truth(one: Lesson, asked: Asked) -> None:
+def prefetch_truth(one: Lesson, asked: CheckContext) -> None:
     """Begin what the truth is made of while the reader still predicts and tries; nothing of it is shown."""
     with suppress(Refused):
-        prefetch(findings.work_for(CHECKS[one.predict.check].needs, asked))
+        prefetch(lesson_records.work_for(CHECKS[one.predict.check].record, asked))
 
 
 def _predict(one: Lesson, step: str) -> None:
     task, note = one.predict, lesson.note_of(one)
     said: set[str] = set()
     st.markdown(f"**{escape_and_mark_terms(one.question, said)}**", unsafe_allow_html=True)
-    paragraphs(task.says, said)
+    draw_paragraphs(task.text, said)
     if _is_elsewhere(one, step):
         return
     if note.answer is not None:
         asked = _of_lesson(one)
-        answered = escape_markdown(in_words(task, note.answer, None if asked is None else asked.original))
+        answered = escape_markdown(answer_text(task, note.answer, None if asked is None else asked.original))
         st.info(with_help(translate("You said: {answer}").format(answer=answered)))
         st.button(translate("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
         return
-    if classroom.led_on(one.name):  # who leads the class does not answer
+    if classroom.class_on_lesson(one.name):  # who leads the class does not answer
         st.button(translate("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
         return
     asked = _of_lesson(one)
     answer = None if asked is None else answer_control(one, step, task, asked)
-    if pressed("lesson_say") == one.name and asked is not None and answer is not None:
-        lesson.keep(one, answer=answer, said=in_words(task, answer, asked.original))
+    if pop_pressed("lesson_say") == one.name and asked is not None and answer is not None:
+        lesson.update_note(one, answer=answer, answer_text=answer_text(task, answer, asked.original))
         _go(one, "do")
         st.rerun()
     st.button(
-        translate("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None, on_click=press,
+        translate("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None,
+        on_click=mark_pressed,
         args=("lesson_say", one.name),
     )  # fmt: skip
     _hint(task, said)
 
 
 def _do(one: Lesson, step: str) -> None:
-    task = one.do
+    task = one.exercise
     said: set[str] = set()
-    paragraphs(task.says, said)
+    draw_paragraphs(task.text, said)
     if _is_elsewhere(one, step):
         return
-    asked, did = _of_page(one), lesson.note_of(one).did
-    verdict = None if asked is None else verdict_of(task, asked, None)
+    asked, did = _of_page(one), lesson.note_of(one).is_tried
+    verdict = None if asked is None else request_verdict(task, asked, None)
     if verdict is not None:
         if verdict.right:
-            lesson.keep(one, did=True)
+            lesson.update_note(one, is_tried=True)
             did = True
-        _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict, protect_terms))
+        _say(verdict.right, fill_figures(task.right if verdict.right else task.wrong, verdict, protect_terms))
     with st.container(horizontal=True, gap="small"):
         st.button(
             translate("See what is true") if did else translate("Go on without it"),
@@ -197,11 +198,11 @@ def _do(one: Lesson, step: str) -> None:
 
 
 def _reveal(one: Lesson, step: str) -> None:
-    asked, on = _of_lesson(one), classroom.led_on(one.name)
+    asked, on = _of_lesson(one), classroom.class_on_lesson(one.name)
     if asked is not None and on is not None:
-        _reveal_to_class(one, asked, on[0].now())
+        _reveal_to_class(one, asked, on[0].current_votes())
     elif asked is not None:
-        truth(one, asked, lesson.note_of(one).answer)
+        draw_truth(one, asked, lesson.note_of(one).answer)
     if not _is_elsewhere(one, step):
         st.button(
             translate("With a sentence of your own"), type="primary", key="lesson_next", on_click=_go,
@@ -209,12 +210,12 @@ def _reveal(one: Lesson, step: str) -> None:
         )  # fmt: skip
 
 
-def truth(one: Lesson, asked: Asked, answer: Answer | None) -> None:
+def draw_truth(one: Lesson, asked: CheckContext, answer: Answer | None) -> None:
     """Draw what is true of the lesson's prediction, beside an answer, and note what was found."""
-    verdict = verdict_of(one.predict, asked, answer)
+    verdict = request_verdict(one.predict, asked, answer)
     if verdict is not None:
         says = _truth(one, verdict, MARKS)
-        lesson.keep(one, right=verdict.right, found=says)
+        lesson.update_note(one, right=verdict.right, outcome_text=says)
 
 
 def _truth(one: Lesson, verdict: Verdict, marks: Mapping[str, str]) -> str:
@@ -231,19 +232,19 @@ def _truth(one: Lesson, verdict: Verdict, marks: Mapping[str, str]) -> str:
         theme=None, key="lesson_bars", config={"displayModeBar": False},
         alt=translate("{title}: what you expected beside what is true").format(title=reveal.title),
     )  # fmt: skip
-    says = verdict.revealed(reveal)
-    paragraphs(_filled(says, verdict, protect_terms), set())
-    return _filled(says, verdict)
+    says = verdict.reveal_text(reveal)
+    draw_paragraphs(fill_figures(says, verdict, protect_terms), set())
+    return fill_figures(says, verdict)
 
 
-def _reveal_to_class(one: Lesson, asked: Asked, answers: ClassAsked | None) -> None:
+def _reveal_to_class(one: Lesson, asked: CheckContext, answers: ClassAsked | None) -> None:
     """Draw what is true beside what most of the class expected, and how many were right in each vote."""
     votes = () if answers is None else answers.votes
     last = next((vote for vote in reversed(votes) if vote), None)
     if last is None:
         st.caption(translate("Nobody has answered."))
         return
-    judged = verdicts_of(one.predict, asked, [answer for vote in votes for answer in vote])
+    judged = request_verdicts(one.predict, asked, [answer for vote in votes for answer in vote])
     if not judged:
         return
     st.caption(translate("“You” is what most of the class expected."))
@@ -256,9 +257,9 @@ def _reveal_to_class(one: Lesson, asked: Asked, answers: ClassAsked | None) -> N
 
 
 def _yours(one: Lesson, step: str) -> None:
-    task = one.yours
+    task = one.own_sentence
     said: set[str] = set()
-    paragraphs(task.says, said)
+    draw_paragraphs(task.text, said)
     if _is_elsewhere(one, step):
         return
     asked = _of_page(one)
@@ -266,24 +267,24 @@ def _yours(one: Lesson, step: str) -> None:
         st.caption(f":material/edit: {translate('The sentence on the page is still that of the lesson.')}")
     elif asked is not None:
         if task.answer == "page":
-            verdict = verdict_of(task, asked, None)
+            verdict = request_verdict(task, asked, None)
         else:
             answer = answer_control(one, step, task, asked)
             # An answer is one to this text, this head and this model: to others it is given anew.
             given = (asked.encoding, asked.head, asked.loaded.name, answer)
             drafts = lesson.drafts(one)
-            if pressed("lesson_say") == asked.encoding:
+            if pop_pressed("lesson_say") == asked.encoding:
                 drafts["given"] = given
             st.button(
-                translate("Is that right?"), key="lesson_say", disabled=answer is None, on_click=press,
+                translate("Is that right?"), key="lesson_say", disabled=answer is None, on_click=mark_pressed,
                 args=("lesson_say", asked.encoding),
             )  # fmt: skip
-            verdict = verdict_of(task, asked, answer) if drafts.get("given") == given else None
+            verdict = request_verdict(task, asked, answer) if drafts.get("given") == given else None
         if verdict is not None:
             if verdict.right or task.answer != "page":  # the page is right when it is; an answer is given
-                lesson.keep(one, own=bool(lesson.note_of(one).own or verdict.right))
-            _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict, protect_terms))
-    did = lesson.note_of(one).own is not None
+                lesson.update_note(one, own_right=bool(lesson.note_of(one).own_right or verdict.right))
+            _say(verdict.right, fill_figures(task.right if verdict.right else task.wrong, verdict, protect_terms))
+    did = lesson.note_of(one).own_right is not None
     st.button(
         translate("Go on") if did else translate("Go on without it"), type="primary" if did else "secondary",
         key="lesson_next", on_click=_go, args=(one, "free"),
@@ -292,7 +293,7 @@ def _yours(one: Lesson, step: str) -> None:
 
 
 def _free(one: Lesson, step: str) -> None:
-    done = done_of(one) or translate("looked")
+    done = progress_summary(one) or translate("looked")
     st.markdown(translate("You have walked through this lesson: {done}.").format(done=done))
     st.caption(translate("Where to look on:"))
     for number, way in enumerate(one.free):
@@ -300,7 +301,7 @@ def _free(one: Lesson, step: str) -> None:
             escape_markdown(way.label), key=f"lesson_way_{number}", width="stretch", on_click=lesson.leave_for,
             args=(one, step, way.view),
         )  # fmt: skip
-    following = lesson.after(one)
+    following = lesson.next_lesson(one)
     if following is not None:
         st.button(
             translate("Next lesson: {title}").format(title=escape_markdown(following.title)), type="primary",
@@ -333,12 +334,12 @@ def _is_elsewhere(one: Lesson, step: str) -> bool:
     return True
 
 
-def asked_on(one: Lesson, model: str) -> Asked:
+def prediction_context(one: Lesson, model: str) -> CheckContext:
     """What a lesson's prediction is asked about, on a model. Raises Refused for one that cannot be loaded."""
-    return of_lesson(loaded_model(model), one.predict.view, one.do.view.address)
+    return lesson_context(loaded_model(model), one.predict.view, one.exercise.view.address)
 
 
-def text_of(asked: Asked) -> str:
+def masked_text(asked: CheckContext) -> str:
     """The text with a mask for what is hidden, in Markdown; two sentences in two lines."""
     mask, texts = asked.original.special_tokens.mask, {"A": asked.original.text, "B": asked.original.pair or ""}
     for at in reversed(asked.encoding.mask_positions):
@@ -348,18 +349,18 @@ def text_of(asked: Asked) -> str:
     return "  \n".join(escape_markdown(" ".join(text.split())) for text in texts.values() if text)
 
 
-def _of_lesson(one: Lesson) -> Asked | None:
+def _of_lesson(one: Lesson) -> CheckContext | None:
     """The lesson's own text on the page's model; None where there is no model."""
     loaded = _loaded()
-    return None if loaded is None else of_lesson(loaded, one.predict.view, one.do.view.address)
+    return None if loaded is None else lesson_context(loaded, one.predict.view, one.exercise.view.address)
 
 
-def _of_page(one: Lesson) -> Asked | None:
+def _of_page(one: Lesson) -> CheckContext | None:
     state, began = st.session_state, _of_lesson(one)
     if began is None:
         return None
     chosen = {param.name: param.write(state[param.name]) for param in _page().params if state[param.name] is not None}
-    return of_page(began, state[SELECTION], state.head, chosen)
+    return page_context(began, state[SELECTION], state.head, chosen)
 
 
 def _page() -> Page:
@@ -380,33 +381,33 @@ def _loaded() -> LoadedModel | None:
         return None
 
 
-def verdict_of(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
+def request_verdict(task: Task, asked: CheckContext, answer: Answer | None) -> Verdict | None:
     """What the check says; None until the model has answered, or where it cannot be asked, which is said."""
-    return next(iter(verdicts_of(task, asked, [answer]).values()), None)
+    return next(iter(request_verdicts(task, asked, [answer]).values()), None)
 
 
-def verdicts_of(task: Task, asked: Asked, answers: Iterable[Answer | None]) -> dict[Answer | None, Verdict]:
+def request_verdicts(task: Task, asked: CheckContext, answers: Iterable[Answer | None]) -> dict[Answer | None, Verdict]:
     """What the check says of each answer; nothing until the model has answered, or where it cannot be asked."""
     try:
-        record = poll(findings.work_for(CHECKS[task.check].needs, asked)).value
+        record = poll(lesson_records.work_for(CHECKS[task.check].record, asked)).value
         if record is None:
             return {}
-        now = {one: of_now(task, one) if isinstance(one, Option) else one for one in answers}
-        return {answer: findings.judged(task, asked, record, said) for answer, said in now.items()}
+        now = {one: current_option(task, one) if isinstance(one, Option) else one for one in answers}
+        return {answer: lesson_records.judge_answer(task, asked, record, said) for answer, said in now.items()}
     except Refused as error:
         st.caption(f":material/info: {error_sentence(error)}")
         return {}
 
 
-def _filled(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> str:
+def fill_figures(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> str:
     """A sentence of the lesson with the figures in it. word: what is made of one that is a word."""
-    figures = verdict.figures_in(translate)
+    figures = verdict.translated_figures(translate)
     return text.format(**{name: word(what) if isinstance(what, str) else what for name, what in figures.items()})
 
 
-def paragraphs(text: str, said: set[str]) -> None:
+def draw_paragraphs(text: str, said: set[str]) -> None:
     """Write what a lesson says, each technical word explained once. said: those that the step has said before."""
-    st.markdown(escape_and_mark_terms("\n\n".join(paragraphs_of(text)), said), unsafe_allow_html=True)
+    st.markdown(escape_and_mark_terms("\n\n".join(split_paragraphs(text)), said), unsafe_allow_html=True)
 
 
 def _say(right: bool, text: str) -> None:
@@ -416,4 +417,4 @@ def _say(right: bool, text: str) -> None:
 def _hint(task: Task, said: set[str]) -> None:
     if task.hint:
         with st.expander(translate("Hint"), icon=":material/lightbulb:"):
-            paragraphs(task.hint, said)
+            draw_paragraphs(task.hint, said)

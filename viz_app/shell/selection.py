@@ -164,11 +164,11 @@ def parse_words(value: str) -> tuple[int, ...]:
 
 
 PARAMS: tuple[Param[Any], ...] = (
-    Param("text", lambda: examples.first().text, step=True, about="text", free=True, default_with_text=None),
-    Param("pair", lambda: examples.first().pair, step=True, about="text", free=True, default_with_text=""),
+    Param("text", lambda: examples.first_example().text, step=True, about="text", free=True, default_with_text=None),
+    Param("pair", lambda: examples.first_example().pair, step=True, about="text", free=True, default_with_text=""),
     Param(
         "masked",
-        lambda: examples.first().masked,
+        lambda: examples.first_example().masked,
         parse_words,
         write_indices,
         about="text",

@@ -100,7 +100,7 @@ def show_missing_target(current: Selection, what: str) -> None:
     if current.loaded.has_head("words"):
         show_no_mask(current, sentence)
     elif current.encoding.pair is None:
-        example_button(sentence, "Add an example", set_choice, "pair", examples.first().pair)
+        example_button(sentence, "Add an example", set_choice, "pair", examples.first_example().pair)
     else:
         st.info(with_help(sentence))
 

@@ -13,48 +13,48 @@ import numpy as np
 
 from bert_core.refused import Refused
 from viz_app.lessons import Option
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Phrase, Verdict, mark_of, written
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Phrase, Verdict, bar_mark, head_name
 
 # Relations of a treebank whose best head is set against the best rule of distance, with what ties them to what.
-TIES = {
+RELATIONS = {
     "det": Phrase("an article to its noun"), "amod": Phrase("an adjective to its noun"),
     "nsubj": Phrase("a subject to its verb"), "obj": Phrase("an object to its verb"),
 }  # fmt: skip
-BEYOND = 0.1  # by how much a head must beat a rule to know more than distance
-STRANGER = "Penguins are birds that cannot fly."  # a sentence that hardly follows another
-BELIEVED, DOUBTED = 0.9, 0.5  # a pair is believed above, and doubted below this probability
-GUESSES = 5  # first guesses that are compared
-NEAR_GUESSES = 1  # how far a guessed number of them may be
+MIN_ADVANTAGE = 0.1  # by how much a head must beat a rule to know more than distance
+UNRELATED_SENTENCE = "Penguins are birds that cannot fly."  # a sentence that hardly follows another
+HIGH_PROBABILITY, LOW_PROBABILITY = 0.9, 0.5  # a pair is believed above, and doubted below this probability
+GUESS_COUNT = 5  # first guesses that are compared
+GUESSES_TOLERANCE = 1  # how far a guessed number of them may be
 FRAME = "[MASK] is {} {} in a small town."  # of the lesson on he and she: the article and the occupation
 OCCUPATIONS = ("engineer", "soldier", "secretary", "doctor", "teacher", "dancer", "nurse", "housekeeper")
-ODD = "secretary"  # the occupation of which the lesson says why it leans as it does
-NEAR_OCCUPATIONS = 1  # how far a guessed number of them may be
-LEAST_PROBABILITY = 1e-9  # that one probability is divided by
+EXPLAINED_OCCUPATION = "secretary"  # the occupation of which the lesson says why it leans as it does
+OCCUPATIONS_TOLERANCE = 1  # how far a guessed number of them may be
+MIN_PROBABILITY = 1e-9  # that one probability is divided by
 
 # ---------------------------------------------------------------------------- records
 
 
-class Tie(NamedTuple):
+class RelationAccuracy(NamedTuple):
     """How often the best head finds the word that words of a relation belong to, and how often the best rule does.
 
     head: None where none finds any. rule: the share of the best fixed distance.
     """
 
     head: Head | None
-    found: float
-    rule: float
+    head_accuracy: float
+    rule_accuracy: float
 
 
 @dataclass(frozen=True)
-class Ties:
+class TreebankAccuracy:
     """What heads find in a treebank, by relation. shares: (layer, head), how often each finds it; NaN where none is."""
 
-    best: Mapping[str, Tie]
+    best: Mapping[str, RelationAccuracy]
     shares: Mapping[str, np.ndarray] = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Tied:
+class LinkedWord:
     """The word of a text to which the head that finds objects ties the last one.
 
     words: the text's. last, tied: numbers of words.
@@ -62,31 +62,31 @@ class Tied:
 
     words: tuple[str, ...]
     last: int
-    tied: int
+    linked: int
     head: Head
 
 
 @dataclass(frozen=True)
-class BothOrders:
+class OrderProbabilities:
     """How probable it is that B follows A, that A follows B, and that `STRANGER` follows A."""
 
-    follows: float
+    original: float
     swapped: float
-    stranger: float
+    unrelated: float
 
 
 @dataclass(frozen=True)
-class Negated:
+class NegationGuesses:
     """The first guesses for a gap in a sentence without "not" and with it, the likeliest first.
 
     share, share_with: the probability of the first of the guesses without "not", in both sentences. says_not: whether
     the sentence that was asked about is the one with "not".
     """
 
-    without: tuple[str, ...]
-    with_not: tuple[str, ...]
-    share: float
-    share_with: float
+    plain: tuple[str, ...]
+    negated: tuple[str, ...]
+    plain_share: float
+    negated_share: float
     says_not: bool
 
 
@@ -121,18 +121,18 @@ class WordLeanings:
     words: tuple[str, ...]
     gap: int
     raw: float
-    own: tuple[float, ...]
-    there: tuple[float, ...]
+    in_text: tuple[float, ...]
+    in_frame: tuple[float, ...]
 
 
 # ---------------------------------------------------------------------------- verdicts
 
 
-def beyond_distance(found: Ties, answer: Option) -> Verdict:
+def beyond_distance(found: TreebankAccuracy, answer: Option) -> Verdict:
     """Whether the answer, the number of a relation in `TIES`, is the one whose best head beats the best rule most."""
-    relations = list(TIES)
-    chosen = relations[min(int(answer.least), len(relations) - 1)]
-    gaps = {name: found.best[name].found - found.best[name].rule for name in relations}
+    relations = list(RELATIONS)
+    chosen = relations[min(int(answer.minimum), len(relations) - 1)]
+    gaps = {name: found.best[name].head_accuracy - found.best[name].rule_accuracy for name in relations}
     best = max(gaps, key=gaps.__getitem__)
     tie, own, near = found.best[best], found.best[chosen], found.best["amod"]
 
@@ -140,86 +140,92 @@ def beyond_distance(found: Ties, answer: Option) -> Verdict:
         chosen == best,
         (best,),
         {
-            "yours": TIES[chosen], "best": TIES[best],
-            "head": Phrase("no head") if tie.head is None else written(tie.head),
-            "found": tie.found, "rule": tie.rule, "own_found": own.found, "own_rule": own.rule,
-            "near_found": near.found, "near_rule": near.rule,
+            "yours": RELATIONS[chosen], "best": RELATIONS[best],
+            "head": Phrase("no head") if tie.head is None else head_name(tie.head),
+            "found": tie.head_accuracy, "rule": tie.rule_accuracy, "own_found": own.head_accuracy,
+            "own_rule": own.rule_accuracy,
+            "near_found": near.head_accuracy, "near_rule": near.rule_accuracy,
         },
-        tuple(Bar(name, 100 * gaps[name], mark_of(name, true=best, yours=chosen)) for name in relations),
-        holds=best == "obj" and gaps["obj"] > BEYOND > gaps["amod"],
+        tuple(Bar(name, 100 * gaps[name], bar_mark(name, true=best, yours=chosen)) for name in relations),
+        claim_holds=best == "obj" and gaps["obj"] > MIN_ADVANTAGE > gaps["amod"],
     )  # fmt: skip
 
 
-def knows_a_relation(found: Ties, answer: Head) -> Verdict:
+def knows_a_relation(found: TreebankAccuracy, answer: Head) -> Verdict:
     """Whether the chosen head finds some relation better than the best rule, by 10 points or more."""
-    gaps = {name: float(np.nan_to_num(shares[answer])) - found.best[name].rule for name, shares in found.shares.items()}
+    gaps = {
+        name: float(np.nan_to_num(shares[answer])) - found.best[name].rule_accuracy
+        for name, shares in found.shares.items()
+    }
     best = max(gaps, key=gaps.__getitem__)
     figures: Figures = {
-        "head": written(answer), "relation": best, "share": gaps[best] + found.best[best].rule,
-        "rule": found.best[best].rule,
+        "head": head_name(answer), "relation": best, "share": gaps[best] + found.best[best].rule_accuracy,
+        "rule": found.best[best].rule_accuracy,
     }  # fmt: skip
-    return Verdict(gaps[best] >= BEYOND, (best,), figures)
+    return Verdict(gaps[best] >= MIN_ADVANTAGE, (best,), figures)
 
 
-def tied_word(found: Tied, answer: int) -> Verdict:
+def tied_word(found: LinkedWord, answer: int) -> Verdict:
     """Whether the answer, the number of a word, is the one to which the head ties the last word."""
     if answer == found.last or answer not in range(len(found.words)):
         raise Refused(f"word {answer} cannot be the answer: choose another word than the last one")
     return Verdict(
-        answer == found.tied,
-        (found.words[found.tied],),
+        answer == found.linked,
+        (found.words[found.linked],),
         {
-            "head": written(found.head), "last": found.words[found.last], "word": found.words[found.tied],
-            "yours": found.words[answer], "away": abs(found.last - found.tied),
+            "head": head_name(found.head), "last": found.words[found.last], "word": found.words[found.linked],
+            "yours": found.words[answer], "away": abs(found.last - found.linked),
         },
     )  # fmt: skip
 
 
-def swapped_pair(found: BothOrders, answer: Option) -> Verdict:
+def swapped_pair(found: OrderProbabilities, answer: Option) -> Verdict:
     """Whether the answer's range holds the probability that A follows B."""
-    nearest = min(max(found.swapped, answer.least), answer.most)
+    nearest = min(max(found.swapped, answer.minimum), answer.maximum)
     return Verdict(
-        answer.least <= found.swapped <= answer.most,
+        answer.minimum <= found.swapped <= answer.maximum,
         (found.swapped,),
-        {"yours": answer.label, "follows": found.follows, "swapped": found.swapped, "stranger": found.stranger},
+        {"yours": answer.label, "follows": found.original, "swapped": found.swapped, "stranger": found.unrelated},
         (
-            Bar("follows", found.follows), Bar("yours", nearest, "yours"), Bar("swapped", found.swapped, "true"),
-            Bar("stranger", found.stranger),
+            Bar("follows", found.original), Bar("yours", nearest, "yours"), Bar("swapped", found.swapped, "true"),
+            Bar("stranger", found.unrelated),
         ),
-        holds=min(found.follows, found.swapped) > BELIEVED and found.stranger < DOUBTED,
+        claim_holds=min(found.original, found.swapped) > HIGH_PROBABILITY and found.unrelated < LOW_PROBABILITY,
     )  # fmt: skip
 
 
-def doubted_pair(found: BothOrders, answer: None = None) -> Verdict:
+def doubted_pair(found: OrderProbabilities, answer: None = None) -> Verdict:
     """Whether the pair is one that the model does not believe."""
-    return Verdict(found.follows < DOUBTED, (found.follows,), {"follows": found.follows, "doubted": DOUBTED})
-
-
-def guesses_that_stay(found: Negated, answer: float) -> Verdict:
-    """Whether a guessed number is near to how many first guesses stay when "not" is put in."""
-    stay = [word for word in found.without if word in found.with_not]
-    gone = [word for word in found.without if word not in found.with_not]
     return Verdict(
-        abs(answer - len(stay)) <= NEAR_GUESSES,
+        found.original < LOW_PROBABILITY, (found.original,), {"follows": found.original, "doubted": LOW_PROBABILITY}
+    )
+
+
+def guesses_that_stay(found: NegationGuesses, answer: float) -> Verdict:
+    """Whether a guessed number is near to how many first guesses stay when "not" is put in."""
+    stay = [word for word in found.plain if word in found.negated]
+    gone = [word for word in found.plain if word not in found.negated]
+    return Verdict(
+        abs(answer - len(stay)) <= GUESSES_TOLERANCE,
         (float(len(stay)),),
         {
             **_of_negated(found), "yours": answer, "stay": len(stay), "gone": ", ".join(gone) or Phrase("none"),
-            "kept": ", ".join(stay) or Phrase("none"), "all": len(found.without), "near": NEAR_GUESSES,
+            "kept": ", ".join(stay) or Phrase("none"), "all": len(found.plain), "near": GUESSES_TOLERANCE,
         },
         (Bar("yours", answer, "yours"), Bar("stay", len(stay), "true")),
-        holds=len(stay) > len(found.without) / 2,
+        claim_holds=len(stay) > len(found.plain) / 2,
     )  # fmt: skip
 
 
-def says_not(found: Negated, answer: None = None) -> Verdict:
+def says_not(found: NegationGuesses, answer: None = None) -> Verdict:
     """Whether the sentence on the page says "not"."""
-    return Verdict(found.says_not, (found.with_not[0],), _of_negated(found))
+    return Verdict(found.says_not, (found.negated[0],), _of_negated(found))
 
 
-def _of_negated(found: Negated) -> Figures:
+def _of_negated(found: NegationGuesses) -> Figures:
     return {
-        "first": found.without[0], "first_with": found.with_not[0], "share": found.share,
-        "share_with": found.share_with,
+        "first": found.plain[0], "first_with": found.negated[0], "share": found.plain_share,
+        "share_with": found.negated_share,
     }  # fmt: skip
 
 
@@ -227,24 +233,24 @@ def she_first(found: Leanings, answer: float) -> Verdict:
     """Whether a guessed number is near to that of the occupations for which "she" is likelier than "he"."""
     raw = sum(leaning < 0 for leaning in found.raw)
     less_frame = [name for name, leaning in zip(OCCUPATIONS, found.raw, strict=True) if leaning < found.frame]
-    odd = exp(found.raw[OCCUPATIONS.index(ODD)])
+    odd = exp(found.raw[OCCUPATIONS.index(EXPLAINED_OCCUPATION)])
     return Verdict(
-        abs(answer - raw) <= NEAR_OCCUPATIONS,
+        abs(answer - raw) <= OCCUPATIONS_TOLERANCE,
         (float(raw),),
         {
             "yours": answer, "raw": raw, "less_frame": len(less_frame),
             "which": ", ".join(less_frame) or Phrase("none"),
-            "frame": exp(found.frame), "odd": odd, "all": len(OCCUPATIONS), "near": NEAR_OCCUPATIONS,
+            "frame": exp(found.frame), "odd": odd, "all": len(OCCUPATIONS), "near": OCCUPATIONS_TOLERANCE,
         },
         (Bar("yours", answer, "yours"), Bar("raw", raw, "true"), Bar("less_frame", len(less_frame))),
-        holds=raw <= NEAR_OCCUPATIONS and len(less_frame) - raw >= 2 and odd > exp(found.frame),
+        claim_holds=raw <= OCCUPATIONS_TOLERANCE and len(less_frame) - raw >= 2 and odd > exp(found.frame),
     )  # fmt: skip
 
 
 def she_is_likelier(found: Pronouns, answer: None = None) -> Verdict:
     """Whether "she" is likelier in the gap than "he"."""
     more, less = max(found.he, found.she), min(found.he, found.she)
-    figures: Figures = {"he": found.he, "she": found.she, "times": more / max(less, LEAST_PROBABILITY)}
+    figures: Figures = {"he": found.he, "she": found.she, "times": more / max(less, MIN_PROBABILITY)}
     return Verdict(found.she > found.he, (found.she,), figures)
 
 
@@ -252,7 +258,7 @@ def another_frame(found: WordLeanings, answer: int) -> Verdict:
     """Whether the answer, the number of a word, leans to the other side in this sentence than in the lesson's."""
     if answer == found.gap or answer not in range(len(found.words)):
         raise Refused(f"word {answer} cannot be the answer: choose another word than the gap")
-    own, there = found.own[answer], found.there[answer]
+    own, there = found.in_text[answer], found.in_frame[answer]
     return Verdict(
         own * there < 0,
         (own,),
@@ -263,7 +269,7 @@ def another_frame(found: WordLeanings, answer: int) -> Verdict:
     )  # fmt: skip
 
 
-def in_frame(word: str) -> str:
+def occupation_sentence(word: str) -> str:
     """The lesson's sentence on he and she, with this word as the occupation."""
     return FRAME.format("an" if word[:1].lower() in "aeiou" else "a", word)
 
@@ -294,10 +300,10 @@ def with_and_without_not(text: str) -> tuple[str, str] | None:
 CHECKS: Mapping[str, Check] = MappingProxyType({
     "beyond_distance": Check(
         beyond_distance, "ties", ("choice",), ("yours", "best", "head"),
-        ("found", "rule", "own_found", "own_rule", "near_found", "near_rule"), tuple(TIES),
+        ("found", "rule", "own_found", "own_rule", "near_found", "near_rule"), tuple(RELATIONS),
     ),
     "knows_a_relation": Check(
-        knows_a_relation, "ties", ("page",), ("head", "relation"), ("share", "rule"), page="head"
+        knows_a_relation, "ties", ("page",), ("head", "relation"), ("share", "rule"), page_choice="head"
     ),
     "tied_word": Check(tied_word, "tied", ("word",), ("head", "last", "word", "yours"), ("away",)),
     "swapped_pair": Check(

@@ -39,15 +39,15 @@ class Verdict:
     truth: tuple[str | float | Head, ...]
     figures: Mapping[str, str | float]
     bars: tuple[Bar, ...] = ()
-    holds: bool = True
+    claim_holds: bool = True
 
-    def revealed(self, reveal: Reveal) -> str:
+    def reveal_text(self, reveal: Reveal) -> str:
         """What a lesson says of the answer: of a right one, a wrong one, or where the model does otherwise."""
-        if not self.holds:
-            return reveal.otherwise
+        if not self.claim_holds:
+            return reveal.claim_fails
         return reveal.right if self.right else reveal.wrong
 
-    def figures_in(self, say: Callable[[str], str]) -> Figures:
+    def translated_figures(self, say: Callable[[str], str]) -> Figures:
         """The figures in a reader's language. say: says a word of ours in it."""
         return {name: say(what) if isinstance(what, Phrase) else what for name, what in self.figures.items()}
 
@@ -63,28 +63,28 @@ class Check:
     """
 
     judge: Callable[[Any, Any], Verdict]
-    needs: str
+    record: str
     answers: tuple[str, ...]
     words: tuple[str, ...]
     numbers: tuple[str, ...]
     bars: tuple[str, ...] = ()
-    things: tuple[str, ...] = ()
-    page: str = ""
+    items: tuple[str, ...] = ()
+    page_choice: str = ""
 
 
-def mark_of(what: object, *, true: object, yours: object) -> Mark:
+def bar_mark(what: object, *, true: object, yours: object) -> Mark:
     """Whose a bar is that stands for `what`, beside the true answer and yours."""
     if what == true:
         return "both" if what == yours else "true"
     return "yours" if what == yours else ""
 
 
-def written(head: Head) -> str:
+def head_name(head: Head) -> str:
     """A head as a sentence names it."""
     return f"L{head[0]} H{head[1]}"
 
 
-def best_of(scores: np.ndarray) -> Head:
+def best_head(scores: np.ndarray) -> Head:
     """The head with the largest score; one without a score, NaN, is passed over."""
     layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
     return int(layer), int(head)

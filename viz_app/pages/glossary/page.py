@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app.glossary import Term, like, terms
+from viz_app.glossary import Term, find_terms, terms
 from viz_app.lessons import ENGLISH
 from viz_app.pages.glossary import LONGEST
 from viz_app.shell import frame, screen
@@ -25,7 +25,7 @@ def draw() -> None:
         screen.picture().text_input, translate("Find a word"), "term", live="50ms", max_chars=LONGEST, width=320,
         placeholder=translate("Such as entropy"),
     )  # fmt: skip
-    found = like(typed, language())
+    found = find_terms(typed, language())
     with screen.picture():
         if not found:
             none = translate("None of the {all} words here is like “{typed}”.")
@@ -46,7 +46,7 @@ def _term(term: Term) -> None:
         beside = f" ({escape_markdown(others)})" if others else ""
         source = f" [{escape_markdown(term.source)}]({term.link})" if term.source else ""
         st.markdown(
-            f"**{escape_markdown(term.name)}**{beside}: {mark_terms(term.says, {term.name})}{source}",
+            f"**{escape_markdown(term.name)}**{beside}: {mark_terms(term.meaning, {term.name})}{source}",
             unsafe_allow_html=True, width="stretch",
         )  # fmt: skip
         st.page_link(way, label=way.title, icon=way.icon, width="content")

@@ -5,8 +5,8 @@ from itertools import groupby
 import streamlit as st
 
 from viz_app.lessons import Lesson
-from viz_app.lessons.reading import OWN_COURSE, faulty, lessons
-from viz_app.pages.learn import student, taken, teacher
+from viz_app.lessons.parsing import OWN_COURSE, folder_faults, lessons
+from viz_app.pages.learn import answer_files, student, teacher
 from viz_app.shell import frame, lesson, panel, screen
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Note
@@ -39,13 +39,13 @@ def _all() -> None:
         ),
     )
     with screen.picture():
-        for fault in faulty(language()):
+        for fault in folder_faults(language()):
             st.warning(with_help(escape_markdown(fault)), icon=":material/warning:")
         for course, some in groupby(lessons(language()), key=lambda one: one.course):
             st.subheader(translate(COURSES[course]), anchor=False)
             for one in some:
                 _lesson(one)
-        taken.draw()
+        answer_files.draw()
         if lesson.notes():
             st.button(
                 translate("Forget what I said"), icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,
@@ -60,16 +60,16 @@ def _all() -> None:
 
 def _lesson(one: Lesson) -> None:
     """One lesson: what it asks, how long it takes, on whose result it stands, and what was done of it."""
-    note, done = lesson.note_of(one), panel.done_of(one)
+    note, done = lesson.note_of(one), panel.progress_summary(one)
     with st.container(border=True, key=f"lesson_card_{one.name}"):
         says, begins = st.columns([5, 1], vertical_alignment="center")
         says.markdown(f"**{escape_markdown(one.title)}** &nbsp; {escape_markdown(one.question)}")
         minutes = translate("{minutes} minutes").format(minutes=one.minutes)
         about = f"{minutes} · {escape_markdown(one.source)}"
         says.caption(f"{about} · :material/check: {done}" if done else about)
-        if note.own is not None:
+        if note.own_right is not None:
             begins.button(
-                translate("Again"), key=f"again_{one.name}", width="stretch", on_click=panel.again, args=(one,)
+                translate("Again"), key=f"again_{one.name}", width="stretch", on_click=panel.restart, args=(one,)
             )
         else:
             begins.button(

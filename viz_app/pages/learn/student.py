@@ -5,33 +5,33 @@ from __future__ import annotations
 import streamlit as st
 
 from bert_core.refused import Refused
-from viz_app.classroom import OVER, Class, Question, Shown
+from viz_app.classroom import VOTE_CLOSED, Class, ClassQuestion, ClassState
 from viz_app.lessons import Lesson, Task
-from viz_app.pages.learn import taken
+from viz_app.pages.learn import answer_files
 from viz_app.shell import classroom, frame, lesson, panel, screen
-from viz_app.shell.answers import answer_control, in_words, press, pressed
-from viz_app.shell.findings.asked import Asked
+from viz_app.shell.answers import answer_control, answer_text, mark_pressed, pop_pressed
 from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
+from viz_app.shell.lesson_records.context import CheckContext
 from viz_app.shell.markdown import escape_markdown, with_help
 
 
 def draw() -> None:
     """Draw the class of the address."""
-    code, me = st.session_state["class"], classroom.me()
+    code, me = st.session_state["class"], classroom.member_id()
     if me is None:
         _title(translate("A class"))
         screen.picture().caption(translate("Joining the class ..."))
         return
     try:
-        group = classroom.CLASSES.join(code, me, classroom.now())
+        group = classroom.CLASSES.join(code, me, classroom.clock_time())
     except Refused as error:
         _title(translate("A class"))
         with screen.picture():
             st.info(with_help(translate(str(error))), icon=":material/groups:")
             _leave()
         return
-    shown = group.shown()
+    shown = group.state()
     one = None if shown.question is None else classroom.lesson_in(shown.question)
     _title(translate("A class") if one is None else escape_markdown(one.question))
     with screen.picture().container(key="class_student"):
@@ -39,36 +39,37 @@ def draw() -> None:
             st.info(with_help(translate("You are in. The question comes in a moment, and this page with it.")))
         else:
             _step(one, shown.question, shown, group, me)
-        taken.draw()
+        answer_files.draw()
         st.button(translate("Leave the class"), key="class_leave", type="tertiary", on_click=classroom.leave)
-        st.fragment(_follow, run_every=classroom.FOLLOW)(code, shown.version)
+        st.fragment(_follow, run_every=classroom.POLL_SECONDS)(code, shown.version)
 
 
 def _title(asks: str) -> None:
     frame.title(asks, translate("What you answer is counted, and nobody sees whose it is."))
 
 
-def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) -> None:
-    asked, task = panel.asked_on(one, question.model), one.predict
+def _step(one: Lesson, question: ClassQuestion, shown: ClassState, group: Class, me: str) -> None:
+    asked, task = panel.prediction_context(one, question.model), one.predict
     if shown.step in ("wait", "ask"):
-        panel.paragraphs(task.says, set())
+        panel.draw_paragraphs(task.text, set())
         if task.answer != "word":
-            st.markdown(f"> {panel.text_of(asked)}")
-        panel.foresee_truth(one, asked)
+            st.markdown(f"> {panel.masked_text(asked)}")
+        panel.prefetch_truth(one, asked)
     if shown.step == "wait":
         st.info(with_help(translate("The vote has not begun yet.")), icon=":material/hourglass_empty:")
     elif shown.step == "ask":
         if shown.vote > 1:
             st.markdown(f"**{translate('A second vote: talk to your neighbours, then answer again.')}**")
         answer = answer_control(one, "predict", task, asked)
-        words = None if answer is None else in_words(task, answer, asked.original)
-        if (vote := pressed("class_say")) is not None and answer is not None and words is not None:
+        words = None if answer is None else answer_text(task, answer, asked.original)
+        if (vote := pop_pressed("class_say")) is not None and answer is not None and words is not None:
             _answer(one, group, me, vote, answer, words)
         said = _said(group, me, task, asked)
         st.button(
             translate("Send my answer") if said is None else translate("Change my answer"), key="class_say",
             type="primary",
-            disabled=answer is None or words == said, on_click=press, args=("class_say", (shown.number, shown.vote)),
+            disabled=answer is None or words == said, on_click=mark_pressed,
+            args=("class_say", (shown.number, shown.vote)),
         )  # fmt: skip
         if said is not None:
             st.success(
@@ -79,10 +80,10 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
                 )
             )
     elif shown.step == "reveal" and lesson.note_of(one).answer is not None:
-        panel.truth(one, asked, lesson.note_of(one).answer)
+        panel.draw_truth(one, asked, lesson.note_of(one).answer)
     else:
-        if pressed("class_say") is not None:
-            st.toast(translate(OVER))
+        if pop_pressed("class_say") is not None:
+            st.toast(translate(VOTE_CLOSED))
         said = _said(group, me, task, asked)
         st.info(
             with_help(
@@ -98,9 +99,9 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
         )  # fmt: skip
 
 
-def _said(group: Class, me: str, task: Task, asked: Asked) -> str | None:
+def _said(group: Class, me: str, task: Task, asked: CheckContext) -> str | None:
     given = group.answer_of(me)
-    return None if given is None else in_words(task, given, asked.original)
+    return None if given is None else answer_text(task, given, asked.original)
 
 
 def _answer(one: Lesson, group: Class, me: str, vote: tuple[int, int], answer: Answer, words: str) -> None:
@@ -110,17 +111,17 @@ def _answer(one: Lesson, group: Class, me: str, vote: tuple[int, int], answer: A
     except Refused as error:
         st.toast(translate(str(error)))
         return
-    lesson.keep(one, answer=answer, said=words, right=None, found="")
+    lesson.update_note(one, answer=answer, answer_text=words, right=None, outcome_text="")
 
 
 def _follow(code: str, drawn: int) -> None:
     """Draw the page again when the class is at another step, or closed."""
-    found = classroom.CLASSES.of(code, classroom.now())
-    if found is None or found.shown().version != drawn:
+    found = classroom.CLASSES.find(code, classroom.clock_time())
+    if found is None or found.state().version != drawn:
         st.rerun()
 
 
 def _leave() -> None:
     st.caption(translate("What you answered is kept by your browser."))
-    taken.draw()
+    answer_files.draw()
     st.button(translate("All lessons"), icon=":material/school:", key="class_leave", on_click=classroom.leave)

@@ -9,26 +9,26 @@ import streamlit as st
 
 from bert_core.refused import Refused
 from viz_app.access import is_local_address
-from viz_app.classroom import Class, Question, Shown
-from viz_app.classroom.counts import counts_csv, rows_of
-from viz_app.classroom.links import base_of, link_of, qr_code
+from viz_app.classroom import Class, ClassQuestion, ClassState
+from viz_app.classroom.counts import counts_csv, group_answers
+from viz_app.classroom.links import app_base_url, class_link, qr_code
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import Lesson
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.reading import lesson_of, lessons
+from viz_app.lessons.parsing import lesson_of, lessons
 from viz_app.shell import classroom, frame, lesson, panel, screen
-from viz_app.shell.answers import in_words, words_to_choose
+from viz_app.shell.answers import answer_text, selectable_words
 from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import escape_markdown, with_help
 
 STYLE = f"<style>{(Path(__file__).parent / 'class.css').read_text('utf-8')}</style>"
-LIVE = 1.0  # seconds after which the counts are drawn again
-LONGEST_ROW = 40  # signs of an answer in the picture of a vote
+COUNT_SECONDS = 1.0  # seconds after which the counts are drawn again
+MAX_LABEL_LENGTH = 40  # signs of an answer in the picture of a vote
 
 
 def draw() -> None:
     """Draw the class that the visitor leads, or the way to one."""
-    if not classroom.is_on():
+    if not classroom.is_enabled():
         _title()
         screen.picture().info(
             with_help(translate("This server was not started for a class: start it with `headlight app --class`.")),
@@ -37,9 +37,9 @@ def draw() -> None:
     elif not classroom.is_teacher():
         _title()
         with screen.picture():
-            if classroom.is_known():
+            if classroom.is_pass_known():
                 _code()
-    elif (group := classroom.led()) is None:
+    elif (group := classroom.led_class()) is None:
         _title()
         with screen.picture():
             _open()
@@ -59,7 +59,7 @@ def _code() -> None:
         code = st.text_input(translate("Teacher's code"), type="password", key="teachers_code")
         if st.form_submit_button(translate("Go on"), type="primary") and code:
             try:
-                classroom.let_in(code)
+                classroom.sign_in(code)
             except Refused as error:
                 st.error(with_help(translate(str(error))))
             else:
@@ -71,15 +71,15 @@ def _open() -> None:
     one = _choose("class_lesson")
     if st.button(translate("Open the class"), key="class_open", type="primary"):
         _opened(one)
-    for group in classroom.CLASSES.all(classroom.now()):
-        shown = group.shown()
+    for group in classroom.CLASSES.open_classes(classroom.clock_time()):
+        shown = group.state()
         title = "" if shown.question is None else escape_markdown(shown.question.lesson.title)
         st.button(
-            translate("Go on with the class of {joined}: {title}").format(joined=shown.joined, title=title),
+            translate("Go on with the class of {joined}: {title}").format(joined=shown.people_count, title=title),
             key=f"class_again_{group.code}", on_click=_lead, args=(group.code,),
         )  # fmt: skip
     st.button(
-        translate("Forget the code in this browser"), key="class_out", type="tertiary", on_click=classroom.let_out
+        translate("Forget the code in this browser"), key="class_out", type="tertiary", on_click=classroom.sign_out
     )
 
 
@@ -99,7 +99,7 @@ def _choose(key: str, first: Lesson | None = None) -> Lesson:
 
 def _opened(one: Lesson) -> None:
     try:
-        group = classroom.opened()
+        group = classroom.open_class()
     except Refused as error:
         st.error(with_help(translate(str(error))))
         return
@@ -116,8 +116,8 @@ def _begin(group: Class, one: Lesson) -> None:
     model = st.session_state.model
     words: list[int] = []
     if one.predict.answer == "word":
-        words = words_to_choose(panel.asked_on(one, model))
-    group.begin(Question(one, model, tuple(words)))
+        words = selectable_words(panel.prediction_context(one, model))
+    group.begin_question(ClassQuestion(one, model, tuple(words)))
     st.rerun()
 
 
@@ -130,7 +130,7 @@ def _close(group: Class) -> None:
 
 
 def _class(group: Class) -> None:
-    shown = group.shown()
+    shown = group.state()
     if shown.question is None:
         return
     question, one = shown.question, classroom.lesson_in(shown.question)
@@ -141,13 +141,13 @@ def _class(group: Class) -> None:
     with screen.picture(), st.container(key="class_teacher", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", key="class_top"):
             _keys(group, one, shown)
-            st.fragment(_counts, run_every=LIVE)(group.code)
+            st.fragment(_counts, run_every=COUNT_SECONDS)(group.code)
         st.header(escape_markdown(one.question), anchor=False)
         if shown.step in ("wait", "ask"):
             left, right = st.columns([3, 2], gap="large")
             with left, st.container(key="class_text"):
-                st.markdown(panel.text_of(panel.asked_on(one, question.model)))
-                things = CHECKS[one.predict.check].things if one.predict.answer == "order" else ()
+                st.markdown(panel.masked_text(panel.prediction_context(one, question.model)))
+                things = CHECKS[one.predict.check].items if one.predict.answer == "order" else ()
                 for answer in (*(option.label for option in one.predict.options), *things):
                     st.markdown(f"- {escape_markdown(answer)}")
                 _warning()
@@ -157,13 +157,13 @@ def _class(group: Class) -> None:
             _votes(group, one, question, shown)
 
 
-def _keys(group: Class, one: Lesson, shown: Shown) -> None:
+def _keys(group: Class, one: Lesson, shown: ClassState) -> None:
     """The four steps of peer instruction, each with its key, and the way to the live page."""
     over, vote, step = shown.step in ("do", "reveal"), shown.vote, shown.step
     keys = (
-        (translate("Ask"), partial(group.ask, 1), over or vote > 1, step == "wait"),
-        (translate("Stop and show"), partial(group.go_on, "stop"), over or not vote, step == "ask"),
-        (translate("Ask again"), partial(group.ask, 2), over or not vote, step == "stop" and vote == 1),
+        (translate("Ask"), partial(group.begin_vote, 1), over or vote > 1, step == "wait"),
+        (translate("Stop and show"), partial(group.move_to, "stop"), over or not vote, step == "ask"),
+        (translate("Ask again"), partial(group.begin_vote, 2), over or not vote, step == "stop" and vote == 1),
         (translate("What is true"), partial(_reveal, group, one), not vote, step == "stop" and vote == 2),
         (translate("Live page"), partial(_live, one, "reveal" if over else "predict"), False, False),
     )
@@ -177,7 +177,7 @@ def _keys(group: Class, one: Lesson, shown: Shown) -> None:
 
 def _reveal(group: Class, one: Lesson) -> None:
     """Show the truth to all, and to the teacher on the live page; a click on a button."""
-    group.go_on("reveal")
+    group.move_to("reveal")
     _live(one, "reveal")
 
 
@@ -187,7 +187,7 @@ def _live(one: Lesson, step: str) -> None:
 
 
 def _base() -> str:
-    return base_of(st.context.url or "")
+    return app_base_url(st.context.url or "")
 
 
 def _warning() -> None:
@@ -205,7 +205,7 @@ def _warning() -> None:
 
 
 def _link(group: Class) -> None:
-    link = link_of(_base(), group.code)
+    link = class_link(_base(), group.code)
     with st.container(key="class_link", gap="small"):
         with st.container(key="class_qr"):
             st.image(qr_code(link), width="stretch")
@@ -214,27 +214,27 @@ def _link(group: Class) -> None:
 
 def _counts(code: str) -> None:
     """How many have joined and answered; a part of the page that runs alone."""
-    found = classroom.CLASSES.of(code, classroom.now())
+    found = classroom.CLASSES.find(code, classroom.clock_time())
     if found is None:
         st.rerun()
-    found.seen = classroom.now()
-    shown = found.shown()
+    found.last_seen = classroom.clock_time()
+    shown = found.state()
     with st.container(horizontal=True, gap="large", width="content", key="class_counts"):
-        st.metric(translate("joined"), shown.joined, width="content")
+        st.metric(translate("joined"), shown.people_count, width="content")
         if shown.vote:
-            st.metric(translate("answered"), shown.answered, width="content")
+            st.metric(translate("answered"), shown.answer_count, width="content")
 
 
-def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
+def _votes(group: Class, one: Lesson, question: ClassQuestion, shown: ClassState) -> None:
     """The votes beside each other, in one order and on one scale; once it may be seen, with what is true."""
-    counted = group.now()
+    counted = group.current_votes()
     if counted is None:
         return
-    asked = panel.asked_on(one, question.model)
-    rows = rows_of(counted, lambda answer: in_words(one.predict, answer, asked.original), translate("others"))
+    asked = panel.prediction_context(one, question.model)
+    rows = group_answers(counted, lambda answer: answer_text(one.predict, answer, asked.original), translate("others"))
     right = set()
     if shown.step == "reveal":
-        judged = panel.verdicts_of(one.predict, asked, {answer for row in rows for answer in row.answers})
+        judged = panel.request_verdicts(one.predict, asked, {answer for row in rows for answer in row.answers})
         right = {answer for answer, verdict in judged.items() if verdict.right}
     if not rows:
         st.info(with_help(translate("Nobody has answered.")))
@@ -253,7 +253,7 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
                     ["true" if right & set(row.answers) else "" for row in rows],
                     form=".0f",
                     words={mark: translate(MARKS[mark]) for mark in MARKS},
-                    longest=LONGEST_ROW,
+                    longest=MAX_LABEL_LENGTH,
                     most=max(most, 1),
                     scale=min(1.9, 7.5 / len(rows)) if lecture else None,
                     dark=frame.is_dark(),
@@ -265,7 +265,7 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
 
 def _controls(group: Class, one: Lesson, number: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        following = _choose(f"class_next_lesson_{number}", lesson.after(one))
+        following = _choose(f"class_next_lesson_{number}", lesson.next_lesson(one))
         if st.button(translate("Ask about this lesson"), key="class_next"):
             _begin(group, following)
         st.download_button(
@@ -279,8 +279,8 @@ def _controls(group: Class, one: Lesson, number: int) -> None:
 
 
 def _csv(group: Class) -> bytes:
-    def said(question: Question, answer: lesson.Answer) -> str:
-        asked = panel.asked_on(question.lesson, question.model)
-        return in_words(question.lesson.predict, answer, asked.original)
+    def said(question: ClassQuestion, answer: lesson.Answer) -> str:
+        asked = panel.prediction_context(question.lesson, question.model)
+        return answer_text(question.lesson.predict, answer, asked.original)
 
-    return counts_csv(group.asked(), said)
+    return counts_csv(group.counted_questions(), said)

@@ -190,7 +190,7 @@ def _follows(current: Selection, probability: float | None) -> None:
         says = "whether the two are in order or swapped" if order else "whether it could follow the first"
         example_button(
             f"Add a second sentence above, and the model says {says}.", "Add an example",
-            set_choice, "pair", examples.first().pair,
+            set_choice, "pair", examples.first_example().pair,
         )  # fmt: skip
     if probability is not None:
         verdict = nsp_verdict(probability, order=order)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app.lessons.reading import lessons
+from viz_app.lessons.parsing import lessons
 from viz_app.shell import frame, lesson, panel, screen
 from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import escape_markdown

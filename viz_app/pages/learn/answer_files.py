@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from viz_app.classroom.links import base_of
+from viz_app.classroom.links import app_base_url
 from viz_app.classroom.sheet import Entry, Words, as_json, as_page
 from viz_app.lessons import STEPS, Lesson
-from viz_app.lessons.reading import lessons
+from viz_app.lessons.parsing import lessons
 from viz_app.shell import lesson
-from viz_app.shell.answers import in_words
+from viz_app.shell.answers import answer_text
 from viz_app.shell.language import language, translate
 from viz_app.shell.panel import STEP_NAMES
 
@@ -40,13 +40,13 @@ def draw() -> None:
 
 def _entry(one: Lesson) -> Entry:
     note = lesson.note_of(one)
-    said = note.said or ("" if note.answer is None else in_words(one.predict, note.answer, None))
+    said = note.answer_text or ("" if note.answer is None else answer_text(one.predict, note.answer, None))
     links = tuple((translate(STEP_NAMES[step]), _link(one, step)) for step in STEPS[:-1])
-    return Entry(one.name, one.title, one.question, said, note.right, note.found, links)
+    return Entry(one.name, one.title, one.question, said, note.right, note.outcome_text, links)
 
 
 def _link(one: Lesson, step: str) -> str:
     """The address of a step of a lesson on this server."""
     view = one.view(step)
     asked = urlencode({**view.address, "lesson": one.name, "step": step})
-    return f"{base_of(st.context.url or '')}{view.page}?{asked}"
+    return f"{app_base_url(st.context.url or '')}{view.page}?{asked}"

@@ -19,12 +19,12 @@ from viz_app.shell.params import Head, parse_head
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, estimate_seconds
 
-MOST_TOKENS = 64  # of a text in a lesson
-TEXTS = ("several", "one", "two")  # what a page asks about that is not about the shared text
+MAX_TOKENS = 64  # of a text in a lesson
+TEXT_CHOICES = ("several", "one", "two")  # what a page asks about that is not about the shared text
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckContext:
     """What a check is asked about: a text on a model, and what is chosen on the page.
 
     encoding: as the model reads it. original: without the masks. began: the text of the lesson, as it began.
@@ -35,12 +35,12 @@ class Asked:
     loaded: LoadedModel
     encoding: Encoding
     original: Encoding
-    began: Encoding
+    lesson_encoding: Encoding
     head: Head
-    first: Head
+    lesson_head: Head
     off: tuple[Head, ...] = ()
-    chosen: Mapping[str, str] = field(default_factory=dict)
-    begins: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, str] = field(default_factory=dict)
+    lesson_choices: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def hidden(self) -> set[int | None]:
@@ -50,13 +50,13 @@ class Asked:
     @property
     def is_own(self) -> bool:
         """Whether the text, or what a page has in its place, is another one than that of the lesson."""
-        texts = [name for name in TEXTS if name in self.begins]
+        texts = [name for name in TEXT_CHOICES if name in self.lesson_choices]
         if texts:
-            return any(self.chosen.get(name) != self.begins[name] for name in texts)
-        return (self.original.text, self.original.pair) != (self.began.text, self.began.pair)
+            return any(self.choices.get(name) != self.lesson_choices[name] for name in texts)
+        return (self.original.text, self.original.pair) != (self.lesson_encoding.text, self.lesson_encoding.pair)
 
 
-def of_lesson(loaded: LoadedModel, view: View, begins: Mapping[str, str] | None = None) -> Asked:
+def lesson_context(loaded: LoadedModel, view: View, begins: Mapping[str, str] | None = None) -> CheckContext:
     """What a step asks about by its own address, whatever is on the page.
 
     begins: the address of the page that the lesson works on, if it is another one.
@@ -71,22 +71,24 @@ def of_lesson(loaded: LoadedModel, view: View, begins: Mapping[str, str] | None 
     # Of a smaller model the last head that it has.
     head = (min(layer, loaded.config.num_hidden_layers - 1), min(number, loaded.config.num_attention_heads - 1))
     begins = address if begins is None else begins
-    return Asked(loaded, encoding, original, encoding, head, head, chosen=begins, begins=begins)
+    return CheckContext(loaded, encoding, original, encoding, head, head, choices=begins, lesson_choices=begins)
 
 
-def of_page(began: Asked, current: Selection | None, head: Head, chosen: Mapping[str, str]) -> Asked:
+def page_context(began: CheckContext, current: Selection | None, head: Head, chosen: Mapping[str, str]) -> CheckContext:
     """What is on the page now, beside what the lesson began with.
 
     current: None on a page that is not about the shared text. head: the chosen one. chosen: as in `Asked`.
     """
     if current is None:
-        return replace(began, head=head, chosen=chosen)
+        return replace(began, head=head, choices=chosen)
     return replace(
-        began, encoding=current.encoding, original=current.original, head=head, off=current.off, chosen=chosen
+        began, encoding=current.encoding, original=current.original, head=head, off=current.off, choices=chosen
     )
 
 
-def work_of(asked: Asked, what: str, label: str, do: Callable[..., Any], passes: float, *more: Any) -> Work[Any]:
+def record_work(
+    asked: CheckContext, what: str, label: str, do: Callable[..., Any], passes: float, *more: Any
+) -> Work[Any]:
     """A record as work for the queue. more: what it is asked of besides the text and the model."""
     encoding, loaded = asked.encoding, asked.loaded
     memory = forward_bytes(loaded, len(encoding), math.ceil(passes))
@@ -96,15 +98,15 @@ def work_of(asked: Asked, what: str, label: str, do: Callable[..., Any], passes:
     )
 
 
-def has_words(asked: Asked) -> None:
+def require_word_head(asked: CheckContext) -> None:
     """Raise Refused for a model that cannot guess words."""
     if not asked.loaded.has_head("words"):
         raise Refused(translate("this model was not trained to guess hidden words: choose another model"))
 
 
-def hidden_word(asked: Asked) -> int:
+def hidden_word(asked: CheckContext) -> int:
     """The one word that is hidden. Raises Refused where it is none, or more than one."""
-    has_words(asked)
+    require_word_head(asked)
     encoding, original = asked.encoding, asked.original
     hidden = {original.words[at] for at in encoding.mask_positions if encoding.tokens[at] != original.tokens[at]}
     word = next(iter(hidden), None)

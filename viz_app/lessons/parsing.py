@@ -18,7 +18,7 @@ from string import Formatter
 from typing import Any, NamedTuple, TypeVar
 
 from bert_core.refused import Refused
-from viz_app.lessons import ANSWERS, ENGLISH, LANGUAGES, Lesson, Option, Reveal, Task, View, Way
+from viz_app.lessons import ANSWERS, ENGLISH, LANGUAGES, Lesson, Option, PageLink, Reveal, Task, View
 from viz_app.lessons.checks import CHECKS
 from viz_app.moved_pages import MOVED
 
@@ -26,11 +26,11 @@ FOLDER = Path(__file__).parent
 COURSES = (1, 2, 3)
 OWN_COURSE = 4  # of the lessons in a teacher's own folder, whatever their files say
 OWN_LESSONS = "HEADLIGHT_LESSONS"  # that folder, named at start
-LONGEST = 2_000  # signs of a text
-LARGEST = 1 << 20  # bytes of a file
+MAX_TEXT_LENGTH = 2_000  # signs of a text
+MAX_FILE_BYTES = 1 << 20  # bytes of a file
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a lesson, which stands in addresses
 _KINDS = {str: "a text", int: "a whole number", float: "a number", dict: "a table", list: "a list"}
-_Labelled = TypeVar("_Labelled", Option, Way)
+_Labelled = TypeVar("_Labelled", Option, PageLink)
 _FORM = re.compile(r"[+,]?(\.\d)?[fg%]?")
 
 
@@ -38,19 +38,19 @@ class Fault(NamedTuple):
     """Something wrong in a file of a lesson: the line, 0 where there is none, and what is wrong, in a sentence."""
 
     line: int
-    says: str
+    message: str
 
 
 @cache
 def _bundled(language: str) -> tuple[Lesson, ...]:
-    found = tuple(read(file.read_text("utf-8"), file.stem) for file in FOLDER.glob("*.toml"))
+    found = tuple(parse_lesson(file.read_text("utf-8"), file.stem) for file in FOLDER.glob("*.toml"))
     return found if language == ENGLISH else tuple(_bundled_words(lesson, language) for lesson in found)
 
 
 def _bundled_words(lesson: Lesson, language: str) -> Lesson:
-    said, faults = judged_words(lesson, FOLDER / language / f"{lesson.name}.toml")
+    said, faults = parse_translation(lesson, FOLDER / language / f"{lesson.name}.toml")
     if said is None:
-        raise Refused(faults[0].says)
+        raise Refused(faults[0].message)
     return said
 
 
@@ -63,12 +63,12 @@ def lessons(language: str = ENGLISH) -> tuple[Lesson, ...]:
     return tuple(sorted([*_bundled(language), *own], key=lambda lesson: (lesson.course, lesson.number, lesson.name)))
 
 
-def faulty(language: str = ENGLISH) -> list[str]:
+def folder_faults(language: str = ENGLISH) -> list[str]:
     """What is wrong with the files of a teacher's own folder, a sentence for each that has faults.
 
     language: one of `LANGUAGES`, whose words are looked at too.
     """
-    return [faults[0].says for _, _, faults in _own(language) if faults]
+    return [faults[0].message for _, _, faults in _own(language) if faults]
 
 
 def lesson_of(name: str, language: str = ENGLISH) -> Lesson:
@@ -84,7 +84,7 @@ def _own(language: str) -> Iterator[tuple[Path, Lesson | None, list[Fault]]]:
     if not (folder := os.environ.get(OWN_LESSONS)):
         return
     for file in sorted(Path(folder).glob("*.toml")):
-        looked_at = [file, *(words for tag, words in words_of(file) if tag == language)]
+        looked_at = [file, *(words for tag, words in translation_files(file) if tag == language)]
         try:
             abouts = [one.stat() for one in looked_at]
         except OSError:  # it has just been taken away
@@ -100,24 +100,24 @@ def _of_files(files: tuple[Path, ...], changed: tuple[tuple[int, int], ...]) -> 
     files: the lesson's, and perhaps that of its words in another language; where these have faults, it goes without.
     """
     file, *words = files
-    lesson, faults = judged(file)
+    lesson, faults = parse_file(file)
     if lesson is None:
         return None, faults
     if any(lesson.name == one.name for one in _bundled(ENGLISH)):
         return None, [Fault(0, f"{file.name}: a lesson of this name comes along: rename the file")]
     for one in words:
-        said, faults = judged_words(lesson, one)
+        said, faults = parse_translation(lesson, one)
         lesson = said or lesson
     return replace(lesson, course=OWN_COURSE), faults
 
 
-def words_of(file: Path) -> list[tuple[str, Path]]:
+def translation_files(file: Path) -> list[tuple[str, Path]]:
     """The languages that a lesson's file has words in, each with their file."""
     found = ((tag, file.parent / tag / file.name) for tag in LANGUAGES if tag != ENGLISH)
     return [(tag, words) for tag, words in found if words.exists()]
 
 
-def judged(file: Path) -> tuple[Lesson | None, list[Fault]]:
+def parse_file(file: Path) -> tuple[Lesson | None, list[Fault]]:
     """The lesson of a file, or None and all its faults."""
     if not NAME.fullmatch(file.stem):
         says = "a small letter first, then small letters, figures and _, 40 signs at most"
@@ -126,7 +126,7 @@ def judged(file: Path) -> tuple[Lesson | None, list[Fault]]:
     return (None, [text]) if isinstance(text, Fault) else _read(text, file.stem)
 
 
-def judged_words(lesson: Lesson, file: Path) -> tuple[Lesson | None, list[Fault]]:
+def parse_translation(lesson: Lesson, file: Path) -> tuple[Lesson | None, list[Fault]]:
     """A lesson with the words of a file, or None and all faults of the file."""
     name = f"{file.parent.name}/{file.name}"
     text = _text_of(file, name)
@@ -136,8 +136,8 @@ def judged_words(lesson: Lesson, file: Path) -> tuple[Lesson | None, list[Fault]
 def _text_of(file: Path, name: str) -> str | Fault:
     """The text of a file, or why it has none. name: of the file, for that sentence."""
     try:
-        if (size := file.stat().st_size) > LARGEST:
-            return Fault(0, f"{name} has {size:,} bytes: at most {LARGEST:,}")
+        if (size := file.stat().st_size) > MAX_FILE_BYTES:
+            return Fault(0, f"{name} has {size:,} bytes: at most {MAX_FILE_BYTES:,}")
         return file.read_text("utf-8")
     except UnicodeDecodeError:
         return Fault(0, f"{name} is no text in UTF-8: save it as such")
@@ -145,14 +145,14 @@ def _text_of(file: Path, name: str) -> str | Fault:
         return Fault(0, f"{name} cannot be read: {error.strerror}")
 
 
-def read(text: str, name: str) -> Lesson:
+def parse_lesson(text: str, name: str) -> Lesson:
     """The lesson that the text of a file holds. Raises Refused for the first fault in it.
 
     name: of the file, without its ending.
     """
     lesson, faults = _read(text, name)
     if lesson is None:
-        raise Refused(faults[0].says)
+        raise Refused(faults[0].message)
     return lesson
 
 
@@ -184,7 +184,7 @@ def _read(text: str, name: str) -> tuple[Lesson | None, list[Fault]]:
         name, top.text("title"), top.text("question"), top.whole("course", COURSES[0], COURSES[-1]),
         top.whole("number", 1, 99), top.whole("minutes", 1, 60), top.text("source"), link,
         predict, do, _reveal(top.table("reveal"), predict.check), yours,
-        tuple(Way(one.text("label"), one.view()) for one in top.tables("free")),
+        tuple(PageLink(one.text("label"), one.view()) for one in top.tables("free")),
     )  # fmt: skip
     faults = _faults(top, text, file)
     return (None, faults) if faults else (lesson, [])
@@ -202,9 +202,9 @@ def _translated(lesson: Lesson, text: str, file: str) -> tuple[Lesson | None, li
         shown.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(old.bars)}")
     said = replace(
         lesson, title=top.text("title"), question=top.text("question"),
-        predict=_task_said(lesson.predict, top.table("predict")), do=_task_said(lesson.do, top.table("do")),
-        reveal=replace(old, right=right, wrong=wrong, otherwise=otherwise, title=shown.text("title"), bars=bars),
-        yours=_task_said(lesson.yours, top.table("yours")),
+        predict=_task_said(lesson.predict, top.table("predict")), exercise=_task_said(lesson.exercise, top.table("do")),
+        reveal=replace(old, right=right, wrong=wrong, claim_fails=otherwise, title=shown.text("title"), bars=bars),
+        own_sentence=_task_said(lesson.own_sentence, top.table("yours")),
         free=tuple(replace(way, label=label) for way, label in _labelled(top, "free", lesson.free)),
     )  # fmt: skip
     faults = _faults(top, text, file)
@@ -274,8 +274,8 @@ class _Table:
         text: str = value.strip()
         if first is None and not text:
             self.fault(key, "is empty: a text is needed")
-        if len(text) > LONGEST:
-            self.fault(key, f"has {len(text):,} signs: at most {LONGEST:,}")
+        if len(text) > MAX_TEXT_LENGTH:
+            self.fault(key, f"has {len(text):,} signs: at most {MAX_TEXT_LENGTH:,}")
         return text
 
     def sentence(self, key: str, check: str, *, first: str | None = None) -> str:
@@ -387,7 +387,7 @@ def _task(given: _Table, step: str) -> Task:
 def _task_said(task: Task, given: _Table) -> Task:
     """A task with its words in another language; what it does not say in English, it says in none."""
     return replace(
-        task, says=given.text("says"),
+        task, text=given.text("says"),
         right=task.right and given.sentence("right", task.check),
         wrong=task.wrong and given.sentence("wrong", task.check),
         hint=task.hint and given.text("hint"), unit=task.unit and given.text("unit"),

@@ -13,25 +13,25 @@ from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
-from viz_app.shell import findings
-from viz_app.shell.findings.asked import Asked, of_lesson
-from viz_app.shell.lesson import values
+from viz_app.shell import lesson_records
+from viz_app.shell.lesson import parse_view
+from viz_app.shell.lesson_records.context import CheckContext, lesson_context
 from viz_app.shell.params import Page, Param
 
-MOST_ANSWERS = 1_000  # of a number, as many are tried, evenly
+MAX_ANSWERS = 1_000  # of a number, as many are tried, evenly
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """One thing that was found out about a lesson: the key of its file, what it is, and whether it must be mended."""
 
     key: str
-    says: str
+    message: str
     is_fault: bool
 
 
-def tried(
+def check_lesson(
     one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     """What becomes of a lesson on a model, step by step.
 
     pages: by their paths. table: every choice that an address carries, by its name.
@@ -40,92 +40,92 @@ def tried(
     for key, view in (*views, *((f"free[{number}]", way.view) for number, way in enumerate(one.free))):
         try:
             if view.page not in pages or view.address:
-                values(view, pages, table)
+                parse_view(view, pages, table)
         except Refused as error:
-            yield Found(f"{key}.{'address' if view.page in pages else 'page'}", str(error), True)
+            yield Finding(f"{key}.{'address' if view.page in pages else 'page'}", str(error), True)
     yield from _refused("predict.check", lambda: _predicted(one, loaded))
     yield from _refused("do.check", lambda: _done(one, loaded, pages, table))
 
 
-def _refused(key: str, what: Callable[[], Iterator[Found]]) -> Iterator[Found]:
+def _refused(key: str, what: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from what()
     except Refused as error:
-        yield Found(key, str(error), True)
+        yield Finding(key, str(error), True)
 
 
-def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
-    task, asked = one.predict, of_lesson(loaded, one.predict.view, one.do.view.address)
-    record = findings.work_for(CHECKS[task.check].needs, asked).do(ignore_progress)
+def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Finding]:
+    task, asked = one.predict, lesson_context(loaded, one.predict.view, one.exercise.view.address)
+    record = lesson_records.work_for(CHECKS[task.check].record, asked).do(ignore_progress)
     right: list[Any] = []
     wrong: list[Any] = []
     verdict = None
-    for answer in answers(task, asked):
+    for answer in possible_answers(task, asked):
         try:
-            verdict = findings.judged(task, asked, record, answer)
+            verdict = lesson_records.judge_answer(task, asked, record, answer)
         except Refused:
             continue  # the gap itself is no answer
         (right if verdict.right else wrong).append((answer, verdict))
     if verdict is None:
-        yield Found("predict.answer", "has no answer that can be given", True)
+        yield Finding("predict.answer", "has no answer that can be given", True)
         return
-    yield Found("predict", f"true is {', '.join(_written(part) for part in verdict.truth)}", False)
+    yield Finding("predict", f"true is {', '.join(_written(part) for part in verdict.truth)}", False)
     for name, some, other in (("right", right, wrong), ("wrong", wrong, right)):
         if not some:
-            yield Found("predict.answer", f"has no {name} answer among the {len(other)} that can be given", True)
+            yield Finding("predict.answer", f"has no {name} answer among the {len(other)} that can be given", True)
     if right:
         given = ", ".join(_in_words(task, asked, answer) for answer, _ in right[:3])
-        yield Found("predict", f"right: {given}" + (f" and {len(right) - 3} more" if len(right) > 3 else ""), False)
-    if not verdict.holds:
-        yield Found("reveal.otherwise", "is what this model gets: what the lesson claims does not hold on it", False)
+        yield Finding("predict", f"right: {given}" + (f" and {len(right) - 3} more" if len(right) > 3 else ""), False)
+    if not verdict.claim_holds:
+        yield Finding("reveal.otherwise", "is what this model gets: what the lesson claims does not hold on it", False)
     for key, text, some in (("right", one.reveal.right, right), ("wrong", one.reveal.wrong, wrong)):
         if some:
-            yield Found(f"reveal.{key}", _filled(text, some[0][1]), False)
+            yield Finding(f"reveal.{key}", _filled(text, some[0][1]), False)
 
 
 def _done(
     one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]
-) -> Iterator[Found]:
-    task, view = one.do, one.do.view
+) -> Iterator[Finding]:
+    task, view = one.exercise, one.exercise.view
     if task.answer != "page":
         return
     try:
-        found = values(view, pages, table)
+        found = parse_view(view, pages, table)
     except Refused:  # which is said already
         return
-    there, params = of_lesson(loaded, view), pages[view.page].params
+    there, params = lesson_context(loaded, view), pages[view.page].params
     chosen = {param.name: param.write(found[param.name]) for param in params if found[param.name] is not None}
     asked = replace(
-        of_lesson(loaded, one.predict.view, view.address), encoding=there.encoding, original=there.original,
-        head=there.head, chosen=chosen,
+        lesson_context(loaded, one.predict.view, view.address), encoding=there.encoding, original=there.original,
+        head=there.head, choices=chosen,
     )  # fmt: skip
     try:
-        record = findings.work_for(CHECKS[task.check].needs, asked).do(ignore_progress)
-        verdict = findings.judged(task, asked, record, None)
+        record = lesson_records.work_for(CHECKS[task.check].record, asked).do(ignore_progress)
+        verdict = lesson_records.judge_answer(task, asked, record, None)
     except Refused as error:
-        yield Found("do", f"at first the panel says: {error}", False)
+        yield Finding("do", f"at first the panel says: {error}", False)
         return
     if verdict.right:
-        yield Found("do.address", "is done before anything was done: begin with another view", True)
-    yield Found(
+        yield Finding("do.address", "is done before anything was done: begin with another view", True)
+    yield Finding(
         "do", f"at first the panel says: {_filled(task.right if verdict.right else task.wrong, verdict)}", False
     )
 
 
-def answers(task: Task, asked: Asked) -> Iterator[Any]:
+def possible_answers(task: Task, asked: CheckContext) -> Iterator[Any]:
     """Every answer that can be given; of very many numbers some."""
     if task.answer == "word":
         yield from range(asked.original.word_count)
     elif task.answer == "number":
-        least, most = int(task.least), int(task.most)
-        yield from range(least, most + 1, max(1, (most - least) // MOST_ANSWERS))
+        least, most = int(task.minimum), int(task.maximum)
+        yield from range(least, most + 1, max(1, (most - least) // MAX_ANSWERS))
     elif task.answer == "choice":
         yield from task.options
     elif task.answer == "order":
-        yield from permutations(CHECKS[task.check].things)
+        yield from permutations(CHECKS[task.check].items)
 
 
-def _in_words(task: Task, asked: Asked, answer: Any) -> str:
+def _in_words(task: Task, asked: CheckContext, answer: Any) -> str:
     if isinstance(answer, Option):
         return f"“{answer.label}”"
     if task.answer == "word":

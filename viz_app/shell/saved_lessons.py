@@ -13,31 +13,32 @@ from typing import Any
 from viz_app.components.browser_storage import MAX_CHARACTERS, browser_storage
 from viz_app.lessons import Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.reading import lessons
+from viz_app.lessons.parsing import lessons
 from viz_app.shell import lesson
 from viz_app.shell.lesson import Answer, Note
 
 NAME = "lessons"
-LONGEST_SAID = 2_000  # signs of an answer in words, or of what was found
+MAX_TEXT_LENGTH = 2_000  # signs of an answer in words, or of what was found
 
 
 def draw() -> None:
     """Ask the browser what it has kept, once in a session; then let it keep what there is now."""
-    heard = lesson.is_heard()
-    browser_storage(NAME, written(lesson.notes()) if heard else None, _take)
+    heard = lesson.is_restored()
+    browser_storage(NAME, encode_notes(lesson.notes()) if heard else None, _take)
 
 
 def _take(kept: str) -> None:
-    lesson.hear(read(kept))
+    lesson.restore_notes(decode_notes(kept))
 
 
-def written(notes: Mapping[str, Note]) -> str:
+def encode_notes(notes: Mapping[str, Note]) -> str:
     """Notes by the names of lessons as a text, JSON."""
     by_name = {one.name: one for one in lessons()}
     said = {
         name: {
-            "answer": _plain(note.answer, by_name[name].predict), "right": note.right, "did": note.did, "own": note.own,
-            "said": note.said[:LONGEST_SAID], "found": note.found[:LONGEST_SAID],
+            "answer": _plain(note.answer, by_name[name].predict), "right": note.right, "did": note.is_tried,
+            "own": note.own_right,
+            "said": note.answer_text[:MAX_TEXT_LENGTH], "found": note.outcome_text[:MAX_TEXT_LENGTH],
         }
         for name, note in notes.items()
         if name in by_name
@@ -49,7 +50,7 @@ def written(notes: Mapping[str, Note]) -> str:
     return json.dumps({name: {**about, "said": "", "found": ""} for name, about in said.items()})
 
 
-def read(text: str) -> dict[str, Note]:
+def decode_notes(text: str) -> dict[str, Note]:
     """The notes of a text that `written` made; of any other text what there is of them."""
     try:
         said = json.loads(text) if text else {}
@@ -69,7 +70,7 @@ def _note(one: Lesson, said: Any) -> Note | None:
     right, did, own = said.get("right"), said.get("did"), said.get("own")
     if answer is None or not isinstance(did, bool) or any(part not in (None, True, False) for part in (right, own)):
         return None
-    words = (str(said[part])[:LONGEST_SAID] if isinstance(said.get(part), str) else "" for part in ("said", "found"))
+    words = (str(said[part])[:MAX_TEXT_LENGTH] if isinstance(said.get(part), str) else "" for part in ("said", "found"))
     return Note(answer, right, did, own, *words)
 
 
@@ -82,7 +83,7 @@ def _plain(answer: Answer | None, task: Task) -> Any:
 
 def _answer(said: Any, task: Task) -> Answer | None:
     if task.answer == "order":
-        things = CHECKS[task.check].things
+        things = CHECKS[task.check].items
         is_order = isinstance(said, list) and len(said) == len(things) and all(thing in said for thing in things)
         return tuple(said) if is_order else None
     if isinstance(said, bool) or not isinstance(said, int | float) or not isfinite(said):
@@ -91,4 +92,4 @@ def _answer(said: Any, task: Task) -> Answer | None:
         return task.options[said] if isinstance(said, int) and said in range(len(task.options)) else None
     if task.answer == "word":
         return said if isinstance(said, int) and 0 <= said < 10_000 else None
-    return said if task.least <= said <= task.most else None
+    return said if task.minimum <= said <= task.maximum else None

@@ -19,61 +19,61 @@ from bert_core.studies.relations import track_relations
 from bert_core.studies.treebank import read_treebank
 from bert_core.tokenizer import MASK, Encoding
 from viz_app.lessons.checks.third_course import (
-    GUESSES,
-    LEAST_PROBABILITY,
+    GUESS_COUNT,
+    MIN_PROBABILITY,
     OCCUPATIONS,
-    STRANGER,
-    BothOrders,
+    UNRELATED_SENTENCE,
     Leanings,
-    Negated,
+    LinkedWord,
+    NegationGuesses,
+    OrderProbabilities,
     Pronouns,
-    Tie,
-    Tied,
-    Ties,
+    RelationAccuracy,
+    TreebankAccuracy,
     WordLeanings,
-    in_frame,
+    occupation_sentence,
     with_and_without_not,
 )
 from viz_app.shell.examples import TREES
-from viz_app.shell.findings.asked import Asked, has_words, work_of
 from viz_app.shell.language import translate
+from viz_app.shell.lesson_records.context import CheckContext, record_work, require_word_head
 from viz_app.shell.params import Head
 from viz_app.shell.work import Work
 
 SENTENCES = 60  # of the example trees
-LEAST_ASKED = 20  # times that a relation is asked before it counts, as on the page Roles
+MIN_COUNT = 20  # times that a relation is asked before it counts, as on the page Roles
 
 
-def _ties(asked: Asked) -> Work[Ties]:
-    def do(report: Progress) -> Ties:
+def _ties(asked: CheckContext) -> Work[TreebankAccuracy]:
+    def do(report: Progress) -> TreebankAccuracy:
         tally = _tally(asked.loaded, report)
         best, shares = {}, {}
-        for row in tally.rows(LEAST_ASKED):
+        for row in tally.rows(MIN_COUNT):
             if row.relation != "punct":  # a sign has no place in the grammar
-                best[row.relation] = Tie(_head_of(row), row.accuracy, row.offset_accuracy)
+                best[row.relation] = RelationAccuracy(_head_of(row), row.accuracy, row.offset_accuracy)
                 shares[row.relation] = tally.accuracy(row.relation).max(0)
-        return Ties(best, shares)
+        return TreebankAccuracy(best, shares)
 
-    return work_of(asked, "ties", "reads sixty sentences", do, SENTENCES)
+    return record_work(asked, "ties", "reads sixty sentences", do, SENTENCES)
 
 
-def _tied(asked: Asked) -> Work[Tied]:
+def _tied(asked: CheckContext) -> Work[LinkedWord]:
     encoding = asked.encoding
     words = tuple(asked.original.word_text(word) for word in range(asked.original.word_count))
     last = max((word for word, text in enumerate(words) if any(map(str.isalnum, text))), default=0)
     if last < 3:
         raise Refused(translate("the sentence is too short: write four words or more"))
 
-    def do(report: Progress) -> Tied:
+    def do(report: Progress) -> LinkedWord:
         (row,) = (row for row in _tally(asked.loaded, report).rows() if row.relation == "obj")
         head = _head_of(row) or (0, 0)
         run = capture(asked.loaded, encoding, positions=())
         between = map_of_units(run.attention[head], [encoding.pieces_of(word) for word in range(len(words))])
         from_last = between[last] if row.direction != DIRECTIONS[1] else between[:, last]
         tied = int(np.where(np.arange(len(words)) == last, -1, from_last).argmax())
-        return Tied(words, last, tied, head)
+        return LinkedWord(words, last, tied, head)
 
-    return work_of(asked, "tied", "reads sixty sentences and this one", do, SENTENCES + 1)
+    return record_work(asked, "tied", "reads sixty sentences and this one", do, SENTENCES + 1)
 
 
 def _tally(loaded: LoadedModel, report: Progress) -> RelationTally:
@@ -86,7 +86,7 @@ def _head_of(row: RelationRow) -> Head | None:
     return None if row.layer is None or row.head is None else (row.layer, row.head)
 
 
-def _both_orders(asked: Asked) -> Work[BothOrders]:
+def _both_orders(asked: CheckContext) -> Work[OrderProbabilities]:
     loaded, original = asked.loaded, asked.original
     if not loaded.has_head("next"):
         raise Refused(translate("this model was not trained to say whether a sentence follows: choose another model"))
@@ -94,38 +94,38 @@ def _both_orders(asked: Asked) -> Work[BothOrders]:
         raise Refused(translate("write a second sentence on top of the page"))
     first, second = original.text, original.pair
 
-    def do(_: object) -> BothOrders:
-        pairs = ((first, second), (second, first), (first, STRANGER))
+    def do(_: object) -> OrderProbabilities:
+        pairs = ((first, second), (second, first), (first, UNRELATED_SENTENCE))
         found = [run.nsp for run in captures(loaded, [loaded.tokenizer.encode(*pair) for pair in pairs], top_k=1)]
         follows, swapped, stranger = (float(one) for one in found if one is not None)
-        return BothOrders(follows, swapped, stranger)
+        return OrderProbabilities(follows, swapped, stranger)
 
-    return work_of(asked, "both orders", "reads a pair in both orders", do, 3)
+    return record_work(asked, "both orders", "reads a pair in both orders", do, 3)
 
 
-def _negated(asked: Asked) -> Work[Negated]:
+def _negated(asked: CheckContext) -> Work[NegationGuesses]:
     loaded = asked.loaded
     text = _with_gap(asked)
     both = with_and_without_not(text)
     if both is None:
         raise Refused(translate("write a sentence with is, are, was, were or can, or one that says not"))
 
-    def do(_: object) -> Negated:
+    def do(_: object) -> NegationGuesses:
         plain, negated = (
             run.predictions[0]
-            for run in captures(loaded, [loaded.tokenizer.encode(one) for one in both], top_k=GUESSES)
+            for run in captures(loaded, [loaded.tokenizer.encode(one) for one in both], top_k=GUESS_COUNT)
         )
         first = plain.top[0][0]
         words = [tuple(loaded.tokenizer.token_of(token) for token, _ in one.top) for one in (plain, negated)]
         shares = [float(one.probabilities[first]) for one in (plain, negated)]
-        return Negated(words[0], words[1], shares[0], shares[1], says_not=text == both[1])
+        return NegationGuesses(words[0], words[1], shares[0], shares[1], says_not=text == both[1])
 
-    return work_of(asked, "negated", "reads the sentence without and with “not”", do, 2)
+    return record_work(asked, "negated", "reads the sentence without and with “not”", do, 2)
 
 
-def _with_gap(asked: Asked) -> str:
+def _with_gap(asked: CheckContext) -> str:
     """The sentence with [MASK] in its one gap. Raises Refused for no gap, for several, and for two sentences."""
-    has_words(asked)
+    require_word_head(asked)
     encoding = asked.encoding
     if encoding.pair is not None:
         raise Refused(translate("take the second sentence away: this lesson asks about one"))
@@ -135,17 +135,17 @@ def _with_gap(asked: Asked) -> str:
     return f"{encoding.text[:start]}{MASK}{encoding.text[end:]}"
 
 
-def _leanings(asked: Asked) -> Work[Leanings]:
+def _leanings(asked: CheckContext) -> Work[Leanings]:
     def do(_: object) -> Leanings:
-        frames = [in_frame(word) for word in (*OCCUPATIONS, MASK)]
+        frames = [occupation_sentence(word) for word in (*OCCUPATIONS, MASK)]
         *raw, frame = _towards_he(asked, [asked.loaded.tokenizer.encode(text) for text in frames])
         return Leanings(tuple(raw), frame)
 
     _knows_pronouns(asked)
-    return work_of(asked, "leanings", "reads eight occupations", do, len(OCCUPATIONS) + 1)
+    return record_work(asked, "leanings", "reads eight occupations", do, len(OCCUPATIONS) + 1)
 
 
-def _pronouns(asked: Asked) -> Work[Pronouns]:
+def _pronouns(asked: CheckContext) -> Work[Pronouns]:
     _with_gap(asked)
     ids = _knows_pronouns(asked)
 
@@ -153,10 +153,10 @@ def _pronouns(asked: Asked) -> Work[Pronouns]:
         found = captures(asked.loaded, [asked.encoding], top_k=1)[0].predictions[0].probabilities
         return Pronouns(*(float(found[number]) for number in ids))
 
-    return work_of(asked, "pronouns", "reads the sentence", do, 1)
+    return record_work(asked, "pronouns", "reads the sentence", do, 1)
 
 
-def _word_leanings(asked: Asked) -> Work[WordLeanings]:
+def _word_leanings(asked: CheckContext) -> Work[WordLeanings]:
     _with_gap(asked)
     _knows_pronouns(asked)
     loaded, original, encoding = asked.loaded, asked.original, asked.encoding
@@ -169,7 +169,7 @@ def _word_leanings(asked: Asked) -> Work[WordLeanings]:
     def do(_: object) -> WordLeanings:
         tokenizer, words = loaded.tokenizer, tuple(original.word_text(word) for word in range(original.word_count))
         here = [encoding, *(tokenizer.mask_words(encoding, (word,)) for word in others)]
-        there = [tokenizer.encode(in_frame(one)) for one in (MASK, *(words[word] for word in others))]
+        there = [tokenizer.encode(occupation_sentence(one)) for one in (MASK, *(words[word] for word in others))]
         place = encoding.mask_positions[0]
         raw, *hidden = _towards_he(asked, here, place)
         frame, *framed = _towards_he(asked, there)
@@ -178,24 +178,24 @@ def _word_leanings(asked: Asked) -> Work[WordLeanings]:
             own[word], other[word] = raw - without, with_it - frame
         return WordLeanings(words, gap, raw, tuple(own), tuple(other))
 
-    return work_of(asked, "word leanings", "without each word", do, 2 * original.word_count)
+    return record_work(asked, "word leanings", "without each word", do, 2 * original.word_count)
 
 
-def _towards_he(asked: Asked, encodings: Sequence[Encoding], place: int | None = None) -> list[float]:
+def _towards_he(asked: CheckContext, encodings: Sequence[Encoding], place: int | None = None) -> list[float]:
     """How far the gap of each text leans to "he": ln p(he) - ln p(she). place: of the gap, if it is not the first."""
     he, she = _knows_pronouns(asked)
     found = []
     for run in captures(asked.loaded, list(encodings), top_k=1):
         gap = run.predictions[0] if place is None else run.prediction_at(place)
         assert gap is not None  # it is a mask in every copy
-        shares = np.maximum(gap.probabilities[[he, she]], LEAST_PROBABILITY)
+        shares = np.maximum(gap.probabilities[[he, she]], MIN_PROBABILITY)
         found.append(float(np.log(shares[0] / shares[1])))
     return found
 
 
-def _knows_pronouns(asked: Asked) -> tuple[int, int]:
+def _knows_pronouns(asked: CheckContext) -> tuple[int, int]:
     """The numbers of "he" and "she". Raises Refused for a model that cannot guess them."""
-    has_words(asked)
+    require_word_head(asked)
     tokenizer = asked.loaded.tokenizer
     he, she = (tokenizer.id_of(word) for word in ("he", "she"))
     if tokenizer.unknown_id in (he, she):
@@ -203,7 +203,7 @@ def _knows_pronouns(asked: Asked) -> tuple[int, int]:
     return he, she
 
 
-WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({
+WORKS: Mapping[str, Callable[[CheckContext], Work[Any]]] = MappingProxyType({
     "ties": _ties, "tied": _tied, "both_orders": _both_orders, "negated": _negated, "leanings": _leanings,
     "pronouns": _pronouns, "word_leanings": _word_leanings,
 })  # fmt: skip

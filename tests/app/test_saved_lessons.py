@@ -11,18 +11,18 @@ from streamlit.testing.v1 import AppTest
 from tests.visit import settled, visited, words
 from viz_app.components.browser_storage import MAX_CHARACTERS
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.reading import lesson_of, lessons
-from viz_app.shell import lesson, remembered
+from viz_app.lessons.parsing import lesson_of, lessons
+from viz_app.shell import lesson, saved_lessons
 from viz_app.shell.lesson import Note
-from viz_app.shell.remembered import read, written
+from viz_app.shell.saved_lessons import decode_notes, encode_notes
 
 
 def answer_to(name: str) -> Any:
     """Some answer that a lesson's prediction can have."""
     task = lesson_of(name).predict
     if task.answer == "order":
-        return CHECKS[task.check].things
-    return task.options[0] if task.options else int(task.least) if task.answer == "number" else 2
+        return CHECKS[task.check].items
+    return task.options[0] if task.options else int(task.minimum) if task.answer == "number" else 2
 
 
 def test_what_was_said_in_every_lesson_comes_back() -> None:
@@ -34,8 +34,8 @@ def test_what_was_said_in_every_lesson_comes_back() -> None:
         for number, one in enumerate(lessons())
     }
     assert len({one.predict.answer for one in lessons()}) == 4
-    assert read(written(notes)) == notes
-    assert read(written({**notes, "gone": Note(3)})) == notes
+    assert decode_notes(encode_notes(notes)) == notes
+    assert decode_notes(encode_notes({**notes, "gone": Note(3)})) == notes
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,21 @@ def test_what_was_said_in_every_lesson_comes_back() -> None:
 )  # fmt: skip
 def test_of_a_strangers_text_nothing_is_taken(text: str) -> None:
     """No JSON, no notes, answers that the lesson does not have: as if nothing had been kept."""
-    assert read(text) == {}
+    assert decode_notes(text) == {}
 
 
 def test_a_page_asks_the_browser_once_and_then_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """On Learn and beside a lesson, and nowhere else; what was said meanwhile counts more than what was kept."""
     seen: list[str | None] = []
-    monkeypatch.setattr(remembered, "browser_storage", lambda name, text, on_kept: seen.append(text))
+    monkeypatch.setattr(saved_lessons, "browser_storage", lambda name, text, on_kept: seen.append(text))
     settled(visited("predict", text="The cat sat."))
     assert seen == []
     app: AppTest = settled(visited("learn"))
     assert seen == [None]
-    kept = {"both_sides": Note(3, right=False, did=True), "the_bin": Note(50)}
+    kept = {"both_sides": Note(3, right=False, is_tried=True), "the_bin": Note(50)}
     app.session_state[lesson._NOTES] = {"the_bin": Note(30)}
-    app.session_state[lesson._HEARD] = True
-    app.session_state[lesson._NOTES] = {**read(written(kept)), **app.session_state[lesson._NOTES]}
+    app.session_state[lesson._RESTORED] = True
+    app.session_state[lesson._NOTES] = {**decode_notes(encode_notes(kept)), **app.session_state[lesson._NOTES]}
     settled(app.run())
     assert json.loads(str(seen[-1]))["the_bin"]["answer"] == 30
     assert "predicted otherwise, tried" in words(app)

@@ -8,7 +8,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -29,7 +29,7 @@ from viz_app.components import attention_view, head_grid
 from viz_app.components.attention_view.packing import deflated, strongest_edges
 from viz_app.components.joining import joined
 from viz_app.export.captions import NOTE, caption_maps
-from viz_app.export.packing import MOST_EXACT, packed_layer
+from viz_app.export.packing import MAX_EXACT_VALUES, packed_layer
 from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
@@ -88,15 +88,15 @@ class _Sheet:
     """
 
     title: str
-    shown: ShownMaps
+    maps: ShownMaps
     view: MapView
     texts: Sequence[tuple[str, Sequence[str]]]
-    says: str
+    summary: str
     reading: str
     misleading: str
     titles: Sequence[Sequence[str]]
     sorts: Sorts = field(default_factory=dict)
-    one: ShownMaps | None = None
+    combined: ShownMaps | None = None
     vectors: Sequence[HeadVectors] = ()
     positions: Sequence[int] = ()
     changes: tuple[Sequence[str], Sequence[tuple[int, int, Sequence[str | float]]]] | None = None
@@ -115,14 +115,15 @@ def attention_page(
     Raises Refused for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
-    apart = replace(view, together=None)
-    shown = apart.of(run)
-    one = None if view.together is None else view.of(run)
+    separate_view = replace(view, together=None)
+    maps = separate_view.of(run)
+    combined = None if view.together is None else view.of(run)
     sheet = _Sheet(
-        "Who looks at whom?", shown, apart, _texts(run.encoding), _says(run, shown, apart), READING,
-        MISLEADING[shown.what], *_titles_and_sorts(run), one,
+        "Who looks at whom?", maps, separate_view, _text_lines(run.encoding), _summary(run, maps, separate_view),
+        READING,
+        MISLEADING[maps.what], *_titles_and_sorts(run), combined,
     )  # fmt: skip
-    return _written(sheet, theme, report)
+    return _render(sheet, theme, report)
 
 
 def neuron_page(
@@ -141,12 +142,13 @@ def neuron_page(
     if vectors.encoding.input_ids != run.encoding.input_ids:
         raise ValueError("the vectors are of another text than the maps")
     view = MapView(layer=vectors.layer, heads=(vectors.head,))
-    shown = view.of(run)
+    maps = view.of(run)
     sheet = _Sheet(
-        "Who looks at whom?", shown, view, _texts(run.encoding), _says(run, shown, view), NEURON, NEURON_MISLEADING,
+        "Who looks at whom?", maps, view, _text_lines(run.encoding), _summary(run, maps, view), NEURON,
+        NEURON_MISLEADING,
         *_titles_and_sorts(run), vectors=(vectors,), positions=(query,),
     )  # fmt: skip
-    return _written(sheet, theme, report)
+    return _render(sheet, theme, report)
 
 
 def change_page(
@@ -162,22 +164,22 @@ def change_page(
     Raises Refused for a head that one of them does not have, choices that a comparison does not know, or an unknown
     theme.
     """
-    view, shown = view or MapView(), comparison.shown()
+    view, maps = view or MapView(), comparison.shown()
     view.check_whole("a comparison", comparison.what)
-    shown.check(view.layer, view.heads)
-    largest = np.abs(shown.values).max((-1, -2))
+    maps.check(view.layer, view.heads)
+    largest = np.abs(maps.values).max((-1, -2))
     changes = comparison.largest()
     lines = comparison.listed(changes)
     layers, heads = largest.shape
-    rows = [(one.layer, one.head, list(line.values())) for one, line in zip(changes, lines, strict=True)]
-    between = [
+    rows = [(change.layer, change.head, list(line.values())) for change, line in zip(changes, lines, strict=True)]
+    parts = [
         f"{comparison.unit.capitalize()} of {layers} layers × {heads} heads, {comparison.difference}",
         *comparison.said,
     ]
     sheet = _Sheet(
-        "What is different?", shown, view,
-        texts=[text for part in comparison.texts for text in _texts(*part)],
-        says=". ".join(between) + ".",
+        "What is different?", maps, view,
+        texts=[text for part in comparison.texts for text in _text_lines(*part)],
+        summary=". ".join(parts) + ".",
         reading=f"{comparison.reading}; orange is more, blue is less, all heads on one scale.",
         misleading=comparison.misleading,
         titles=[
@@ -187,11 +189,11 @@ def change_page(
         changes=(list(lines[0]) if lines else [], rows),
         limit=float(largest[largest == largest].max(initial=0)) or None,
     )  # fmt: skip
-    return _written(sheet, theme, report)
+    return _render(sheet, theme, report)
 
 
 def maps_page(
-    shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
+    maps: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
 ) -> str:
     """A page with maps from anywhere, such as a decoder's from one text to another; see `maps_across`.
 
@@ -199,20 +201,20 @@ def maps_page(
     """
     view = view or MapView()
     view.check_whole("a page of maps from elsewhere")
-    shown.check(view.layer, view.heads)
-    layers, heads, queries, keys = shown.values.shape
+    maps.check(view.layer, view.heads)
+    layers, heads, queries, keys = maps.values.shape
     sheet = _Sheet(
-        "Who looks at whom?", shown, view, texts=(),
-        says=f"{shown.unit.capitalize()} of {layers} layers × {heads} heads, from {queries} queries to {keys} keys.",
+        "Who looks at whom?", maps, view, texts=(),
+        summary=f"{maps.unit.capitalize()} of {layers} layers × {heads} heads, from {queries} queries to {keys} keys.",
         reading=READING,
-        misleading=MISLEADING[shown.what],
+        misleading=MISLEADING[maps.what],
         titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
     )  # fmt: skip
-    return _written(sheet, theme, report)
+    return _render(sheet, theme, report)
 
 
 def caption_page(
-    run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
+    run: DecoderRun, quantity: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
     *, theme: Theme | None = None, report: Progress = ignore_progress,
 ) -> str:  # fmt: skip
     """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
@@ -223,65 +225,65 @@ def caption_page(
     """
     if word not in range(len(run.words)):
         raise Refused(f"word {word} does not exist: this sentence has words 0 to {len(run.words) - 1}")
-    shown = caption_maps(run, what)
+    maps = caption_maps(run, quantity)
     layer, number = head or (0, 0)
-    shown.check(layer, [number])
-    layers, heads = shown.values.shape[:2]
+    maps.check(layer, [number])
+    layers, heads = maps.values.shape[:2]
     view = MapView(layer=layer, heads=(number,))
     sheet = _Sheet(
-        "Where does each word look?", shown, view, [("", [run.sentence])],
-        says=f"{shown.unit.capitalize()} of {layers} layers × {heads} heads of the decoder, "
-        f"from {len(run.words)} words to {len(shown.keys)} patches.",
+        "Where does each word look?", maps, view, [("", [run.sentence])],
+        summary=f"{maps.unit.capitalize()} of {layers} layers × {heads} heads of the decoder, "
+        f"from {len(run.words)} words to {len(maps.keys)} patches.",
         reading=f"from words to the patches of the picture, named by row and column; {NOTE}. Click a word on the left "
         "to see its row on the picture.",
         misleading=CAPTION_MISLEADING,
         titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
-        one=caption_maps(run, what, as_one=True) if head is None else None,
+        combined=caption_maps(run, quantity, as_one=True) if head is None else None,
         positions=(word,),
         picture=(run.image, run.grid),
     )  # fmt: skip
-    return _written(sheet, theme, report)
+    return _render(sheet, theme, report)
 
 
-def _written(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
+def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     if theme not in (None, "light", "dark"):
         raise Refused(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
-    shown, view = sheet.shown, sheet.view
-    exact, thin = shown.values.size <= MOST_EXACT, shown.what == "gradient"
-    layers, heads = shown.values.shape[:2]
-    done = count(1)
+    maps, view = sheet.maps, sheet.view
+    exact, thin = maps.values.size <= MAX_EXACT_VALUES, maps.what == "gradient"
+    layers, heads = maps.values.shape[:2]
+    counter = count(1)
 
     def tell() -> None:
-        report_count(report, next(done), layers * heads, "heads")
+        report_count(report, next(counter), layers * heads, "heads")
 
-    def pack(maps: np.ndarray) -> tuple[bytes, list[int]]:
-        return packed_layer(maps, signed=shown.signed, exact=exact, thin=thin, report=tell)
+    def pack(layer_maps: np.ndarray) -> tuple[bytes, list[int]]:
+        return packed_layer(layer_maps, signed=maps.signed, exact=exact, thin=thin, report=tell)
 
     # zlib and linear algebra work without Python's lock. The latter's own threads would get in each other's way: with
     # them, small matrices take ten times as long.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        packed = list(pool.map(pack, shown.values))
-    small = blocks(shown.values, LARGE, signed=shown.signed)
+        packed = list(pool.map(pack, maps.values))
+    small = blocks(maps.values, LARGE, signed=maps.signed)
     cap = None if sheet.limit is None else common_limit(small)
-    about = {
+    document = {
         "texts": sheet.texts,
-        "says": sheet.says,
+        "says": sheet.summary,
         "choice": {"layer": view.layer, "heads": view.heads or (0,), "side": "query", "positions": sheet.positions,
                    "kept": view.kept},
         "mode": view.mode,
-        "notes": shown.notes,
-        "name": hashlib.blake2b(np.ascontiguousarray(shown.values).data, digest_size=6).hexdigest(),
+        "notes": maps.notes,
+        "name": hashlib.blake2b(np.ascontiguousarray(maps.values).data, digest_size=6).hexdigest(),
         "strongest": attention_view.STRONGEST,
         "exact": exact,
         "limit": sheet.limit,
         "cap": cap,
         "combined": attention_view.COMBINED,
         "fixed": attention_view.fixed_header(
-            shown.queries, shown.keys, layers=layers, heads=heads, signed=shown.signed, unit=shown.unit,
+            maps.queries, maps.keys, layers=layers, heads=heads, signed=maps.signed, unit=maps.unit,
         ),
-        "layers": [_about_layer(shown, number) | {"ranks": packed[number][1]} for number in range(layers)],
-        "one": None if sheet.one is None else _about_one(sheet.one),
-        "vectors": [_about_vectors(one) for one in sheet.vectors],
+        "layers": [_layer_data(maps, number) | {"ranks": packed[number][1]} for number in range(layers)],
+        "one": None if sheet.combined is None else _combined_data(sheet.combined),
+        "vectors": [_vectors_data(vectors) for vectors in sheet.vectors],
         "changes": sheet.changes,
         "sorts": sheet.sorts,
         "picture": sheet.picture and {"size": sheet.picture[0].shape[:2], "grid": sheet.picture[1]},
@@ -289,80 +291,80 @@ def _written(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     grid = head_grid.grid_message(
         layers=layers,
         heads=heads,
-        thumbnails=thumbnails(small, LARGE, signed=shown.signed, limit=cap),
-        signed=shown.signed,
+        thumbnails=thumbnails(small, LARGE, signed=maps.signed, limit=cap),
+        signed=maps.signed,
         limit=cap,
-        off=shown.off,
+        off=maps.off,
         titles=sheet.titles,
-        there=shown.there,
+        there=maps.there,
     )
-    data = {"shown": json.dumps(about).encode(), "grid": grid}
-    data |= {f"vectors-{number}": _packed_vectors(one) for number, one in enumerate(sheet.vectors)}
+    data = {"shown": json.dumps(document).encode(), "grid": grid}
+    data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}
     if sheet.picture is not None:
         data["pixels"] = sheet.picture[0].tobytes()
     data = {name: deflated(part) for name, part in data.items()}
-    if sheet.one is not None:
-        data["one"] = packed_layer(sheet.one.values[0], signed=shown.signed, exact=exact, thin=False)[0]
+    if sheet.combined is not None:
+        data["one"] = packed_layer(sheet.combined.values[0], signed=maps.signed, exact=exact, thin=False)[0]
     data |= {f"layer-{number}": part for number, (part, _) in enumerate(packed)}
     loose = any(any(ranks) for _, ranks in packed)
-    precision = EXACT if exact else THIN if loose else PRECISION[shown.signed]
+    precision = EXACT if exact else THIN if loose else PRECISION[maps.signed]
     if sheet.vectors:
         precision += " Vectors are exact." * (not exact)
-    return _filled(sheet, data, precision, theme)
+    return _fill_template(sheet, data, precision, theme)
 
 
-def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
+def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
     """One line: a label, and the text or the two of them."""
     return [(label, [text for text in (encoding.text, encoding.pair) if text is not None])]
 
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """What each head is like, and the orders that follow from it."""
-    attention, named = of_what_is_left(run), run.encoding.special_tokens.substitute_in
+    attention, substitute = of_what_is_left(run), run.encoding.special_tokens.substitute_in
     figures = role_figures(attention, run.encoding)
     roles = roles_of_heads(role_scores(attention, run.encoding))
     sorts: Sorts = {
-        named(said): (sort_heads(values).tolist(), sort_layers(values).tolist())
-        for said, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
+        substitute(name): (sort_heads(values).tolist(), sort_layers(values).tolist())
+        for name, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
     }
     sorts[BY_ROLE] = sort_heads(role_ranks(roles)).tolist(), None
     titles = head_titles(*figures, does=describe_roles(roles), there=run.existing_heads)
-    return [[named(title) for title in row] for row in titles], sorts
+    return [[substitute(title) for title in row] for row in titles], sorts
 
 
-def _says(run: ModelRun, shown: ShownMaps, view: MapView) -> str:
-    layers, heads = shown.values.shape[:2]
-    between = "words" if view.words else "pieces"
-    parts = [f"{shown.unit.capitalize()} of {layers} layers × {heads} heads, between {len(shown.keys)} {between}"]
+def _summary(run: ModelRun, maps: ShownMaps, view: MapView) -> str:
+    layers, heads = maps.values.shape[:2]
+    unit = "words" if view.words else "pieces"
+    parts = [f"{maps.unit.capitalize()} of {layers} layers × {heads} heads, between {len(maps.keys)} {unit}"]
     if view.part != "all":
         parts.append(f"from {view.part}")
     if view.hide_special:
         parts.append(run.encoding.special_tokens.substitute_in("without [CLS] and [SEP]"))
-    return "; ".join([", ".join(parts), *shown.notes]) + "."
+    return "; ".join([", ".join(parts), *maps.notes]) + "."
 
 
-def _about_layer(shown: ShownMaps, layer: int) -> dict[str, Any]:
+def _layer_data(maps: ShownMaps, layer: int) -> dict[str, Any]:
     """What is said of a layer's heads whichever of them are drawn; the strongest edges are exact."""
-    maps, pruned = shown.values[layer], shown.pruned(layer)
+    layer_maps, pruned = maps.values[layer], maps.pruned(layer)
     return {
         "pruned": pruned,
-        "off": [head for where, head in shown.off if where == layer],
-        "holes": [int((~np.isfinite(values)).sum()) for values in maps],
-        "strongest": [_strongest(values) for values in maps],
+        "off": [head for off_layer, head in maps.off if off_layer == layer],
+        "holes": [int((~np.isfinite(values)).sum()) for values in layer_maps],
+        "strongest": [_strongest(values) for values in layer_maps],
     }
 
 
-def _about_one(one: ShownMaps) -> dict[str, Any]:
+def _combined_data(combined: ShownMaps) -> dict[str, Any]:
     """What the page says of one map made of several heads: its name, empty places and strongest values."""
-    values = one.values[0, 0]
-    return {"name": one.together, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
+    values = combined.values[0, 0]
+    return {"name": combined.together, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
 
 
 def _strongest(values: np.ndarray) -> list[tuple[int, int, float]]:
     return [edge[1:] for edge in strongest_edges({0: values}, [0], attention_view.STRONGEST)]
 
 
-def _about_vectors(vectors: HeadVectors) -> dict[str, Any]:
+def _vectors_data(vectors: HeadVectors) -> dict[str, Any]:
     return {
         "layer": vectors.layer,
         "head": vectors.head,
@@ -372,15 +374,15 @@ def _about_vectors(vectors: HeadVectors) -> dict[str, Any]:
     }
 
 
-def _packed_vectors(vectors: HeadVectors) -> bytes:
+def _pack_vectors(vectors: HeadVectors) -> bytes:
     """Queries, keys, and what distances add, as the view takes them."""
     parts = (vectors.queries, vectors.keys, vectors.distances)
     return b"".join(part.astype("<f4").tobytes() for part in parts if part is not None)
 
 
-def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
+def _fill_template(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
     """The template with everything in it. What a reader typed is in `data` alone, and goes in as base64."""
-    filling = {
+    values = {
         "hash": hash_source(SCRIPT),
         "variables": variables(theme),
         "style": _file("page.css"),
@@ -398,8 +400,21 @@ def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme 
         ),
         "script": SCRIPT,
     }
-    # In one go, so that nothing that was filled in is read as a place to fill.
-    return re.sub(r"\{\{([\w-]+)\}\}", lambda found: filling[found[1]], _file("page.html"))
+    return fill_template("page.html", values)
+
+
+def fill_template(name: str, values: Mapping[str, str]) -> str:
+    """Return an HTML template of this folder with each `{{key}}` replaced by its value, which is not filled again."""
+    return re.sub(r"\{\{([\w-]+)\}\}", lambda match: values[match[1]], _file(name))
+
+
+def themed_style(name: str, properties: Callable[[bool], str]) -> str:
+    """Return a style sheet of this folder behind the colours of the app, for both themes.
+
+    properties: returns more custom properties of the dark (True) or light theme, as CSS.
+    """
+    light, dark = (f":root {{{properties(is_dark)}}}" for is_dark in (False, True))
+    return "\n".join([variables(None), light, f"@media (prefers-color-scheme: dark) {{{dark}}}", _file(name)])
 
 
 def variables(theme: Theme | None) -> str:

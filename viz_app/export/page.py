@@ -1,4 +1,4 @@
-"""The views of the app as one HTML file that opens from disk and asks nobody for anything."""
+"""The views of the app as one HTML file that opens from disk and needs no network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 from viz_app.maps import UNITS, MapView, ShownMaps, of_what_is_left
 
 Theme = Literal["light", "dark"]
-# By name, an order of the heads of each layer, and one of the layers where there is one.
+# Name -> an order of the heads of each layer, and an order of the layers or None.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
 _FOLDER = Path(__file__).parent
 SCRIPT = joined(_FOLDER / "page.js")
@@ -68,33 +68,30 @@ THIN = (
 )
 PRECISION = {
     signed: f"Values are kept in one byte each, off by at most {error} in their row (≈); {STRONGEST_EXACT}"
-    for signed, error in {
-        False: "1/256 of the largest",
-        True: "1/254 of the largest magnitude",
-    }.items()
+    for signed, error in ((False, "1/256 of the largest"), (True, "1/254 of the largest magnitude"))
 }
 
 
 @dataclass(frozen=True)
 class _Sheet:
-    """What stands on a page.
+    """The contents of a page.
 
-    texts: lines of (label, parts), what was read. titles: (layer, head), what a head is like. sorts: by name, an order
-    of the heads in each layer, and one of the layers. one: several heads as one map, which is opened. vectors: of the
-    heads that can be seen down to their vectors, the first of which is opened. positions: the tokens selected among the
-    queries. changes: the columns of a list, then its lines, each with the layer and head that it opens. limit: the
-    strongest curve, for all heads; None for each its own. picture: uint8 (rows, columns, 3) whose patches are the
-    keys, and the rows and columns of these.
+    texts: lines of (label, parts), the text that the model read. misleading: None for that of the maps' quantity.
+    titles: (layer, head), the title of each head; None for its number alone. sorts: by name, an order of the heads in
+    each layer, and one of the layers. combined: several heads as one map, which is opened. vectors: those of the heads
+    that have a neuron view; the first of them is opened. positions: the queries that are selected. changes: the columns
+    of a list, then its rows, each with the layer and head that it opens. limit: the strongest curve, for all heads;
+    None for each head its own. picture: uint8 (rows, columns, 3) whose patches are the keys, and the grid of patches.
     """
 
-    title: str
     maps: ShownMaps
     view: MapView
-    texts: Sequence[tuple[str, Sequence[str]]]
     summary: str
-    reading: str
-    misleading: str
-    titles: Sequence[Sequence[str]]
+    title: str = "Who looks at whom?"
+    texts: Sequence[tuple[str, Sequence[str]]] = ()
+    reading: str = READING
+    misleading: str | None = None
+    titles: Sequence[Sequence[str]] | None = None
     sorts: Sorts = field(default_factory=dict)
     combined: ShownMaps | None = None
     vectors: Sequence[HeadVectors] = ()
@@ -107,23 +104,16 @@ class _Sheet:
 def attention_page(
     run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
 ) -> str:
-    """A page with every layer and head of a run, opened at what a view shows, by default the first head.
+    """Return a page with every layer and head of a run, opened at the heads of a view, by default the first head.
 
-    Where several heads are one map, that map is there too. A short text's values are exact, else they are in one byte
-    each, or gradients in two thin matrices; the page says which.
-    theme: "light" or "dark"; None follows the system. report: told how many heads are done, as for `Progress`.
+    If the view combines several heads, the page also has that map. The values of a short text are exact; those of a
+    long one have one byte each, or are factored if they are gradients, and the page states the precision.
+    theme: "light" or "dark"; None follows the system. report: called with the number of finished heads.
     Raises Refused for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
-    separate_view = replace(view, together=None)
-    maps = separate_view.of(run)
     combined = None if view.together is None else view.of(run)
-    sheet = _Sheet(
-        "Who looks at whom?", maps, separate_view, _text_lines(run.encoding), _summary(run, maps, separate_view),
-        READING,
-        MISLEADING[maps.what], *_titles_and_sorts(run), combined,
-    )  # fmt: skip
-    return _render(sheet, theme, report)
+    return _render(_run_sheet(run, replace(view, together=None), combined=combined), theme, report)
 
 
 def neuron_page(
@@ -134,21 +124,16 @@ def neuron_page(
     theme: Theme | None = None,
     report: Progress = ignore_progress,
 ) -> str:
-    """The same, opened at one query of a head down to its vectors, which are exact.
+    """Return the page of a run, opened at the neuron view of one query of a head, whose vectors are exact.
 
-    Raises Refused for a query that does not exist, vectors of another text, or an unknown theme.
+    Raises Refused for a query that does not exist or an unknown theme, and ValueError for vectors of another text.
     """
     vectors.products(query)
     if vectors.encoding.input_ids != run.encoding.input_ids:
         raise ValueError("the vectors are of another text than the maps")
     view = MapView(layer=vectors.layer, heads=(vectors.head,))
-    maps = view.of(run)
-    sheet = _Sheet(
-        "Who looks at whom?", maps, view, _text_lines(run.encoding), _summary(run, maps, view), NEURON,
-        NEURON_MISLEADING,
-        *_titles_and_sorts(run), vectors=(vectors,), positions=(query,),
-    )  # fmt: skip
-    return _render(sheet, theme, report)
+    texts = {"reading": NEURON, "misleading": NEURON_MISLEADING}
+    return _render(_run_sheet(run, view, vectors=(vectors,), positions=(query,), **texts), theme, report)
 
 
 def change_page(
@@ -158,11 +143,10 @@ def change_page(
     theme: Theme | None = None,
     report: Progress = ignore_progress,
 ) -> str:
-    """A page with the difference of every layer and head between two runs, and the list of the largest.
+    """Return a page with the difference of every head between two runs, on one scale, and the largest changes.
 
-    All heads are on one scale. view: which heads are opened, and how.
-    Raises Refused for a head that one of them does not have, choices that a comparison does not know, or an unknown
-    theme.
+    view: which heads are opened, and how. Raises Refused for a head that one of the runs does not have, for choices
+    that a comparison does not support, or for an unknown theme.
     """
     view, maps = view or MapView(), comparison.shown()
     view.check_whole("a comparison", comparison.what)
@@ -172,14 +156,13 @@ def change_page(
     lines = comparison.listed(changes)
     layers, heads = largest.shape
     rows = [(change.layer, change.head, list(line.values())) for change, line in zip(changes, lines, strict=True)]
-    parts = [
-        f"{comparison.unit.capitalize()} of {layers} layers × {heads} heads, {comparison.difference}",
-        *comparison.said,
-    ]
+    size = f"{comparison.unit.capitalize()} of {layers} layers × {heads} heads, {comparison.difference}"
     sheet = _Sheet(
-        "What is different?", maps, view,
+        maps,
+        view,
+        ". ".join([size, *comparison.said]) + ".",
+        title="What is different?",
         texts=[text for part in comparison.texts for text in _text_lines(*part)],
-        summary=". ".join(parts) + ".",
         reading=f"{comparison.reading}; orange is more, blue is less, all heads on one scale.",
         misleading=comparison.misleading,
         titles=[
@@ -188,14 +171,14 @@ def change_page(
         ],
         changes=(list(lines[0]) if lines else [], rows),
         limit=float(largest[largest == largest].max(initial=0)) or None,
-    )  # fmt: skip
+    )
     return _render(sheet, theme, report)
 
 
 def maps_page(
     maps: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
 ) -> str:
-    """A page with maps from anywhere, such as a decoder's from one text to another; see `maps_across`.
+    """Return a page with maps of any origin, such as those of a decoder's cross-attention; see `maps_across`.
 
     Raises Refused for a head that does not exist, choices that need a run, or an unknown theme.
     """
@@ -203,25 +186,24 @@ def maps_page(
     view.check_whole("a page of maps from elsewhere")
     maps.check(view.layer, view.heads)
     layers, heads, queries, keys = maps.values.shape
-    sheet = _Sheet(
-        "Who looks at whom?", maps, view, texts=(),
-        summary=f"{maps.unit.capitalize()} of {layers} layers × {heads} heads, from {queries} queries to {keys} keys.",
-        reading=READING,
-        misleading=MISLEADING[maps.what],
-        titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
-    )  # fmt: skip
-    return _render(sheet, theme, report)
+    size = f"{layers} layers × {heads} heads, from {queries} queries to {keys} keys"
+    return _render(_Sheet(maps, view, f"{maps.unit.capitalize()} of {size}."), theme, report)
 
 
 def caption_page(
-    run: DecoderRun, quantity: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
-    *, theme: Theme | None = None, report: Progress = ignore_progress,
-) -> str:  # fmt: skip
-    """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
+    run: DecoderRun,
+    quantity: str = "attention",
+    head: tuple[int, int] | None = None,
+    word: int = 0,
+    *,
+    theme: Theme | None = None,
+    report: Progress = ignore_progress,
+) -> str:
+    """Return a page with the cross-attention of a captioner: its picture under the heat of a word, and every head.
 
-    what: "attention", "gradient", "brought" or "product", what of it is above zero. head: the one to open; None for
-    their average. word: the one whose heat is shown first.
-    Raises Refused for a word or head that does not exist, or as above.
+    quantity: "attention", "gradient", "brought" or "product", of which only positive values are shown. head: the one
+    to open; None for the average of all. word: the index of the word whose heat is shown first.
+    Raises Refused for a word or head that does not exist, or an unknown theme.
     """
     if word not in range(len(run.words)):
         raise Refused(f"word {word} does not exist: this sentence has words 0 to {len(run.words) - 1}")
@@ -229,20 +211,29 @@ def caption_page(
     layer, number = head or (0, 0)
     maps.check(layer, [number])
     layers, heads = maps.values.shape[:2]
-    view = MapView(layer=layer, heads=(number,))
     sheet = _Sheet(
-        "Where does each word look?", maps, view, [("", [run.sentence])],
-        summary=f"{maps.unit.capitalize()} of {layers} layers × {heads} heads of the decoder, "
-        f"from {len(run.words)} words to {len(maps.keys)} patches.",
+        maps,
+        MapView(layer=layer, heads=(number,)),
+        f"{maps.unit.capitalize()} of {layers} layers × {heads} heads of the decoder, from {len(run.words)} words to "
+        f"{len(maps.keys)} patches.",
+        title="Where does each word look?",
+        texts=[("", [run.sentence])],
         reading=f"from words to the patches of the picture, named by row and column; {NOTE}. Click a word on the left "
         "to see its row on the picture.",
         misleading=CAPTION_MISLEADING,
-        titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
         combined=caption_maps(run, quantity, as_one=True) if head is None else None,
         positions=(word,),
         picture=(run.image, run.grid),
-    )  # fmt: skip
+    )
     return _render(sheet, theme, report)
+
+
+def _run_sheet(run: ModelRun, view: MapView, **fields: Any) -> _Sheet:
+    """Return the sheet of a run with the titles and orders of its heads. fields: more fields of the sheet."""
+    maps = view.of(run)
+    titles, sorts = _titles_and_sorts(run)
+    summary, texts = _summary(run, maps, view), _text_lines(run.encoding)
+    return _Sheet(maps, view, summary, texts=texts, titles=titles, sorts=sorts, **fields)
 
 
 def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
@@ -253,50 +244,46 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     layers, heads = maps.values.shape[:2]
     counter = count(1)
 
-    def tell() -> None:
+    def report_head() -> None:
         report_count(report, next(counter), layers * heads, "heads")
 
     def pack(layer_maps: np.ndarray) -> tuple[bytes, list[int]]:
-        return packed_layer(layer_maps, signed=maps.signed, exact=exact, thin=thin, report=tell)
+        return packed_layer(layer_maps, signed=maps.signed, exact=exact, thin=thin, report=report_head)
 
-    # zlib and linear algebra work without Python's lock. The latter's own threads would get in each other's way: with
-    # them, small matrices take ten times as long.
+    # zlib and linear algebra release Python's lock. The threads of the latter would compete with ours: with them, small
+    # matrices take ten times as long.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         packed = list(pool.map(pack, maps.values))
     small = blocks(maps.values, LARGE, signed=maps.signed)
-    cap = None if sheet.limit is None else common_limit(small)
+    scale: dict[str, Any] = {"signed": maps.signed, "limit": None if sheet.limit is None else common_limit(small)}
+    titles = sheet.titles or [[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)]
+    choice = {"layer": view.layer, "heads": view.heads or (0,), "side": "query"}
+    header = attention_view.fixed_header(
+        maps.queries, maps.keys, layers=layers, heads=heads, signed=maps.signed, unit=maps.unit
+    )
     document = {
         "texts": sheet.texts,
         "says": sheet.summary,
-        "choice": {"layer": view.layer, "heads": view.heads or (0,), "side": "query", "positions": sheet.positions,
-                   "kept": view.kept},
+        "choice": choice | {"positions": sheet.positions, "kept": view.kept},
         "mode": view.mode,
         "notes": maps.notes,
         "name": hashlib.blake2b(np.ascontiguousarray(maps.values).data, digest_size=6).hexdigest(),
         "strongest": attention_view.STRONGEST,
         "exact": exact,
         "limit": sheet.limit,
-        "cap": cap,
+        "cap": scale["limit"],
         "combined": attention_view.COMBINED,
-        "fixed": attention_view.fixed_header(
-            maps.queries, maps.keys, layers=layers, heads=heads, signed=maps.signed, unit=maps.unit,
-        ),
+        "fixed": header,
         "layers": [_layer_data(maps, number) | {"ranks": packed[number][1]} for number in range(layers)],
         "one": None if sheet.combined is None else _combined_data(sheet.combined),
         "vectors": [_vectors_data(vectors) for vectors in sheet.vectors],
         "changes": sheet.changes,
         "sorts": sheet.sorts,
         "picture": sheet.picture and {"size": sheet.picture[0].shape[:2], "grid": sheet.picture[1]},
-    }  # fmt: skip
+    }
+    images = thumbnails(small, LARGE, **scale)
     grid = head_grid.grid_message(
-        layers=layers,
-        heads=heads,
-        thumbnails=thumbnails(small, LARGE, signed=maps.signed, limit=cap),
-        signed=maps.signed,
-        limit=cap,
-        off=maps.off,
-        titles=sheet.titles,
-        there=maps.there,
+        layers=layers, heads=heads, thumbnails=images, off=maps.off, titles=titles, there=maps.there, **scale
     )
     data = {"shown": json.dumps(document).encode(), "grid": grid}
     data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}
@@ -306,20 +293,20 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     if sheet.combined is not None:
         data["one"] = packed_layer(sheet.combined.values[0], signed=maps.signed, exact=exact, thin=False)[0]
     data |= {f"layer-{number}": part for number, (part, _) in enumerate(packed)}
-    loose = any(any(ranks) for _, ranks in packed)
-    precision = EXACT if exact else THIN if loose else PRECISION[maps.signed]
+    factored = any(any(ranks) for _, ranks in packed)
+    precision = EXACT if exact else THIN if factored else PRECISION[maps.signed]
     if sheet.vectors:
         precision += " Vectors are exact." * (not exact)
-    return _fill_template(sheet, data, precision, theme)
+    return _fill_page(sheet, data, precision, theme)
 
 
 def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
-    """One line: a label, and the text or the two of them."""
+    """Return the line of a text or a pair: its label and its parts."""
     return [(label, [text for text in (encoding.text, encoding.pair) if text is not None])]
 
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
-    """What each head is like, and the orders that follow from it."""
+    """Return the title of each head with its figures and role, and the orders by each figure and by role."""
     attention, substitute = of_what_is_left(run), run.encoding.special_tokens.substitute_in
     figures = role_figures(attention, run.encoding)
     roles = roles_of_heads(role_scores(attention, run.encoding))
@@ -344,7 +331,7 @@ def _summary(run: ModelRun, maps: ShownMaps, view: MapView) -> str:
 
 
 def _layer_data(maps: ShownMaps, layer: int) -> dict[str, Any]:
-    """What is said of a layer's heads whichever of them are drawn; the strongest edges are exact."""
+    """Return what the page states about each head of a layer, with the exact values of its strongest edges."""
     layer_maps, pruned = maps.values[layer], maps.pruned(layer)
     return {
         "pruned": pruned,
@@ -355,7 +342,7 @@ def _layer_data(maps: ShownMaps, layer: int) -> dict[str, Any]:
 
 
 def _combined_data(combined: ShownMaps) -> dict[str, Any]:
-    """What the page says of one map made of several heads: its name, empty places and strongest values."""
+    """Return the name of the combined map, its number of non-finite values, and its strongest edges."""
     values = combined.values[0, 0]
     return {"name": combined.together, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
 
@@ -375,20 +362,20 @@ def _vectors_data(vectors: HeadVectors) -> dict[str, Any]:
 
 
 def _pack_vectors(vectors: HeadVectors) -> bytes:
-    """Queries, keys, and what distances add, as the view takes them."""
+    """Return queries, keys and distance terms as float32 bytes, as the neuron view reads them."""
     parts = (vectors.queries, vectors.keys, vectors.distances)
     return b"".join(part.astype("<f4").tobytes() for part in parts if part is not None)
 
 
-def _fill_template(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
-    """The template with everything in it. What a reader typed is in `data` alone, and goes in as base64."""
+def _fill_page(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
+    """Return the filled template. The texts of the user are in `data` alone, which is inserted as base64."""
     values = {
         "hash": hash_source(SCRIPT),
         "variables": variables(theme),
         "style": _file("page.css"),
         "title": html.escape(sheet.title),
         "reading": html.escape(sheet.reading),
-        "misleading": html.escape(sheet.misleading),
+        "misleading": html.escape(sheet.misleading or MISLEADING[sheet.maps.what]),
         "precision": precision,
         "grid-style": head_grid.STYLE,
         "grid-markup": head_grid.MARKUP,
@@ -418,7 +405,7 @@ def themed_style(name: str, properties: Callable[[bool], str]) -> str:
 
 
 def variables(theme: Theme | None) -> str:
-    """The colours that the views read, as Streamlit names them."""
+    """Return the CSS custom properties of a theme under the names of Streamlit; None for both, as the system has it."""
 
     def rule(dark: bool) -> str:
         colours = page(dark)

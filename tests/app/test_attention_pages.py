@@ -83,7 +83,7 @@ def opened(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Callabl
         monkeypatch.setattr(models, "loaded_model", lambda name: loaded or tiny_loaded)
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update(PAIR | address)
-        app.session_state[downloads.OPENED] = True
+        app.session_state[downloads.OPEN_KEY] = True
         at(app, page).run()
         assert not app.exception
         return app
@@ -177,7 +177,7 @@ def test_vectors_that_do_not_fit_are_refused() -> None:
 def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], bytes]]:
     """What the buttons of Export make when they are clicked, by the name of the file."""
     found: dict[str, Callable[[], bytes]] = {}
-    monkeypatch.setattr(downloads, "_button", lambda label, make, name, **_: found.update({name: make}))
+    monkeypatch.setattr(downloads, "_download_button", lambda label, make, name, **_: found.update({name: make}))
     return found
 
 

@@ -143,7 +143,7 @@ PAGES = {
     "prune": "viz_app.pages.prune.questions.masked_examples",
     "score": "viz_app.pages.score.page.pair_bars",
     "images": "viz_app.pages.images.page.picture_heat",
-    "inside": "viz_app.pages.inside.walks.walk",
+    "inside": "viz_app.pages.inside.traces.walk",
     "learn": "viz_app.pages.learn.page.groupby",
     "glossary": "viz_app.pages.glossary.page.like",
     "start": "viz_app.pages.start.page.lessons",

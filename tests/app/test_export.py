@@ -314,7 +314,7 @@ def test_the_curves_are_of_each_row_the_strongest_that_hold_the_share() -> None:
     draw = np.random.default_rng(3)
     for values in (draw.dirichlet(np.full(9, 0.4), 9), draw.normal(size=(5, 9)) * 1e-9):
         for kept in (0.05, 0.3, 0.7, 0.95, 1.0):
-            found = pictures._strongest(values.astype(np.float32), kept)
+            found = pictures._strongest_edges(values.astype(np.float32), kept)
             sizes = np.abs(values.astype(np.float32)).astype(np.float64)
             expected = set()
             for q, row in enumerate(sizes):
@@ -326,7 +326,7 @@ def test_the_curves_are_of_each_row_the_strongest_that_hold_the_share() -> None:
                     total += row[k]
             assert {(q, k) for q, k, _ in found} == expected
             assert [abs(value) for *_, value in found] == sorted((abs(value) for *_, value in found), reverse=True)
-    assert pictures._strongest(np.zeros((3, 3)), 0.7) == []
+    assert pictures._strongest_edges(np.zeros((3, 3)), 0.7) == []
 
 
 def test_every_row_has_a_line_beside_rows_of_larger_values() -> None:
@@ -334,20 +334,20 @@ def test_every_row_has_a_line_beside_rows_of_larger_values() -> None:
     before = np.eye(20, k=-1) * np.linspace(0.15, 0.99, 20)[:, None]
     before[0, 0] = 0.9
     before += (1 - before.sum(1, keepdims=True)) / 20 * 0.02
-    found = pictures._strongest(before.astype(np.float32), 0.7)
+    found = pictures._strongest_edges(before.astype(np.float32), 0.7)
     assert {(q, k) for q, k, _ in found} == {(q, max(q - 1, 0)) for q in range(20)}
-    assert len(pictures._strongest(np.full((4, 6), 1 / 6, np.float32), 0.05)) == 24
+    assert len(pictures._strongest_edges(np.full((4, 6), 1 / 6, np.float32), 0.05)) == 24
     holed = np.array([[np.nan, 0.2], [0, 0]], np.float32)
-    assert pictures._strongest(holed, 0.7) == [(0, 1, pytest.approx(0.2))]
+    assert pictures._strongest_edges(holed, 0.7) == [(0, 1, pytest.approx(0.2))]
 
 
 def test_of_too_many_curves_the_weakest_go_and_every_row_stays() -> None:
     """A row of small values keeps its largest, where a row of large ones loses what it also looks at."""
     values = np.array([[0.5, 0.3, 0.2], [0.05, 0.04, 0.03], [0.001, 0.0005, 0.0001]])
-    edges = pictures._strongest(values, 1.0)
-    assert pictures._at_most(edges, 9) == edges
-    assert [(q, k) for q, k, _ in pictures._at_most(edges, 4)] == [(0, 0), (0, 1), (1, 0), (2, 0)]
-    assert [(q, k) for q, k, _ in pictures._at_most(edges, 2)] == [(0, 0), (1, 0)]
+    edges = pictures._strongest_edges(values, 1.0)
+    assert pictures._limit_edges(edges, 9) == edges
+    assert [(q, k) for q, k, _ in pictures._limit_edges(edges, 4)] == [(0, 0), (0, 1), (1, 0), (2, 0)]
+    assert [(q, k) for q, k, _ in pictures._limit_edges(edges, 2)] == [(0, 0), (1, 0)]
 
 
 def test_a_matrix_has_the_colours_of_its_values() -> None:
@@ -420,7 +420,7 @@ def test_pictures_of_512_tokens() -> None:
     """The longest text, one repeated word: curves within their limit, a matrix of one image, all heads."""
     run = run_of(["buffalo"] * 510, layers=1, heads=2)
     curves = picture_of(run, MapView(heads=(0, 1), kept=1.0), "svg")
-    assert curves.count(b"<use") + curves.count(b"<path") < 2 * pictures.MOST_CURVES + 100
+    assert curves.count(b"<use") + curves.count(b"<path") < 2 * pictures.MAX_CURVES + 100
     assert b"not drawn" in curves
     assert picture_of(run, MapView(mode="matrix"), "svg").count(b"<image") == 2, "the map, and the scale of its colours"
     width, height = Image.open(io.BytesIO(picture_of(run, MapView(mode="matrix"), "png"))).size

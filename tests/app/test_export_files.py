@@ -235,12 +235,12 @@ def test_export_says_how_large_a_page_is(monkeypatch: pytest.MonkeyPatch) -> Non
     run, rng = run_of(["word"] * 510, heads=8), np.random.default_rng(0)
     gradient = rng.normal(size=(2, 8, 512, 64)) @ rng.normal(size=(2, 8, 64, 512))
     run = dataclasses.replace(run, target=Target("nsp"), gradient=gradient.astype(np.float32))
-    assert downloads._size(run, "gradient") == "" and downloads._size(run_of(["a"]), "gradient") == ""
-    monkeypatch.setattr(downloads, "LARGE_PAGE", 0)
-    said = re.fullmatch(r"; about (\d+) MB or less", downloads._size(run, "gradient"))
+    assert downloads._size_note(run, "gradient") == "" and downloads._size_note(run_of(["a"]), "gradient") == ""
+    monkeypatch.setattr(downloads, "LARGE_PAGE_MEGABYTES", 0)
+    said = re.fullmatch(r"; about (\d+) MB or less", downloads._size_note(run, "gradient"))
     assert said is not None
     assert len(attention_page(run, MapView("gradient"))) / 1e6 == pytest.approx(int(said[1]), rel=0.3)
-    assert downloads._size(run, "attention") == "; about 1 MB"
+    assert downloads._size_note(run, "attention") == "; about 1 MB"
 
 
 def test_packing_says_how_far_it_is_and_can_be_stopped() -> None:
@@ -263,12 +263,12 @@ def test_packing_says_how_far_it_is_and_can_be_stopped() -> None:
 
 def test_a_large_page_is_made_by_the_queue(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its button is there once it was asked for and packed; another head opened in it is another page."""
-    monkeypatch.setattr(downloads, "LARGE_PAGE", 0)
+    monkeypatch.setattr(downloads, "LARGE_PAGE_MEGABYTES", 0)
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
     address = {"text": "a cat sat. " * 100, "masked": "3", "show": "gradient", "model": str(tiny_model_folder)}
     app = settled(visited("attention", **address))
     assert not app.get("download_button"), "what is closed is not drawn"
-    app.session_state[downloads.OPENED] = True
+    app.session_state[downloads.OPEN_KEY] = True
     settled(app.run())
     assert not app.exception and "HTML" not in [button.label for button in app.get("download_button")]
     (button,) = (button for button in app.button if button.label == "Make the HTML page")

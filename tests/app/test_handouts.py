@@ -15,7 +15,7 @@ from bert_core import Refused
 from tests.app.test_cli import Run, headlight
 from tests.lessons import ANSWERS, bundled, record, said
 from tests.visit import settled, visited, words
-from viz_app.export.profiles import marked
+from viz_app.export.profiles import mark_example
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import FOLDER, lesson_of
 from viz_app.shell.handouts import handout_of, handout_work
@@ -58,8 +58,8 @@ def test_a_guess_from_looks_has_them_in_the_file() -> None:
     app = settled(visited("profiles", **lesson_of("ten_looks").predict.view.address))
     shown = re.sub(r"\\(.)", r"\1", words(app))
     for number, look in enumerate(looks_to_guess(found.find_head(1, 7)), 1):
-        assert f"{number}. {marked(look)}" in page
-        assert f"{number}. {marked(look)}" in shown
+        assert f"{number}. {mark_example(look)}" in page
+        assert f"{number}. {mark_example(look)}" in shown
     assert "The old man" not in page.partition("<form>")[0]
 
 

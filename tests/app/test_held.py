@@ -20,7 +20,7 @@ from bert_core.translators import Translators
 from bert_core.vision import LoadedCaptioner
 from tests.visit import settled, visited
 from viz_app.pages import PAGES
-from viz_app.shell.downloads import OPENED
+from viz_app.shell.downloads import OPEN_KEY
 from viz_app.shell.jobs import JobQueue
 from viz_app.shell.model_cache import ModelCache
 from viz_app.shell.work import queue
@@ -93,7 +93,7 @@ def large(app: AppTest, downloads: list[Any]) -> list[str]:
 def with_files(app: AppTest) -> AppTest:
     """The page when its work is done, with its Export control open, if it has one."""
     settled(app)
-    app.session_state[OPENED] = True
+    app.session_state[OPEN_KEY] = True
     return settled(app.run())
 
 

@@ -177,7 +177,7 @@ def test_numbers_are_those_of_the_run() -> None:
     loaded = load_captioner(device="cpu")
     scene = pictures.scene_from(3, 1)
     run = describe(loaded, scenes.draw(scene, loaded.config.image_size))
-    looked = pictures.Looked(run, scene)
+    looked = pictures.CaptionedPicture(run, scene)
     rows = list(csv.DictReader(io.StringIO(looked.numbers())))
     assert len(rows) == run.cross_attention.size
     first = [float(row["attention"]) for row in rows[:64]]
@@ -202,11 +202,11 @@ def test_words_find_their_shapes() -> None:
     alternatives = (((said[0], 1.0),),) * len(said)
     image, certain = np.zeros((8, 8, 3), np.uint8), np.ones(len(said))
     run = DecoderRun(image, (2, 2), tuple(said), certain, alternatives, empty, empty, empty[0])
-    looked = pictures.Looked(run, scene)
+    looked = pictures.CaptionedPicture(run, scene)
     assert [looked.shape_of(n) is scene.shapes[0] for n in range(4)] == [False, True, True, True]
     assert looked.shape_of(len(said) - 1) is None  # the square is not there
     assert [outline.meant for outline in looked.outlines(2)] == [True, False]
-    assert pictures.Looked(run, None).outlines(2) == []
+    assert pictures.CaptionedPicture(run, None).outlines(2) == []
     assert [chip.target for chip in looked.chips(2)].index(True) == 2
 
 
@@ -247,4 +247,4 @@ def test_the_figures_on_the_page_are_those_of_the_benchmark() -> None:
         "product": "gradient x attention, clipped, mean of all heads", "best head": "attention, best single head",
     }  # fmt: skip
     found = {key: tuple(float(row[3]) for row in rows if row[2].startswith(name)) for key, name in names.items()}
-    assert found == pictures.POINTS
+    assert found == pictures.POINTING_SHARES

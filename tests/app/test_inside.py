@@ -47,7 +47,7 @@ def test_stepping_goes_through_every_stage_and_back(offered: str) -> None:
         assert not app.exception and not app.error
         assert title(app) == f"{number}. {STAGES[name].title}"
         assert app.session_state.stage == name
-        assert STAGES[name].says in words(app)
+        assert STAGES[name].text in words(app)
         assert len(app.latex) == 2
         differ = any("PyTorch and NumPy differ most at" in said.value for said in app.caption)
         assert differ == (number == len(STAGES)), "said once, at the end"

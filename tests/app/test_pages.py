@@ -184,7 +184,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("roles", {"text": "A small word."}, "There is nothing to explain yet, so", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
         ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
-        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", compare.OTHER)),
+        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", compare.EXAMPLE_TEXT)),
         ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
         ("layers", {"through": "sentences", "several": "one"}, "Give at least two", ("like", "bank")),
         ("layers", {"text": "A small word.", "through": "kinds"}, "A gradient needs", ("masked", (1,))),
@@ -592,7 +592,7 @@ def test_roles_of_a_model_that_has_lost_heads(
 def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, str], labels: list[str]) -> None:
     """Each page with numbers offers them as files; on Attention for the chosen heads, and as BertViz's views too."""
     app = at(start(text="She opened the door and walked in.", **address), page).run()
-    app.session_state[downloads.OPENED] = True
+    app.session_state[downloads.OPEN_KEY] = True
     app.run()
     assert not app.exception and not app.error
     offered = [button.label for button in app.get("download_button")]
@@ -601,7 +601,7 @@ def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, s
         assert "BertViz draws these pages, not Headlight" in words(app)
         assert "One map:" not in words(app)
         app = at(start(text="She opened the door.", combine="average", **address), "attention").run()
-        app.session_state[downloads.OPENED] = True
+        app.session_state[downloads.OPEN_KEY] = True
         app.run()
         assert "One map: average of L2 H5, H1." in words(app).replace("\\", "")
 

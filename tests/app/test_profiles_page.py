@@ -25,12 +25,12 @@ from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
 from viz_app.export.policy import hash_source
 from viz_app.export.profiles import (
-    AROUND,
-    OF_A_TOKEN,
+    CONTEXT_CHARACTERS,
+    TOKEN_READING,
     figures_in_words,
     in_words,
     largest,
-    marked,
+    mark_example,
     neuron_in_words,
     profile_page,
     token_in_words,
@@ -108,7 +108,7 @@ def test_a_head_is_shown_beside_chance() -> None:
     shown = read_profiles(BUNDLED).find_head(0, 3)
     expected = {bar.name: (bar.share, bar.chance) for bar in shown.active["upos"]}
     assert drawn(other)["NOUN"] == pytest.approx(expected["NOUN"])
-    assert list(other.dataframe[3].value["sentence"]) == [marked(look) for look in shown.tenths[0]]
+    assert list(other.dataframe[3].value["sentence"]) == [mark_example(look) for look in shown.tenths[0]]
 
 
 def test_a_token_is_shown_beside_any_token() -> None:
@@ -123,8 +123,8 @@ def test_a_token_is_shown_beside_any_token() -> None:
     tables = [element.value for element in app.dataframe]
     assert list(tables[0]["token"]) == [piece for piece, _ in one.alike]
     assert list(tables[1]["word"]) == [word.key for word in one.before] and len(tables[1]) > 0
-    assert list(tables[-1]["sentence"]) == [marked(seen) for seen in one.tenths[0]]
-    assert OF_A_TOKEN.split(":")[0] in words(app)
+    assert list(tables[-1]["sentence"]) == [mark_example(seen) for seen in one.tenths[0]]
+    assert TOKEN_READING.split(":")[0] in words(app)
     app = start(about="token", piece="like", asked_of="upos")
     assert drawn(app)["ADP"] == pytest.approx(
         next((bar.share, bar.chance) for bar in one.bars["upos"] if bar.name == "ADP")
@@ -158,7 +158,7 @@ def test_a_neuron_is_shown_beside_any_token() -> None:
     assert list(drawn(app)) == [bar.name for bar in other.bars["place"]]
     tables = [element.value for element in app.dataframe]
     assert list(tables[0]["neuron"]) == [f"L{layer} neuron {neuron}" for layer, neuron, _ in other.alike]
-    assert list(tables[-1]["sentence"]) == [marked(seen) for seen in (*other.strongest, *other.tenths[-1])]
+    assert list(tables[-1]["sentence"]) == [mark_example(seen) for seen in (*other.strongest, *other.tenths[-1])]
     app = start(about="neuron", firing="0.9999")
     assert "There is no profile of L0 neuron 9999 here" in words(app) and not app.exception
 
@@ -204,7 +204,8 @@ def test_one_guesses_before_one_sees() -> None:
     one = read_profiles(BUNDLED).find_head(*FIRST_HEAD)
     expected = [*one.tenths[-1], *(tenth[0] for tenth in reversed(one.tenths[:-1]))][:10]
     assert [look.replace("\\", "") for look in looks] == [
-        f"{number}. {marked(look)}{'' if look.key else f' → {look.piece}'}" for number, look in enumerate(expected, 1)
+        f"{number}. {mark_example(look)}{'' if look.key else f' → {look.piece}'}"
+        for number, look in enumerate(expected, 1)
     ]
     assert {look.key is None for look in expected} == {True, False}
     assert "by chance" not in words(app) and "CC BY-SA" in words(app)
@@ -257,16 +258,16 @@ def test_looks_are_marked_in_their_sentences() -> None:
     def look(text: str, query: tuple[int, int], key: tuple[int, int] | None) -> HeadExample:
         return HeadExample("a.txt", 1, text, query, key, "x", 1.0, 1.0)
 
-    assert marked(look("a red cat sat", (2, 5), (6, 9))) == "a ‹red› «cat» sat"
-    assert marked(look("a red cat sat", (6, 9), (2, 5))) == "a «red› ‹cat» sat".replace("red›", "red»").replace(
+    assert mark_example(look("a red cat sat", (2, 5), (6, 9))) == "a ‹red› «cat» sat"
+    assert mark_example(look("a red cat sat", (6, 9), (2, 5))) == "a «red› ‹cat» sat".replace("red›", "red»").replace(
         "‹cat»", "‹cat›"
     )
-    assert marked(look("a red cat", (2, 5), (2, 5))) == "a ‹«red»› cat"
-    assert marked(look("a red cat", (2, 5), None)) == "a ‹red› cat"
+    assert mark_example(look("a red cat", (2, 5), (2, 5))) == "a ‹«red»› cat"
+    assert mark_example(look("a red cat", (2, 5), None)) == "a ‹red› cat"
     long = f"{'a ' * 100}red cat{' b' * 100}"
     assert (
-        marked(look(long, (200, 203), (204, 207)))
-        == f"…{long[200 - AROUND : 200]}‹red› «cat»{long[207 : 207 + AROUND]}…"
+        mark_example(look(long, (200, 203), (204, 207)))
+        == f"…{long[200 - CONTEXT_CHARACTERS : 200]}‹red› «cat»{long[207 : 207 + CONTEXT_CHARACTERS]}…"
     )
 
 
@@ -283,7 +284,7 @@ def test_the_file_holds_the_profile_and_nothing_runs_in_it() -> None:
     text = html.unescape(re.sub(r"<[^>]*>", " ", written))
     assert in_words(one) in text and figures_in_words(found, one) in text and f"{joined.expected:.1f}" in text
     for look in (*one.strongest, *(look for tenth in one.tenths for look in tenth)):
-        assert marked(look) in text
+        assert mark_example(look) in text
     for bar in (*one.bars["offset"], *one.active["offset"]):
         assert f"{bar.share:.1%}" in text and f"{bar.chance:.1%}" in text
     policy = re.search(r"style-src '(sha256-[^']*)'", written)
@@ -309,7 +310,7 @@ def test_the_file_of_a_token_or_a_neuron_holds_it_all(what: str) -> None:
     text = html.unescape(re.sub(r"<[^>]*>", " ", written))
     assert says in text and all(like in text for like in likes) and evil in text
     for shown in (seen for tenth in one.tenths for seen in tenth):
-        assert marked(shown) in text and f"{shown.value:z.2f}" in text
+        assert mark_example(shown) in text and f"{shown.value:z.2f}" in text
     for bars in one.bars.values():
         for bar in largest(bars, in_order=False):
             assert f"{bar.name} {bar.share:.1%} {bar.chance:.1%} " in re.sub(r"\s+", " ", text)

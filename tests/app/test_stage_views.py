@@ -20,7 +20,7 @@ from tests.near import assert_near
 from viz_app.components.floor_plan import Room, floor_plan
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
-from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, View, legend, rooms, tex
+from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, View, legend, stage_groups, tex
 
 
 def view_of(
@@ -29,7 +29,7 @@ def view_of(
     encoding = loaded.tokenizer.encode(text, pair)
     position = next(iter(encoding.mask_positions), 1)
     return View(
-        walk=walk(loaded, encoding, how.pop("layer", 1), position=position, **how),  # type: ignore[arg-type]
+        trace=walk(loaded, encoding, how.pop("layer", 1), position=position, **how),  # type: ignore[arg-type]
         head=2,
         relative=False,
         hidden_act="gelu",
@@ -49,7 +49,7 @@ def test_every_stage_has_a_formula_numbers_a_shape_a_picture_and_two_sentences(
     for formula in (stage.formula(view), stage.live(view)):
         assert formula and formula.count("{") == formula.count("}") and "nan" not in formula
     assert re.fullmatch(r"[\d,]+ [a-z ]+( × [\d,]+ [a-z ]+)*", stage.shape(view))
-    assert len(re.findall(r"[.:;] |\.$", stage.says)) >= 2
+    assert len(re.findall(r"[.:;] |\.$", stage.text)) >= 2
     tables = stage.tables(view)
     assert tables and all(table.ndim == 2 and len(table) == len(stage.row_labels(view)) for table in tables.values())
     figures = stage.draw(view, tables)
@@ -81,7 +81,7 @@ def test_the_floor_plan_has_every_stage_once_and_in_order(tiny_loaded: LoadedMod
     def stages(part: str | Room) -> list[str]:
         return [part] if isinstance(part, str) else [name for inner in part.parts for name in stages(inner)]
 
-    house = rooms(view_of(tiny_loaded), tuple(STAGES))
+    house = stage_groups(view_of(tiny_loaded), tuple(STAGES))
     assert [name for room in house for name in stages(room)] == list(STAGES)
     assert house[1].title == "Layer 1, one of 2" and house[1].parts[0].title == "Attention, head 2"
     with pytest.raises(ValueError, match="the stage 'soup' has no place in the plan"):
@@ -92,13 +92,13 @@ def test_live_numbers_are_those_of_the_walk(tiny_loaded: LoadedModel) -> None:
     """The score is the product over the root, the share is the softmax, the embedding the sum of its parts."""
     view = view_of(tiny_loaded)
     i, j = view.query, view.strongest
-    query, key = view.of_head("query")[i], view.of_head("key")[j]
+    query, key = view.head_value("query")[i], view.head_value("key")[j]
     assert rf"\sqrt{{8}}}} = \frac{{{tex(query @ key)}}}{{2.83}} = {tex(query @ key / 8**0.5)}" in STAGES[
         "scores"
     ].live(view)
-    share = capture(tiny_loaded, view.walk.encoding).attention[1, 2, i, j]
+    share = capture(tiny_loaded, view.trace.encoding).attention[1, 2, i, j]
     assert STAGES["softmax"].live(view).endswith(f"= {tex(share)}")
-    total = sum(view.walk.values[f"embeddings.{part}"][i, 0] for part in ("word", "token_type", "position"))
+    total = sum(view.trace.values[f"embeddings.{part}"][i, 0] for part in ("word", "token_type", "position"))
     assert f"= {tex(total)}" in STAGES["embeddings"].live(view)
     assert tex(1.5e-7) == r"1.5 \cdot 10^{-7}" and tex(12.345) == "12.3" and tex(-0.0) == "0"
 
@@ -126,14 +126,14 @@ def test_a_part_that_was_not_trained_has_nothing_to_show(tiny_loaded: LoadedMode
 def test_the_heads_say_what_the_model_says(tiny_loaded: LoadedModel) -> None:
     """The words and shares, and whether B follows A, are those of `capture`; the steps are cosines by hand."""
     view = view_of(tiny_loaded)
-    run = capture(tiny_loaded, view.walk.encoding)
+    run = capture(tiny_loaded, view.trace.encoding)
     expected = run.predictions[0].top[:5]
-    found = most_likely_tokens(view.walk, 5)
+    found = most_likely_tokens(view.trace, 5)
     assert [token for token, _ in found] == [token for token, _ in expected]
     assert_near([share for _, share in found], [share for _, share in expected], 1e-5)
-    assert_near(next_sentence_probability(view.walk), run.nsp, 1e-6)
+    assert_near(next_sentence_probability(view.trace), run.nsp, 1e-6)
     states = np.array([[[1.0, 0.0]], [[3.0, 3.0]], [[-3.0, -3.0]]], np.float32)
-    by_hand = Walk("torch", view.walk.encoding, ("a",), 0, 0, {"hidden_states": states})
+    by_hand = Walk("torch", view.trace.encoding, ("a",), 0, 0, {"hidden_states": states})
     assert np.allclose(step_angles(by_hand)[:, 0], [0.5**0.5, -1])
 
 
@@ -232,7 +232,7 @@ def test_a_table_reads_back_as_the_same_numbers() -> None:
 
 def test_a_walk_reads_back_without_pickle(tiny_loaded: LoadedModel) -> None:
     """All arrays by name, and the tokens."""
-    seen = view_of(tiny_loaded).walk
+    seen = view_of(tiny_loaded).trace
     with np.load(io.BytesIO(npz(seen.values, tokens=seen.tokens)), allow_pickle=False) as file:
         assert set(file.files) == {*seen.values, "tokens"} and tuple(file["tokens"]) == seen.tokens
         assert all(np.array_equal(file[name], value) for name, value in seen.values.items())

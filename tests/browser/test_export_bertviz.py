@@ -19,7 +19,7 @@ from bert_core.run.capture import capture
 from bert_core.run.vectors import all_head_vectors
 from tests.hostile import HOSTILE, run_of
 from viz_app import cli
-from viz_app.export.bertviz import CDN, WHAT_IT_IS, View, bertviz_page, escaped, estimate, layers_that_fit
+from viz_app.export.bertviz import CDN, NOTE, View, bertviz_page, escaped, estimate, layers_that_fit
 from viz_app.maps import MapView
 from viz_app.notebook import view_bertviz
 
@@ -62,7 +62,7 @@ def test_without_its_cdn_a_sentence_says_why_nothing_is_drawn(page: Page, tmp_pa
     """Blocked, the page asks the CDN alone, nothing runs, and it names what is missing and the way out."""
     opened(page, tmp_path, bertviz_page(MapView().of(run_of(HOSTILE)), kind), lambda r: r.abort())
     expect(page.get_by_role("alert")).to_contain_text("cdnjs.cloudflare.com cannot be reached")
-    expect(page.locator("body")).to_contain_text(WHAT_IT_IS)
+    expect(page.locator("body")).to_contain_text(NOTE)
     assert page.evaluate("window.ran") is None
     assert {url.split("/")[2] for url in page.requested if not url.startswith("file:")} == {"cdnjs.cloudflare.com"}
 

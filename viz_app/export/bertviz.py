@@ -23,10 +23,10 @@ DIGITS = 4  # after the point; BertViz itself writes up to twenty
 BYTES_A_NUMBER = 8  # of these digits, with what stands between them
 # Limits of what a browser can open. BertViz draws one line for each attention weight of the model view, of one layer in
 # the head view, and of one head in the neuron view.
-MOST_BYTES = 40_000_000
-MOST_LINES = 600_000
+MAX_BYTES = 40_000_000
+MAX_LINES = 600_000
 CDN = "https://cdnjs.cloudflare.com"
-WHAT_IT_IS = (
+NOTE = (
     "BertViz draws these pages, not Headlight: every value is a line, its numbers are rounded to four digits, and it "
     f"loads three scripts from {CDN.removeprefix('https://')} when it is opened."
 )
@@ -75,10 +75,10 @@ def estimate(tokens: int, heads: int, layers: int, kind: View, head_size: int = 
 
 def check_neuron_view_size(size: int) -> None:
     """Raise Refused if a browser cannot open a neuron view of this many bytes."""
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise Refused(
             f"BertViz's neuron view would be about {size / 1e6:,.0f} MB, and a browser can open "
-            f"{MOST_BYTES / 1e6:.0f} MB: choose a shorter text, or the neuron view of Headlight"
+            f"{MAX_BYTES / 1e6:.0f} MB: choose a shorter text, or the neuron view of Headlight"
         )
 
 
@@ -90,7 +90,7 @@ def layers_that_fit(tokens: int, heads: int, layers: int, kind: View, first: int
 
 
 def bertviz_page(
-    shown: ShownMaps,
+    maps: ShownMaps,
     kind: View = "model",
     layers: Sequence[int] | None = None,
     vectors: Sequence[HeadVectors] = (),
@@ -106,32 +106,35 @@ def bertviz_page(
     """
     if kind not in VIEWS:
         raise Refused(f"the view {kind!r} is unknown: BertViz has the views {', '.join(VIEWS)}")
-    if shown.what != "attention":
-        raise Refused(f"BertViz draws attention only: {shown.unit} is no share from 0 to 1")
-    if shown.queries != shown.keys:
+    if maps.what != "attention":
+        raise Refused(f"BertViz draws attention only: {maps.unit} is no share from 0 to 1")
+    if maps.queries != maps.keys:
         raise Refused("BertViz draws whole maps: choose the whole text, not one part of it")
-    chosen = list(range(len(shown.values))) if layers is None else sorted(set(layers))
-    if not chosen:
+    layer_indices = list(range(len(maps.values))) if layers is None else sorted(set(layers))
+    if not layer_indices:
         raise Refused("there is no layer to draw: choose at least one")
-    for layer in chosen:
-        shown.check(layer)
-    tokens, heads = len(shown.keys), shown.values.shape[1]
+    for layer in layer_indices:
+        maps.check(layer)
+    tokens, heads = len(maps.keys), maps.values.shape[1]
     if kind == "neuron":
-        _check_vectors(shown, vectors)
-        if layers is not None and len(chosen) < len(shown.values):
+        _check_vectors(maps, vectors)
+        if layers is not None and len(layer_indices) < len(maps.values):
             raise Refused("the neuron view of BertViz has all layers: give no layers")
-    size, lines = estimate(tokens, heads, len(chosen), kind, vectors[0].queries.shape[1] if vectors else 0)
+    size, lines = estimate(tokens, heads, len(layer_indices), kind, vectors[0].queries.shape[1] if vectors else 0)
     if kind == "neuron":
         check_neuron_view_size(size)
     if not _fits(size, lines):
-        fit = layers_that_fit(tokens, heads, len(shown.values), kind, chosen[0])
-        way = f"choose at most {len(fit)}, as {_listed(fit)}" if fit else "choose a shorter text, or the head view"
-        raise Refused(
-            f"BertViz's {kind} view of {len(chosen)} layers would be about {size / 1e6:,.0f} MB with {lines:,} lines "
-            f"at once, more than a browser can draw: {way}"
+        fit = layers_that_fit(tokens, heads, len(maps.values), kind, layer_indices[0])
+        advice = (
+            f"choose at most {len(fit)}, as {_layer_names(fit)}" if fit else "choose a shorter text, or the head view"
         )
-    view = _neuron_view(shown, vectors) if kind == "neuron" else _rendered(shown, kind, chosen)
-    return _PAGE.format(cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, what=WHAT_IT_IS, view=view)
+        raise Refused(
+            f"BertViz's {kind} view of {len(layer_indices)} layers would be about {size / 1e6:,.0f} MB with {lines:,} "
+            "lines "
+            f"at once, more than a browser can draw: {advice}"
+        )
+    view = _neuron_view(maps, vectors) if kind == "neuron" else _attention_view(maps, kind, layer_indices)
+    return _PAGE.format(cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, what=NOTE, view=view)
 
 
 def escaped(text: str) -> str:
@@ -140,23 +143,23 @@ def escaped(text: str) -> str:
 
 
 def _fits(size: int, lines: int) -> bool:
-    return size <= MOST_BYTES and lines <= MOST_LINES
+    return size <= MAX_BYTES and lines <= MAX_LINES
 
 
-def _listed(layers: Sequence[int]) -> str:
+def _layer_names(layers: Sequence[int]) -> str:
     return ", ".join(f"L{layer}" for layer in layers)
 
 
-def _check_vectors(shown: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
+def _check_vectors(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
     """Raise Refused unless the vectors are those of all existing heads, and alone determine the attention."""
     heads = {(vector.layer, vector.head) for vector in vectors}
-    missing = [f"L{layer} H{head}" for layer, head in np.argwhere(shown.there) if (layer, head) not in heads]
+    missing = [f"L{layer} H{head}" for layer, head in np.argwhere(maps.there) if (layer, head) not in heads]
     if missing:
         raise Refused(
             f"the neuron view needs the query and key vectors of {', '.join(missing[:3])}: give those of all heads"
         )
-    if any(len(vector.queries) != len(shown.keys) for vector in vectors):
-        raise Refused(f"the vectors are not those of this text of {len(shown.keys)} tokens")
+    if any(len(vector.queries) != len(maps.keys) for vector in vectors):
+        raise Refused(f"the vectors are not those of this text of {len(maps.keys)} tokens")
     if any(vector.distances is not None for vector in vectors):
         raise Refused(RELATIVE_POSITIONS)
 
@@ -169,18 +172,18 @@ class _RecordedModel:
 
     cls_token = sep_token = ""  # the placeholders include the special tokens
 
-    def __init__(self, shown: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
+    def __init__(self, maps: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
         import torch
 
         size = vectors[0].queries.shape
-        parts = {name: np.zeros((*shown.values.shape[:2], *size)) for name in ("queries", "keys")}
+        parts = {name: np.zeros((*maps.values.shape[:2], *size)) for name in ("queries", "keys")}
         for vector in vectors:
             parts["queries"][vector.layer, vector.head] = _rounded(vector.queries)
             parts["keys"][vector.layer, vector.head] = _rounded(vector.keys)
-        parts["attn"] = _rounded(shown.values)
+        parts["attn"] = _rounded(maps.values)
         self._layers = [
             {name: torch.from_numpy(values[layer])[None] for name, values in parts.items()}
-            for layer in range(len(shown.values))
+            for layer in range(len(maps.values))
         ]
 
     def eval(self) -> None:
@@ -198,12 +201,12 @@ class _RecordedModel:
         return list(range(len(tokens)))
 
 
-def _neuron_view(shown: ShownMaps, vectors: Sequence[HeadVectors]) -> str:
+def _neuron_view(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> str:
     try:
         from bertviz import neuron_view
     except ModuleNotFoundError as error:
         raise _not_installed() from error
-    recorded, tokens = _RecordedModel(shown, vectors), _placeholders(shown)
+    recorded, tokens = _RecordedModel(maps, vectors), _placeholders(maps)
     # Of BertViz's model types, only gpt2 adds no special tokens. It also hides later keys, as in a decoder.
     page = neuron_view.show(
         recorded,
@@ -218,24 +221,24 @@ def _neuron_view(shown: ShownMaps, vectors: Sequence[HeadVectors]) -> str:
     data, count = re.subn('"bidirectional": false', f'"bidirectional": {json.dumps(not vectors[0].causal)}', page.data)
     if count != 1:
         raise RuntimeError("this version of BertViz writes its neuron view in another form")
-    return _with_texts(data, shown)
+    return _insert_texts(data, maps)
 
 
 def _not_installed() -> ModuleNotFoundError:
     return ModuleNotFoundError("BertViz is not installed: pip install bertviz")
 
 
-def _placeholders(shown: ShownMaps) -> list[str]:
-    return [f"{_PLACEHOLDER}{position}_" for position in range(len(shown.queries))]
+def _placeholders(maps: ShownMaps) -> list[str]:
+    return [f"{_PLACEHOLDER}{position}_" for position in range(len(maps.queries))]
 
 
-def _with_texts(html: str, shown: ShownMaps) -> str:
+def _insert_texts(html: str, maps: ShownMaps) -> str:
     """Replace the placeholders of a page by the escaped tokens."""
-    texts = [escaped(token.text) for token in shown.queries]
+    texts = [escaped(token.text) for token in maps.queries]
     return re.sub(rf'"{_PLACEHOLDER}(\d+)_"', lambda match: texts[int(match[1])], html)
 
 
-def _rendered(shown: ShownMaps, kind: View, layers: list[int]) -> str:
+def _attention_view(maps: ShownMaps, kind: View, layers: list[int]) -> str:
     try:
         import bertviz
     except ModuleNotFoundError as error:
@@ -243,21 +246,21 @@ def _rendered(shown: ShownMaps, kind: View, layers: list[int]) -> str:
     import torch
 
     # Layers that are left out are there by their number alone: the page then names each layer as we do.
-    maps = [
-        torch.from_numpy(_rounded(one) if layer in layers else np.zeros_like(one))[None]
-        for layer, one in enumerate(shown.values)
+    tensors = [
+        torch.from_numpy(_rounded(layer_maps) if layer in layers else np.zeros_like(layer_maps))[None]
+        for layer, layer_maps in enumerate(maps.values)
     ]
     draw = bertviz.head_view if kind == "head" else bertviz.model_view
     options = {} if kind == "head" else {"display_mode": "light"}
     # Its filters for two sentences would write every number twice.
     page = draw(
-        maps, _placeholders(shown), include_layers=layers, html_action="return", prettify_tokens=False, **options
+        tensors, _placeholders(maps), include_layers=layers, html_action="return", prettify_tokens=False, **options
     )
     # A comment repeats all data.
-    return _with_texts(re.sub(r"; // HACK: .*", ";", page.data), shown)
+    return _insert_texts(re.sub(r"; // HACK: .*", ";", page.data), maps)
 
 
-def _rounded(maps: np.ndarray) -> np.ndarray:
+def _rounded(values: np.ndarray) -> np.ndarray:
     """Return the values as float64, in which every rounded number has a short decimal form."""
-    rounded: np.ndarray = np.round(np.nan_to_num(maps.astype(np.float64), posinf=0, neginf=0), DIGITS)
+    rounded: np.ndarray = np.round(np.nan_to_num(values.astype(np.float64), posinf=0, neginf=0), DIGITS)
     return rounded

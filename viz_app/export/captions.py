@@ -11,15 +11,15 @@ from viz_app.tokens import Token
 NOTE = "a word's row shows where the decoder looked when it predicted that word"
 
 
-def caption_maps(run: DecoderRun, what: str = "attention", *, as_one: bool = False) -> ShownMaps:
+def caption_maps(run: DecoderRun, quantity: str = "attention", *, as_one: bool = False) -> ShownMaps:
     """Words as queries, patches as keys, row after row of the picture; of the product, what is above zero.
 
     what: "attention", "gradient", "product" or "brought". as_one: the average of all heads in their place.
     Raises Refused for another name.
     """
-    values = run.select_map(what).transpose(1, 2, 0, 3)
-    if what == "product":
-        what, values = "positive_product", values.clip(min=0)
+    values = run.select_map(quantity).transpose(1, 2, 0, 3)
+    if quantity == "product":
+        quantity, values = "positive_product", values.clip(min=0)
     layers, heads, _, patches = values.shape
     columns = run.grid[1]
     if as_one:
@@ -28,7 +28,7 @@ def caption_maps(run: DecoderRun, what: str = "attention", *, as_one: bool = Fal
         read_only(values),
         tuple(Token(word, place) for place, word in enumerate(run.words)),
         tuple(Token(f"row {n // columns}, column {n % columns}", n) for n in range(patches)),
-        what,
+        quantity,
         np.ones(values.shape[:2], bool),
         notes=(NOTE,),
         together=f"average of all {layers} × {heads} heads" if as_one else "",

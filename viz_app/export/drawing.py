@@ -46,11 +46,11 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
     settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "headlight",
                 "image.composite_image": False}  # fmt: skip
     undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    with _WRITING, warnings.catch_warnings(record=True) as heard, mpl.rc_context(settings):
+    with _WRITING, warnings.catch_warnings(record=True) as caught, mpl.rc_context(settings):
         warnings.simplefilter("always")
         figure.savefig(out, format=kind, dpi=DOTS, bbox_inches="tight", pad_inches=0.06, metadata=undated)
-    missing = {str(warning.message) for warning in heard if "missing from font" in str(warning.message)}
-    for warning in heard:
+    missing = {str(warning.message) for warning in caught if "missing from font" in str(warning.message)}
+    for warning in caught:
         if str(warning.message) not in missing:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if missing and kind != "svg":
@@ -80,6 +80,12 @@ def plain_axes(axes: Axes, colours: Page, unit: str) -> None:
         spine.set_color(colours.line)
 
 
+def write_below(axes: Axes, text: str, colours: Page, points: float, *, x: float = 0, ha: str = "left") -> None:
+    """Write a small caption this many points below the axes; `x` is a fraction of their width."""
+    style: dict[str, Any] = {"fontsize": 7.5, "color": colours.faint, "ha": ha, "va": "top"}
+    axes.annotate(text, (x, 0), (0, -points), xycoords="axes fraction", textcoords="offset points", **style)
+
+
 def colour_map(scale: Scale, dark: bool) -> LinearSegmentedColormap:
     """A scale of the app as matplotlib takes it."""
     return LinearSegmentedColormap.from_list("headlight", scale.on(dark), N=256)
@@ -97,8 +103,8 @@ def token_fonts() -> list[str]:
 
 def _installed(*families: str) -> list[str]:
     """Those of these fonts that are there; matplotlib would complain of each of the others."""
-    there = {font.name for font in fontManager.ttflist}
-    return [family for family in dict.fromkeys(families) if family in there] or ["sans-serif"]
+    installed = {font.name for font in fontManager.ttflist}
+    return [family for family in dict.fromkeys(families) if family in installed] or ["sans-serif"]
 
 
 def largest_of(*arrays: np.ndarray) -> float:

@@ -15,31 +15,34 @@ from viz_app.export import EFFECT_KINDS
 from viz_app.export.tables import labelled_csv, npz
 
 
-def shares(found: Patches) -> np.ndarray:
+def shares(patches: Patches) -> np.ndarray:
     """The effects of patches; of a mean, which has no answer of its own, how far the answer moves."""
-    if isinstance(found.source, MeanOf):
-        moved: np.ndarray = found.values - found.base_value
+    if isinstance(patches.source, MeanOf):
+        moved: np.ndarray = patches.values - patches.base_value
         return moved
-    return found.effects
+    return patches.effects
 
 
-def strongest(found: Patches) -> tuple[int, ...]:
+def strongest(patches: Patches) -> tuple[int, ...]:
     """The place with the largest effect, either way; of states between the layers, as the ends are the texts' own."""
-    effects = np.abs(shares(found))
-    if found.kind == "state" and len(effects) > 2:
+    effects = np.abs(shares(patches))
+    if patches.kind == "state" and len(effects) > 2:
         effects[[0, -1]] = np.nan
     return tuple(int(number) for number in np.unravel_index(np.nanargmax(effects), effects.shape))
 
 
-def source_labels(source: Encoding | Noised | MeanOf, read: Encoding, partners: Sequence[int | None]) -> list[str]:
+def source_labels(source: Encoding | Noised | MeanOf, encoding: Encoding, partners: Sequence[int | None]) -> list[str]:
     """The token of the source that each token of a text comes from; "" where there is none."""
-    labels = source.labels if isinstance(source, Encoding) else read.labels
+    labels = source.labels if isinstance(source, Encoding) else encoding.labels
     return ["" if place is None else labels[place] for place in partners]
 
 
-def both_labels(own: Sequence[str], theirs: Sequence[str]) -> list[str]:
+def both_labels(labels: Sequence[str], source_labels: Sequence[str]) -> list[str]:
     """What is written at each token: both, where the texts differ."""
-    return [one if one == other else f"{one} → {other or 'none'}" for one, other in zip(own, theirs, strict=True)]
+    return [
+        label if label == source_label else f"{label} → {source_label or 'none'}"
+        for label, source_label in zip(labels, source_labels, strict=True)
+    ]
 
 
 def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand | None = None) -> bytes:
@@ -55,17 +58,17 @@ def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand |
         "value": exact.values, "effect": shares(exact),
         "estimated_value": estimate.values, "estimated_effect": shares(estimate),
     } | ({} if band is None else {"random_low": band.low, "random_high": band.high})  # fmt: skip
-    read = exact.text
-    words = {"token": list(read.tokens), "source_token": source_labels(exact.source, read, exact.partners)}
+    encoding = exact.text
+    words = {"token": list(encoding.tokens), "source_token": source_labels(exact.source, encoding, exact.partners)}
     if kind == "csv":
         return labelled_csv(_columns(exact.axes, words, numbers))
     ends = {"base_value": exact.base_value, "source_value": exact.source_value}
     if kind == "npz":
         arrays = numbers | {name: np.array(value) for name, value in ends.items()}
         return npz(arrays, **words, what=[exact.kind], axes=exact.axes)
-    said: dict[str, Any] = {"what": exact.kind, "axes": exact.axes, **words}
-    said |= {name: _listed(np.asarray(value)) for name, value in {**ends, **numbers}.items()}
-    return (json.dumps(said, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
+    document: dict[str, Any] = {"what": exact.kind, "axes": exact.axes, **words}
+    document |= {name: _json_values(np.asarray(value)) for name, value in {**ends, **numbers}.items()}
+    return (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
 
 
 def _columns(
@@ -77,13 +80,13 @@ def _columns(
         axis: [place[number] for place in places] for number, axis in enumerate(axes)
     }
     if "position" in axes:
-        at = axes.index("position")
-        columns |= {name: [tokens[place[at]] for place in places] for name, tokens in words.items()}
+        axis = axes.index("position")
+        columns |= {name: [tokens[place[axis]] for place in places] for name, tokens in words.items()}
     return columns | {name: [*values.flat] for name, values in numbers.items()}
 
 
-def _listed(values: np.ndarray) -> object:
+def _json_values(values: np.ndarray) -> object:
     """Numbers as JSON has them, null for NaN."""
-    listed = values.astype(object)
-    listed[np.isnan(values)] = None
-    return listed.tolist()
+    nested = values.astype(object)
+    nested[np.isnan(values)] = None
+    return nested.tolist()

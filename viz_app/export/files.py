@@ -105,8 +105,8 @@ class NeuronFiles:
         self.vectors.products(self.query)  # says which queries there are
 
     def name(self, kind: str) -> str:
-        whose = f"neuron-L{self.vectors.layer}-H{self.vectors.head}"
-        return f"{whose}.npz" if kind == "npz" else f"{whose}-{self.query}.{kind}"
+        stem = f"neuron-L{self.vectors.layer}-H{self.vectors.head}"
+        return f"{stem}.npz" if kind == "npz" else f"{stem}-{self.query}.{kind}"
 
     def picture(self, *, dark: bool = False) -> Figure:
         from viz_app.export.pictures import neuron_picture
@@ -138,8 +138,8 @@ class ChangeFiles:
         check_heads(self.comparison.there, self.view.layer, self.view.heads)
 
     def name(self, kind: str) -> str:
-        every = kind in ("npz", "html") or not self.view.heads
-        return f"change.{kind}" if every else f"change-{self.view.named_heads}.{kind}"
+        has_all_heads = kind in ("npz", "html") or not self.view.heads
+        return f"change.{kind}" if has_all_heads else f"change-{self.view.named_heads}.{kind}"
 
     def picture(self, *, dark: bool = False) -> Figure:
         from viz_app.export.pictures import maps_picture
@@ -168,7 +168,7 @@ class CaptionFiles:
     """
 
     run: DecoderRun
-    what: str
+    quantity: str
     head: tuple[int, int] | None
     word: int
     model: str
@@ -182,24 +182,24 @@ class CaptionFiles:
     def picture(self, *, dark: bool = False) -> Figure:
         from viz_app.export.pictures import caption_picture
 
-        return caption_picture(self.run, self.what, self.head, dark=dark)
+        return caption_picture(self.run, self.quantity, self.head, dark=dark)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
-        return caption_page(self.run, self.what, self.head, self.word, theme=theme, report=report)
+        return caption_page(self.run, self.quantity, self.head, self.word, theme=theme, report=report)
 
     def csv(self) -> bytes:
         if self.head is None:
-            return tables.maps_csv(caption_maps(self.run, self.what, as_one=True))
-        return tables.maps_csv(caption_maps(self.run, self.what), [self.head])
+            return tables.maps_csv(caption_maps(self.run, self.quantity, as_one=True))
+        return tables.maps_csv(caption_maps(self.run, self.quantity), [self.head])
 
     def npz(self) -> bytes:
-        return tables.maps_npz(caption_maps(self.run, self.what))
+        return tables.maps_npz(caption_maps(self.run, self.quantity))
 
     def python(self) -> str:
-        return caption_snippet(self.run, self.what, self.head, self.model)
+        return caption_snippet(self.run, self.quantity, self.head, self.model)
 
 
-def _drawn_csv(shown: ShownMaps, view: MapView) -> bytes:
+def _drawn_csv(maps: ShownMaps, view: MapView) -> bytes:
     """The heads that are drawn, or all of them where none was chosen."""
     layer, heads = view.drawn
-    return tables.maps_csv(shown, [(layer, head) for head in heads] or None)
+    return tables.maps_csv(maps, [(layer, head) for head in heads] or None)

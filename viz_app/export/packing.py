@@ -16,9 +16,9 @@ import numpy as np
 
 from viz_app.components.attention_view.packing import deflated, padded, quantise
 
-MOST_EXACT = 600_000  # values of a page that are kept in float32: 64 tokens of 12 x 12 heads
-MOST_RANK = 96
-SPARE = 8  # directions more than the rank that is looked for
+MAX_EXACT_VALUES = 600_000  # values of a page that are kept in float32: 64 tokens of 12 x 12 heads
+MAX_RANK = 96
+EXTRA_DIRECTIONS = 8  # directions more than the rank that is looked for
 FACTORS_ERROR = 1 / 500  # of the largest magnitude in a row
 STEPS = tuple(2.0 ** (-n / 2) for n in range(6, 29))
 
@@ -47,13 +47,15 @@ def factored(values: np.ndarray) -> Factors | None:
     None where they would hold as many numbers as the map, or where something is no number.
     """
     rows, columns = values.shape
-    most = min(MOST_RANK, rows * columns // (2 * (rows + columns)))
-    if most < 1 or not np.isfinite(values).all():
+    max_rank = min(MAX_RANK, rows * columns // (2 * (rows + columns)))
+    if max_rank < 1 or not np.isfinite(values).all():
         return None
     maxima = np.abs(values).max(1).astype(np.float32)
     shares = np.divide(values, maxima[:, None], out=np.zeros_like(values), where=maxima[:, None] > 0)
     # What the map reaches from random directions is its range (Halko et al. 2011, arXiv:0909.4061); in it, the SVD.
-    directions = np.random.default_rng(0).standard_normal((columns, min(most + SPARE, columns)), np.float32)
+    directions = np.random.default_rng(0).standard_normal(
+        (columns, min(max_rank + EXTRA_DIRECTIONS, columns)), np.float32
+    )
     basis = np.linalg.qr(shares @ directions)[0]
     turn, sizes, right = np.linalg.svd(basis.T @ shares, full_matrices=False)
     root = np.sqrt(sizes)
@@ -62,8 +64,8 @@ def factored(values: np.ndarray) -> Factors | None:
     def error(left: np.ndarray, right: np.ndarray) -> float:
         return float(np.abs(left.T @ right - shares).max())
 
-    rank = bisect_left(range(most + 1), True, key=lambda n: error(left[:n], right[:n]) <= FACTORS_ERROR / 2)
-    if rank > most:
+    rank = bisect_left(range(max_rank + 1), True, key=lambda n: error(left[:n], right[:n]) <= FACTORS_ERROR / 2)
+    if rank > max_rank:
         return None
     left, right = left[:rank], right[:rank]
     coarse = bisect_left(STEPS, True, key=lambda step: error(*_stepped(left, right, step)) <= FACTORS_ERROR)
@@ -97,17 +99,17 @@ def packed_layer(
     if exact:
         for _ in maps:
             report()
-        return deflated(b"".join(planes(one.astype("<f4")) for one in maps)), [0] * len(maps)
+        return deflated(b"".join(planes(values.astype("<f4")) for values in maps)), [0] * len(maps)
     parts, ranks = [], []
-    for one in maps:
-        codes, maxima = quantise(one, signed=signed)
+    for values in maps:
+        codes, maxima = quantise(values, signed=signed)
         part, rank = maxima.astype("<f4").tobytes() + codes.tobytes(), 0
-        found = factored(one) if thin else None
-        if found is not None:
-            head = np.append(found.maxima, np.float32(found.step)).astype("<f4").tobytes()
-            other = head + planes(found.left) + planes(found.right)
-            if len(deflated(other)) < len(deflated(part)):
-                part, rank = other, len(found.left)
+        factors = factored(values) if thin else None
+        if factors is not None:
+            head = np.append(factors.maxima, np.float32(factors.step)).astype("<f4").tobytes()
+            factor_bytes = head + planes(factors.left) + planes(factors.right)
+            if len(deflated(factor_bytes)) < len(deflated(part)):
+                part, rank = factor_bytes, len(factors.left)
         parts.append(padded(part))
         ranks.append(rank)
         report()

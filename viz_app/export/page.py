@@ -1,4 +1,4 @@
-"""The views of the app as one HTML file that opens from disk and asks nobody for anything."""
+"""The views of the app as one HTML file that opens from disk and needs no network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -29,7 +29,7 @@ from viz_app.components import attention_view, head_grid
 from viz_app.components.attention_view.packing import deflated, strongest_edges
 from viz_app.components.joining import joined
 from viz_app.export.captions import NOTE, caption_maps
-from viz_app.export.packing import MOST_EXACT, packed_layer
+from viz_app.export.packing import MAX_EXACT_VALUES, packed_layer
 from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
@@ -37,7 +37,7 @@ from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 from viz_app.maps import UNITS, MapView, ShownMaps, of_what_is_left
 
 Theme = Literal["light", "dark"]
-# By name, an order of the heads of each layer, and one of the layers where there is one.
+# Name -> an order of the heads of each layer, and an order of the layers or None.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
 _FOLDER = Path(__file__).parent
 SCRIPT = joined(_FOLDER / "page.js")
@@ -68,35 +68,32 @@ THIN = (
 )
 PRECISION = {
     signed: f"Values are kept in one byte each, off by at most {error} in their row (≈); {STRONGEST_EXACT}"
-    for signed, error in {
-        False: "1/256 of the largest",
-        True: "1/254 of the largest magnitude",
-    }.items()
+    for signed, error in ((False, "1/256 of the largest"), (True, "1/254 of the largest magnitude"))
 }
 
 
 @dataclass(frozen=True)
 class _Sheet:
-    """What stands on a page.
+    """The contents of a page.
 
-    texts: lines of (label, parts), what was read. titles: (layer, head), what a head is like. sorts: by name, an order
-    of the heads in each layer, and one of the layers. one: several heads as one map, which is opened. vectors: of the
-    heads that can be seen down to their vectors, the first of which is opened. positions: the tokens selected among the
-    queries. changes: the columns of a list, then its lines, each with the layer and head that it opens. limit: the
-    strongest curve, for all heads; None for each its own. picture: uint8 (rows, columns, 3) whose patches are the
-    keys, and the rows and columns of these.
+    texts: lines of (label, parts), the text that the model read. misleading: None for that of the maps' quantity.
+    titles: (layer, head), the title of each head; None for its number alone. sorts: by name, an order of the heads in
+    each layer, and one of the layers. combined: several heads as one map, which is opened. vectors: those of the heads
+    that have a neuron view; the first of them is opened. positions: the queries that are selected. changes: the columns
+    of a list, then its rows, each with the layer and head that it opens. limit: the strongest curve, for all heads;
+    None for each head its own. picture: uint8 (rows, columns, 3) whose patches are the keys, and the grid of patches.
     """
 
-    title: str
-    shown: ShownMaps
+    maps: ShownMaps
     view: MapView
-    texts: Sequence[tuple[str, Sequence[str]]]
-    says: str
-    reading: str
-    misleading: str
-    titles: Sequence[Sequence[str]]
+    summary: str
+    title: str = "Who looks at whom?"
+    texts: Sequence[tuple[str, Sequence[str]]] = ()
+    reading: str = READING
+    misleading: str | None = None
+    titles: Sequence[Sequence[str]] | None = None
     sorts: Sorts = field(default_factory=dict)
-    one: ShownMaps | None = None
+    combined: ShownMaps | None = None
     vectors: Sequence[HeadVectors] = ()
     positions: Sequence[int] = ()
     changes: tuple[Sequence[str], Sequence[tuple[int, int, Sequence[str | float]]]] | None = None
@@ -107,22 +104,16 @@ class _Sheet:
 def attention_page(
     run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
 ) -> str:
-    """A page with every layer and head of a run, opened at what a view shows, by default the first head.
+    """Return a page with every layer and head of a run, opened at the heads of a view, by default the first head.
 
-    Where several heads are one map, that map is there too. A short text's values are exact, else they are in one byte
-    each, or gradients in two thin matrices; the page says which.
-    theme: "light" or "dark"; None follows the system. report: told how many heads are done, as for `Progress`.
+    If the view combines several heads, the page also has that map. The values of a short text are exact; those of a
+    long one have one byte each, or are factored if they are gradients, and the page states the precision.
+    theme: "light" or "dark"; None follows the system. report: called with the number of finished heads.
     Raises Refused for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
-    apart = replace(view, together=None)
-    shown = apart.of(run)
-    one = None if view.together is None else view.of(run)
-    sheet = _Sheet(
-        "Who looks at whom?", shown, apart, _texts(run.encoding), _says(run, shown, apart), READING,
-        MISLEADING[shown.what], *_titles_and_sorts(run), one,
-    )  # fmt: skip
-    return _written(sheet, theme, report)
+    combined = None if view.together is None else view.of(run)
+    return _render(_run_sheet(run, replace(view, together=None), combined=combined), theme, report)
 
 
 def neuron_page(
@@ -133,20 +124,16 @@ def neuron_page(
     theme: Theme | None = None,
     report: Progress = ignore_progress,
 ) -> str:
-    """The same, opened at one query of a head down to its vectors, which are exact.
+    """Return the page of a run, opened at the neuron view of one query of a head, whose vectors are exact.
 
-    Raises Refused for a query that does not exist, vectors of another text, or an unknown theme.
+    Raises Refused for a query that does not exist or an unknown theme, and ValueError for vectors of another text.
     """
     vectors.products(query)
     if vectors.encoding.input_ids != run.encoding.input_ids:
         raise ValueError("the vectors are of another text than the maps")
     view = MapView(layer=vectors.layer, heads=(vectors.head,))
-    shown = view.of(run)
-    sheet = _Sheet(
-        "Who looks at whom?", shown, view, _texts(run.encoding), _says(run, shown, view), NEURON, NEURON_MISLEADING,
-        *_titles_and_sorts(run), vectors=(vectors,), positions=(query,),
-    )  # fmt: skip
-    return _written(sheet, theme, report)
+    texts = {"reading": NEURON, "misleading": NEURON_MISLEADING}
+    return _render(_run_sheet(run, view, vectors=(vectors,), positions=(query,), **texts), theme, report)
 
 
 def change_page(
@@ -156,28 +143,26 @@ def change_page(
     theme: Theme | None = None,
     report: Progress = ignore_progress,
 ) -> str:
-    """A page with the difference of every layer and head between two runs, and the list of the largest.
+    """Return a page with the difference of every head between two runs, on one scale, and the largest changes.
 
-    All heads are on one scale. view: which heads are opened, and how.
-    Raises Refused for a head that one of them does not have, choices that a comparison does not know, or an unknown
-    theme.
+    view: which heads are opened, and how. Raises Refused for a head that one of the runs does not have, for choices
+    that a comparison does not support, or for an unknown theme.
     """
-    view, shown = view or MapView(), comparison.shown()
+    view, maps = view or MapView(), comparison.shown()
     view.check_whole("a comparison", comparison.what)
-    shown.check(view.layer, view.heads)
-    largest = np.abs(shown.values).max((-1, -2))
+    maps.check(view.layer, view.heads)
+    largest = np.abs(maps.values).max((-1, -2))
     changes = comparison.largest()
     lines = comparison.listed(changes)
     layers, heads = largest.shape
-    rows = [(one.layer, one.head, list(line.values())) for one, line in zip(changes, lines, strict=True)]
-    between = [
-        f"{comparison.unit.capitalize()} of {layers} layers × {heads} heads, {comparison.difference}",
-        *comparison.said,
-    ]
+    rows = [(change.layer, change.head, list(line.values())) for change, line in zip(changes, lines, strict=True)]
+    size = f"{comparison.unit.capitalize()} of {layers} layers × {heads} heads, {comparison.difference}"
     sheet = _Sheet(
-        "What is different?", shown, view,
-        texts=[text for part in comparison.texts for text in _texts(*part)],
-        says=". ".join(between) + ".",
+        maps,
+        view,
+        ". ".join([size, *comparison.said]) + ".",
+        title="What is different?",
+        texts=[text for part in comparison.texts for text in _text_lines(*part)],
         reading=f"{comparison.reading}; orange is more, blue is less, all heads on one scale.",
         misleading=comparison.misleading,
         titles=[
@@ -186,183 +171,187 @@ def change_page(
         ],
         changes=(list(lines[0]) if lines else [], rows),
         limit=float(largest[largest == largest].max(initial=0)) or None,
-    )  # fmt: skip
-    return _written(sheet, theme, report)
+    )
+    return _render(sheet, theme, report)
 
 
 def maps_page(
-    shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
+    maps: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
 ) -> str:
-    """A page with maps from anywhere, such as a decoder's from one text to another; see `maps_across`.
+    """Return a page with maps of any origin, such as those of a decoder's cross-attention; see `maps_across`.
 
     Raises Refused for a head that does not exist, choices that need a run, or an unknown theme.
     """
     view = view or MapView()
     view.check_whole("a page of maps from elsewhere")
-    shown.check(view.layer, view.heads)
-    layers, heads, queries, keys = shown.values.shape
-    sheet = _Sheet(
-        "Who looks at whom?", shown, view, texts=(),
-        says=f"{shown.unit.capitalize()} of {layers} layers × {heads} heads, from {queries} queries to {keys} keys.",
-        reading=READING,
-        misleading=MISLEADING[shown.what],
-        titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
-    )  # fmt: skip
-    return _written(sheet, theme, report)
+    maps.check(view.layer, view.heads)
+    layers, heads, queries, keys = maps.values.shape
+    size = f"{layers} layers × {heads} heads, from {queries} queries to {keys} keys"
+    return _render(_Sheet(maps, view, f"{maps.unit.capitalize()} of {size}."), theme, report)
 
 
 def caption_page(
-    run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
-    *, theme: Theme | None = None, report: Progress = ignore_progress,
-) -> str:  # fmt: skip
-    """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
+    run: DecoderRun,
+    quantity: str = "attention",
+    head: tuple[int, int] | None = None,
+    word: int = 0,
+    *,
+    theme: Theme | None = None,
+    report: Progress = ignore_progress,
+) -> str:
+    """Return a page with the cross-attention of a captioner: its picture under the heat of a word, and every head.
 
-    what: "attention", "gradient", "brought" or "product", what of it is above zero. head: the one to open; None for
-    their average. word: the one whose heat is shown first.
-    Raises Refused for a word or head that does not exist, or as above.
+    quantity: "attention", "gradient", "brought" or "product", of which only positive values are shown. head: the one
+    to open; None for the average of all. word: the index of the word whose heat is shown first.
+    Raises Refused for a word or head that does not exist, or an unknown theme.
     """
     if word not in range(len(run.words)):
         raise Refused(f"word {word} does not exist: this sentence has words 0 to {len(run.words) - 1}")
-    shown = caption_maps(run, what)
+    maps = caption_maps(run, quantity)
     layer, number = head or (0, 0)
-    shown.check(layer, [number])
-    layers, heads = shown.values.shape[:2]
-    view = MapView(layer=layer, heads=(number,))
+    maps.check(layer, [number])
+    layers, heads = maps.values.shape[:2]
     sheet = _Sheet(
-        "Where does each word look?", shown, view, [("", [run.sentence])],
-        says=f"{shown.unit.capitalize()} of {layers} layers × {heads} heads of the decoder, "
-        f"from {len(run.words)} words to {len(shown.keys)} patches.",
+        maps,
+        MapView(layer=layer, heads=(number,)),
+        f"{maps.unit.capitalize()} of {layers} layers × {heads} heads of the decoder, from {len(run.words)} words to "
+        f"{len(maps.keys)} patches.",
+        title="Where does each word look?",
+        texts=[("", [run.sentence])],
         reading=f"from words to the patches of the picture, named by row and column; {NOTE}. Click a word on the left "
         "to see its row on the picture.",
         misleading=CAPTION_MISLEADING,
-        titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
-        one=caption_maps(run, what, as_one=True) if head is None else None,
+        combined=caption_maps(run, quantity, as_one=True) if head is None else None,
         positions=(word,),
         picture=(run.image, run.grid),
-    )  # fmt: skip
-    return _written(sheet, theme, report)
+    )
+    return _render(sheet, theme, report)
 
 
-def _written(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
+def _run_sheet(run: ModelRun, view: MapView, **fields: Any) -> _Sheet:
+    """Return the sheet of a run with the titles and orders of its heads. fields: more fields of the sheet."""
+    maps = view.of(run)
+    titles, sorts = _titles_and_sorts(run)
+    summary, texts = _summary(run, maps, view), _text_lines(run.encoding)
+    return _Sheet(maps, view, summary, texts=texts, titles=titles, sorts=sorts, **fields)
+
+
+def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     if theme not in (None, "light", "dark"):
         raise Refused(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
-    shown, view = sheet.shown, sheet.view
-    exact, thin = shown.values.size <= MOST_EXACT, shown.what == "gradient"
-    layers, heads = shown.values.shape[:2]
-    done = count(1)
+    maps, view = sheet.maps, sheet.view
+    exact, thin = maps.values.size <= MAX_EXACT_VALUES, maps.what == "gradient"
+    layers, heads = maps.values.shape[:2]
+    counter = count(1)
 
-    def tell() -> None:
-        report_count(report, next(done), layers * heads, "heads")
+    def report_head() -> None:
+        report_count(report, next(counter), layers * heads, "heads")
 
-    def pack(maps: np.ndarray) -> tuple[bytes, list[int]]:
-        return packed_layer(maps, signed=shown.signed, exact=exact, thin=thin, report=tell)
+    def pack(layer_maps: np.ndarray) -> tuple[bytes, list[int]]:
+        return packed_layer(layer_maps, signed=maps.signed, exact=exact, thin=thin, report=report_head)
 
-    # zlib and linear algebra work without Python's lock. The latter's own threads would get in each other's way: with
-    # them, small matrices take ten times as long.
+    # zlib and linear algebra release Python's lock. The threads of the latter would compete with ours: with them, small
+    # matrices take ten times as long.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        packed = list(pool.map(pack, shown.values))
-    small = blocks(shown.values, LARGE, signed=shown.signed)
-    cap = None if sheet.limit is None else common_limit(small)
-    about = {
+        packed = list(pool.map(pack, maps.values))
+    small = blocks(maps.values, LARGE, signed=maps.signed)
+    scale: dict[str, Any] = {"signed": maps.signed, "limit": None if sheet.limit is None else common_limit(small)}
+    titles = sheet.titles or [[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)]
+    choice = {"layer": view.layer, "heads": view.heads or (0,), "side": "query"}
+    header = attention_view.fixed_header(
+        maps.queries, maps.keys, layers=layers, heads=heads, signed=maps.signed, unit=maps.unit
+    )
+    document = {
         "texts": sheet.texts,
-        "says": sheet.says,
-        "choice": {"layer": view.layer, "heads": view.heads or (0,), "side": "query", "positions": sheet.positions,
-                   "kept": view.kept},
+        "says": sheet.summary,
+        "choice": choice | {"positions": sheet.positions, "kept": view.kept},
         "mode": view.mode,
-        "notes": shown.notes,
-        "name": hashlib.blake2b(np.ascontiguousarray(shown.values).data, digest_size=6).hexdigest(),
+        "notes": maps.notes,
+        "name": hashlib.blake2b(np.ascontiguousarray(maps.values).data, digest_size=6).hexdigest(),
         "strongest": attention_view.STRONGEST,
         "exact": exact,
         "limit": sheet.limit,
-        "cap": cap,
+        "cap": scale["limit"],
         "combined": attention_view.COMBINED,
-        "fixed": attention_view.fixed_header(
-            shown.queries, shown.keys, layers=layers, heads=heads, signed=shown.signed, unit=shown.unit,
-        ),
-        "layers": [_about_layer(shown, number) | {"ranks": packed[number][1]} for number in range(layers)],
-        "one": None if sheet.one is None else _about_one(sheet.one),
-        "vectors": [_about_vectors(one) for one in sheet.vectors],
+        "fixed": header,
+        "layers": [_layer_data(maps, number) | {"ranks": packed[number][1]} for number in range(layers)],
+        "one": None if sheet.combined is None else _combined_data(sheet.combined),
+        "vectors": [_vectors_data(vectors) for vectors in sheet.vectors],
         "changes": sheet.changes,
         "sorts": sheet.sorts,
         "picture": sheet.picture and {"size": sheet.picture[0].shape[:2], "grid": sheet.picture[1]},
-    }  # fmt: skip
+    }
+    images = thumbnails(small, LARGE, **scale)
     grid = head_grid.grid_message(
-        layers=layers,
-        heads=heads,
-        thumbnails=thumbnails(small, LARGE, signed=shown.signed, limit=cap),
-        signed=shown.signed,
-        limit=cap,
-        off=shown.off,
-        titles=sheet.titles,
-        there=shown.there,
+        layers=layers, heads=heads, thumbnails=images, off=maps.off, titles=titles, there=maps.there, **scale
     )
-    data = {"shown": json.dumps(about).encode(), "grid": grid}
-    data |= {f"vectors-{number}": _packed_vectors(one) for number, one in enumerate(sheet.vectors)}
+    data = {"shown": json.dumps(document).encode(), "grid": grid}
+    data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}
     if sheet.picture is not None:
         data["pixels"] = sheet.picture[0].tobytes()
     data = {name: deflated(part) for name, part in data.items()}
-    if sheet.one is not None:
-        data["one"] = packed_layer(sheet.one.values[0], signed=shown.signed, exact=exact, thin=False)[0]
+    if sheet.combined is not None:
+        data["one"] = packed_layer(sheet.combined.values[0], signed=maps.signed, exact=exact, thin=False)[0]
     data |= {f"layer-{number}": part for number, (part, _) in enumerate(packed)}
-    loose = any(any(ranks) for _, ranks in packed)
-    precision = EXACT if exact else THIN if loose else PRECISION[shown.signed]
+    factored = any(any(ranks) for _, ranks in packed)
+    precision = EXACT if exact else THIN if factored else PRECISION[maps.signed]
     if sheet.vectors:
         precision += " Vectors are exact." * (not exact)
-    return _filled(sheet, data, precision, theme)
+    return _fill_page(sheet, data, precision, theme)
 
 
-def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
-    """One line: a label, and the text or the two of them."""
+def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
+    """Return the line of a text or a pair: its label and its parts."""
     return [(label, [text for text in (encoding.text, encoding.pair) if text is not None])]
 
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
-    """What each head is like, and the orders that follow from it."""
-    attention, named = of_what_is_left(run), run.encoding.special_tokens.substitute_in
+    """Return the title of each head with its figures and role, and the orders by each figure and by role."""
+    attention, substitute = of_what_is_left(run), run.encoding.special_tokens.substitute_in
     figures = role_figures(attention, run.encoding)
     roles = roles_of_heads(role_scores(attention, run.encoding))
     sorts: Sorts = {
-        named(said): (sort_heads(values).tolist(), sort_layers(values).tolist())
-        for said, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
+        substitute(name): (sort_heads(values).tolist(), sort_layers(values).tolist())
+        for name, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
     }
     sorts[BY_ROLE] = sort_heads(role_ranks(roles)).tolist(), None
     titles = head_titles(*figures, does=describe_roles(roles), there=run.existing_heads)
-    return [[named(title) for title in row] for row in titles], sorts
+    return [[substitute(title) for title in row] for row in titles], sorts
 
 
-def _says(run: ModelRun, shown: ShownMaps, view: MapView) -> str:
-    layers, heads = shown.values.shape[:2]
-    between = "words" if view.words else "pieces"
-    parts = [f"{shown.unit.capitalize()} of {layers} layers × {heads} heads, between {len(shown.keys)} {between}"]
+def _summary(run: ModelRun, maps: ShownMaps, view: MapView) -> str:
+    layers, heads = maps.values.shape[:2]
+    unit = "words" if view.words else "pieces"
+    parts = [f"{maps.unit.capitalize()} of {layers} layers × {heads} heads, between {len(maps.keys)} {unit}"]
     if view.part != "all":
         parts.append(f"from {view.part}")
     if view.hide_special:
         parts.append(run.encoding.special_tokens.substitute_in("without [CLS] and [SEP]"))
-    return "; ".join([", ".join(parts), *shown.notes]) + "."
+    return "; ".join([", ".join(parts), *maps.notes]) + "."
 
 
-def _about_layer(shown: ShownMaps, layer: int) -> dict[str, Any]:
-    """What is said of a layer's heads whichever of them are drawn; the strongest edges are exact."""
-    maps, pruned = shown.values[layer], shown.pruned(layer)
+def _layer_data(maps: ShownMaps, layer: int) -> dict[str, Any]:
+    """Return what the page states about each head of a layer, with the exact values of its strongest edges."""
+    layer_maps, pruned = maps.values[layer], maps.pruned(layer)
     return {
         "pruned": pruned,
-        "off": [head for where, head in shown.off if where == layer],
-        "holes": [int((~np.isfinite(values)).sum()) for values in maps],
-        "strongest": [_strongest(values) for values in maps],
+        "off": [head for off_layer, head in maps.off if off_layer == layer],
+        "holes": [int((~np.isfinite(values)).sum()) for values in layer_maps],
+        "strongest": [_strongest(values) for values in layer_maps],
     }
 
 
-def _about_one(one: ShownMaps) -> dict[str, Any]:
-    """What the page says of one map made of several heads: its name, empty places and strongest values."""
-    values = one.values[0, 0]
-    return {"name": one.together, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
+def _combined_data(combined: ShownMaps) -> dict[str, Any]:
+    """Return the name of the combined map, its number of non-finite values, and its strongest edges."""
+    values = combined.values[0, 0]
+    return {"name": combined.together, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
 
 
 def _strongest(values: np.ndarray) -> list[tuple[int, int, float]]:
     return [edge[1:] for edge in strongest_edges({0: values}, [0], attention_view.STRONGEST)]
 
 
-def _about_vectors(vectors: HeadVectors) -> dict[str, Any]:
+def _vectors_data(vectors: HeadVectors) -> dict[str, Any]:
     return {
         "layer": vectors.layer,
         "head": vectors.head,
@@ -372,21 +361,21 @@ def _about_vectors(vectors: HeadVectors) -> dict[str, Any]:
     }
 
 
-def _packed_vectors(vectors: HeadVectors) -> bytes:
-    """Queries, keys, and what distances add, as the view takes them."""
+def _pack_vectors(vectors: HeadVectors) -> bytes:
+    """Return queries, keys and distance terms as float32 bytes, as the neuron view reads them."""
     parts = (vectors.queries, vectors.keys, vectors.distances)
     return b"".join(part.astype("<f4").tobytes() for part in parts if part is not None)
 
 
-def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
-    """The template with everything in it. What a reader typed is in `data` alone, and goes in as base64."""
-    filling = {
+def _fill_page(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
+    """Return the filled template. The texts of the user are in `data` alone, which is inserted as base64."""
+    values = {
         "hash": hash_source(SCRIPT),
         "variables": variables(theme),
         "style": _file("page.css"),
         "title": html.escape(sheet.title),
         "reading": html.escape(sheet.reading),
-        "misleading": html.escape(sheet.misleading),
+        "misleading": html.escape(sheet.misleading or MISLEADING[sheet.maps.what]),
         "precision": precision,
         "grid-style": head_grid.STYLE,
         "grid-markup": head_grid.MARKUP,
@@ -398,12 +387,25 @@ def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme 
         ),
         "script": SCRIPT,
     }
-    # In one go, so that nothing that was filled in is read as a place to fill.
-    return re.sub(r"\{\{([\w-]+)\}\}", lambda found: filling[found[1]], _file("page.html"))
+    return fill_template("page.html", values)
+
+
+def fill_template(name: str, values: Mapping[str, str]) -> str:
+    """Return an HTML template of this folder with each `{{key}}` replaced by its value, which is not filled again."""
+    return re.sub(r"\{\{([\w-]+)\}\}", lambda match: values[match[1]], _file(name))
+
+
+def themed_style(name: str, properties: Callable[[bool], str]) -> str:
+    """Return a style sheet of this folder behind the colours of the app, for both themes.
+
+    properties: returns more custom properties of the dark (True) or light theme, as CSS.
+    """
+    light, dark = (f":root {{{properties(is_dark)}}}" for is_dark in (False, True))
+    return "\n".join([variables(None), light, f"@media (prefers-color-scheme: dark) {{{dark}}}", _file(name)])
 
 
 def variables(theme: Theme | None) -> str:
-    """The colours that the views read, as Streamlit names them."""
+    """Return the CSS custom properties of a theme under the names of Streamlit; None for both, as the system has it."""
 
     def rule(dark: bool) -> str:
         colours = page(dark)

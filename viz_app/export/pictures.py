@@ -30,6 +30,7 @@ from viz_app.export.drawing import (
     plain_axes,
     token_fonts,
     token_label,
+    write_below,
 )
 from viz_app.figures.images import faint
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL, Page, one_line, page, two_digits
@@ -37,9 +38,9 @@ from viz_app.figures.thumbnails import blocks, common_limit, thumbnails
 from viz_app.maps import MapView, ShownMaps
 from viz_app.tokens import Token
 
-MOST_CURVES = 6000  # in one picture; more paint a wall, and a file that no program opens
+MAX_CURVES = 6000  # in one picture; more paint a wall, and a file that no program opens
 GRID_CELLS = 56  # rows and columns of a small map
-MOST_KEYS = 40  # of the neuron view
+MAX_KEYS = 40  # of the neuron view
 VECTOR_CELLS = 96 * 96  # a matrix of no more is drawn as shapes
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)))
 
@@ -52,23 +53,23 @@ def picture_of(run: ModelRun, view: MapView, kind: str, *, dark: bool = False) -
     return picture_bytes(maps_picture(view.of(run), view, dark=dark), kind)
 
 
-def maps_picture(shown: ShownMaps, view: MapView, *, dark: bool = False) -> Figure:
+def maps_picture(maps: ShownMaps, view: MapView, *, dark: bool = False) -> Figure:
     """What a view shows of maps; raises ValueError for a head that does not exist."""
     layer, heads = view.drawn
     if not heads:
-        return grid_picture(shown, dark=dark)
+        return grid_picture(maps, dark=dark)
     if view.mode == "matrix":
-        return matrix_picture(shown, layer, heads[0], dark=dark)
-    return curves_picture(shown, layer, heads, kept=view.kept, dark=dark)
+        return matrix_picture(maps, layer, heads[0], dark=dark)
+    return curves_picture(maps, layer, heads, kept=view.kept, dark=dark)
 
 
-def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = False) -> Figure:
+def matrix_picture(maps: ShownMaps, layer: int, head: int, *, dark: bool = False) -> Figure:
     """One head as a matrix: rows are queries, columns keys; what is no number is crossed out.
 
     Raises Refused for a head that does not exist.
     """
-    shown.check(layer, [head])
-    values, colours = shown.values[layer, head], page(dark)
+    maps.check(layer, [head])
+    values, colours = maps.values[layer, head], page(dark)
     rows, columns = values.shape
     cell = min(0.34, max(5.2 / max(rows, columns), 0.011))
     margin, bar = 1.3, 0.5
@@ -77,9 +78,9 @@ def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = Fals
                        columns * cell / figure.get_figwidth(), rows * cell / figure.get_figheight()))  # fmt: skip
     limit = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
     edges: dict[str, Any] = {"edgecolors": colours.background, "linewidth": 0.5} if cell > 0.12 else {}
-    drawn = axes.pcolormesh(
+    mesh = axes.pcolormesh(
         np.arange(columns + 1), np.arange(rows + 1), np.ma.masked_invalid(values),
-        cmap=colour_map(DIVERGING if shown.signed else SEQUENTIAL, dark), vmin=-limit if shown.signed else 0,
+        cmap=colour_map(DIVERGING if maps.signed else SEQUENTIAL, dark), vmin=-limit if maps.signed else 0,
         vmax=limit,
         rasterized=values.size > VECTOR_CELLS, **edges,
     )  # fmt: skip
@@ -88,43 +89,43 @@ def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = Fals
         axes.plot(holes[:, 1] + 0.5, holes[:, 0] + 0.5, "x", color="#c0392b", markersize=max(cell * 36, 1), mew=0.8)
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     size = min(9.0, max(cell * 72 * 0.62, 5.0))
-    for axis, tokens, turn in ((axes.xaxis, shown.keys, 90), (axes.yaxis, shown.queries, 0)):
-        every = max(1, int(np.ceil(size * 1.15 / (cell * 72))))
-        places = np.arange(0, len(tokens), every)
+    for axis, tokens, turn in ((axes.xaxis, maps.keys, 90), (axes.yaxis, maps.queries, 0)):
+        stride = max(1, int(np.ceil(size * 1.15 / (cell * 72))))
+        places = np.arange(0, len(tokens), stride)
         axis.set_ticks(places + 0.5, labels=[token_label(tokens[i]) for i in places], parse_math=False)
         for text in axis.get_ticklabels():
             text.set(rotation=turn, fontsize=size, fontfamily=token_fonts())
             text.set_color(colours.text)
     axes.tick_params(length=0, pad=3)
-    axes.set_xlabel("\n".join(["key: who is looked at", *shown.notes]), color=colours.faint, fontsize=9)
+    axes.set_xlabel("\n".join(["key: who is looked at", *maps.notes]), color=colours.faint, fontsize=9)
     axes.set_ylabel("query: who looks", color=colours.faint, fontsize=9)
     for spine in axes.spines.values():
         spine.set_color(colours.line)
     width = min(1.6, columns * cell) / figure.get_figwidth()
     scale = figure.add_axes((axes.get_position().x0, axes.get_position().y1 + 0.08 / figure.get_figheight(), width,
                              0.1 / figure.get_figheight()))  # fmt: skip
-    legend = figure.colorbar(drawn, cax=scale, orientation="horizontal", ticks=[-limit, 0, limit][not shown.signed :])
-    legend.ax.set_xticklabels(([f"−{two_digits(limit)}"] if shown.signed else []) + ["0", two_digits(limit)])
+    legend = figure.colorbar(mesh, cax=scale, orientation="horizontal", ticks=[-limit, 0, limit][not maps.signed :])
+    legend.ax.set_xticklabels(([f"−{two_digits(limit)}"] if maps.signed else []) + ["0", two_digits(limit)])
     legend.ax.tick_params(length=0, labelsize=8, colors=colours.faint, bottom=False, labelbottom=False, labeltop=True)
     legend.outline.set_visible(False)
-    state = ", switched off" if (layer, head) in shown.off else ""
-    title = f"{one_line(shown.title(layer, head), LONGEST_TITLE)}: {shown.unit}{state}"
+    state = ", switched off" if (layer, head) in maps.off else ""
+    title = f"{one_line(maps.title(layer, head), LONGEST_TITLE)}: {maps.unit}{state}"
     axes.set_title(title, loc="left", fontsize=11, color=colours.text, pad=30)
     return figure
 
 
 def curves_picture(
-    shown: ShownMaps, layer: int, heads: Sequence[int], *, kept: float = 0.7, dark: bool = False
+    maps: ShownMaps, layer: int, heads: Sequence[int], *, kept: float = 0.7, dark: bool = False
 ) -> Figure:
     """Some heads of a layer as curves from who looks, on the left, to who is looked at, on the right.
 
     kept: of each row the strongest curves that hold this share of it are drawn, above 0 to 1.
     Raises Refused for no head, or one that does not exist.
     """
-    shown.check(layer, heads)
+    maps.check(layer, heads)
     if not heads:
         raise Refused("there is no head to draw: choose at least one")
-    colours, longest = page(dark), max(len(shown.queries), len(shown.keys))
+    colours, longest = page(dark), max(len(maps.queries), len(maps.keys))
     row = min(0.23, max(11 / longest, 0.075))
     height = longest * row
     figure, axes = empty_figure(2.4, height, dark)
@@ -132,7 +133,7 @@ def curves_picture(
     axes.set(xlim=(0, 1), ylim=(longest, 0))
     axes.axis("off")
     size = min(10.0, row * 72 * 0.66)
-    for side, tokens, x in (("right", shown.queries, -0.03), ("left", shown.keys, 1.03)):
+    for side, tokens, x in (("right", maps.queries, -0.03), ("left", maps.keys, 1.03)):
         for place, token in enumerate(tokens):
             tint = SENTENCE_TINTS[token.side].on(dark)[0] if token.side else "none"
             axes.text(
@@ -141,51 +142,51 @@ def curves_picture(
                 fontfamily=token_fonts(),
                 bbox={"boxstyle": "round,pad=0.16", "facecolor": tint, "edgecolor": "none"},
             )  # fmt: skip
-    chosen = [_strongest(shown.values[layer, head], kept) for head in heads]
-    largest = max((float(np.abs(edges[0][2])) for edges in chosen if edges), default=1.0) or 1.0
-    total = sum(len(edges) for edges in chosen)
-    room = max(MOST_CURVES // len(heads), 1)
-    for head, edges in zip(heads, chosen, strict=True):
-        off = (layer, head) in shown.off
+    edges_of_heads = [_strongest_edges(maps.values[layer, head], kept) for head in heads]
+    largest = max((float(np.abs(edges[0][2])) for edges in edges_of_heads if edges), default=1.0) or 1.0
+    total = sum(len(edges) for edges in edges_of_heads)
+    room = max(MAX_CURVES // len(heads), 1)
+    for head, edges in zip(heads, edges_of_heads, strict=True):
+        off = (layer, head) in maps.off
         style = DASHES[(head + head // 12) % 4] if len(heads) > 1 and len(edges) < 1500 else "-"
-        colour = None if shown.signed else _head_colour(shown, head, dark)
-        _curves(axes, _at_most(edges, room), largest, colour, off=off, style=style, dark=dark)
-    said = f"strongest {kept:.0%} of each row: {total:,} of {len(heads) * shown.values[layer, 0].size:,} edges"
-    left_out = sum(max(len(edges) - room, 0) for edges in chosen)
+        colour = None if maps.signed else _head_colour(maps, head, dark)
+        _draw_curves(axes, _limit_edges(edges, room), largest, colour, off=off, style=style, dark=dark)
+    caption = f"strongest {kept:.0%} of each row: {total:,} of {len(heads) * maps.values[layer, 0].size:,} edges"
+    left_out = sum(max(len(edges) - room, 0) for edges in edges_of_heads)
     if left_out:
-        said += f", the weakest {left_out:,} of them not drawn"
-    holes = int((~np.isfinite(shown.values[layer, list(heads)])).sum())
+        caption += f", the weakest {left_out:,} of them not drawn"
+    holes = int((~np.isfinite(maps.values[layer, list(heads)])).sum())
     if holes:
-        said += f"; {holes:,} values are no numbers"
-    said = "\n".join([said, *shown.notes])
-    above = row * 72
-    names = [shown.title(layer, head) + (" (off)" if (layer, head) in shown.off else "") for head in heads]
-    _headings(figure, axes, names, heads, shown, said, above, colours, dark)
+        caption += f"; {holes:,} values are no numbers"
+    caption = "\n".join([caption, *maps.notes])
+    offset = row * 72
+    names = [maps.title(layer, head) + (" (off)" if (layer, head) in maps.off else "") for head in heads]
+    _headings(figure, axes, names, heads, maps, caption, offset, colours, dark)
     return figure
 
 
-def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
+def grid_picture(maps: ShownMaps, *, dark: bool = False) -> Figure:
     """Every head of every layer as a small map, each scaled to its own maximum, changes all alike; layer 0 on top."""
     colours = page(dark)
-    layers, heads = shown.values.shape[:2]
-    reduced = blocks(shown.values, GRID_CELLS, signed=shown.signed)
-    limit = common_limit(reduced) if shown.is_change else None
-    small = thumbnails(reduced, GRID_CELLS, signed=shown.signed, limit=limit)
+    layers, heads = maps.values.shape[:2]
+    reduced = blocks(maps.values, GRID_CELLS, signed=maps.signed)
+    limit = common_limit(reduced) if maps.is_change else None
+    small = thumbnails(reduced, GRID_CELLS, signed=maps.signed, limit=limit)
     figure, axes = empty_figure(0.52 * heads, 0.52 * layers, dark)
     axes.set_position((0, 0, 1, 1))
-    table = colour_map(DIVERGING if shown.signed else SEQUENTIAL, dark)
+    table = colour_map(DIVERGING if maps.signed else SEQUENTIAL, dark)
     for layer in range(layers):
-        gone = shown.pruned(layer)
+        pruned = maps.pruned(layer)
         for head in range(heads):
             box = (head + 0.05, head + 0.95, layer + 0.95, layer + 0.05)
-            if head not in gone:
-                faint = 0.35 if (layer, head) in shown.off else 1
+            if head not in pruned:
+                faint = 0.35 if (layer, head) in maps.off else 1
                 axes.imshow(small[layer, head], cmap=table, vmin=0, vmax=255, extent=box, interpolation="nearest",
                             aspect="auto", alpha=faint)  # fmt: skip
             frame = Path([(box[0], box[2]), (box[1], box[2]), (box[1], box[3]), (box[0], box[3]), (box[0], box[2])])
             axes.add_collection(PathCollection(
                 [frame], facecolors="none", edgecolors=colours.line, linewidths=0.6,
-                linestyles=":" if head in gone else "-",
+                linestyles=":" if head in pruned else "-",
             ))  # fmt: skip
     axes.set(xlim=(0, heads), ylim=(layers, 0))
     axes.set_xticks(np.arange(heads) + 0.5, labels=[f"H{head}" for head in range(heads)])
@@ -195,9 +196,8 @@ def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
     scale = (
         "each map has its own colour scale" if limit is None else f"all on one scale that ends at ±{two_digits(limit)}"
     )
-    said = "\n".join([f"{shown.unit}, {scale}; rows are queries", *shown.notes])
-    axes.annotate(said, (0, 0), (0, -5), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=7.5,
-                  color=colours.faint)  # fmt: skip
+    caption = "\n".join([f"{maps.unit}, {scale}; rows are queries", *maps.notes])
+    write_below(axes, caption, colours, 5)
     for spine in axes.spines.values():
         spine.set_visible(False)
     return figure
@@ -211,7 +211,7 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     """
     products, colours, encoding = vectors.products(query), page(dark), vectors.encoding
     scores, shares = vectors.scores[query], vectors.attention[query]
-    keys = np.sort(np.argsort(-shares, kind="stable")[:MOST_KEYS])
+    keys = np.sort(np.argsort(-shares, kind="stable")[:MAX_KEYS])
     size, row, strip, gap = products.shape[1], 0.22, 2.6, 0.14
     distances = None if vectors.distances is None else vectors.distances[query]
     numbers = [scores] if distances is None else [scores - distances, distances, scores]
@@ -223,17 +223,19 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     axes.set(xlim=(0, width), ylim=(len(keys), 0))
     axes.axis("off")
     limit = largest_of(vectors.queries, vectors.keys)
-    most = largest_of(products)
+    product_limit = largest_of(products)
     pad = 0.1  # of a row, above and below a vector
-    for left, values, largest in ((0.0, vectors.keys[keys], limit), (strip + gap, products[keys], most)):
-        _cells(axes, values, left, strip, largest, dark, rows=[(i + pad, i + 1 - pad) for i in range(len(keys))])
-    above = -2.3  # rows over the first
-    _cells(axes, vectors.queries[query][None], 0, strip, limit, dark, rows=[(above + pad, above + 1 - pad)])
+    for left, values, largest in ((0.0, vectors.keys[keys], limit), (strip + gap, products[keys], product_limit)):
+        _draw_vectors(axes, values, left, strip, largest, dark, rows=[(i + pad, i + 1 - pad) for i in range(len(keys))])
+    query_row = -2.3  # rows over the first
+    _draw_vectors(
+        axes, vectors.queries[query][None], 0, strip, limit, dark, rows=[(query_row + pad, query_row + 1 - pad)]
+    )
     mono, small = token_fonts(), 8.5
     write: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "fontsize": small, "clip_on": False}
     name = f"{one_line(encoding.labels[query], LONGEST_LABEL)} ({query})"
-    axes.text(-0.08, above + 0.5, f"query {name}", ha="right", color=colours.text, fontfamily=mono, **write)
-    for x, text in ((0.0, f"key k, ±{two_digits(limit)}"), (strip + gap, f"q × k, ±{two_digits(most)}")):
+    axes.text(-0.08, query_row + 0.5, f"query {name}", ha="right", color=colours.text, fontfamily=mono, **write)
+    for x, text in ((0.0, f"key k, ±{two_digits(limit)}"), (strip + gap, f"q × k, ±{two_digits(product_limit)}")):
         axes.text(x, -0.6, text, color=colours.faint, **write)
     for i, text in enumerate(heads):
         axes.text(2 * (strip + gap) + 0.62 * (i + 1) - 0.06, -0.6, text, ha="right", color=colours.faint, **write)
@@ -253,19 +255,20 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
             text = f"{column[key]:.2f}".replace("-", "−")
             axes.text(2 * (strip + gap) + 0.62 * (j + 1) - 0.06, i + 0.5, text, ha="right", color=colours.text, **write)
         axes.text(width, i + 0.5, f"{shares[key]:.3f}", ha="right", color=colours.text, **write)
-    axes.text(0, above - 0.75, f"L{vectors.layer} H{vectors.head}: from vectors to attention", color=colours.text,
+    axes.text(0, query_row - 0.75, f"L{vectors.layer} H{vectors.head}: from vectors to attention", color=colours.text,
               **write | {"fontsize": 11})  # fmt: skip
-    said = f"{size} numbers in each vector, blue below zero, orange above; the softmax is over all {len(shares)} keys"
+    caption = (
+        f"{size} numbers in each vector, blue below zero, orange above; the softmax is over all {len(shares)} keys"
+    )
     if len(keys) < len(shares):
         share = two_digits(float(shares[keys].sum()))
-        said += f"\nDrawn with their places: the {len(keys)} keys with the most attention, together {share}"
-    axes.annotate(said, (0, 0), (0, -7), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=7.5,
-                  color=colours.faint)  # fmt: skip
+        caption += f"\nDrawn with their places: the {len(keys)} keys with the most attention, together {share}"
+    write_below(axes, caption, colours, 7)
     return figure
 
 
 def caption_picture(
-    run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, *, dark: bool = False
+    run: DecoderRun, quantity: str = "attention", head: tuple[int, int] | None = None, *, dark: bool = False
 ) -> Figure:
     """Where a captioner looks: the picture under one heat for each word, of one head or of all on average.
 
@@ -273,38 +276,38 @@ def caption_picture(
     its own largest value, which stands beside it.
     Raises Refused for a head that does not exist, or another name.
     """
-    shown = caption_maps(run, what, as_one=head is None)
-    layer, which = head or (0, 0)
-    shown.check(layer, [which])
-    values, colours = shown.values[layer, which], page(dark)
+    maps = caption_maps(run, quantity, as_one=head is None)
+    layer, head_index = head or (0, 0)
+    maps.check(layer, [head_index])
+    values, colours = maps.values[layer, head_index], page(dark)
     height, width = run.image.shape[:2]
-    across = min(len(run.words), 6)
-    down = -(-len(run.words) // across)
-    figure, first = empty_figure(1.25 * across, 1.45 * down, dark)
+    columns = min(len(run.words), 6)
+    down = -(-len(run.words) // columns)
+    figure, first = empty_figure(1.25 * columns, 1.45 * down, dark)
     first.remove()
-    under = faint(run.image, dark)
-    table = colour_map(DIVERGING if shown.signed else SEQUENTIAL, dark)
+    background = faint(run.image, dark)
+    table = colour_map(DIVERGING if maps.signed else SEQUENTIAL, dark)
     for place, word in enumerate(run.words):
-        left, bottom = (place % across) / across, 1 - (place // across + 1) / down
-        axes = figure.add_axes((left + 0.02 / across, bottom, 0.96 / across, 1.2 / 1.45 / down))
+        left, bottom = (place % columns) / columns, 1 - (place // columns + 1) / down
+        axes = figure.add_axes((left + 0.02 / columns, bottom, 0.96 / columns, 1.2 / 1.45 / down))
         limit = largest_of(values[place])
         shares = values[place].reshape(run.grid) / limit
-        heat = table((shares + 1) / 2 if shown.signed else shares)
+        heat = table((shares + 1) / 2 if maps.signed else shares)
         heat[..., 3] = 0.9 * np.abs(shares) ** 0.6
         whole = (0, width, height, 0)
-        axes.imshow(under, extent=whole, interpolation="nearest")
+        axes.imshow(background, extent=whole, interpolation="nearest")
         axes.imshow(heat, extent=whole, interpolation="nearest")
         axes.axis("off")
         axes.set_title(one_line(word, LONGEST_LABEL), loc="left", fontsize=10, color=colours.text, pad=3,
                        parse_math=False, fontfamily=token_fonts())  # fmt: skip
-        number = f"±{two_digits(limit)}" if shown.signed else two_digits(limit)
+        number = f"±{two_digits(limit)}" if maps.signed else two_digits(limit)
         axes.set_title(number, loc="right", fontsize=7, color=colours.faint, pad=3)
-    said = f"{shown.title(layer, which)}: {shown.unit}; each word is scaled to its own largest value, beside it"
-    figure.text(0, -0.04 / down, said, fontsize=8, va="top", color=colours.faint, parse_math=False)
+    caption = f"{maps.title(layer, head_index)}: {maps.unit}; each word is scaled to its own largest value, beside it"
+    figure.text(0, -0.04 / down, caption, fontsize=8, va="top", color=colours.faint, parse_math=False)
     return figure
 
 
-def _cells(
+def _draw_vectors(
     axes: Axes, values: np.ndarray, left: float, width: float, limit: float, dark: bool,
     *, rows: Sequence[tuple[float, float]],
 ) -> None:  # fmt: skip
@@ -366,7 +369,7 @@ def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: st
 
 
 def _headings(
-    figure: Figure, axes: Axes, names: list[str], heads: Sequence[int], shown: ShownMaps, said: str, above: float,
+    figure: Figure, axes: Axes, names: list[str], heads: Sequence[int], maps: ShownMaps, caption: str, offset: float,
     colours: Page, dark: bool,
 ) -> None:  # fmt: skip
     """Over the columns who looks and who is looked at, over these the heads in their colours."""
@@ -378,27 +381,26 @@ def _headings(
     }
     for x, side, text in ((0.0, "right", "query: who looks"), (1.0, "left", "key: who is looked at")):
         axes.annotate(text, (x, 1), (2 if side == "left" else -2, 5), ha=side, va="bottom", **points)
-    if shown.signed:
+    if maps.signed:
         handles = [Line2D([], [], color=_sign_colour(sign, dark), label=text)
                    for sign, text in ((1, "above zero"), (-1, "below zero"))]  # fmt: skip
-        title = f"{', '.join(names)}: {shown.unit}"
+        title = f"{', '.join(names)}: {maps.unit}"
     else:
         handles = [
-            Line2D([], [], color=_head_colour(shown, head, dark), label=name, linewidth=2,
+            Line2D([], [], color=_head_colour(maps, head, dark), label=name, linewidth=2,
                    linestyle=DASHES[(head + head // 12) % 4] if len(heads) > 1 else "-")
             for head, name in zip(heads, names, strict=True)
         ]  # fmt: skip
-        title = shown.unit
+        title = maps.unit
     figure.legend(
         handles=handles, title=title, title_fontsize=10, loc="lower center", frameon=False, fontsize=9,
         handlelength=1.8, ncols=min(len(handles), 4), columnspacing=1.2, labelcolor=colours.text, borderaxespad=0,
         bbox_to_anchor=(0.5, 1 + 20 / 72 / figure.get_figheight()),
     ).get_title().set_color(colours.text)  # fmt: skip
-    below: dict[str, Any] = {"fontsize": 7.5, "color": colours.faint, "ha": "center", "va": "top"}
-    axes.annotate(said, (0.5, 0), (0, -6), xycoords="axes fraction", textcoords="offset points", **below)
+    write_below(axes, caption, colours, 6, x=0.5, ha="center")
 
 
-def _strongest(values: np.ndarray, kept: float) -> list[tuple[int, int, float]]:
+def _strongest_edges(values: np.ndarray, kept_share: float) -> list[tuple[int, int, float]]:
     """Of each row the values of largest magnitude that hold this share of it, and those as large as the last of them.
 
     Returns (query, key, value), strongest first; a row of zeros has none, and any other at least its largest.
@@ -406,25 +408,25 @@ def _strongest(values: np.ndarray, kept: float) -> list[tuple[int, int, float]]:
     sizes = np.abs(np.nan_to_num(values, nan=0, posinf=0, neginf=0)).astype(np.float64)
     falling = np.sort(sizes)[:, ::-1]
     sums = falling.cumsum(1)
-    enough = sums >= kept * sums[:, -1:] * (1 - 1e-9)
-    least = np.take_along_axis(falling, enough.argmax(1)[:, None], 1)
-    queries, keys = np.nonzero((sizes >= least) & (sizes > 0))
+    reached = sums >= kept_share * sums[:, -1:] * (1 - 1e-9)
+    thresholds = np.take_along_axis(falling, reached.argmax(1)[:, None], 1)
+    queries, keys = np.nonzero((sizes >= thresholds) & (sizes > 0))
     order = np.argsort(-sizes[queries, keys], kind="stable")
     return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries[order], keys[order], strict=True)]
 
 
-def _at_most(edges: list[tuple[int, int, float]], room: int) -> list[tuple[int, int, float]]:
+def _limit_edges(edges: list[tuple[int, int, float]], max_count: int) -> list[tuple[int, int, float]]:
     """So many of the strongest, strongest first; what a row looks at most goes before all that it also looks at."""
-    if len(edges) <= room:
+    if len(edges) <= max_count:
         return edges
     largest: dict[int, int] = {}
     for place, (query, _, _) in enumerate(edges):
         largest.setdefault(query, place)
-    others = [place for place in range(len(edges)) if largest[edges[place][0]] != place]
-    return [edges[place] for place in sorted([*largest.values(), *others][:room])]
+    remaining = [place for place in range(len(edges)) if largest[edges[place][0]] != place]
+    return [edges[place] for place in sorted([*largest.values(), *remaining][:max_count])]
 
 
-def _curves(
+def _draw_curves(
     axes: Axes, edges: Sequence[tuple[int, int, float]], largest: float, colour: str | None, *, off: bool,
     style: object, dark: bool,
 ) -> None:  # fmt: skip
@@ -444,9 +446,9 @@ def _curves(
     )
 
 
-def _head_colour(shown: ShownMaps, head: int, dark: bool) -> str:
+def _head_colour(maps: ShownMaps, head: int, dark: bool) -> str:
     """The colour of a head; that of text for several heads as one map."""
-    return page(dark).text if shown.together else HEAD_COLOURS[head % 12]
+    return page(dark).text if maps.together else HEAD_COLOURS[head % 12]
 
 
 def _sign_colour(value: float, dark: bool) -> str:

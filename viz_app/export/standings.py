@@ -15,21 +15,21 @@ from viz_app.figures.style import HEAD_COLOURS, page
 VERDICTS = ("better than chance", "no better", "worse")
 
 
-def standings_picture(standings: Sequence[MethodSummary], *, dark: bool = False) -> Figure:
+def standings_picture(summaries: Sequence[MethodSummary], *, dark: bool = False) -> Figure:
     """Of each kind of question, how often each method is better than random rankings, no better, or worse, by AOPC.
 
     The order of the methods is that of the first panel. Raises Refused if there are no standings.
     """
-    kinds = [kind for kind in faithfulness_kinds() if any(standing.kind == kind for standing in standings)]
+    kinds = [kind for kind in faithfulness_kinds() if any(summary.kind == kind for summary in summaries)]
     if not kinds:
         raise Refused("there is nothing to draw: no question was asked")
-    names = [standing.method for standing in standings if standing.kind == kinds[0]]
+    names = [summary.method for summary in summaries if summary.kind == kinds[0]]
     colours, measure = page(dark), MEASURES.index("aopc")
     figure = Figure(figsize=(3.1 * len(kinds) + 1.4, 0.27 * len(names) + 1), facecolor=colours.background)
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
     fills = ((HEAD_COLOURS[0], None), (colours.line, None), (colours.background, "////"))
     for panel, kind in zip(panels, kinds, strict=True):
-        rows = {standing.method: standing for standing in standings if standing.kind == kind}
+        rows = {summary.method: summary for summary in summaries if summary.kind == kind}
         left = [0.0] * len(names)
         for place, (verdict, (fill, hatch)) in enumerate(zip(VERDICTS, fills, strict=True)):
             shares = [rows[name].verdicts[measure][place] if name in rows else 0.0 for name in names]

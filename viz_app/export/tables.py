@@ -13,7 +13,7 @@ from bert_core.records import HeadVectors
 from bert_core.refused import Refused
 from viz_app.maps import ShownMaps
 
-MOST_LINES = 4_000_000  # twelve heads of 512 tokens; more than any spreadsheet opens
+MAX_CSV_LINES = 4_000_000  # twelve heads of 512 tokens; more than any spreadsheet opens
 
 
 def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> bytes:
@@ -26,7 +26,7 @@ def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> byt
     for name, table in tables.items():
         if len(table) != len(safe):
             raise ValueError(f"{name} has {len(table)} rows for {len(safe)} labels: one for each")
-    return _written(
+    return _csv(
         ["name", "row", "label", "column", "value"],
         (
             [name, row, label, column, value]
@@ -37,7 +37,7 @@ def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> byt
     )
 
 
-def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -> bytes:
+def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -> bytes:
     """The maps of some heads (layer, head), or of all, as one CSV in UTF-8, one number a line, in full precision.
 
     Columns: layer, head, query_position, query, key_position, key, and what the value is; where several heads are one
@@ -45,40 +45,40 @@ def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -
     how, the same in every line.
     Raises Refused for a head that does not exist, or more than four million lines.
     """
-    layers, count = shown.values.shape[:2]
-    chosen = [(layer, head) for layer in range(layers) for head in range(count)] if heads is None else list(heads)
-    lines = len(chosen) * len(shown.queries) * len(shown.keys)
-    if lines > MOST_LINES:
+    layers, count = maps.values.shape[:2]
+    selected = [(layer, head) for layer in range(layers) for head in range(count)] if heads is None else list(heads)
+    lines = len(selected) * len(maps.queries) * len(maps.keys)
+    if lines > MAX_CSV_LINES:
         raise Refused(
-            f"a CSV of {len(chosen)} heads would have {lines:,} lines, and at most {MOST_LINES:,} are written: "
+            f"a CSV of {len(selected)} heads would have {lines:,} lines, and at most {MAX_CSV_LINES:,} are written: "
             "choose fewer heads, or NPZ"
         )
     if heads is not None:
-        for layer, head in chosen:
-            shown.check(layer, [head])
-    queries = [(token.position, safe_cell(token.text)) for token in shown.queries]
-    keys = [(token.position, safe_cell(token.text)) for token in shown.keys]
-    edits = [safe_cell("; ".join(shown.edits))] if shown.edits else []
-    return _written(
+        for layer, head in selected:
+            maps.check(layer, [head])
+    queries = [(token.position, safe_cell(token.text)) for token in maps.queries]
+    keys = [(token.position, safe_cell(token.text)) for token in maps.keys]
+    edits = [safe_cell("; ".join(maps.edits))] if maps.edits else []
+    return _csv(
         [
-            *(["heads"] if shown.together else ["layer", "head"]),
+            *(["heads"] if maps.together else ["layer", "head"]),
             "query_position",
             "query",
             "key_position",
             "key",
-            shown.what,
+            maps.what,
             *["edits"] * len(edits),
         ],
         (
-            [*([shown.together] if shown.together else [layer, head]), *query, *key, value, *edits]
-            for layer, head in chosen
-            for query, row in zip(queries, shown.values[layer, head], strict=True)
+            [*([maps.together] if maps.together else [layer, head]), *query, *key, value, *edits]
+            for layer, head in selected
+            for query, row in zip(queries, maps.values[layer, head], strict=True)
             for key, value in zip(keys, row, strict=True)
         ),
     )
 
 
-def maps_npz(shown: ShownMaps) -> bytes:
+def maps_npz(maps: ShownMaps) -> bytes:
     """All maps and what stands at their rows and columns, as an NPZ that `numpy.load` reads without pickle.
 
     Arrays: attention, gradient, product or brought (layer, head, query, key) float32; queries, keys; query_positions,
@@ -86,16 +86,16 @@ def maps_npz(shown: ShownMaps) -> bytes:
     edits: how the model was changed while it ran, where it was.
     """
     arrays = {
-        shown.what: shown.values[0, 0] if shown.together else shown.values,
-        "query_positions": np.array([token.position for token in shown.queries]),
-        "key_positions": np.array([token.position for token in shown.keys]),
+        maps.what: maps.values[0, 0] if maps.together else maps.values,
+        "query_positions": np.array([token.position for token in maps.queries]),
+        "key_positions": np.array([token.position for token in maps.keys]),
     }
-    texts = {"queries": [token.text for token in shown.queries], "keys": [token.text for token in shown.keys]}
-    if shown.edits:
-        texts["edits"] = list(shown.edits)
-    if shown.together:
-        return npz(arrays, **texts, heads=[shown.together])
-    return npz(arrays | {"off": np.array(shown.off, int).reshape(-1, 2)}, **texts)
+    texts = {"queries": [token.text for token in maps.queries], "keys": [token.text for token in maps.keys]}
+    if maps.edits:
+        texts["edits"] = list(maps.edits)
+    if maps.together:
+        return npz(arrays, **texts, heads=[maps.together])
+    return npz(arrays | {"off": np.array(maps.off, int).reshape(-1, 2)}, **texts)
 
 
 def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
@@ -107,7 +107,7 @@ def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
     products = vectors.products(query)
     tokens = [safe_cell(token) for token in vectors.encoding.tokens]
     scores, shares = vectors.scores[query], vectors.attention[query]
-    return _written(
+    return _csv(
         ["query_position", "query", "key_position", "key", "dimension", "q", "k", "product", "score", "softmax"],
         (
             [query, tokens[query], key, tokens[key], i, q, k, product, scores[key], shares[key]]
@@ -136,7 +136,7 @@ def labelled_csv(columns: Mapping[str, Sequence[object]]) -> bytes:
     Raises Refused for columns of different lengths.
     """
     rows = zip(*columns.values(), strict=True)
-    return _written(list(columns), ([safe_cell(cell) for cell in row] for row in rows))
+    return _csv(list(columns), ([safe_cell(cell) for cell in row] for row in rows))
 
 
 def npz(arrays: Mapping[str, np.ndarray], **texts: Sequence[str]) -> bytes:
@@ -146,7 +146,7 @@ def npz(arrays: Mapping[str, np.ndarray], **texts: Sequence[str]) -> bytes:
     return out.getvalue()
 
 
-def _written(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+def _csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     out = io.StringIO(newline="")
     writer = csv.writer(out)
     writer.writerow(names)

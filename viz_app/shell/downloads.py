@@ -1,7 +1,7 @@
-"""The Export control: what a page shows, as a file that is made when it is asked for.
+"""The Export control, and buttons for tables: each file is made after the click on its button.
 
-Streamlit keeps the function of a button for as long as the page is open, so it holds what was asked and no record: it
-asks the queue again for the run that a page was drawn with, which is computed anew where it was dropped meanwhile.
+Streamlit keeps the function of a button for as long as the page is open. The functions here therefore hold the request
+and no record: they get the run from the queue, which computes it again if it was dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -24,8 +24,8 @@ from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, tables
 from viz_app.export.bertviz import (
+    NOTE,
     RELATIVE_POSITIONS,
-    WHAT_IT_IS,
     View,
     bertviz_page,
     check_neuron_view_size,
@@ -33,7 +33,7 @@ from viz_app.export.bertviz import (
     layers_that_fit,
 )
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
-from viz_app.export.packing import MOST_EXACT
+from viz_app.export.packing import MAX_EXACT_VALUES
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
 from viz_app.shell.language import translate
@@ -41,322 +41,299 @@ from viz_app.shell.markdown import error_sentence
 from viz_app.shell.work import Work, confirm, poll, wait_for
 from viz_app.streamlit_compat import PopoverContainer
 
-OPENED = "export_open"  # whether the control is open
-ROOM = 430  # pixels of what is in it
-PACKING = 5.0  # seconds to pack a large page, more or less
-PACKING_TIMES = 5  # what packing all maps takes, in times of them: 3.5 of attention, 4.5 of gradient times attention
-LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
+OPEN_KEY = "export_open"  # session key: whether the control is open
+POPOVER_HEIGHT = 430  # pixels
+PACKING_SECONDS = 5.0  # typical time to pack a large page
+PACKING_MEMORY_FACTOR = 5  # memory to pack all maps, over their size: 3.5 of attention, 4.5 of gradient times attention
+LARGE_PAGE_MEGABYTES = 5  # the size of larger pages is stated before they are made
 MIME = {
-    "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
-    "npz": "application/octet-stream", "html": "text/html",
-}  # fmt: skip
+    **{"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv"},
+    **{"py": "text/x-python", "npz": "application/octet-stream", "html": "text/html"},
+}
+TOO_MANY_LINES = "More than a browser can draw: choose fewer layers, or a shorter text."
 
 
 def attention(
-    read: Callable[[], ModelRun], vectors: Callable[[], Sequence[HeadVectors]], view: MapView, loaded: LoadedModel
+    get_run: Callable[[], ModelRun],
+    get_vectors: Callable[[], Sequence[HeadVectors]],
+    view: MapView,
+    loaded: LoadedModel,
 ) -> None:
-    """Draw the Export control of the page Attention; each file is made after the click on its button.
+    """Draw the Export control of the page Attention.
 
-    read, vectors: return the run, and the query and key vectors of all heads.
+    get_run, get_vectors: return the run, and the query and key vectors of all heads.
     """
-    model = loaded.name
-    with _export() as opened:
-        if not opened.open:
+    with _export() as popover:
+        if not popover.open:
             return
-        run = read()
-        chosen = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}"
+        run, model, scope = get_run(), loaded.name, "all"
+        view_label = _heads_label(view)
         if view.together is not None:
-            chosen = view.together.how.capitalize()
+            view_label = view.together.how.capitalize()
             st.caption(f"One map: {view.together.name(view.layer, view.heads)}.")
-        which = "all"
         if view.heads:
-            which = control(
-                st.segmented_control, "Export", "export_which", first="view", options=["view", "all"], required=True,
-                label_visibility="collapsed", format_func={"view": chosen, "all": "All heads"}.__getitem__,
-            )  # fmt: skip
-        asked = view if which == "view" else replace(view, heads=(), together=None)
-        _every_kind(
-            lambda: AttentionFiles(read(), asked, model), too_long=_too_long(run, asked), size=_size(run, view.what),
-            key=(model, *_key(run), asked), memory=PACKING_TIMES * run.attention.nbytes,
-        )  # fmt: skip
-        _bertviz(read, vectors, view, loaded)
+            labels = {"view": view_label, "all": "All heads"}
+            options: dict[str, Any] = {"options": list(labels), "format_func": labels.__getitem__, "required": True}
+            scope = control(
+                st.segmented_control, "Export", "export_which", first="view", label_visibility="collapsed", **options
+            )
+        exported_view = view if scope == "view" else replace(view, heads=(), together=None)
+        key = (model, *_run_key(run), exported_view)
+        _file_buttons(lambda: AttentionFiles(get_run(), exported_view, model), run, exported_view, view.what, key)
+        _bertviz_buttons(get_run, get_vectors, view, loaded)
 
 
-def neuron(read: Callable[[], ModelRun], of_head: Callable[[], HeadVectors], query: int, model: str) -> None:
-    """The neuron view of one query of a head, in every kind of file. read, of_head: give the run and the vectors."""
-    with _export() as opened:
-        if not opened.open:
+def neuron(get_run: Callable[[], ModelRun], get_vectors: Callable[[], HeadVectors], query: int, model: str) -> None:
+    """Draw the Export control of the neuron view of one query. get_vectors: returns the vectors of its head."""
+    with _export() as popover:
+        if not popover.open:
             return
-        vectors = of_head()
+        vectors = get_vectors()
         st.caption(
             f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
         )
-        _every_kind(lambda: NeuronFiles(read(), of_head(), query, model))
+        _file_buttons(lambda: NeuronFiles(get_run(), get_vectors(), query, model))
 
 
-def changes(compare: Callable[[], Comparison], view: MapView, listed: Sequence[Mapping[str, object]]) -> None:
-    """What the page Compare shows, in every kind of file, and the list of the largest changes.
-
-    compare: gives the two runs.
-    """
-    with _export() as opened:
-        if not opened.open:
+def changes(get_comparison: Callable[[], Comparison], view: MapView, rows: Sequence[Mapping[str, object]]) -> None:
+    """Draw the Export control of the page Compare. rows: the list of the largest changes."""
+    with _export() as popover:
+        if not popover.open:
             return
-        comparison = compare()
-        whose = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}" if view.heads else "All heads"
-        st.caption(f"{whose}: {comparison.difference}")
+        comparison = get_comparison()
         before = comparison.before
-        _every_kind(
-            lambda: ChangeFiles(compare(), view), too_long=_too_long(before, view), size=_size(before, "change"),
-            key=(comparison.models, *_key(before), *_key(comparison.after), view),
-            memory=PACKING_TIMES * before.attention.nbytes,
-        )  # fmt: skip
+        st.caption(f"{_heads_label(view)}: {comparison.difference}")
+        key = (comparison.models, *_run_key(before), *_run_key(comparison.after), view)
+        _file_buttons(lambda: ChangeFiles(get_comparison(), view), before, view, "change", key)
         st.caption("List of the largest changes")
-        columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
-        nothing = None if listed else "Nothing changed, so there is no list."
-        _button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=nothing)
+        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+        no_list = None if rows else "Nothing changed, so there is no list."
+        _download_button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=no_list)
 
 
-def caption(make: Callable[[], CaptionFiles], numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
-    """What the page Pictures shows, in every kind of file; every number of the run, and the picture itself."""
-    with _export() as opened:
-        if not opened.open:
+def caption(make_files: Callable[[], CaptionFiles], numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
+    """Draw the Export control of the page Pictures. numbers, picture: return all numbers of the run, and its image."""
+    with _export() as popover:
+        if not popover.open:
             return
-        files = make()
-        whose = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
-        st.caption(f"{whose}: where it looks for each word.")
-        _every_kind(make)
+        files = make_files()
+        heads_label = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
+        st.caption(f"{heads_label}: where it looks for each word.")
+        _file_buttons(make_files)
         st.caption("Attention and gradient of every head; the picture as the model sees it")
         left, right = st.columns(2)
         with left:
-            _button("All numbers, CSV", numbers, "caption-all.csv")
+            _download_button("All numbers, CSV", numbers, "caption-all.csv")
         with right:
-            _button("Picture, PNG", picture, "picture.png")
+            _download_button("Picture, PNG", picture, "picture.png")
 
 
 def _export() -> PopoverContainer:
-    """The control, whose contents are drawn once it is opened: what is closed costs a click on a head nothing."""
-    drawn = st.popover("Export", icon=":material/download:", key=OPENED, on_change="rerun")
-    if not drawn.open:
-        # A browser looks for a place by the height that it opens with.
-        drawn.container(height=ROOM, border=False)
-    return drawn
+    """Return the Export popover. Its contents are drawn only while it is open, so a closed one costs nothing."""
+    popover = st.popover("Export", icon=":material/download:", key=OPEN_KEY, on_change="rerun")
+    if not popover.open:
+        # The browser places a popover by its height at the moment it opens.
+        popover.container(height=POPOVER_HEIGHT, border=False)
+    return popover
 
 
-def _every_kind(
-    make: Callable[[], Files],
-    *,
-    too_long: str | None = None,
-    size: str = "",
+def _heads_label(view: MapView) -> str:
+    return f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}" if view.heads else "All heads"
+
+
+def _file_buttons(
+    make_files: Callable[[], Files],
+    run: ModelRun | None = None,
+    view: MapView | None = None,
+    quantity: str = "",
     key: tuple[Hashable, ...] = (),
-    memory: int = 0,
 ) -> None:
-    """A button for each kind of file that a view can be.
+    """Draw a button for each kind of file of a view.
 
-    make: gives the view, now and after each click. too_long: why there is no CSV. size: of the page, if it is large;
-    key: then tells it from others, memory: what its packing takes, in bytes.
+    make_files: returns the files, now and after each click. run, view, quantity: the run and the maps of the files, if
+    they may be too large for a CSV or need a queued job for the page, which `key` identifies.
     """
-    files = make()
+    files = make_files()
+    refusal = None if run is None or view is None else _csv_refusal(run, view)
+    size = "" if run is None else _size_note(run, quantity)
 
-    def button(label: str, kind: str, off: str | None = None) -> None:
-        _button(label, partial(_made, make, kind), files.name(kind), off=off)
+    def button_row(**kinds: str) -> None:
+        for column, (kind, label) in zip(st.columns(3), kinds.items(), strict=True):
+            with column:
+                make_file, off = partial(_file, make_files, kind), refusal if kind == "csv" else None
+                _download_button(label, make_file, files.name(kind), off=off)
 
     st.caption("A picture for a paper or a slide")
-    for place, kind in zip(st.columns(3), PICTURES, strict=True):
-        with place:
-            button(kind.upper(), kind)
+    button_row(**{kind: kind.upper() for kind in PICTURES})
     st.caption("The numbers (float32), and the Python code that makes the picture")
-    for place, kind in zip(st.columns(3), ("csv", "npz", "py"), strict=True):
-        with place:
-            label = "Python" if kind == "py" else kind.upper()
-            button(label, kind, too_long if kind == "csv" else None)
+    button_row(csv="CSV", npz="NPZ", py="Python")
     st.caption("All heads as one HTML page that works offline and states its precision" + size)
-    if size:
-        _large_page(make, ("page", *key), memory)
+    if size and run is not None:
+        _large_page(make_files, ("page", *key), PACKING_MEMORY_FACTOR * run.attention.nbytes)
     else:
-        button("HTML", "html")
+        _download_button("HTML", partial(_file, make_files, "html"), files.name("html"))
 
 
-def _made(make: Callable[[], Files], kind: str) -> bytes:
-    return file_of(make(), kind)
+def _file(make_files: Callable[[], Files], kind: str) -> bytes:
+    return file_of(make_files(), kind)
 
 
-def _large_page(make: Callable[[], Files], key: Hashable, memory: int) -> None:
-    """A large page: packed by the queue when it is asked for, with progress and a stop, then handed over."""
+def _large_page(make_files: Callable[[], Files], key: Hashable, memory: int) -> None:
+    """Draw the button that queues a large page, its progress, and then the download button. memory: in bytes."""
     if not confirm("page", key, "Make the HTML page", None):
         return
-    files = make()
-    if poll(_packing(files, key, memory), asked="page").value is not None:
-        # The view is made before the packing is asked for: a job must not wait for another one.
-        _button("HTML", lambda: wait_for(_packing(make(), key, memory)), files.name("html"))
+    files = make_files()
+    if poll(_packing_work(files, key, memory), asked="page").value is not None:
+        # The files are made before the packing is queued: a job must not wait for another one.
+        _download_button("HTML", lambda: wait_for(_packing_work(make_files(), key, memory)), files.name("html"))
 
 
-def _packing(files: Files, key: Hashable, memory: int) -> Work[bytes]:
+def _packing_work(files: Files, key: Hashable, memory: int) -> Work[bytes]:
     label = f"{files.name('html')} is packed"
-    return Work(key, label, lambda report: file_of(files, "html", report=report), PACKING, memory=memory)
+    return Work(key, label, lambda report: file_of(files, "html", report=report), PACKING_SECONDS, memory=memory)
 
 
-def _key(run: ModelRun) -> tuple[Hashable, ...]:
-    """What a run was made of, besides the model: equal for equal runs."""
+def _run_key(run: ModelRun) -> tuple[Hashable, ...]:
+    """Return all that a run was computed from, except the model; equal for equal runs."""
     return run.encoding, run.target, run.head_mask.tobytes(), run.edits
 
 
-def lesson_file(make: Callable[[], Work[str]], name: str) -> None:
-    """A lesson as one file. make: gives the work that makes it."""
-    _button(translate("This lesson as a page"), lambda: wait_for(make()), f"{name}.html", icon=":material/download:")
+def lesson_file(make_work: Callable[[], Work[str]], name: str) -> None:
+    """Draw the button of a lesson as one HTML file. make_work: returns the work that makes the file."""
+    label = translate("This lesson as a page")
+    _download_button(label, lambda: wait_for(make_work()), f"{name}.html", icon=":material/download:")
+
+
+def csv_button(name: str, label: str = "CSV", /, **columns: Sequence[object]) -> None:
+    """Draw a download button for columns of one length as a CSV file."""
+    table = partial(tables.labelled_csv, columns)
+    _download_button(label, table, name, icon=":material/table:", width="content")
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
-    """The likeliest pieces at every gap as CSV. word: a piece's number to its text."""
-    rows = [
+    """Draw the CSV button of the most likely pieces at every masked position. word: returns the text of a piece."""
+    top = [
         (prediction.position, rank, word(piece), probability)
         for prediction in run.predictions
         for rank, (piece, probability) in enumerate(prediction.top, 1)
     ]
-    _table(dict(zip(("position", "rank", "piece", "probability"), zip(*rows, strict=True), strict=True)), "gaps.csv")
+    position, rank, piece, probability = zip(*top, strict=True)
+    csv_button("gaps.csv", position=position, rank=rank, piece=piece, probability=probability)
 
 
 def replaced(encoding: Encoding, shares: np.ndarray) -> None:
-    """How likely each token was replaced as CSV, those that were added too. shares: (seq,)."""
-    places = range(len(encoding))
-    columns: dict[str, Sequence[object]] = {
-        "position": places, "token": encoding.labels, "added": [int(encoding.special[at]) for at in places],
-        "probability": [shares[at] for at in places],
-    }  # fmt: skip
-    _table(columns, "replaced.csv")
+    """Draw the CSV button of the probability (seq,) that each token was replaced, including the special tokens."""
+    added = [int(special) for special in encoding.special]
+    csv_button("replaced.csv", position=range(len(encoding)), token=encoding.labels, added=added, probability=[*shares])
 
 
-def answers(encoding: Encoding, spans: SpanPrediction, listed: Sequence[Span]) -> None:
-    """Some answers of a reader as CSV, and both probabilities of every token as another one."""
-    names = ("answer", "probability", "score", "first", "last", "start", "end")
-    rows = [
-        (one.text, one.probability, one.score, one.first, one.last, one.start, one.end)
-        for one in sorted(listed, key=lambda one: -one.score)
-    ]
-    ends = [values.tolist() for values in (spans.start, spans.start_logits, spans.end, spans.end_logits)]
-    tokens: dict[str, Sequence[object]] = {
-        "position": range(len(encoding)), "token": encoding.tokens,
-        **dict(zip(("first", "first_logit", "last", "last_logit"), ends, strict=True)),
-    }  # fmt: skip
+def answers(encoding: Encoding, prediction: SpanPrediction, spans: Sequence[Span]) -> None:
+    """Draw the CSV buttons of some answers, the highest score first, and of the probabilities of every token."""
+    names = ("probability", "score", "first", "last", "start", "end")
+    ordered = sorted(spans, key=lambda span: -span.score)
+    ends = {"first": "start", "first_logit": "start_logits", "last": "end", "last_logit": "end_logits"}
+    values = {name: getattr(prediction, field).tolist() for name, field in ends.items()}
     with st.container(horizontal=True):
-        _table(dict(zip(names, zip(*rows, strict=True), strict=True)), "answers.csv", "Answers (CSV)")
-        _table(tokens, "answer-tokens.csv", "Tokens (CSV)")
+        fields = {name: [getattr(span, name) for span in ordered] for name in names}
+        csv_button("answers.csv", "Answers (CSV)", answer=[span.text for span in ordered], **fields)
+        position = range(len(encoding))
+        csv_button("answer-tokens.csv", "Tokens (CSV)", position=position, token=encoding.tokens, **values)
 
 
-def choices(found: ChoicePrediction) -> None:
-    """Every choice as CSV, in the order typed, with its logit and its probability among them."""
-    columns: dict[str, Sequence[object]] = {
-        "choice": found.choices, "probability": found.probabilities.tolist(), "logit": found.logits.tolist(),
-    }  # fmt: skip
-    _table(columns, "choices.csv")
+def choices(prediction: ChoicePrediction) -> None:
+    """Draw the CSV button of every choice in the order typed, with its probability among all and its logit."""
+    probability, logit = prediction.probabilities.tolist(), prediction.logits.tolist()
+    csv_button("choices.csv", choice=prediction.choices, probability=probability, logit=logit)
 
 
-def tags(words: Sequence[TaggedWord], found: TagPrediction) -> None:
-    """Every word with its tag and the probability of each tag as CSV."""
-    shares = found.probabilities[[word.position for word in words]]
-    columns: dict[str, Sequence[object]] = {
-        "word": [word.word for word in words], "text": [word.text for word in words],
-        "sentence": [word.side for word in words], "position": [word.position for word in words],
-        "tag": [word.label for word in words],
-        **{f"p({label})": shares[:, number].tolist() for number, label in enumerate(found.labels)},
-    }  # fmt: skip
-    _table(columns, "tags.csv")
+def tags(words: Sequence[TaggedWord], prediction: TagPrediction) -> None:
+    """Draw the CSV button of every word with its tag and the probability of each tag."""
+    shares = prediction.probabilities[[word.position for word in words]]
+    fields = {"word": "word", "text": "text", "sentence": "side", "position": "position", "tag": "label"}
+    columns = {name: [getattr(word, field) for word in words] for name, field in fields.items()}
+    probabilities = {f"p({label})": shares[:, number].tolist() for number, label in enumerate(prediction.labels)}
+    csv_button("tags.csv", **columns, **probabilities)
 
 
 def heads(
     run: ModelRun, off: Collection[tuple[int, int]], slopes: np.ndarray | None, removed: np.ndarray | None
 ) -> None:
-    """What is known of every head as CSV: whether it is there and on, its slope, and the target's change without it.
+    """Draw the CSV button of every existing head: whether it is on, and its slope and the change without it.
 
-    slopes, removed: (layer, head), or None where they were not asked for.
+    slopes, removed: (layer, head), or None if they were not computed.
     """
     places = [(int(layer), int(head)) for layer, head in np.argwhere(run.existing_heads)]
-    columns: dict[str, Sequence[object]] = {
-        "layer": [layer for layer, _ in places],
-        "head": [head for _, head in places],
-        "on": [int(place not in off) for place in places],
-    }
-    for name, values in (("slope", slopes), ("change_without_it", removed)):
-        if values is not None:
-            columns[name] = [values[place] for place in places]
-    _table(columns, "heads.csv")
+    measured = {"slope": slopes, "change_without_it": removed}
+    values = {name: [array[place] for place in places] for name, array in measured.items() if array is not None}
+    layer, head = ([place[axis] for place in places] for axis in (0, 1))
+    csv_button("heads.csv", layer=layer, head=head, on=[int(place not in off) for place in places], **values)
 
 
-def _table(columns: Mapping[str, Sequence[object]], name: str, label: str = "CSV") -> None:
-    _button(label, partial(tables.labelled_csv, columns), name, icon=":material/table:", width="content")
-
-
-def _button(
-    label: str,
-    make: Callable[[], bytes | str],
-    name: str,
-    *,
-    off: str | None = None,
-    icon: str | None = None,
-    width: Literal["stretch", "content"] = "stretch",
+def _download_button(
+    label: str, make_file: Callable[[], bytes | str], name: str, *, off: str | None = None, **options: Any
 ) -> None:
-    """Draw a download button. off: why there is no such file, shown on a disabled button; None where there is one."""
-    st.download_button(
-        label, make, name, MIME[name.rpartition(".")[2]], on_click="ignore", key=f"export_{label}_{name}", width=width,
-        disabled=off is not None, help=off, icon=icon,
-    )  # fmt: skip
+    """Draw a download button. off: why there is no such file, shown on a disabled button; None if there is one."""
+    options = {"width": "stretch", "on_click": "ignore", "key": f"export_{label}_{name}", **options}
+    mime = MIME[name.rpartition(".")[2]]
+    st.download_button(label, make_file, name, mime, disabled=off is not None, help=off, **options)
 
 
-def _too_long(run: ModelRun, view: MapView) -> str | None:
-    """Why the maps cannot be a CSV file, in a sentence; None where they can."""
+def _csv_refusal(run: ModelRun, view: MapView) -> str | None:
+    """Return why the maps cannot be a CSV file, or None if they can."""
     heads = len(view.drawn[1]) or run.head_mask.size
-    if heads * run.attention[0, 0].size <= tables.MOST_LINES:
+    if heads * run.attention[0, 0].size <= tables.MAX_CSV_LINES:
         return None
     return "Too many lines for a CSV file: choose fewer heads, or NPZ."
 
 
-def _size(run: ModelRun, what: str) -> str:
-    """What a button says of the size of a page with all maps; empty where the page is small."""
+def _size_note(run: ModelRun, quantity: str) -> str:
+    """Return the estimated size of a page with all maps, to append to a caption; empty if the page is small."""
     layers, heads, tokens = run.attention.shape[:3]
     # As measured: a third of a byte for each value; or two thin matrices a head, of a head's 64 numbers at most.
-    each = 2 * 64 * 1.4 * 4 / 3 if what == "gradient" else 0.35 * tokens
-    megabytes = layers * heads * tokens * each / 1e6
-    if run.attention.size <= MOST_EXACT or megabytes < LARGE_PAGE:
+    bytes_per_row = 2 * 64 * 1.4 * 4 / 3 if quantity == "gradient" else 0.35 * tokens
+    megabytes = layers * heads * tokens * bytes_per_row / 1e6
+    if run.attention.size <= MAX_EXACT_VALUES or megabytes < LARGE_PAGE_MEGABYTES:
         return ""
-    return f"; about {megabytes:.0f} MB" + (" or less" if what == "gradient" else "")
+    return f"; about {megabytes:.0f} MB" + (" or less" if quantity == "gradient" else "")
 
 
-def _bertviz(
-    read: Callable[[], ModelRun], vectors: Callable[[], Sequence[HeadVectors]], view: MapView, loaded: LoadedModel
+def _bertviz_buttons(
+    get_run: Callable[[], ModelRun],
+    get_vectors: Callable[[], Sequence[HeadVectors]],
+    view: MapView,
+    loaded: LoadedModel,
 ) -> None:
-    """Draw the buttons of BertViz's three views, and one line about them."""
-    st.caption(WHAT_IT_IS)
+    """Draw the buttons of BertViz's three views, or why there are none."""
+    st.caption(NOTE)
     if find_spec("bertviz") is None:
         st.caption("BertViz is not installed: `pip install bertviz`.")
         return
     if view.what != "attention":
         st.caption("BertViz draws attention only, not gradients, products or lengths.")
         return
-    layers, heads, tokens = read().attention.shape[:3]
+    layers, heads, tokens = get_run().attention.shape[:3]
     whole = replace(view, part="all", together=None)
-    kinds: dict[View, str] = {"head": "BertViz head view", "model": "BertViz model view"}
-    for place, (kind, label) in zip(st.columns(2, vertical_alignment="bottom"), kinds.items(), strict=True):
-        with place:
-            fit = chosen = layers_that_fit(tokens, heads, layers, kind, view.layer)
+    kinds: tuple[View, ...] = ("head", "model")
+    for column, kind in zip(st.columns(2, vertical_alignment="bottom"), kinds, strict=True):
+        with column:
+            label = f"BertViz {kind} view"
+            fit = selected = layers_that_fit(tokens, heads, layers, kind, view.layer)
             if 0 < len(fit) < layers:
-                chosen = control(
-                    st.pills, f"{label}: a browser can open {len(fit)} layers of it", f"bertviz_{kind}_{len(fit)}",
-                    first=fit, options=range(layers), selection_mode="multi", format_func="L{}".format,
-                )  # fmt: skip
-            off = (
-                None
-                if 0 < len(chosen) <= len(fit)
-                else "More than a browser can draw: choose fewer layers, or a shorter text."
-            )
-            if fit and not chosen:
+                title, key = f"{label}: a browser can open {len(fit)} layers of it", f"bertviz_{kind}_{len(fit)}"
+                options: dict[str, Any] = {"options": range(layers), "format_func": "L{}".format}
+                selected = control(st.pills, title, key, first=fit, selection_mode="multi", **options)
+            off = None if 0 < len(selected) <= len(fit) else TOO_MANY_LINES
+            if fit and not selected:
                 off = "Choose at least one layer."
-            _button(label, partial(_bertviz_page, read, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
+            page = partial(_bertviz_page, get_run, whole, kind, selected)
+            _download_button(label, page, f"bertviz-{kind}.html", off=off)
     off = None
     try:
         _check_neuron_view(loaded, estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)[0])
     except Refused as error:
         off = error_sentence(error)
-    _button("BertViz neuron view", partial(_bertviz_neuron_page, read, vectors, whole), "bertviz-neuron.html", off=off)
+    page = partial(_bertviz_page, get_run, whole, "neuron", None, get_vectors)
+    _download_button("BertViz neuron view", page, "bertviz-neuron.html", off=off)
 
 
 def _check_neuron_view(loaded: LoadedModel, size: int) -> None:
@@ -368,11 +345,11 @@ def _check_neuron_view(loaded: LoadedModel, size: int) -> None:
     check_neuron_view_size(size)
 
 
-def _bertviz_page(read: Callable[[], ModelRun], view: MapView, kind: View, layers: Sequence[int]) -> str:
-    return bertviz_page(view.of(read()), kind, layers)
-
-
-def _bertviz_neuron_page(
-    read: Callable[[], ModelRun], vectors: Callable[[], Sequence[HeadVectors]], view: MapView
+def _bertviz_page(
+    get_run: Callable[[], ModelRun],
+    view: MapView,
+    kind: View,
+    layers: Sequence[int] | None,
+    get_vectors: Callable[[], Sequence[HeadVectors]] = tuple,
 ) -> str:
-    return bertviz_page(view.of(read()), "neuron", vectors=vectors())
+    return bertviz_page(view.of(get_run()), kind, layers, get_vectors())

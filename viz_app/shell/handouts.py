@@ -15,7 +15,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
 from viz_app.export.pictures import bars_picture, maps_picture
-from viz_app.export.profiles import guessed
+from viz_app.export.profiles import mark_guess
 from viz_app.figures.lessons import MARKS, number_written
 from viz_app.lessons import Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks import CHECKS
@@ -138,7 +138,7 @@ def _looks(asked: CheckContext, view: View) -> list[str]:
     """What the page Profiles shows of the head to whoever guesses first; nothing of another page."""
     found = profiles_of(asked.loaded) if view.page == PROFILES else None
     looks = [] if found is None else looks_to_guess(found.find_head(*asked.head))
-    return [f"{number}. {guessed(look)}" for number, look in enumerate(looks, 1)]
+    return [f"{number}. {mark_guess(look)}" for number, look in enumerate(looks, 1)]
 
 
 def _pictures(loaded: LoadedModel, view: View, tag: str) -> Iterator[Picture]:

@@ -304,8 +304,12 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "fixed_places": Check(
         fixed_places, "looks", ("choice",), ("yours",), ("fixed", "heads", "rest", *FIXED), ("yours", "fixed", *FIXED)
     ),
-    "next_token_head": Check(next_token_head, "looks", ("page",), ("head", "best"), ("share", "most"), page_choice="head"),
-    "another_sink": Check(another_sink, "looks", ("page",), ("head", "best", "asked"), ("share", "most"), page_choice="head"),
+    "next_token_head": Check(
+        next_token_head, "looks", ("page",), ("head", "best"), ("share", "most"), page_choice="head"
+    ),
+    "another_sink": Check(
+        another_sink, "looks", ("page",), ("head", "best", "asked"), ("share", "most"), page_choice="head"
+    ),
     "brought_share": Check(
         brought_share, "brought", ("number",), ("head",), ("yours", "brought", "attention", "away", "near"),
         ("attention", "yours", "brought"),

@@ -5,8 +5,8 @@ from viz_app.shell.models import models_on_offer, parse_model
 from viz_app.shell.params import Page, Param, select
 
 COMPARE_VIEWS = ("heads", "curves", "matrix")
-AGAINST = ("masked", "text", "model", "heads")
-OTHER = "She closed the window and sat down."  # a text to compare one's own with
+COMPARISONS = ("masked", "text", "model", "heads")
+EXAMPLE_TEXT = "She closed the window and sat down."  # a text to compare one's own with
 
 PAGE = Page(
     "compare",
@@ -16,7 +16,7 @@ PAGE = Page(
     question="What is different with another text, another model, or without some heads?",
     params=(
         select("differs", CHANGES),
-        select("against", AGAINST),
+        select("against", COMPARISONS),
         select("compare_view", COMPARE_VIEWS, default="curves"),
         Param("other", "", step=True),
         Param("other_model", lambda: models_on_offer()[-1], parse_model),

@@ -16,8 +16,8 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
 from viz_app.maps import CHANGES, UNITS, MapView
-from viz_app.pages.compare import AGAINST, COMPARE_VIEWS
-from viz_app.pages.compare.sides import compared
+from viz_app.pages.compare import COMPARE_VIEWS, COMPARISONS
+from viz_app.pages.compare.sides import compared_selections
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.controls import control
@@ -28,7 +28,7 @@ from viz_app.shell.models import full_name, models_on_offer, shown_name
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
 
-AGAINST_NAMES = {
+COMPARISON_NAMES = {
     "masked": "Hidden words",
     "text": "Another text",
     "model": "Another model",
@@ -57,7 +57,7 @@ class Summary(NamedTuple):
         return (self.changes[0].layer, self.changes[0].head) if self.changes else None
 
     @property
-    def most(self) -> float:
+    def largest_change(self) -> float:
         """By how much it changed."""
         return abs(self.changes[0].after - self.changes[0].before) if self.changes else 0.0
 
@@ -69,30 +69,30 @@ class Sides:
     before: Selection
     after: Selection
     names: tuple[str, str]
-    what: str
+    quantity: str
 
     def comparison(self) -> Comparison:
         """The difference of the two runs."""
         models = self.before.loaded.name, self.after.loaded.name
-        return Comparison(self.before.run(), self.after.run(), self.names, models, self.what)
+        return Comparison(self.before.run(), self.after.run(), self.names, models, self.quantity)
 
     def summary(self, comparison: Comparison, size: int) -> Summary:
         """What is small, made once. size: the most rows and columns of a thumbnail."""
 
-        def make() -> Summary:
-            ours, theirs = comparison.maps()
-            changed = theirs - ours
+        def compute() -> Summary:
+            before_maps, after_maps = comparison.maps()
+            changed = after_maps - before_maps
             reduced = blocks(changed, size, signed=True)
             limit = common_limit(reduced)
             small = thumbnails(reduced, size, signed=True, limit=limit)
-            return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(ours, theirs, LISTED))
+            return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(before_maps, after_maps, LISTED))
 
         after = self.after
-        other: tuple[Hashable, ...] = (
+        after_key: tuple[Hashable, ...] = (
             after.loaded.identity, after.encoding.input_ids, after.encoding.token_type_ids, after.head_mask.tobytes()
         )  # fmt: skip
-        made: Summary = self.before.kept("change", self.what, size, *other, make=make)
-        return made
+        summary: Summary = self.before.kept("change", self.quantity, size, *after_key, make=compute)
+        return summary
 
 
 def draw() -> None:
@@ -104,13 +104,13 @@ def draw() -> None:
         "How attention changes when you hide words, or take another text, another model or fewer heads.",
     )
     _controls()
-    both = compared()
-    if both is None:
+    selections = compared_selections()
+    if selections is None:
         end_run()
-    cut = both[1].loaded.edits and state.against == "heads"
-    sides = Sides(*both, CUT if cut else SIDES[state.against], state.differs)
+    is_edited = selections[1].loaded.edits and state.against == "heads"
+    sides = Sides(*selections, CUT if is_edited else SIDES[state.against], state.differs)
     comparison = sides.comparison()
-    changes = sides.summary(comparison, _size(view)).changes
+    changes = sides.summary(comparison, _thumbnail_size(view)).changes
     if comparison.left_out is not None:
         st.caption(escape_markdown(comparison.left_out))
     with screen.picture():
@@ -143,7 +143,8 @@ def _controls() -> None:
     state = st.session_state
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(
-            st.segmented_control, "Compare with", "against", options=AGAINST, format_func=AGAINST_NAMES.__getitem__,
+            st.segmented_control, "Compare with", "against", options=COMPARISONS,
+            format_func=COMPARISON_NAMES.__getitem__,
             required=True,
         )  # fmt: skip
         control(
@@ -163,7 +164,7 @@ def _controls() -> None:
             )  # fmt: skip
 
 
-def _size(view: str) -> int:
+def _thumbnail_size(view: str) -> int:
     return LARGE if view == "heads" else SMALL
 
 
@@ -183,28 +184,28 @@ def picture(sides: Sides, view: str) -> None:
     if st.session_state.compare_view != view:  # a head was opened
         st.rerun()
     comparison = sides.comparison()
-    summary = sides.summary(comparison, _size(view))
+    summary = sides.summary(comparison, _thumbnail_size(view))
     if view == "heads":
         _small_heads(sides, comparison.there, summary, partial(open_head, control="compare_view"))
-        _files(sides, comparison, summary, view)
+        _export(sides, comparison, summary, view)
     else:
         left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
         with left:
             _small_heads(sides, comparison.there, summary, choose_head)
-            _files(sides, comparison, summary, view)
+            _export(sides, comparison, summary, view)
         with right:
             _large_head(sides, comparison, summary, cast(Mode, view))
     publish()
 
 
-def _small_heads(sides: Sides, there: np.ndarray, summary: Summary, on_click: Callable[[HeadClick], None]) -> None:
+def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click: Callable[[HeadClick], None]) -> None:
     """Every head's difference."""
     choice, largest = view_choice(summary.first), summary.largest
     layers, heads = largest.shape
 
     def title(layer: int, head: int) -> str:
-        what = f"changes by up to {two_digits(largest[layer, head])}" if there[layer, head] else "pruned"
-        return f"L{layer} H{head}: {what}"
+        description = f"changes by up to {two_digits(largest[layer, head])}" if existing[layer, head] else "pruned"
+        return f"L{layer} H{head}: {description}"
 
     head_grid(
         layers=layers,
@@ -215,33 +216,33 @@ def _small_heads(sides: Sides, there: np.ndarray, summary: Summary, on_click: Ca
         selected=(choice.layer, choice.heads[0]),
         off=sides.after.off,
         titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
-        there=there,
+        there=existing,
         key="changes",
         lecture=sides.before.lecture,
         on_click=on_click,
     )
     screen.write_note(
-        f"{UNITS[CHANGES[sides.what]].capitalize()} in every head, all on one scale: orange is more, blue is less. "
+        f"{UNITS[CHANGES[sides.quantity]].capitalize()} in every head, all on one scale: orange is more, blue is less. "
         f"Changes beyond ±{two_digits(summary.limit)} share the darkest colour; the largest is "
-        f"{two_digits(summary.most)}. Click a head to see it large."
+        f"{two_digits(summary.largest_change)}. Click a head to see it large."
     )
 
 
 def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mode) -> None:
     """The difference of the chosen heads of a layer."""
-    choice, there = view_choice(summary.first), comparison.there
-    ours, theirs = comparison.maps(slice(choice.layer, choice.layer + 1))
+    choice, existing = view_choice(summary.first), comparison.there
+    before, after = comparison.maps(slice(choice.layer, choice.layer + 1))
     attention_view(
-        (theirs - ours)[0],
+        (after - before)[0],
         comparison.tokens,
         comparison.tokens,
         choice=choice,
-        layers=len(there),
+        layers=len(existing),
         mode=mode,
         off=[head for layer, head in sides.after.off if layer == choice.layer],
-        pruned=[head for head, is_there in enumerate(there[choice.layer].tolist()) if not is_there],
+        pruned=[head for head, is_there in enumerate(existing[choice.layer].tolist()) if not is_there],
         signed=True,
-        limit=(summary.limit if mode == "matrix" else summary.most) or None,
+        limit=(summary.limit if mode == "matrix" else summary.largest_change) or None,
         notes=[comparison.difference],
         unit=comparison.unit,
         key="difference",
@@ -250,14 +251,14 @@ def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mo
     )
 
 
-def _files(sides: Sides, comparison: Comparison, summary: Summary, view: str) -> None:
+def _export(sides: Sides, comparison: Comparison, summary: Summary, view: str) -> None:
     """What is seen, the chosen heads or all of them, and the list."""
-    choice, there = view_choice(summary.first), comparison.there
-    drawn = MapView(
+    choice, existing = view_choice(summary.first), comparison.there
+    exported_view = MapView(
         comparison.what,
         layer=choice.layer,
-        heads=() if view == "heads" else tuple(head for head in choice.heads if there[choice.layer, head]),
+        heads=() if view == "heads" else tuple(head for head in choice.heads if existing[choice.layer, head]),
         mode="matrix" if view == "matrix" else "curves",
         kept=choice.kept,
     )
-    downloads.changes(sides.comparison, drawn, comparison.listed(summary.changes))
+    downloads.changes(sides.comparison, exported_view, comparison.listed(summary.changes))

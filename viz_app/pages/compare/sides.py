@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from viz_app.pages.compare import OTHER
+from viz_app.pages.compare import EXAMPLE_TEXT
 from viz_app.shell import selection
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -15,38 +15,44 @@ from viz_app.shell.notices import show_no_mask
 from viz_app.shell.selection import Selection
 
 
-def compared() -> tuple[Selection, Selection] | None:
+def compared_selections() -> tuple[Selection, Selection] | None:
     """The questions that the page puts side by side, before and after; None where there are no two, and why.
 
     Raises Refused for a model that cannot be loaded or a text that cannot be read.
     """
-    state, drawn = st.session_state, selection.current_selection()
+    state, current = st.session_state, selection.current_selection()
     if state.against == "heads":
-        if not (drawn.off or drawn.loaded.edits):
+        if not (current.off or current.loaded.edits):
             layer, head = state.head
             example_button(
                 "All heads are on. Switch some off on the page Heads; then this page shows what changes.",
                 f"Switch L{layer} H{head} off", set_choice, "off", (state.head,),
             )  # fmt: skip
             return None
-        return replace(drawn, off=()).of_model(drawn.plain), drawn
+        return replace(current, off=()).of_model(current.plain), current
     if state.against == "masked":
-        if drawn.encoding == drawn.original:
-            show_no_mask(drawn, "No word is hidden. Click a word above; then this page shows how attention changes.")
+        if current.encoding == current.original:
+            show_no_mask(current, "No word is hidden. Click a word above; then this page shows how attention changes.")
             return None
-        return replace(drawn, encoding=drawn.original, target=None), drawn
-    loaded, text, pair = drawn.plain, drawn.original.text, drawn.original.pair  # what is cut is cut in one text
+        return replace(current, encoding=current.original, target=None), current
+    loaded, text, pair = current.plain, current.original.text, current.original.pair  # what is cut is cut in one text
     if state.against == "text":
         if not state.other.strip():
-            example_button("Type another text to compare with this one.", f"Take “{OTHER}”", set_choice, "other", OTHER)
+            example_button(
+                "Type another text to compare with this one.",
+                f"Take “{EXAMPLE_TEXT}”",
+                set_choice,
+                "other",
+                EXAMPLE_TEXT,
+            )
             return None
         text, pair = state.other, None
     elif state.other_model == state.model:
-        others = [name for name in models_on_offer() if name != state.model]
-        if others:
+        other_models = [name for name in models_on_offer() if name != state.model]
+        if other_models:
             example_button(
-                "Both models are the same: choose another one.", f"Take {escape_markdown(shown_name(others[0]))}",
-                set_choice, "other_model", others[0],
+                "Both models are the same: choose another one.", f"Take {escape_markdown(shown_name(other_models[0]))}",
+                set_choice, "other_model", other_models[0],
             )  # fmt: skip
         else:
             st.info(with_help("This is the only model here: load another one under “Another model”."))
@@ -54,4 +60,4 @@ def compared() -> tuple[Selection, Selection] | None:
     else:
         loaded = loaded_model(state.other_model)
     original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
-    return drawn, replace(drawn, encoding=original, original=original, target=None).of_model(loaded)
+    return current, replace(current, encoding=original, original=original, target=None).of_model(loaded)

@@ -15,7 +15,7 @@ from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
 from viz_app.maps import UNITS
 from viz_app.pages.images import picture
-from viz_app.pages.images.picture import Looked, loaded_captioner
+from viz_app.pages.images.picture import CaptionedPicture, loaded_captioner
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.controls import control
@@ -23,7 +23,7 @@ from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.params import Head
 
-SAYS = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
+SUMMARY = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
 
 
 def draw() -> None:
@@ -31,25 +31,25 @@ def draw() -> None:
     state = st.session_state
     dark, lecture = frame.is_dark(), bool(state.lecture)
     heading = screen.title().empty()  # names the word as soon as there is one
-    frame.title("Where does it look for each word?", SAYS, heading.container())
-    look = picture.choose()
-    if look is None:
+    frame.title("Where does it look for each word?", SUMMARY, heading.container())
+    get_captioned = picture.choose()
+    if get_captioned is None:
         end_run()
-    looked = look()
-    word, head = picture.chosen_word(looked), picture.chosen_head(looked)
+    captioned = get_captioned()
+    word, head = picture.chosen_word(captioned), picture.chosen_head(captioned)
     frame.title(
-        f"Where does it look when it says “{escape_markdown(looked.run.words[word])}”?", SAYS, heading.container()
+        f"Where does it look when it says “{escape_markdown(captioned.run.words[word])}”?", SUMMARY, heading.container()
     )
     with screen.strip():
         token_strip(
-            looked.chips(word),
+            captioned.chips(word),
             key="caption",
             lecture=lecture,
             label="The caption; click a word to see where the model looked",
-            appear=looked.run.sentence,
+            appear=captioned.run.sentence,
             on_click=picture.choose_word,
         )
-        st.caption(picture.verdict(looked))
+        st.caption(picture.verdict(captioned))
 
     first, second, third = screen.controls().columns([5.2, 2.7, 2.1], vertical_alignment="bottom")
     control(
@@ -60,45 +60,46 @@ def draw() -> None:
         format_func=lambda name: UNITS[name].capitalize(),
         required=True,
     )
-    control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=looked.scene is None)
+    control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=captioned.scene is None)
     third.button("Average of all heads", on_click=picture.average_heads, disabled=head is None)
 
-    shown = caption_maps(looked.run, state.heat)
-    outlines = looked.outlines(word) if state.boxes else []
-    of_whom = "all heads" if head is None else f"L{head[0]} H{head[1]}"
+    maps = caption_maps(captioned.run, state.heat)
+    outlines = captioned.outlines(word) if state.boxes else []
+    heads_label = "all heads" if head is None else f"L{head[0]} H{head[1]}"
     left, middle, right = screen.picture().columns([5, 5, 3.2], gap="medium")
     with left:
         st.markdown("**The picture, as the model sees it**")
         screen.chart(
-            picture_figure(looked.run.image, outlines, dark=dark, lecture=lecture),
+            picture_figure(captioned.run.image, outlines, dark=dark, lecture=lecture),
             key="picture_chart",
-            alt=looked.described(),
+            alt=captioned.described(),
         )
     with middle:
-        st.markdown(f"**“{looked.run.words[word]}”, {of_whom}**")
+        st.markdown(f"**“{captioned.run.words[word]}”, {heads_label}**")
         screen.chart(
             picture_heat(
-                looked.run.image,
-                looked.heat(state.heat, word, head),
+                captioned.run.image,
+                captioned.heat(state.heat, word, head),
                 outlines,
-                signed=shown.signed,
-                unit=shown.unit,
+                signed=maps.signed,
+                unit=maps.unit,
                 dark=dark,
                 lecture=lecture,
             ),
             key="heat_chart",
-            alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
+            alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {captioned.run.words[word]}, "
+            f"{heads_label}",
         )
     with right:
         screen.write_line("**Every head of the decoder**")
-        maps = looked.heads(state.heat, word)
+        head_maps = captioned.heads(state.heat, word)
         head_grid(
-            layers=maps.shape[0],
-            heads=maps.shape[1],
-            thumbnails=thumbnails(maps, signed=shown.signed),
-            signed=shown.signed,
+            layers=head_maps.shape[0],
+            heads=head_maps.shape[1],
+            thumbnails=thumbnails(head_maps, signed=maps.signed),
+            signed=maps.signed,
             selected=head,
-            titles=looked.titles(state.heat, word),
+            titles=captioned.titles(state.heat, word),
             key="picture_heads",
             lecture=lecture,
             on_click=picture.choose_head,
@@ -106,36 +107,37 @@ def draw() -> None:
         screen.write_note("Each head has its own colour scale. Click one to see it large.")
 
     if control(st.toggle, "Every word to every patch", "edges"):
-        every_word(look, state.heat, head)
-    screen.write_reading(picture.reading(state.heat, looked.run.words[word]))
+        every_word(get_captioned, state.heat, head)
+    screen.write_reading(picture.reading(state.heat, captioned.run.words[word]))
     downloads.caption(
-        partial(_files, look, state.heat, head, word), lambda: look().numbers(), lambda: look().png()
+        partial(_files, get_captioned, state.heat, head, word), lambda: get_captioned().numbers(),
+        lambda: get_captioned().png()
     )  # fmt: skip
 
 
-def _files(look: Callable[[], Looked], heat: str, head: Head | None, word: int) -> CaptionFiles:
-    return CaptionFiles(look().run, heat, head, word, loaded_captioner().name)
+def _files(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head | None, word: int) -> CaptionFiles:
+    return CaptionFiles(get_captioned().run, heat, head, word, loaded_captioner().name)
 
 
 @st.fragment
 @error_boundary()
-def every_word(look: Callable[[], Looked], heat: str, head: Head | None) -> None:
+def every_word(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head | None) -> None:
     """All words to all patches, as curves; runs alone while the hand is on it.
 
     Streamlit keeps what it is given for as long as the page is open: how to look, and not what was seen.
     """
-    shown = caption_maps(look().run, heat)
-    layers = len(shown.values)
+    maps = caption_maps(get_captioned().run, heat)
+    layers = len(maps.values)
     choice = picture.view_choice(layers)
     attention_view(
-        shown.values[choice.layer],
-        shown.queries,
-        shown.keys,
+        maps.values[choice.layer],
+        maps.queries,
+        maps.keys,
         choice=choice,
         layers=layers,
-        signed=shown.signed,
-        notes=shown.notes,
-        unit=shown.unit,
+        signed=maps.signed,
+        notes=maps.notes,
+        unit=maps.unit,
         key="patches",
         lecture=bool(st.session_state.lecture),
         on_change=picture.choose_view,

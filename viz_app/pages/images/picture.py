@@ -35,13 +35,13 @@ from viz_app.shell.memory import DEVICE_SETTING
 from viz_app.shell.params import Head
 from viz_app.shell.work import Work, seconds_taken, wait_for
 
-MOST_PIXELS = 24_000_000
-LARGEST_KEPT = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
-LARGEST_FILE = 20  # megabytes of an upload
+MAX_PIXELS = 24_000_000
+MAX_SIDE = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
+MAX_MEGABYTES = 20  # megabytes of an upload
 EXAMPLE_SHAPE = "large blue circle"
 FORMATS = ("PNG", "JPEG")
 TITLES = {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "Your picture"}
-READ = {
+READINGS = {
     "attention": "**How to read this:** how much attention each patch got when “{word}” was predicted; over all "
     "patches it adds up to 1. The strongest patch is framed.",
     "brought": "**How to read this:** how long the vector is that each patch sent when “{word}” was predicted: its "
@@ -52,18 +52,18 @@ READ = {
     "gradient, where positive (Grad-CAM on attention). The strongest patch is framed.",
 }
 # What benchmarks/pointing_game.py found, for colour words and for shape words.
-POINTS = {
+POINTING_SHARES = {
     "chance": (0.060, 0.060), "attention": (0.505, 0.564), "product": (0.885, 0.895), "best head": (0.832, 0.974),
 }  # fmt: skip
-MISLEAD = (
+CAUTION = (
     "**How it can mislead:** it shows where the decoder looked for this one word, not everything the word depends on: "
     "a patch's vector also knows its surroundings, and an average hides heads that look elsewhere."
 )
-NAMED = {"attention": "attention", "product": "attention × gradient", "best head": "the best head alone"}
+MAP_NAMES = {"attention": "attention", "product": "attention × gradient", "best head": "the best head alone"}
 
 
 @dataclass(frozen=True)
-class Looked:
+class CaptionedPicture:
     """A picture with its caption.
 
     scene: what is on it, where that is known.
@@ -93,36 +93,36 @@ class Looked:
         """The box of every shape; the one that the word names is meant."""
         if self.scene is None:
             return []
-        meant = self.shape_of(word)
-        return [Outline(shape.box, " ".join(shape.words), shape is meant) for shape in self.scene.shapes]
+        named_shape = self.shape_of(word)
+        return [Outline(shape.box, " ".join(shape.words), shape is named_shape) for shape in self.scene.shapes]
 
-    def chips(self, chosen: int) -> list[Chip]:
+    def chips(self, selected_word: int) -> list[Chip]:
         """The words as chips; each says how sure the model was, and what else it considered."""
         return [
             Chip(
                 text=word,
                 title=f"{self.run.probabilities[number]:.3f}; "
-                + ", ".join(f"{other} {share:.3f}" for other, share in self.run.alternatives[number]),
+                + ", ".join(f"{alternative} {share:.3f}" for alternative, share in self.run.alternatives[number]),
                 word=None if word in SPECIAL_TOKENS else number,
                 special=word in SPECIAL_TOKENS,
-                target=number == chosen,
+                target=number == selected_word,
             )
             for number, word in enumerate(self.run.words)
         ]
 
-    def heat(self, what: str, word: int, head: Head | None) -> np.ndarray:
+    def heat(self, quantity: str, word: int, head: Head | None) -> np.ndarray:
         """(row, column) for one word: attention, its gradient, what it brings, or the product, clipped at zero."""
-        return pointing.heat(self.run.select_map(what)[word], self.run.grid, head=head, clip=what == "product")
+        return pointing.heat(self.run.select_map(quantity)[word], self.run.grid, head=head, clip=quantity == "product")
 
-    def heads(self, what: str, word: int) -> np.ndarray:
+    def heads(self, quantity: str, word: int) -> np.ndarray:
         """(layer, head, row, column) for one word, the product clipped."""
-        values: np.ndarray = self.run.select_map(what)[word]
-        values = values.clip(min=0) if what == "product" else values
+        values: np.ndarray = self.run.select_map(quantity)[word]
+        values = values.clip(min=0) if quantity == "product" else values
         return values.reshape(*values.shape[:2], *self.run.grid)
 
-    def titles(self, what: str, word: int) -> list[list[str]]:
+    def titles(self, quantity: str, word: int) -> list[list[str]]:
         """(layer, head): what the reader is told of each head on hover."""
-        shape, maps = self.shape_of(word), self.heads(what, word)
+        shape, maps = self.shape_of(word), self.heads(quantity, word)
         return [
             [
                 f"L{layer} H{head}"
@@ -144,13 +144,13 @@ class Looked:
         """Every number of the run as CSV: one row for each word, layer, head and patch."""
         maps = ("attention", "gradient", "brought")
         rows: list[list[object]] = [["position", "word", "probability", "layer", "head", "row", "column", *maps]]
-        attention, gradient, brought = map(self.run.select_map, maps)
+        attention, gradient, value_weighted = map(self.run.select_map, maps)
         columns = self.run.grid[1]
         for word, layer, head, patch in itertools.product(*map(range, attention.shape)):
             rows.append([
                 word, self.run.words[word], float(f"{self.run.probabilities[word]:.9g}"), layer, head,
                 *divmod(patch, columns),
-                *(float(f"{values[word, layer, head, patch]:.9g}") for values in (attention, gradient, brought)),
+                *(float(f"{values[word, layer, head, patch]:.9g}") for values in (attention, gradient, value_weighted)),
             ])  # fmt: skip
         return as_csv(rows)
 
@@ -177,11 +177,11 @@ def read_upload(data: bytes) -> np.ndarray:
     Raises Refused in one sentence for a file that is none, is cut off, or has too many pixels; these are counted
     before any of them is unpacked.
     """
-    limit = f"at most {MOST_PIXELS / 1e6:.0f} megapixels can be read"
+    limit = f"at most {MAX_PIXELS / 1e6:.0f} megapixels can be read"
     try:
         picture = Image.open(io.BytesIO(data), formats=FORMATS)
         width, height = picture.size
-        if width * height > MOST_PIXELS:
+        if width * height > MAX_PIXELS:
             raise Refused(f"the picture has {width * height / 1e6:.0f} megapixels ({width} × {height}): {limit}")
         # Turned as the camera says, and see-through parts on white.
         upright = ImageOps.exif_transpose(picture).convert("RGBA")
@@ -198,17 +198,17 @@ def read_upload(data: bytes) -> np.ndarray:
     side = min(white.size)
     left, top = (white.width - side) // 2, (white.height - side) // 2
     square = white.convert("RGB").crop((left, top, left + side, top + side))
-    return np.asarray(square.resize((min(side, LARGEST_KEPT),) * 2, Image.Resampling.LANCZOS))
+    return np.asarray(square.resize((min(side, MAX_SIDE),) * 2, Image.Resampling.LANCZOS))
 
 
-def look_at_scene(scene: Scene) -> Looked:
+def look_at_scene(scene: Scene) -> CaptionedPicture:
     """A drawn picture with its caption, from the queue."""
-    return Looked(_run(scenes.draw(scene, loaded_captioner().config.image_size)), scene)
+    return CaptionedPicture(_run(scenes.draw(scene, loaded_captioner().config.image_size)), scene)
 
 
-def look_at_upload(data: bytes) -> Looked:
+def look_at_upload(data: bytes) -> CaptionedPicture:
     """The visitor's own picture with its caption, from the queue. Raises Refused as `read_upload`."""
-    return Looked(_run(read_upload(data)), None)
+    return CaptionedPicture(_run(read_upload(data)), None)
 
 
 def _run(image: np.ndarray) -> DecoderRun:
@@ -230,7 +230,7 @@ def loaded_captioner() -> LoadedCaptioner:
 # ---------------------------------------------------------------------------- controls
 
 
-def choose() -> Callable[[], Looked] | None:
+def choose() -> Callable[[], CaptionedPicture] | None:
     """Draw the controls of the picture; what gives it with its caption, or None where there is no picture yet."""
     state = st.session_state
     kind, settings, action = screen.controls().columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
@@ -238,7 +238,7 @@ def choose() -> Callable[[], Looked] | None:
         kind.segmented_control, "Picture", "picture", options=PICTURES, format_func=TITLES.__getitem__, required=True
     )
     if state.picture == "uploaded":
-        upload = file_control(settings, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=LARGEST_FILE)
+        upload = file_control(settings, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=MAX_MEGABYTES)
         st.warning(
             with_help(
                 "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
@@ -268,28 +268,29 @@ def _next_scene() -> None:
     st.session_state.word = None
 
 
-def chosen_word(looked: Looked) -> int:
+def chosen_word(captioned: CaptionedPicture) -> int:
     """The word that was clicked; where there is none of that number, the one to begin with."""
-    words = looked.run.words
+    words = captioned.run.words
     if st.session_state.word is None or not 0 <= st.session_state.word < len(words):
         st.session_state.word = None
-        return looked.first_word()
+        return captioned.first_word()
     return int(st.session_state.word)
 
 
-def chosen_head(looked: Looked) -> Head | None:
+def chosen_head(captioned: CaptionedPicture) -> Head | None:
     """The head that was clicked; None for the average, also where the model has no such head."""
-    layers, heads = looked.run.cross_attention.shape[1:3]
-    chosen: Head | None = st.session_state.look
-    if chosen is not None and not (0 <= chosen[0] < layers and 0 <= chosen[1] < heads):
+    layers, heads = captioned.run.cross_attention.shape[1:3]
+    selected: Head | None = st.session_state.look
+    if selected is not None and not (0 <= selected[0] < layers and 0 <= selected[1] < heads):
         st.warning(
             with_help(
-                f"L{chosen[0]} H{chosen[1]} does not exist: the decoder has layers 0 to {layers - 1} and heads 0 to "
+                f"L{selected[0]} H{selected[1]} does not exist: the decoder has layers 0 to {layers - 1} and heads 0 "
+                "to "
                 f"{heads - 1}. The average is shown."
             )
         )
-        st.session_state.look = chosen = None
-    return chosen
+        st.session_state.look = selected = None
+    return selected
 
 
 def choose_word(click: TokenClick) -> None:
@@ -305,11 +306,14 @@ def choose_head(click: HeadClick) -> None:
 
 def view_choice(layers: int) -> ViewChoice:
     """The layer, heads and tokens of the view of all words; the head that is open first, or that of the first layer."""
-    kept: ViewChoice | None = st.session_state.get("_patches")
-    layer, head = st.session_state.look or (min(kept.layer, layers - 1) if kept else 0, kept.heads[0] if kept else 0)
-    if kept is None or (kept.layer, kept.heads[0]) != (layer, head):
+    previous: ViewChoice | None = st.session_state.get("_patches")
+    layer, head = st.session_state.look or (
+        min(previous.layer, layers - 1) if previous else 0,
+        previous.heads[0] if previous else 0,
+    )
+    if previous is None or (previous.layer, previous.heads[0]) != (layer, head):
         return ViewChoice(layer, (head,))
-    return kept
+    return previous
 
 
 def choose_view(choice: ViewChoice) -> None:
@@ -323,17 +327,17 @@ def average_heads() -> None:
     st.session_state.look = None
 
 
-def verdict(looked: Looked) -> str:
+def verdict(captioned: CaptionedPicture) -> str:
     """What the caption is worth, and what it took."""
-    run, found = looked.run, looked.verdict
-    said = ""
-    if found is not None:
-        said = "The caption is **right**." if found.correct else f"The caption is **wrong**: {found.reason}."
-        if looked.scene is not None and scenes.is_held_out(looked.scene):
-            said += " The model never saw this combination in training."
+    run, check = captioned.run, captioned.verdict
+    sentence = ""
+    if check is not None:
+        sentence = "The caption is **right**." if check.correct else f"The caption is **wrong**: {check.reason}."
+        if captioned.scene is not None and scenes.is_held_out(captioned.scene):
+            sentence += " The model never saw this combination in training."
     layers, heads, patches = run.cross_attention.shape[1:]
     parts = [
-        said,
+        sentence,
         f"{patches} patches",
         f"decoder {layers} × {heads}",
         f"{(seconds_taken() or 0.0) * 1000:.0f} ms",
@@ -342,14 +346,14 @@ def verdict(looked: Looked) -> str:
     return " &nbsp;·&nbsp; ".join(part for part in parts if part)
 
 
-def reading(what: str, word: str) -> str:
+def reading(quantity: str, word: str) -> str:
     """How to read the map of a word, and how it can mislead, with what was measured for words of its kind."""
-    reads = READ[what].format(word=escape_markdown(word))
+    intro = READINGS[quantity].format(word=escape_markdown(word))
     if word not in scenes.COLOURS and word not in scenes.SHAPE_KINDS:
-        return f"{reads} {MISLEAD} “{escape_markdown(word)}” names no colour and no shape: there is no one right place."
+        return f"{intro} {CAUTION} “{escape_markdown(word)}” names no colour and no shape: there is no one right place."
     kind = 0 if word in scenes.COLOURS else 1
-    shares = ", ".join(f"{POINTS[way][kind]:.0%} by {name}" for way, name in NAMED.items())
+    shares = ", ".join(f"{POINTING_SHARES[key][kind]:.0%} by {name}" for key, name in MAP_NAMES.items())
     return (
-        f"{reads} {MISLEAD} On 600 unseen scenes the strongest patch lay on the named shape for this share of "
-        f"{('colour', 'shape')[kind]} words: {shares}, {POINTS['chance'][kind]:.0%} by chance."
+        f"{intro} {CAUTION} On 600 unseen scenes the strongest patch lay on the named shape for this share of "
+        f"{('colour', 'shape')[kind]} words: {shares}, {POINTING_SHARES['chance'][kind]:.0%} by chance."
     )

@@ -9,17 +9,17 @@ from bert_core.analysis.walks import differences
 from bert_core.run.walk import ENGINES
 from viz_app.components.floor_plan import floor_plan
 from viz_app.export.tables import npz, tidy_csv
-from viz_app.pages.inside.stages import STAGES, View, legend, rooms
-from viz_app.pages.inside.walks import (
+from viz_app.pages.inside.stages import STAGES, View, legend, stage_groups
+from viz_app.pages.inside.traces import (
     choose_layer_and_head,
     choose_token,
     chosen_token,
     enter_next_layer,
+    existing_stages,
+    forward_trace,
     go_to_stage,
-    second_walk,
-    stages_of,
+    second_trace,
     step_stage,
-    walk_of,
 )
 from viz_app.shell import frame, screen, selection
 from viz_app.shell.address import end_run
@@ -36,7 +36,7 @@ def draw() -> None:
     """Draw the page."""
     current = selection.current_selection()
     encoding, config, state = current.encoding, current.loaded.config, st.session_state
-    names = stages_of(current)
+    names = existing_stages(current)
     if state.stage not in names:  # a link to what another model has
         state.stage = names[-1]
     stage, number = STAGES[state.stage], names.index(state.stage)
@@ -56,14 +56,14 @@ def draw() -> None:
     )  # fmt: skip
     state.inside_layer, state.inside_head = state.head
     state.inside_token = chosen_token(current)
-    here = config.heads_of(state.head[0])  # those that were not pruned
+    existing_heads = config.heads_of(state.head[0])  # those that were not pruned
     for name, choices in (
         ("layer", range(config.num_hidden_layers)),
-        ("head", here or range(config.num_attention_heads)),
+        ("head", existing_heads or range(config.num_attention_heads)),
     ):
         control(
             row.selectbox, name.capitalize(), f"inside_{name}", options=choices, width=100,
-            disabled=name not in stage.needs or (not here and name == "head"),
+            disabled=name not in stage.needs or (not existing_heads and name == "head"),
             on_change=choose_layer_and_head, args=("inside_layer", "inside_head"),
         )  # fmt: skip
     control(
@@ -87,21 +87,21 @@ def draw() -> None:
         end_run()
     pads = min(PADS, room) if state.pads else 0
     # What Streamlit keeps for the buttons of the files is this function, and no walk.
-    look = partial(_view, current, layer, head, state.inside_token, pads, state.engine)
-    view = look()
+    compute_view = partial(_view, current, layer, head, state.inside_token, pads, state.engine)
+    view = compute_view()
     with plan:
         floor_plan(
-            rooms(view, names), {name: STAGES[name].title for name in names}, state.stage, key="plan",
+            stage_groups(view, names), {name: STAGES[name].title for name in names}, state.stage, key="plan",
             lecture=current.lecture, label="The stages of a pass; choose one to go there", on_click=go_to_stage,
         )  # fmt: skip
-    tables = {} if "head" in stage.needs and not here else stage.tables(view)
+    tables = {} if "head" in stage.needs and not existing_heads else stage.tables(view)
 
     words, picture = screen.picture().columns([5, 8], gap="medium")
     with words:
         screen.write_heading(f"{number + 1}. {stage.title}")
         st.latex(stage.formula(view))
         screen.write_note(legend(stage.formula(view)))
-        screen.write_line(stage.says)
+        screen.write_line(stage.text)
         if tables:
             st.markdown(f"**In numbers:** {stage.shape(view)}")
             st.latex(stage.live(view))
@@ -114,7 +114,7 @@ def draw() -> None:
             )  # fmt: skip
         place = st.container()
     with picture:
-        if not here and "head" in stage.needs:
+        if not existing_heads and "head" in stage.needs:
             st.info(
                 with_help(
                     f"All heads of layer {layer} were pruned: nothing is computed here; the residual connection passes "
@@ -129,11 +129,11 @@ def draw() -> None:
         name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage
         left, right = st.columns(2)
         left.download_button(
-            "This stage as CSV", partial(_stage_csv, look, state.stage), f"{name}.csv", "text/csv",
+            "This stage as CSV", partial(_stage_csv, compute_view, state.stage), f"{name}.csv", "text/csv",
             on_click="ignore", icon=":material/table:", key="csv", width="stretch",
         )  # fmt: skip
         right.download_button(
-            "All values of this layer as NPZ", partial(_walk_npz, look),
+            "All values of this layer as NPZ", partial(_trace_npz, compute_view),
             f"walk-L{layer}.npz", "application/octet-stream",
             on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
         )  # fmt: skip
@@ -142,26 +142,26 @@ def draw() -> None:
     # Once, and last, so that the picture waits for one engine alone.
     if number + 1 == len(names):
         with place:
-            (other,) = (engine for engine in ENGINES if engine != state.engine)
-            beside = None
-            label, key = f"Compare with {ENGINE_NAMES[other]}", (current.loaded.identity, encoding, current.off)
+            (other_engine,) = (engine for engine in ENGINES if engine != state.engine)
+            other_trace = None
+            label, key = f"Compare with {ENGINE_NAMES[other_engine]}", (current.loaded.identity, encoding, current.off)
             if confirm("engines", key, label, seconds_taken()):
-                beside = second_walk(
+                other_trace = second_trace(
                     current,
                     layer,
                     state.inside_token,
                     pads=pads,
-                    engine=other,
-                    asked="engines",
+                    engine=other_engine,
+                    slot="engines",
                 )
-            said = f"All stages are computed with **{ENGINE_NAMES[state.engine]}**."
-            if beside is not None:
-                worst = max(differences(view.walk, beside), key=lambda difference: difference.share)
-                said += (
+            note = f"All stages are computed with **{ENGINE_NAMES[state.engine]}**."
+            if other_trace is not None:
+                worst = max(differences(view.trace, other_trace), key=lambda difference: difference.share)
+                note += (
                     f" PyTorch and NumPy differ most at `{worst.name}`: by {worst.share:.1e} of its largest "
                     f"number, {worst.scale:.3g}."
                 )
-            st.caption(said)
+            st.caption(note)
 
 
 def _view(current: Selection, layer: int, head: int, token: int, pads: int, engine: str) -> View:
@@ -169,14 +169,14 @@ def _view(current: Selection, layer: int, head: int, token: int, pads: int, engi
     config = current.loaded.config
     distances = config.position_scheme.distances
     return View(
-        walk=walk_of(current, layer, token, pads=pads, engine=engine),
+        trace=forward_trace(current, layer, token, pads=pads, engine=engine),
         head=head,
         relative=distances is not None,
         divided=distances is None or distances.scaled,
         hidden_act=config.hidden_act,
         pooler_act=config.pooler_act,
-        knows_pairs=current.loaded.has_head("next"),
-        asks_order=current.loaded.predicts_order,
+        has_pair_output=current.loaded.has_head("next"),
+        predicts_order=current.loaded.predicts_order,
         word_act=config.mlm_act,
         word=current.word,
         dark=current.dark,
@@ -184,11 +184,11 @@ def _view(current: Selection, layer: int, head: int, token: int, pads: int, engi
     )
 
 
-def _stage_csv(look: Callable[[], View], name: str) -> bytes:
-    view, stage = look(), STAGES[name]
+def _stage_csv(compute_view: Callable[[], View], name: str) -> bytes:
+    view, stage = compute_view(), STAGES[name]
     return tidy_csv(stage.tables(view), stage.row_labels(view))
 
 
-def _walk_npz(look: Callable[[], View]) -> bytes:
-    walk = look().walk
-    return npz(walk.values, tokens=walk.tokens)
+def _trace_npz(compute_view: Callable[[], View]) -> bytes:
+    trace = compute_view().trace
+    return npz(trace.values, tokens=trace.tokens)

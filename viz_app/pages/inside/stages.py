@@ -22,13 +22,13 @@ from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
 
-HIDDEN = -5000.0  # a score below this was masked
-SHOWN_WORDS = 8
+MASKED_BELOW = -5000.0  # a score below this was masked
+MAX_WORDS = 8
 MAP_HEIGHT, LABELS_IN_MAP = 520, 24  # a map this low has room for so many labels
-LOUD = 0.1  # an inner number above this is counted as not silent
+ACTIVE_THRESHOLD = 0.1  # an inner number above this is counted as not silent
 # Names that configurations use, as they are written in formulas.
 ACTIVATIONS = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "swish": "SiLU", "tanh": "tanh"}
-POOLED = {
+POOLER_ACTIVATIONS = {
     "tanh": ("tanh", r"\tanh"),
     "relu": ("ReLU", r"\mathrm{ReLU}"),
     "gelu": ("GELU", r"\mathrm{GELU}"),
@@ -48,7 +48,7 @@ class View:
     word: a piece as text.
     """
 
-    walk: Walk
+    trace: Walk
     head: int
     relative: bool
     hidden_act: object
@@ -56,8 +56,8 @@ class View:
     dark: bool
     lecture: bool
     pooler_act: str = "tanh"
-    knows_pairs: bool = True
-    asks_order: bool = False
+    has_pair_output: bool = True
+    predicts_order: bool = False
     divided: bool = True
     word_act: object = "gelu"
 
@@ -69,35 +69,35 @@ class View:
     @property
     def query(self) -> int:
         """The position whose row is looked at."""
-        return self.walk.position
+        return self.trace.position
 
-    def of(self, name: str) -> np.ndarray:
+    def value(self, name: str) -> np.ndarray:
         """A value of the walk by its name, which in the chosen layer may be short."""
-        return self.walk.values[name] if name in self.walk.values else self.walk.layer_value(name)
+        return self.trace.values[name] if name in self.trace.values else self.trace.layer_value(name)
 
-    def of_head(self, name: str) -> np.ndarray:
+    def head_value(self, name: str) -> np.ndarray:
         """A value of the chosen head."""
-        chosen: np.ndarray = self.walk.layer_value(name)[self.head]
-        return chosen
+        value: np.ndarray = self.trace.layer_value(name)[self.head]
+        return value
 
     @property
     def strongest(self) -> int:
         """The key that the chosen query looks at most."""
-        return int(self.of_head("probabilities")[self.query].argmax())
+        return int(self.head_value("probabilities")[self.query].argmax())
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The tokens, what is hidden by its name, and the padding behind them."""
-        read = self.walk.encoding.labels
-        return (*read, *self.walk.tokens[len(read) :])
+        labels = self.trace.encoding.labels
+        return (*labels, *self.trace.tokens[len(labels) :])
 
     def vectors(
         self,
         tables: Tables,
         labels: Sequence[str] | None = None,
         *,
-        chosen: int | None = None,
-        across: bool = False,
+        framed_row: int | None = None,
+        horizontal: bool = False,
         figures: int = 1,
     ) -> go.Figure:
         """Tables of vectors whose rows are `labels`; those of tokens, with the chosen one framed, if none are given.
@@ -105,27 +105,27 @@ class View:
         figures: how many the stage draws.
         """
         if labels is None:
-            labels, chosen = self.labels, self.query
+            labels, framed_row = self.labels, self.query
         return vector_panels(
-            tables, labels, chosen=chosen, across=across, figures=figures, dark=self.dark, lecture=self.lecture
+            tables, labels, chosen=framed_row, across=horizontal, figures=figures, dark=self.dark, lecture=self.lecture
         )
 
     def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
         """A map of the chosen head with the chosen query framed, and that row as bars."""
-        drawn = attention_heatmap(
+        heatmap = attention_heatmap(
             values,
             self.labels,
             self.labels,
             signed=signed,
-            title=f"{name}, L{self.walk.layer} H{self.head}",
+            title=f"{name}, L{self.trace.layer} H{self.head}",
             dark=self.dark,
             lecture=self.lecture,
             unit=name.lower(),
         )
         if len(self.labels) <= LABELS_IN_MAP:
-            drawn.update_layout(height=min(drawn.layout.height, round(MAP_HEIGHT * (1.3 if self.lecture else 1))))
+            heatmap.update_layout(height=min(heatmap.layout.height, round(MAP_HEIGHT * (1.3 if self.lecture else 1))))
         return [
-            with_row_framed(drawn, self.query, len(self.labels), dark=self.dark, lecture=self.lecture),
+            with_row_framed(heatmap, self.query, len(self.labels), dark=self.dark, lecture=self.lecture),
             key_bars(
                 values[self.query],
                 self.labels,
@@ -157,7 +157,7 @@ class Stage:
     title: str
     formula: Callable[[View], str]
     live: Callable[[View], str]
-    says: str
+    text: str
     reading: str
     misleading: str
     shape_of: str
@@ -165,15 +165,15 @@ class Stage:
     tables: Callable[[View], Tables]
     draw: Callable[[View, Tables], list[go.Figure]]
     needs: tuple[str, ...] = ("layer", "head", "token")
-    else_of: tuple[str, tuple[str, ...]] | None = None
+    fallback_shape: tuple[str, tuple[str, ...]] | None = None
     row_labels: Callable[[View], tuple[str, ...]] = lambda view: view.labels
 
     def shape(self, view: View) -> str:
         """In words: 12 heads × 14 tokens × 32 numbers."""
         name, axes = self.shape_of, self.axes
-        if self.else_of is not None and name not in view.walk.values:
-            name, axes = self.else_of
-        shape = view.of(name).shape[: len(axes)]
+        if self.fallback_shape is not None and name not in view.trace.values:
+            name, axes = self.fallback_shape
+        shape = view.value(name).shape[: len(axes)]
         return " × ".join(f"{size:,} {axis}" for size, axis in zip(shape, axes, strict=True))
 
 
@@ -229,14 +229,14 @@ _IN_FORMULA = re.compile(r"\[5pt\]|\\mathrm\{LN\}|\\(?:text|mathrm|begin|end)\{[
 
 def legend(formula: str) -> str:
     """The symbols of a formula in LaTeX and what each means, in Markdown."""
-    found = set(_IN_FORMULA.findall(formula))
-    return " &nbsp;·&nbsp; ".join(f"${symbol}$ {meaning}" for symbol, meaning in SYMBOLS.items() if symbol in found)
+    symbols = set(_IN_FORMULA.findall(formula))
+    return " &nbsp;·&nbsp; ".join(f"${symbol}$ {meaning}" for symbol, meaning in SYMBOLS.items() if symbol in symbols)
 
 
 def _sum(*values: float) -> str:
     """A sum in LaTeX: 0.1 - 0.2 + 0.3."""
-    first, *others = values
-    return tex(first) + "".join(f" {'-' if value < 0 else '+'} {tex(abs(value))}" for value in others)
+    first, *remaining = values
+    return tex(first) + "".join(f" {'-' if value < 0 else '+'} {tex(abs(value))}" for value in remaining)
 
 
 def _lines(*formulas: str) -> str:
@@ -244,22 +244,22 @@ def _lines(*formulas: str) -> str:
     return r"\begin{gathered}" + r" \\[5pt] ".join(formulas) + r"\end{gathered}"
 
 
-def _named(view: View, *names: tuple[str, str]) -> Tables:
+def _existing_values(view: View, *names: tuple[str, str]) -> Tables:
     """The values that this model has, by the title of their panel."""
-    found = {}
+    tables = {}
     for title, name in names:
         if name == "entering":
-            found[title] = view.walk.layer_input
-        elif name in view.walk.values or f"layer.{view.walk.layer}.{name}" in view.walk.values:
-            found[title] = view.of(name)
-    return found
+            tables[title] = view.trace.layer_input
+        elif name in view.trace.values or f"layer.{view.trace.layer}.{name}" in view.trace.values:
+            tables[title] = view.value(name)
+    return tables
 
 
 # ---------------------------------------------------------------------------- pieces and embeddings
 
 
 def _draw_pieces(view: View, tables: Tables) -> list[go.Figure]:
-    encoding, length = view.walk.encoding, len(view.labels)
+    encoding, length = view.trace.encoding, len(view.labels)
     numbers = tables["piece number, segment, place"]
     return [
         piece_boxes(
@@ -274,7 +274,7 @@ def _draw_pieces(view: View, tables: Tables) -> list[go.Figure]:
 
 
 def _piece_tables(view: View) -> Tables:
-    encoding, length = view.walk.encoding, len(view.labels)
+    encoding, length = view.trace.encoding, len(view.labels)
     pads = [0] * (length - len(encoding))
     columns = ([*encoding.input_ids, *pads], [*encoding.token_type_ids, *pads], range(length))
     return {"piece number, segment, place": np.array(list(zip(*columns, strict=True)), np.float32)}
@@ -282,11 +282,11 @@ def _piece_tables(view: View) -> Tables:
 
 def _embedding_formula(view: View) -> str:
     terms = {"E_{t_i}": "embeddings.word", "G_{g_i}": "embeddings.token_type", "R_i": "embeddings.position"}
-    return "x_i = " + " + ".join(term for term, name in terms.items() if name in view.walk.values)
+    return "x_i = " + " + ".join(term for term, name in terms.items() if name in view.trace.values)
 
 
 def _embedding_live(view: View) -> str:
-    i, values = view.query, view.walk.values
+    i, values = view.query, view.trace.values
     parts = [values[f"embeddings.{part}"][i, 0] for part in ("word", "token_type", "position")
              if f"embeddings.{part}" in values]  # fmt: skip
     total = tex(values["embeddings.sum"][i, 0])
@@ -300,18 +300,18 @@ def _norm_formula(view: View) -> str:
 
 def _norm_tables(view: View) -> Tables:
     if not _is_widened(view):
-        return _named(view, ("before", "embeddings.sum"), ("after", "embeddings.output"))
+        return _existing_values(view, ("before", "embeddings.sum"), ("after", "embeddings.output"))
     names = ("before", "embeddings.sum"), ("after", "embeddings.normed"), ("as layer 0 takes it", "embeddings.output")
-    return _named(view, *names)
+    return _existing_values(view, *names)
 
 
 def _is_widened(view: View) -> bool:
     """Whether a linear map follows the norm."""
-    return "embeddings.normed" in view.walk.values
+    return "embeddings.normed" in view.trace.values
 
 
 def _norm_live(view: View) -> str:
-    i, before = view.query, view.of("embeddings.sum")[view.query]
+    i, before = view.query, view.value("embeddings.sum")[view.query]
     return rf"\mu_{{{i}}} = {tex(before.mean())}, \quad \sigma_{{{i}}} = {tex(before.std())}"
 
 
@@ -320,7 +320,7 @@ def _norm_live(view: View) -> str:
 
 def _qkv_live(view: View) -> str:
     i = view.query
-    lengths = (float(np.linalg.norm(view.of_head(name)[i])) for name in ("query", "key", "value"))
+    lengths = (float(np.linalg.norm(view.head_value(name)[i])) for name in ("query", "key", "value"))
     return r", \; ".join(rf"\|{s}_{{{i}}}\| = {tex(n)}" for s, n in zip("qkv", lengths, strict=True))
 
 
@@ -333,11 +333,11 @@ def _score_formula(view: View) -> str:
 
 def _score_live(view: View) -> str:
     i, j = view.query, view.strongest
-    query, key = view.of_head("query")[i], view.of_head("key")[j]
-    score = tex(view.of_head("scores")[i, j])
+    query, key = view.head_value("query")[i], view.head_value("key")[j]
+    score = tex(view.head_value("scores")[i, j])
     if not view.divided:
         product = float(query @ key) / len(query) ** 0.5
-        return rf"s_{{{i},{j}}} = {_sum(product, float(view.of_head('scores')[i, j]) - product)} = {score}"
+        return rf"s_{{{i},{j}}} = {_sum(product, float(view.head_value('scores')[i, j]) - product)} = {score}"
     if view.relative:
         return rf"s_{{{i},{j}}} = {score}"
     return (
@@ -348,34 +348,36 @@ def _score_live(view: View) -> str:
 
 def _masked(view: View) -> np.ndarray:
     """The masked scores of the head, with nothing where a key is hidden."""
-    scores = view.of_head("masked_scores")
-    return np.where(scores < HIDDEN, np.nan, scores)
+    scores = view.head_value("masked_scores")
+    return np.where(scores < MASKED_BELOW, np.nan, scores)
 
 
 def _mask_live(view: View) -> str:
     i = view.query
-    j = int((view.of_head("masked_scores")[i] < HIDDEN).argmax())  # the first that is hidden, or the first of all
-    score, after = view.of_head("scores")[i, j], view.of_head("masked_scores")[i, j]
-    after_text = f"{after:.1f}" if after < HIDDEN else tex(after)
-    added = f"- {round(score - after, -4):.0f}" if after < HIDDEN else "+ 0"
+    j = int(
+        (view.head_value("masked_scores")[i] < MASKED_BELOW).argmax()
+    )  # the first that is hidden, or the first of all
+    score, after = view.head_value("scores")[i, j], view.head_value("masked_scores")[i, j]
+    after_text = f"{after:.1f}" if after < MASKED_BELOW else tex(after)
+    added = f"- {round(score - after, -4):.0f}" if after < MASKED_BELOW else "+ 0"
     return _lines(rf"s_{{{i},{j}}} + M_{{{i},{j}}} = {tex(score)} {added}", f"= {after_text}")
 
 
 def _softmax_live(view: View) -> str:
     i, j = view.query, view.strongest
-    score, share = view.of_head("masked_scores")[i, j], view.of_head("probabilities")[i, j]
-    total = float(np.exp(view.of_head("masked_scores")[i].astype(np.float64)).sum())
+    score, share = view.head_value("masked_scores")[i, j], view.head_value("probabilities")[i, j]
+    total = float(np.exp(view.head_value("masked_scores")[i].astype(np.float64)).sum())
     return rf"p_{{{i},{j}}} = \frac{{e^{{{tex(score)}}}}}{{{tex(total)}}} = {tex(share)}"
 
 
 def _context_tables(view: View) -> Tables:
-    given = weighted_values(view.walk, view.head, view.query)
-    return {"share × value, for each key": given}
+    weighted = weighted_values(view.trace, view.head, view.query)
+    return {"share × value, for each key": weighted}
 
 
 def _draw_context(view: View, tables: Tables) -> list[go.Figure]:
-    (given,) = tables.values()
-    sums = np.stack([given.sum(0), view.of_head("context")[view.query]])
+    (weighted,) = tables.values()
+    sums = np.stack([weighted.sum(0), view.head_value("context")[view.query]])
     return [
         view.vectors(tables, view.labels, figures=2),
         view.vectors({"their sum, and the head's context": sums}, ["sum", "context"], figures=2),
@@ -384,10 +386,10 @@ def _draw_context(view: View, tables: Tables) -> list[go.Figure]:
 
 def _context_live(view: View) -> str:
     i, j = view.query, view.strongest
-    share, value = view.of_head("probabilities")[i, j], view.of_head("value")[j, 0]
-    rest = weighted_values(view.walk, view.head, i).sum(0)[0] - share * value
-    context = view.of_head("context")[i, 0]
-    total = share * value + rest
+    share, value = view.head_value("probabilities")[i, j], view.head_value("value")[j, 0]
+    remainder = weighted_values(view.trace, view.head, i).sum(0)[0] - share * value
+    context = view.head_value("context")[i, 0]
+    total = share * value + remainder
     line = rf"c_{{{i}}}[0] = {tex(share)} \cdot ({tex(value)}) + \dots = {tex(total)}"
     gated = not np.isclose(context, total, atol=1e-5)
     return _lines(line, rf"\text{{after the head's gate: }} {tex(context)}") if gated else line
@@ -398,44 +400,47 @@ def _context_live(view: View) -> str:
 
 def _output_live(view: View) -> str:
     i = view.query
-    added, entering = view.of("attention_output")[i, 0], view.walk.layer_input[i, 0]
-    total, after = view.of("attention_sum")[i, 0], view.of("attention_normed")[i, 0]
-    return _lines(rf"{_sum(added, entering)} = {tex(total)}", rf"\text{{after the norm: }} h_{{{i}}}[0] = {tex(after)}")
+    attention_output, layer_input = view.value("attention_output")[i, 0], view.trace.layer_input[i, 0]
+    total, after = view.value("attention_sum")[i, 0], view.value("attention_normed")[i, 0]
+    return _lines(
+        rf"{_sum(attention_output, layer_input)} = {tex(total)}",
+        rf"\text{{after the norm: }} h_{{{i}}}[0] = {tex(after)}",
+    )
 
 
 def _feed_forward_tables(view: View) -> Tables:
-    return _named(
+    return _existing_values(
         view, ("inner numbers, after the activation", "intermediate"), ("back to the full width", "output_dense"),
         ("+ input of this part", "output_sum"), ("after the norm", "output"),
     )  # fmt: skip
 
 
 def _draw_feed_forward(view: View, tables: Tables) -> list[go.Figure]:
-    inside, *others = tables
+    inner, *outer = tables
     return [
-        view.vectors({inside: tables[inside]}, figures=2),
-        view.vectors({title: tables[title] for title in others}, figures=2),
+        view.vectors({inner: tables[inner]}, figures=2),
+        view.vectors({title: tables[title] for title in outer}, figures=2),
     ]
 
 
 def _feed_forward_live(view: View) -> str:
-    inner = view.of("intermediate")[view.query]
+    inner = view.value("intermediate")[view.query]
     inner = inner[~np.isnan(inner)]  # of the neurons that were not pruned
-    loud = int((inner > LOUD).sum())
-    return rf"\text{{{loud:,} of {len(inner):,} numbers above }} {LOUD}"
+    active = int((inner > ACTIVE_THRESHOLD).sum())
+    return rf"\text{{{active:,} of {len(inner):,} numbers above }} {ACTIVE_THRESHOLD}"
 
 
 def _state_labels(view: View) -> tuple[str, ...]:
-    return ("embeddings", *(f"layer {layer}" for layer in range(len(view.of("hidden_states")) - 1)))
+    return ("embeddings", *(f"layer {layer}" for layer in range(len(view.value("hidden_states")) - 1)))
 
 
 def _draw_states(view: View, tables: Tables) -> list[go.Figure]:
-    return [view.vectors(tables, _state_labels(view), chosen=view.walk.layer + 1)]
+    return [view.vectors(tables, _state_labels(view), framed_row=view.trace.layer + 1)]
 
 
 def _next_live(view: View) -> str:
-    i, layer = view.query, view.walk.layer
-    cosine = float(step_angles(view.walk)[layer, i])
+    i, layer = view.query, view.trace.layer
+    cosine = float(step_angles(view.trace)[layer, i])
     return rf"\cos\big(x^{{({layer})}}_{{{i}}},\; x^{{({layer + 1})}}_{{{i}}}\big) = {tex(cosine)}"
 
 
@@ -451,7 +456,7 @@ def _feed_forward_formula(view: View) -> str:
 
 def _judges_tokens(view: View) -> bool:
     """Whether the output is that of an ELECTRA's discriminator, which stands where other models guess words."""
-    return "replaced_logits" in view.walk.values and "mlm_logits" not in view.walk.values
+    return "replaced_logits" in view.trace.values and "mlm_logits" not in view.trace.values
 
 
 def _heads_formula(view: View) -> str:
@@ -462,19 +467,19 @@ def _heads_formula(view: View) -> str:
     return _lines(
         rf"r = {transformed}",
         r"\Pr(\text{piece } t) = \mathrm{softmax}(E r + b)_t",
-        *[r"\Pr(\text{B follows A}) = \mathrm{softmax}(W z + b)_0"] * view.knows_pairs,
+        *[r"\Pr(\text{B follows A}) = \mathrm{softmax}(W z + b)_0"] * view.has_pair_output,
     )
 
 
 def _pooler_tables(view: View) -> Tables:
-    if "pooler" not in view.walk.values:
+    if "pooler" not in view.trace.values:
         return {}
-    rows = (view.of("hidden_states")[-1, 0], view.of("pooler_dense"), view.of("pooler"))
+    rows = (view.value("hidden_states")[-1, 0], view.value("pooler_dense"), view.value("pooler"))
     return {"the first token's vector": np.stack(rows)}
 
 
 def _pooler_rows(view: View) -> tuple[str, ...]:
-    return (view.labels[0], "dense layer", POOLED[view.pooler_act][0])
+    return (view.labels[0], "dense layer", POOLER_ACTIVATIONS[view.pooler_act][0])
 
 
 def _draw_pooler(view: View, tables: Tables) -> list[go.Figure]:
@@ -482,36 +487,39 @@ def _draw_pooler(view: View, tables: Tables) -> list[go.Figure]:
 
 
 def _pooler_live(view: View) -> str:
-    if "pooler" not in view.walk.values:
+    if "pooler" not in view.trace.values:
         return ""
-    return rf"z[0] = {POOLED[view.pooler_act][1]}({tex(view.of('pooler_dense')[0])}) = {tex(view.of('pooler')[0])}"
+    dense, pooled = (tex(view.value(name)[0]) for name in ("pooler_dense", "pooler"))
+    return rf"z[0] = {POOLER_ACTIVATIONS[view.pooler_act][1]}({dense}) = {pooled}"
 
 
 def _head_tables(view: View) -> Tables:
-    found: Tables = {}
-    if "mlm_logits" in view.walk.values:
-        found["score of every piece"] = view.of("mlm_logits")[None]
-    if "nsp_logits" in view.walk.values:
-        found["B follows A, B does not"] = view.of("nsp_logits")[None]
+    tables: Tables = {}
+    if "mlm_logits" in view.trace.values:
+        tables["score of every piece"] = view.value("mlm_logits")[None]
+    if "nsp_logits" in view.trace.values:
+        tables["B follows A, B does not"] = view.value("nsp_logits")[None]
     if _judges_tokens(view):
-        found["score of every token"] = view.of("replaced_logits")[:, None]
-    return found
+        tables["score of every token"] = view.value("replaced_logits")[:, None]
+    return tables
 
 
 def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
     figures = []
-    if "mlm_logits" in view.walk.values:
-        top = most_likely_tokens(view.walk, SHOWN_WORDS)
+    if "mlm_logits" in view.trace.values:
+        top = most_likely_tokens(view.trace, MAX_WORDS)
         words, shares = [view.word(token) for token, _ in top], [share for _, share in top]
         figures.append(prediction_bars(words, shares, dark=view.dark, lecture=view.lecture))
-    if "nsp_logits" in view.walk.values:
+    if "nsp_logits" in view.trace.values:
         figures.append(
-            nsp_bar(next_sentence_probability(view.walk), order=view.asks_order, dark=view.dark, lecture=view.lecture)
+            nsp_bar(
+                next_sentence_probability(view.trace), order=view.predicts_order, dark=view.dark, lecture=view.lecture
+            )
         )
     if _judges_tokens(view):
         figures.append(
             key_bars(
-                replaced_probabilities(view.walk), view.labels, signed=False,
+                replaced_probabilities(view.trace), view.labels, signed=False,
                 title="Probability that a token was replaced", dark=view.dark, lecture=view.lecture,
             )
         )  # fmt: skip
@@ -520,19 +528,21 @@ def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
 
 def _heads_live(view: View) -> str:
     lines = []
-    if "mlm_logits" in view.walk.values:
-        ((token, share),) = most_likely_tokens(view.walk, 1)
-        logit = view.of("mlm_logits")[token]
-        total = float(np.exp(view.of("mlm_logits").astype(np.float64)).sum())
+    if "mlm_logits" in view.trace.values:
+        ((token, share),) = most_likely_tokens(view.trace, 1)
+        logit = view.value("mlm_logits")[token]
+        total = float(np.exp(view.value("mlm_logits").astype(np.float64)).sum())
         word = view.word(token)
         name = word if word.isascii() and word.isalnum() else "the first"  # nothing else may enter a formula
         lines.append(rf"\Pr(\text{{{name}}}) = \frac{{e^{{{tex(logit)}}}}}{{{tex(total)}}} = {tex(share)}")
-    if "nsp_logits" in view.walk.values:
-        one, other = view.of("nsp_logits")
-        follows = tex(next_sentence_probability(view.walk))
-        lines.append(rf"\Pr(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {follows}")
+    if "nsp_logits" in view.trace.values:
+        follows_logit, other_logit = view.value("nsp_logits")
+        probability = tex(next_sentence_probability(view.trace))
+        lines.append(
+            rf"\Pr(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other_logit - follows_logit)}}}}} = {probability}"
+        )
     if _judges_tokens(view):
-        score, share = view.of("replaced_logits")[view.query], replaced_probabilities(view.walk)[view.query]
+        score, share = view.value("replaced_logits")[view.query], replaced_probabilities(view.trace)[view.query]
         lines.append(rf"s_{{{view.query}}} = {tex(score)}")
         lines.append(rf"\Pr(\text{{token }} {view.query} \text{{ was replaced}}) = {tex(share)}")
     return _lines(*lines)
@@ -547,17 +557,17 @@ MAP = (
 
 
 # The house that a pass walks through; the layer is the one part that there is several times.
-def rooms(view: View, names: Sequence[str]) -> list[Room]:
+def stage_groups(view: View, names: Sequence[str]) -> list[Room]:
     """Where the stages stand: what comes before the layers, the chosen layer with its attention, what reads the end.
 
     names: of the stages that the model has.
     """
-    layers = len(view.of("hidden_states")) - 1
+    layers = len(view.value("hidden_states")) - 1
     attention = Room(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
     end = tuple(name for name in ("pooler", "heads") if name in names)
     return [
         Room("Into vectors", ("pieces", "embeddings", "norm")),
-        Room(f"Layer {view.walk.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
+        Room(f"Layer {view.trace.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
         *[Room("What is read out", end)] * bool(end),
     ]
 
@@ -567,7 +577,7 @@ STAGES: dict[str, Stage] = {
         title="Word pieces",
         formula=lambda view: _lines(r"\text{text} \;\to\; (t_0, \dots, t_{n-1})", r"t_i \in \{0, \dots, N-1\}"),
         live=_piece_live,
-        says="The text is cut into the longest pieces in the vocabulary; a piece that continues a word starts with ##. "
+        text="The text is cut into the longest pieces in the vocabulary; a piece that continues a word starts with ##. "
         "[CLS] opens the text and [SEP] closes each sentence. From here on, a piece is just its number.",
         reading="one box per piece, in reading order, with its number in the vocabulary and its segment (0: sentence "
         "A, 1: sentence B).",
@@ -582,14 +592,14 @@ STAGES: dict[str, Stage] = {
         title="Embeddings",
         formula=_embedding_formula,
         live=_embedding_live,
-        says="For each piece the model looks up vectors: one for the piece, one for its sentence, if it knows "
+        text="For each piece the model looks up vectors: one for the piece, one for its sentence, if it knows "
         "sentences, and one for its position. It adds them up; nothing else tells the model the order of the words, "
         "unless distances between tokens add to the scores of attention.",
         reading=ROWS + " All panels share one colour scale, so you can follow the sum by eye.",
         misleading=COLUMN,
         shape_of="embeddings.sum",
         axes=("tokens", "numbers"),
-        tables=lambda view: _named(
+        tables=lambda view: _existing_values(
             view,
             ("token", "embeddings.word"),
             ("+ segment", "embeddings.token_type"),
@@ -603,7 +613,7 @@ STAGES: dict[str, Stage] = {
         title="Layer norm",
         formula=_norm_formula,
         live=_norm_live,
-        says="Each token's vector is shifted to mean 0 and scaled to standard deviation 1; then each number gets a "
+        text="Each token's vector is shifted to mean 0 and scaled to standard deviation 1; then each number gets a "
         "learned scale and offset. So all tokens enter layer 0 with vectors of similar size. In an ELECTRA or ALBERT "
         "whose tables are narrower than its layers, a linear map then brings each vector to their width.",
         reading=ROWS + " Each panel has its own colour scale.",
@@ -620,59 +630,59 @@ STAGES: dict[str, Stage] = {
         title="Query, key and value",
         formula=lambda view: _lines("q_i = W_q x_i + b_q", "k_i = W_k x_i + b_k", "v_i = W_v x_i + b_v"),
         live=_qkv_live,
-        says="Every head makes three short vectors from each token: a query (what it looks for), a key (what it can be "
+        text="Every head makes three short vectors from each token: a query (what it looks for), a key (what it can be "
         "found by) and a value (what it passes on). All heads of a layer do this at once, each with its own weights.",
         reading=ROWS,
         misleading="“query”, “key” and “value” are only names: the model uses nothing but products of these vectors.",
         shape_of="query",
         axes=("heads", "tokens", "numbers"),
-        tables=lambda view: {name: view.of_head(name) for name in ("query", "key", "value")},
-        draw=lambda view, tables: [view.vectors(tables, across=True)],
+        tables=lambda view: {name: view.head_value(name) for name in ("query", "key", "value")},
+        draw=lambda view, tables: [view.vectors(tables, horizontal=True)],
     ),
     "scores": Stage(
         title="Scores",
         formula=_score_formula,
         live=_score_live,
-        says="Each query is multiplied with each key (dot product): the more they point the same way, the higher the "
+        text="Each query is multiplied with each key (dot product): the more they point the same way, the higher the "
         "score. Dividing by the square root of the head's width keeps the softmax from picking a single key.",
         reading=MAP,
         misleading="only differences within a row matter: adding the same number to a whole row changes nothing.",
         shape_of="scores",
         axes=("heads", "queries", "keys"),
-        tables=lambda view: {"scores": view.of_head("scores")},
+        tables=lambda view: {"scores": view.head_value("scores")},
         draw=lambda view, tables: view.matrix(tables["scores"], signed=True, name="Score"),
     ),
     "mask": Stage(
         title="Mask",
         formula=lambda view: r"s_{ij} + M_{ij}, \quad M_{ij} \in \{0,\, -10000\}",
         live=_mask_live,
-        says="Tokens that must not be looked at get -10000 added to their score: padding, and in a decoder all later "
+        text="Tokens that must not be looked at get -10000 added to their score: padding, and in a decoder all later "
         "tokens. A single text has no padding: add some below to see its columns disappear.",
         reading=MAP + " Empty cells are masked out.",
         misleading="a mask hides keys, not queries: padding still has its own rows, but nothing uses them.",
         shape_of="masked_scores",
         axes=("heads", "queries", "keys"),
-        tables=lambda view: {"masked scores": view.of_head("masked_scores")},
+        tables=lambda view: {"masked scores": view.head_value("masked_scores")},
         draw=lambda view, tables: view.matrix(_masked(view), signed=True, name="Masked score"),
     ),
     "softmax": Stage(
         title="Softmax",
         formula=lambda view: r"p_{ij} = \frac{e^{s_{ij} + M_{ij}}}{\sum_m e^{s_{im} + M_{im}}}",
         live=_softmax_live,
-        says="Each row of scores becomes positive shares that add up to 1: this is the attention that the other pages "
+        text="Each row of scores becomes positive shares that add up to 1: this is the attention that the other pages "
         "show. A score higher by 1 means a share 2.7 times as large.",
         reading=MAP,
         misleading="a share says where a head looks, not what it takes from there: that also depends on the value.",
         shape_of="probabilities",
         axes=("heads", "queries", "keys"),
-        tables=lambda view: {"probabilities": view.of_head("probabilities")},
+        tables=lambda view: {"probabilities": view.head_value("probabilities")},
         draw=lambda view, tables: view.matrix(tables["probabilities"], signed=False, name="Attention"),
     ),
     "context": Stage(
         title="Context",
         formula=lambda view: r"c_i = \sum_j p_{ij}\, v_j",
         live=_context_live,
-        says="The chosen token adds up the values of all tokens, each times its share. The sum is this head's context; "
+        text="The chosen token adds up the values of all tokens, each times its share. The sum is this head's context; "
         "a head that is switched off gives zeros instead.",
         reading="top: one row for each key, its value times its share. Bottom: their sum, and the head's context.",
         misleading="a token with a large share but a small value adds little: compare the rows, not the shares.",
@@ -685,13 +695,13 @@ STAGES: dict[str, Stage] = {
         title="Output and residual",
         formula=lambda view: r"h_i = \mathrm{LN}\big(W_h\,[c_i^{0};\, \dots;\, c_i^{H-1}] + b_h + x_i\big)",
         live=_output_live,
-        says="The contexts of all heads are joined and multiplied back to the full width. The layer's input is added "
+        text="The contexts of all heads are joined and multiplied back to the full width. The layer's input is added "
         "again (residual connection), so attention only has to say what changes. A layer norm follows.",
         reading=ROWS,
         misleading="the panels mix all heads of the layer: one head is only a part of the first panel.",
         shape_of="attention_normed",
         axes=("tokens", "numbers"),
-        tables=lambda view: _named(
+        tables=lambda view: _existing_values(
             view,
             ("all heads, joined", "attention_output"),
             ("+ input of the layer", "entering"),
@@ -705,7 +715,7 @@ STAGES: dict[str, Stage] = {
         title="Feed-forward",
         formula=_feed_forward_formula,
         live=_feed_forward_live,
-        says="Each token goes alone through a wider layer, an activation that sets most numbers close to 0, and back. "
+        text="Each token goes alone through a wider layer, an activation that sets most numbers close to 0, and back. "
         "Tokens do not see each other here. A residual connection and a layer norm end the layer.",
         reading=ROWS + " The first picture shows the inner numbers, with its own colour scale.",
         misleading=COLUMN,
@@ -719,7 +729,7 @@ STAGES: dict[str, Stage] = {
         title="Next layer",
         formula=lambda view: r"x_i^{(l+1)} = y_i^{(l)}, \quad l = 0, \dots, L-1",
         live=_next_live,
-        says="The output of a layer is the input of the next, which does the same with its own weights, in "
+        text="The output of a layer is the input of the next, which does the same with its own weights, in "
         "an ALBERT with the same ones. Layer by layer, the token's vector takes in more of the text around it.",
         reading="the chosen token's vector after the embeddings and after each layer, from top to bottom; the output "
         "of the chosen layer is framed.",
@@ -727,16 +737,16 @@ STAGES: dict[str, Stage] = {
         "number differently.",
         shape_of="hidden_states",
         axes=("states", "tokens", "numbers"),
-        tables=lambda view: {"the token's vector, layer by layer": view.of("hidden_states")[:, view.query]},
+        tables=lambda view: {"the token's vector, layer by layer": view.value("hidden_states")[:, view.query]},
         draw=_draw_states,
         needs=("layer", "token"),
         row_labels=_state_labels,
     ),
     "pooler": Stage(
         title="Pooler",
-        formula=lambda view: rf"z = {POOLED[view.pooler_act][1]}(W_z\, x^{{(L)}}_0 + b_z)",
+        formula=lambda view: rf"z = {POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, x^{{(L)}}_0 + b_z)",
         live=_pooler_live,
-        says="The last vector of [CLS] goes through a dense layer and tanh, in a DistilBERT a ReLU. In pre-training "
+        text="The last vector of [CLS] goes through a dense layer and tanh, in a DistilBERT a ReLU. In pre-training "
         "only the output for two sentences used it, so [CLS] learned to stand for the whole text.",
         reading="three rows: [CLS] after the last layer, after the dense layer, and after tanh, from -1 to 1, or a "
         "ReLU, from 0.",
@@ -753,7 +763,7 @@ STAGES: dict[str, Stage] = {
         title="The outputs",
         formula=_heads_formula,
         live=_heads_live,
-        says="The masked-word output compares the chosen token's vector with the embedding of every piece in the "
+        text="The masked-word output compares the chosen token's vector with the embedding of every piece in the "
         "vocabulary, whether the token is hidden or not. Where there is an output for two sentences, it "
         "turns the pooled vector into two scores. The discriminator of an ELECTRA has another output: one score for "
         "each token, above 0 if it rather was replaced.",
@@ -764,7 +774,7 @@ STAGES: dict[str, Stage] = {
         "discriminator was taught to find the words of one small generator.",
         shape_of="mlm_logits",
         axes=("pieces",),
-        else_of=("replaced_logits", ("tokens",)),
+        fallback_shape=("replaced_logits", ("tokens",)),
         tables=_head_tables,
         draw=_draw_heads,
         needs=("token",),

@@ -11,7 +11,7 @@ from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import TENTHS, HeadExample, HeadProfile, Profiles
 from viz_app.components.head_grid.view import head_grid
-from viz_app.export.profiles import figures_in_words, guessed, in_words, marked
+from viz_app.export.profiles import figures_in_words, in_words, mark_example, mark_guess
 from viz_app.pages.profiles import FIRST_HEAD
 from viz_app.pages.profiles.parts import choose_question, choose_tenth, draw_alike, draw_bars, draw_words
 from viz_app.shell import frame, screen
@@ -119,7 +119,7 @@ def _sentences(looks: Sequence[HeadExample]) -> None:
             {
                 "from": one.text[slice(*one.query)],
                 "looks at": one.piece if one.key is None else one.text[slice(*one.key)],
-                "share": one.share, "activity": one.activity, "sentence": marked(one), "line": one.line,
+                "share": one.share, "activity": one.activity, "sentence": mark_example(one), "line": one.line,
             }
             for one in looks
         ],
@@ -139,7 +139,9 @@ def _guess(one: HeadProfile) -> None:
     )
     # A list and no table: a narrow column wraps it, and would cut a cell before what is marked in it.
     st.markdown(
-        "\n".join(f"{number}. {escape_markdown(guessed(look))}" for number, look in enumerate(looks_to_guess(one), 1))
+        "\n".join(
+            f"{number}. {escape_markdown(mark_guess(look))}" for number, look in enumerate(looks_to_guess(one), 1)
+        )
     )
     st.button("Show its profile", on_click=set_choice, args=("hidden", False), type="primary")
 

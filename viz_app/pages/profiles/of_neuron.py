@@ -7,7 +7,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import TENTHS, NeuronProfile, Profiles
-from viz_app.export.profiles import ALSO, neuron_in_words, neuron_name
+from viz_app.export.profiles import GROUP_NAMES, neuron_in_words, neuron_name
 from viz_app.pages.profiles.parts import (
     ask_anew,
     choose_from,
@@ -62,7 +62,8 @@ def _named(one: NeuronProfile) -> str:
     if not clear:
         return neuron_name(one.layer, one.neuron)
     bar = clear[0][1]
-    return f"{neuron_name(one.layer, one.neuron)}: {ALSO.get(bar.name, bar.name)} {bar.share:.0%} ({bar.chance:.0%})"
+    group = GROUP_NAMES.get(bar.name, bar.name)
+    return f"{neuron_name(one.layer, one.neuron)}: {group} {bar.share:.0%} ({bar.chance:.0%})"
 
 
 def _far(one: NeuronProfile) -> float:

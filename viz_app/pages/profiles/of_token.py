@@ -9,7 +9,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, TokenProfile
-from viz_app.export.profiles import USUAL, depth_name, likeness_bars, token_in_words
+from viz_app.export.profiles import TYPICALITY_ENDS, depth_name, likeness_bars, token_in_words
 from viz_app.pages.profiles.parts import (
     choose_from,
     choose_question,
@@ -72,7 +72,7 @@ def draw_below(one: TokenProfile) -> None:
             "watched",
         )  # fmt: skip
     screen.write_heading("In sentences, from the least usual to the most usual")
-    tenth = choose_tenth(*USUAL)
+    tenth = choose_tenth(*TYPICALITY_ENDS)
     low, high = one.deciles[tenth], one.deciles[tenth + 1]
     screen.write_note(
         f"The states of ‹this› token {depth_name(one.depth)} have a cosine of {low:.2f} to {high:.2f} with the mean of "

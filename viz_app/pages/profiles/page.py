@@ -9,7 +9,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, profile_columns, profiles_json, read_profiles
-from viz_app.export.profiles import OF_A_NEURON, OF_A_TOKEN, READING, file_name, profile_page
+from viz_app.export.profiles import NEURON_READING, READING, TOKEN_READING, file_name, profile_page
 from viz_app.export.tables import labelled_csv
 from viz_app.pages.profiles import COUNTED, PROFILES, of_head, of_neuron, of_token
 from viz_app.pages.profiles.counted import counted
@@ -24,7 +24,7 @@ from viz_app.shell.work import Work, poll
 LARGEST_UPLOAD = 64  # megabytes
 KINDS = dict(zip(PROFILES, (of_head, of_token, of_neuron), strict=True))
 CORPORA = dict(zip(COUNTED, ("With the model", "From a file", "Over a corpus"), strict=True))
-READINGS = dict(zip(PROFILES, (READING, OF_A_TOKEN, OF_A_NEURON), strict=True))
+READINGS = dict(zip(PROFILES, (READING, TOKEN_READING, NEURON_READING), strict=True))
 
 
 def draw() -> None:

@@ -9,7 +9,15 @@ from typing import Any
 import streamlit as st
 
 from bert_core.studies.profiles import TENTHS, GroupShare, TokenExample, WordCount
-from viz_app.export.profiles import ASKED, IN_ORDER, NAMES, largest, marked, neuron_name, tenth_names
+from viz_app.export.profiles import (
+    BAR_NAMES,
+    ORDERED_QUESTIONS,
+    QUESTION_TITLES,
+    largest,
+    mark_example,
+    neuron_name,
+    tenth_names,
+)
 from viz_app.figures.profiles import share_bars
 from viz_app.pages.profiles import QUESTIONS
 from viz_app.shell import frame, screen
@@ -26,7 +34,7 @@ def choose_question(bars: Mapping[str, Sequence[GroupShare]], first: str | None 
     if state.asked_of not in there:  # asked of another profile
         state.asked_of = first or there[0]
     asked: str = control(
-        st.segmented_control, "Ask", "asked_of", options=there, format_func=ASKED.__getitem__, required=True,
+        st.segmented_control, "Ask", "asked_of", options=there, format_func=QUESTION_TITLES.__getitem__, required=True,
         label_visibility="collapsed",
     )  # fmt: skip
     return asked
@@ -39,16 +47,16 @@ def ask_anew() -> None:
 
 def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, title: str, form: str = ".0%") -> None:
     """The shares beside chance. name, of: whose they are, in words and in the legend. title: what they are."""
-    shown = largest(bars, in_order=asked in IN_ORDER)
+    shown = largest(bars, in_order=asked in ORDERED_QUESTIONS)
     screen.chart(
         share_bars(
-            [NAMES.get(bar.name, bar.name) for bar in shown], [bar.share for bar in shown],
+            [BAR_NAMES.get(bar.name, bar.name) for bar in shown], [bar.share for bar in shown],
             [bar.chance for bar in shown], of=of, title=title, form=form,
             dark=frame.is_dark(), lecture=st.session_state.lecture,
         ),
         key="profile_bars", grows=False, config={"displayModeBar": False},
         alt=f"{title} of {name}, beside chance: "
-        + ", ".join(f"{NAMES.get(bar.name, bar.name)} {bar.share:{form}}, {bar.chance:{form}}" for bar in shown),
+        + ", ".join(f"{BAR_NAMES.get(bar.name, bar.name)} {bar.share:{form}}, {bar.chance:{form}}" for bar in shown),
     )  # fmt: skip
 
 
@@ -134,7 +142,7 @@ def choose_from(
 def draw_seen(seen: Sequence[TokenExample], value: str) -> None:
     """Tokens in their sentences. value: what the number of each is."""
     st.dataframe(
-        [{"token": one.text[slice(*one.at)], value: one.value, "sentence": marked(one), "line": one.line}
+        [{"token": one.text[slice(*one.at)], value: one.value, "sentence": mark_example(one), "line": one.line}
          for one in seen],
         hide_index=True, key="profile_tenth",
         column_config={

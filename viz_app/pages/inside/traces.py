@@ -17,21 +17,21 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, poll, wait_for
 
 
-def walk_of(current: Selection, layer: int, position: int, *, pads: int, engine: str) -> Walk:
+def forward_trace(current: Selection, layer: int, position: int, *, pads: int, engine: str) -> Walk:
     """The record of every value on the way, from the queue; see `bert_core.run.walk.walk`."""
-    return walk_at_position(current.loaded, wait_for(_work(current, layer, pads, engine), timed=True), position)
+    return walk_at_position(current.loaded, wait_for(_trace_work(current, layer, pads, engine), timed=True), position)
 
 
-def second_walk(current: Selection, layer: int, position: int, *, pads: int, engine: str, asked: str) -> Walk | None:
+def second_trace(current: Selection, layer: int, position: int, *, pads: int, engine: str, slot: str) -> Walk | None:
     """The same beside the first; None while it runs, and its place in the queue is shown here.
 
     asked: the slot of the button that asked for it.
     """
-    seen = poll(_work(current, layer, pads, engine), asked=asked).value
-    return None if seen is None else walk_at_position(current.loaded, seen, position)
+    trace = poll(_trace_work(current, layer, pads, engine), asked=slot).value
+    return None if trace is None else walk_at_position(current.loaded, trace, position)
 
 
-def _work(current: Selection, layer: int, pads: int, engine: str) -> Work[Walk]:
+def _trace_work(current: Selection, layer: int, pads: int, engine: str) -> Work[Walk]:
     # One walk for every token: `asked_at` asks the masked-word head anew, and that alone.
     gates = current.head_mask
     return Work(
@@ -63,19 +63,19 @@ def chosen_token(current: Selection) -> int:
     return next(iter(encoding.mask_positions), 1)
 
 
-def stages_of(current: Selection) -> tuple[str, ...]:
+def existing_stages(current: Selection) -> tuple[str, ...]:
     """The stages that the model has, in their order: some have no pooler, or none of the outputs."""
-    loaded, lacking = current.loaded, set[str]()
+    loaded, missing = current.loaded, set[str]()
     if loaded.report.lacks("bert.pooler."):
-        lacking.add("pooler")
+        missing.add("pooler")
     if not (loaded.has_head("words") or loaded.has_head("next") or loaded.has_head("detector")):
-        lacking.add("heads")
-    return tuple(name for name in STAGES if name not in lacking)
+        missing.add("heads")
+    return tuple(name for name in STAGES if name not in missing)
 
 
-def step_stage(names: Sequence[str], by: int) -> None:
+def step_stage(names: Sequence[str], step: int) -> None:
     """Go some stages on, or back; a click on a button. names: of the stages that there are."""
-    place = names.index(st.session_state.stage) + by
+    place = names.index(st.session_state.stage) + step
     st.session_state.stage = names[min(max(place, 0), len(names) - 1)]
 
 

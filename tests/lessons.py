@@ -111,7 +111,7 @@ def record(name: str) -> Any:
 
 def record_of(name: str, asked: CheckContext) -> Any:
     """What the prediction of a lesson is asked of."""
-    return lesson_records.work_for(CHECKS[lesson_of(name).predict.check].record, asked).do(ignore_progress)
+    return lesson_records.work_for(CHECKS[lesson_of(name).predict.check].record, asked).compute(ignore_progress)
 
 
 def answered(name: str, given: Any) -> Any:
@@ -147,7 +147,7 @@ def predicted(name: str, true: Any, wrong: Any) -> None:
 def tried(name: str, asked: CheckContext, *, right: bool) -> None:
     """What is on a page is as the second step of a lesson wants it, or is not, and it is said."""
     task = lesson_of(name).exercise
-    found = lesson_records.work_for(CHECKS[task.check].record, asked).do(ignore_progress)
+    found = lesson_records.work_for(CHECKS[task.check].record, asked).compute(ignore_progress)
     verdict = lesson_records.judge_answer(task, asked, found, None)
     assert verdict.right is right, (name, verdict.figures)
     assert said(task.right if right else task.wrong, verdict)

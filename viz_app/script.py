@@ -9,10 +9,11 @@ import streamlit as st
 
 from viz_app.access import is_local_server
 from viz_app.pages import PAGES, START, UNNAMED
-from viz_app.shell import address, classroom, frame, lesson, panel, saved_lessons, screen, work
+from viz_app.shell import address, classroom, frame, lesson, panel, saved_lessons, work
 from viz_app.shell.error_boundary import PAGE, error_boundary
 from viz_app.shell.language import translate
 from viz_app.shell.params import GROUPS, Page
+from viz_app.shell.view import current_view, make_view, page_place
 from viz_app.streamlit_compat import (
     count_script_runs,
     finish_session_writes,
@@ -58,18 +59,18 @@ def draw() -> None:
         address.open_example(page)
     beside = panel.place()
     embedded = address.is_embedded()
-    rest = screen.make_places(lecture=st.session_state.lecture, embedded=embedded)
+    layout = make_view(lecture=st.session_state.lecture, embedded=embedded)
     try:
         st.session_state[PAGE] = page.path
         stands = False
-        with error_boundary(screen.picture()):
+        with error_boundary(page_place("figure")):
             stands = frame.open_frame(page, pages, notices)
-        with error_boundary(screen.picture()):  # what goes wrong above takes no lesson away
+        with error_boundary(page_place("figure")):  # what goes wrong above takes no lesson away
             panel.draw(beside)
             if beside is not None or page.path == panel.LEARN:
                 saved_lessons.draw()
             if stands:
-                with rest:
+                with layout.place("rest"):
                     frame.run_page(opened)
             if embedded:
                 frame.open_in_app_link()
@@ -95,7 +96,7 @@ def _home() -> Page:
 
 def _draw(page: Page) -> None:
     """Draw a page; what it imports waits until somebody opens it."""
-    import_module(f"viz_app.pages.{page.path}.page").draw()
+    import_module(f"viz_app.pages.{page.path}.page").draw(current_view())
 
 
 def _settle() -> None:

@@ -11,7 +11,7 @@ from streamlit.runtime.scriptrunner import RerunData, script_runner
 from streamlit.runtime.scriptrunner_utils.exceptions import RerunException
 
 from tests.visit import key_of, visited
-from viz_app.shell import screen
+from viz_app.shell import view
 
 Cut = Callable[[int], None]
 
@@ -73,26 +73,26 @@ def test_a_run_that_was_left_draws_nothing_into_the_next_one(monkeypatch: pytest
     """It goes on for a moment beside the run that took its place: each thread finds the places that it made itself."""
     session: dict[str, object] = {}
     made = iter(range(100))
-    monkeypatch.setattr(screen, "close_on_narrow_windows", lambda: None)
+    monkeypatch.setattr(view, "close_on_narrow_windows", lambda: None)
     monkeypatch.setattr(
-        screen, "st", MagicMock(session_state=session, container=lambda **_: MagicMock(name=str(next(made))))
+        view, "st", MagicMock(session_state=session, container=lambda **_: MagicMock(name=str(next(made))))
     )
     found: dict[str, object] = {}
 
     def next_run() -> None:
-        screen.make_places(lecture=False)
-        found["next"] = screen.picture()
+        view.make_view(lecture=False)
+        found["next"] = view.page_place("figure")
 
     def left_run() -> None:
-        screen.make_places(lecture=False)
-        found["left"] = screen.picture()
+        view.make_view(lecture=False)
+        found["left"] = view.page_place("figure")
         other = threading.Thread(target=next_run)
         other.start()
         other.join()
-        found["left, later"] = screen.picture()
+        found["left, later"] = view.page_place("figure")
 
     def part_of_a_page() -> None:
-        found["part"] = screen.picture()
+        found["part"] = view.page_place("figure")
 
     for run in (left_run, part_of_a_page):
         thread = threading.Thread(target=run)

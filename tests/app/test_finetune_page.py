@@ -29,7 +29,8 @@ from viz_app.pages.finetune.changes import Changes, Step, zipped
 from viz_app.pages.finetune.examples import example_file
 from viz_app.pages.finetune.words import _story
 from viz_app.shell.controls import Upload
-from viz_app.shell.models import added_models, loaded_model
+from viz_app.shell.model_names import added_models
+from viz_app.shell.models import loaded_model
 
 LONGEST_WAIT = 180.0  # seconds for a process on a busy machine
 
@@ -130,7 +131,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
         f"**{others[-1]} of {tokens}** tokens are read as" if others.any() else "the same word is read first at every"
     )
     assert f"At step {middle} {said}" in words(app)
-    same = Changes(run, Step(0, run.steps[0]), Step(middle, run.steps[middle])).same_words().do(lambda *_: None)
+    same = Changes(run, Step(0, run.steps[0]), Step(middle, run.steps[middle])).same_words().compute(lambda *_: None)
     typed = [
         lens_change(start, then, encoding).equal[:, 1:-1]
         for encoding in (start.tokenizer.encode(text, max_length=24) for text, _ in ROWS[:16])

@@ -25,7 +25,7 @@ def test_unsure_is_said_by_calibrated_confidence(monkeypatch: pytest.MonkeyPatch
     cool, hot = sure_of(text, 1.0), sure_of(text, 3.0)
     monkeypatch.setattr(gaps, "UNSURE", (cool + hot) / 2)
     monkeypatch.setattr(gaps, "read_temperature", lambda _: 3.0)
-    monkeypatch.setattr(gaps, "cached_of_model", lambda _, make: make())
+    monkeypatch.setattr(gaps, "cached_of_model_by_key", lambda _, make: make())
     app = visited("predict", text=text)
     assert not app.exception and f"{UNSURE}of first guesses as sure as this one, about {hot:.0%} are right." in words(
         app
@@ -40,7 +40,7 @@ def test_without_a_temperature_probability_is_said(monkeypatch: pytest.MonkeyPat
     text = "It was a [MASK] of the old."
     monkeypatch.setattr(gaps, "UNSURE", 1.1)
     monkeypatch.setattr(gaps, "read_temperature", lambda _: None)
-    monkeypatch.setattr(gaps, "cached_of_model", lambda _, make: make())
+    monkeypatch.setattr(gaps, "cached_of_model_by_key", lambda _, make: make())
     app = visited("predict", text=text)
     assert f"{UNSURE}its best guess has only probability {sure_of(text, 1.0):.2g}." in words(app)
     assert not [toggle for toggle in app.toggle if toggle.label == "Calibrated confidence"]
@@ -49,7 +49,7 @@ def test_without_a_temperature_probability_is_said(monkeypatch: pytest.MonkeyPat
 def test_a_temperature_of_other_weights_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file beside the weights that is not of them is one sentence with the command that makes it again."""
     monkeypatch.setattr("bert_core.calibration.fingerprint", lambda _: "0" * 16)
-    monkeypatch.setattr(gaps, "cached_of_model", lambda _, make: make())
+    monkeypatch.setattr(gaps, "cached_of_model_by_key", lambda _, make: make())
     app = visited("predict", text="It was a [MASK] of the old.")
     assert not app.exception and "fitted for other weights than those of headlight-mini" in words(app)
     assert "--keep-temperature" in words(app) and app.get("plotly_chart")
@@ -62,6 +62,6 @@ def test_a_temperature_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPat
         raise bert_core.Refused("calibration.json cannot be read: it must hold a temperature above 0")
 
     monkeypatch.setattr(gaps, "read_temperature", broken)
-    monkeypatch.setattr(gaps, "cached_of_model", lambda _, make: make())
+    monkeypatch.setattr(gaps, "cached_of_model_by_key", lambda _, make: make())
     app = visited("predict", text="It was a [MASK] of the old.")
     assert not app.exception and "alibration.json cannot be read" in words(app) and app.get("plotly_chart")

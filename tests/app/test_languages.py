@@ -24,7 +24,7 @@ from viz_app.lessons.parsing import FOLDER, folder_faults, lesson_of, lessons, p
 from viz_app.notation import PUT_WORDS
 from viz_app.pages import PAGES
 from viz_app.pages.learn.page import COURSES
-from viz_app.shell import examples, panel, screen
+from viz_app.shell import examples, panel, view
 from viz_app.shell.language import translations
 from viz_app.shell.params import GROUPS
 from viz_app.shell.target import ALIKE
@@ -57,10 +57,10 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "marks[mark]": tuple(mark for mark in panel.CLASS_MARKS.values() if mark),
     "str(error)": classroom.MESSAGES,
     "OVER": (classroom.VOTE_CLOSED,),
-    "MISLEADS": (screen.MISLEADS,),
+    "MISLEADS": (view.MISLEADS,),
     "word": PUT_WORDS,
     "written": tuple(ALIKE.values()),
-    "label": tuple(label for label, _ in screen.FOLDED.values()),
+    "label": tuple(label for label, _ in view.FOLDED.values()),
     "way_to_a_target(current).partition(', or ')[0]": (
         "click a word to hide it", "choose above what to explain",
         *dict.fromkeys(head.pair_advice for head in TASK_HEADS.values()),

@@ -157,7 +157,7 @@ def test_what_a_head_does_is_what_its_profile_says() -> None:
     """Every share and every chance of the lesson are those of the profile that comes along, where it is active."""
     found = read_profiles(ASSETS / "headlight-mini" / profiles.FILE)
     asked = lesson_context(bundled(), lesson_of("ten_looks").predict.view)
-    counted = lesson_records.work_for("jobs", asked).do(ignore_progress)
+    counted = lesson_records.work_for("jobs", asked).compute(ignore_progress)
     for one in found.heads:
         bars = {(question, bar.name): bar for question, of_it in one.active.items() for bar in of_it}
         for job, keys in (
@@ -179,11 +179,11 @@ def test_profiles_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch
     """A model that has a file of profiles but other weights than they speak of is refused like one without."""
     other = profiles.profiles_of(bundled())
     assert other is not None
-    monkeypatch.setattr(profiles, "cached_of_model", lambda key, make: make())
+    monkeypatch.setattr(profiles, "cached_of_model_by_key", lambda key, make: make())
     monkeypatch.setattr(profiles, "read_profiles", lambda path: replace(other, weights="0" * 16))
     work = lesson_records.work_for("jobs", lesson_context(bundled(), lesson_of("ten_looks").predict.view))
     with pytest.raises(Refused, match="nobody has counted what the heads of this model do"):
-        work.do(ignore_progress)
+        work.compute(ignore_progress)
 
 
 @pytest.mark.parametrize(("text", "answer", "right"), [
@@ -193,7 +193,7 @@ def test_the_first_word_of_a_sentence_of_ones_own(text: str, answer: int, right:
     """What the head looks at is right, another noun is not, and both have their sentence."""
     task = lesson_of("ten_looks").own_sentence
     asked = asked_of("ten_looks", bundled(), text=text, head="1.7")
-    verdict = CHECKS[task.check].judge(lesson_records.work_for("first_look", asked).do(ignore_progress), answer)
+    verdict = CHECKS[task.check].judge(lesson_records.work_for("first_look", asked).compute(ignore_progress), answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)
 

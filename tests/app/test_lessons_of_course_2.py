@@ -129,11 +129,12 @@ def test_own_sentences_are_judged_as_the_lesson_is() -> None:
     ):  # fmt: skip
         asked = asked_of(name, bundled(), like=word, several="\n".join(lines))
         assert (
-            asked.is_own and check.judge(lesson_records.work_for(check.record, asked).do(None), None).right is right
+            asked.is_own
+            and check.judge(lesson_records.work_for(check.record, asked).compute(None), None).right is right
         ), word
     own = {"one": "The father with the boys was at home.", "two": "The father with the boys were at home."}
     asked = asked_of("the_keys", bundled(), **own)
-    found = lesson_records.work_for("pair", asked).do(None)
+    found = lesson_records.work_for("pair", asked).compute(None)
     assert asked.is_own and of.second_is_likelier(found).right and not of.verb_pulled_over(found).right
 
 

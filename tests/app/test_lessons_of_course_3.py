@@ -168,7 +168,7 @@ def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], ans
     """The same check, or that of the last step, on another text; both answers have their sentence."""
     task = lesson_of(name).own_sentence
     check = CHECKS[task.check]
-    found = lesson_records.work_for(check.record, on_a_page(bundled(), name, *texts)).do(ignore_progress)
+    found = lesson_records.work_for(check.record, on_a_page(bundled(), name, *texts)).compute(ignore_progress)
     verdict = check.judge(found, task.options[answer] if task.options else answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)

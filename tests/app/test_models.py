@@ -25,7 +25,8 @@ from bert_core.run.capture import capture
 from tests.visit import settled, visited, words
 from viz_app.shell import jobs, memory, models, work
 from viz_app.shell.model_cache import begin_use, end_use
-from viz_app.shell.models import added_models, loaded_model
+from viz_app.shell.model_names import added_models
+from viz_app.shell.models import loaded_model
 from viz_app.shell.selection import KEPT_PREDICTIONS, SELECTION, Selection
 
 TEXT = "the cat sat on the [MASK]"

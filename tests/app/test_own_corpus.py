@@ -41,7 +41,7 @@ def folders(there: Path) -> list[Path]:
 
 def made(loaded: LoadedModel, upload: Upload = TEXT) -> OwnIndex:
     """An index of a corpus, as the queue makes it."""
-    own_corpus._making(loaded, upload, COST).do(lambda done, what="": None)
+    own_corpus._making(loaded, upload, COST).compute(lambda done, what="": None)
     return own_corpus._all[own_corpus._key(loaded, upload)]
 
 
@@ -76,7 +76,7 @@ def test_stopped_or_broken_it_leaves_nothing(tiny_loaded: LoadedModel, there: Pa
         raise Stopped("it was stopped")
 
     with pytest.raises(Stopped):
-        own_corpus._making(tiny_loaded, TEXT, COST).do(stops)
+        own_corpus._making(tiny_loaded, TEXT, COST).compute(stops)
     with pytest.raises(Refused, match=r"line 1 of a\.conllu has 1 columns"):
         made(tiny_loaded, Upload("a.conllu", b"the cat\n"))
     assert not own_corpus._all and not list(there.iterdir())

@@ -43,7 +43,7 @@ from viz_app.pages.roles import treebank
 from viz_app.pages.score import pairs as comparing
 from viz_app.shell import downloads, examples, selection
 from viz_app.shell.markdown import escape_markdown
-from viz_app.shell.models import added_models
+from viz_app.shell.model_names import added_models
 
 TOO_LONG = "word " * 700
 FIRST_EXAMPLE = examples.first_example()

@@ -14,13 +14,21 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core import ProbeSettings
 from bert_core.loading import LoadedModel
+from bert_core.progress import ignore_progress
 from tests.near import assert_near
 from tests.visit import key_of, said, settled, visited, words
 from viz_app.figures.probes import depth_lines, erased_bars
 from viz_app.pages.probes import EXAMPLE
-from viz_app.pages.probes.labels import RANDOM_ERASERS, WORDS, LabelledFile, Probed
+from viz_app.pages.probes.labels import (
+    MAX_WORDS,
+    RANDOM_ERASERS,
+    LabelledFile,
+    fit_erasers,
+    labels_of,
+    predict_erased,
+    probe_file,
+)
 from viz_app.shell.controls import Upload
-from viz_app.shell.models import ModelReference
 from viz_app.shell.work import queue
 
 ROWS = ["sentence,word,kind,place"]
@@ -86,7 +94,7 @@ def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel)
     """Means over the seeds with the band of the probe, each line named at its end, and the rows of the command."""
     app = probed(with_table(seeds="2", erase="1"))
     assert not app.exception and not app.error
-    settings = ProbeSettings(seeds=2, words=WORDS, erase=True)
+    settings = ProbeSettings(seeds=2, words=MAX_WORDS, erase=True)
     points = list(bert_core.probe_points(loaded, FILE.sentences("kind"), settings))
     found = bert_core.probe_depths(points)
     accuracy, losses = figures(app, "scatter")
@@ -106,7 +114,7 @@ def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel)
     assert table["depth"].tolist() == list(range(7))
     assert_near(table["selectivity"].to_numpy(), np.array([depth.figures["selectivity"][0] for depth in found]), of=1.0)
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
-    made = Probed(ModelReference(loaded), FILE, "kind", settings).points().do(lambda done, what="": None)
+    made = probe_file(loaded, FILE, "kind", settings).compute(ignore_progress)
     read = pd.read_csv(io.StringIO(bert_core.probes_csv(made)))
     assert list(read.columns[:3]) == ["depth", "seed", "labels"] and len(read) == len(points) == 14
 
@@ -125,7 +133,7 @@ def test_what_the_model_says_without_the_label(loaded: LoadedModel) -> None:
     app = probed(with_table(seeds="1", erase="1", erased_at="2", text="The cat sat down.", masked="2"))
     assert not app.exception and not app.error
     sentences = FILE.sentences("kind")
-    eraser, at_random = bert_core.label_erasers(loaded, sentences, 2, ProbeSettings(words=WORDS))
+    eraser, at_random = bert_core.label_erasers(loaded, sentences, 2, ProbeSettings(words=MAX_WORDS))
     assert len(at_random) == RANDOM_ERASERS
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode("The cat sat down."), [2])
     whole, without, *others = (
@@ -145,14 +153,14 @@ def test_what_the_model_says_without_the_label(loaded: LoadedModel) -> None:
 def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     """Erased at the embeddings, number takes “were” away for “was”; at depth 2, or random directions, it does not."""
     file = LabelledFile(None)
-    assert file.labels() == ["subject", "number"]
+    assert labels_of(file) == ["subject", "number"]
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode(EXAMPLE.text), EXAMPLE.masked)
     ids = [loaded.tokenizer.id_of(word) for word in ("were", "was")]
     for depth, likelier in ((0, False), (2, True)):
-        probed_ = Probed(ModelReference(loaded), file, "number", ProbeSettings(words=WORDS))
-        erasers = probed_.erasers(depth).do(lambda *_: None)
-        (gap,) = probed_.erased(text, depth, erasers).do(lambda *_: None)
-        for probabilities, plural in ((gap.whole, True), (gap.without, likelier), (gap.at_random, True)):
+        settings = ProbeSettings(words=MAX_WORDS)
+        erasers = fit_erasers(loaded, file, "number", settings, depth).compute(ignore_progress)
+        (gap,) = predict_erased(loaded, text, depth, erasers).compute(ignore_progress)
+        for probabilities, plural in ((gap.full, True), (gap.erased, likelier), (gap.randomly_erased, True)):
             assert (probabilities[ids[0]] > probabilities[ids[1]]) == plural
             assert probabilities.argmax() == ids[0 if plural else 1]
     app = start()
@@ -193,14 +201,13 @@ def test_a_file_that_cannot_be_used_is_one_sentence(data: bytes, name: str, sent
 def test_a_file_has_a_name_that_can_be_one(tmp_path: object) -> None:
     """Whatever a browser calls it, it is read, and the name stays in its place."""
     for name in ("../../etc/words.csv", "a" * 500 + ".csv", "w\0rds.csv", "..csv", "ü.CSV"):
-        assert LabelledFile(Upload(name, TABLE)).labels() == ["kind", "place"]
+        assert labels_of(LabelledFile(Upload(name, TABLE))) == ["kind", "place"]
 
 
 def test_probes_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that is not done can be stopped between two steps, and is offered again."""
     app = with_table(seeds="3")
-    model = ModelReference(bert_core.load("headlight-mini"))
-    work = Probed(model, FILE, "kind", ProbeSettings(seeds=3, words=WORDS)).points()
+    work = probe_file(bert_core.load("headlight-mini"), FILE, "kind", ProbeSettings(seeds=3, words=MAX_WORDS))
     told: list[float | None] = []
 
     def stops(done: float | None, what: str = "") -> None:
@@ -209,7 +216,7 @@ def test_probes_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        work.do(stops)
+        work.compute(stops)
     assert len(told) == 3 and not app.exception
     assert queue().known(work.key) is None
 

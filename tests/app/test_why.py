@@ -22,7 +22,7 @@ from tests.visit import ENTRY, at, key_of, visited, words
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import EXAMPLE, answers
-from viz_app.shell import notices, screen
+from viz_app.shell import notices
 
 TEXT = "the cat sat on the mat"
 
@@ -268,7 +268,7 @@ def test_the_page_opens_on_it() -> None:
 def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch, tiny_loaded: LoadedModel) -> None:
     """A sentence with the numbers for each, and none where neither is so."""
     said: list[str] = []
-    monkeypatch.setattr(screen, "write_note", said.append)
+    monkeypatch.setattr(notices, "write_note", said.append)
     encoding = tiny_loaded.tokenizer.encode(TEXT)
     run, keys = bert_core.capture(tiny_loaded, encoding), len(encoding)
     even, sunk, mixed = np.full((keys, keys), 1 / keys), np.zeros((keys, keys)), np.eye(keys)

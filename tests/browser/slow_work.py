@@ -8,7 +8,7 @@ import streamlit as st
 
 from bert_core.progress import Progress
 from viz_app.shell import address, work
-from viz_app.shell.work import Work, confirm, poll, wait_for
+from viz_app.shell.work import Work, is_confirmed, poll, wait_for
 
 work.WAIT_BEFORE_PROGRESS = 0.2
 address.restore_params({})
@@ -31,7 +31,7 @@ try:
     st.text_input("Typed", key="typed")
     st.write(f"Typed: {st.session_state.typed}")
     if st.session_state.typed != "need":
-        if confirm("slow", "slow", "Do it", 60.0):
+        if is_confirmed("slow", "slow", "Do it", 60.0):
             given = poll(Work(("slow",), "Slow work", waits, 60.0), slot="slow", asked="slow")
             st.write(f"Beside it: {given.state.value}, {given.value}")
         st.write("The end of the page")

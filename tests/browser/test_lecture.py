@@ -41,8 +41,8 @@ SEEN = """
             words.selectNodeContents(node);
             return box(words);
         }),
-        picture: all(".st-key-screen_picture"),
-        figures: all(figures.split(", ").map((one) => `.st-key-screen_picture ${one}`).join(", ")),
+        picture: all(".st-key-screen_figure"),
+        figures: all(figures.split(", ").map((one) => `.st-key-screen_figure ${one}`).join(", ")),
         reading: [...document.querySelectorAll(".st-key-screen_reading p")].map(box),
         width: [main.scrollWidth, main.clientWidth],
         scrolled: main.scrollTop,

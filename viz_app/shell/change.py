@@ -17,13 +17,13 @@ from bert_core.task_heads import rank_typed_tokens
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
-from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.examples import REFERENCE
 from viz_app.shell.markdown import escape_markdown
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.params import Param, select
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import chart, write_line
 from viz_app.shell.work import Work, wait_for
 
 MOST_TOKENS = 8  # that are shown before and now
@@ -40,7 +40,7 @@ def word_change(
     """
     likeliest = [token for prediction in (before, after) for token, _ in prediction.top[:each]]
     tokens = list(dict.fromkeys(likeliest))[:most]
-    screen.chart(
+    chart(
         prediction_bars(
             [current.word(token) for token in tokens],
             after.probabilities[tokens].tolist(),
@@ -50,7 +50,7 @@ def word_change(
             lecture=current.lecture,
         ),
         key=f"{key}_{after.position}",
-        least=0.6,
+        min_share=0.6,
         alt=f"Probabilities at position {after.position} with all heads on, and now",
     )
 
@@ -67,7 +67,7 @@ def nsp_sentence(before: float, after: float) -> str:
 
 def nsp_change(current: Selection, before: float, after: float, *, key: str) -> None:
     """Draw the probability that B follows A, with all heads and now, as bars."""
-    screen.chart(
+    chart(
         nsp_bar(after, before=before, order=current.loaded.predicts_order, dark=current.dark, lecture=current.lecture),
         key=key,
         grows=False,
@@ -85,12 +85,12 @@ def replaced_change(
     encoding = current.encoding
     order = rank_typed_tokens(np.maximum(before, after), encoding)
     shown = list(dict.fromkeys([*([] if at is None else [at]), *order]))[:MOST_TOKENS]
-    screen.chart(
+    chart(
         prediction_bars(
             [f"{encoding.labels[place]} ({place})" for place in shown], after[shown].tolist(),
             before=before[shown].tolist(), largest=1.0, dark=current.dark, lecture=current.lecture,
         ),
-        key=key, least=0.6, alt="Probabilities that tokens were replaced, with all heads on, and now",
+        key=key, min_share=0.6, alt="Probabilities that tokens were replaced, with all heads on, and now",
     )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def tags_change(before: ModelRun, after: ModelRun) -> None:
         if first.label != now.label
     ]
     if not pairs:
-        screen.write_line("Every word has the tag that it has with all heads on.")
+        write_line("Every word has the tag that it has with all heads on.")
         return
     said = [
         f"**{escape_markdown(first.text)}**: {escape_markdown(first.label)} {two_digits(first.probability)} → "
@@ -110,7 +110,7 @@ def tags_change(before: ModelRun, after: ModelRun) -> None:
         for first, now in pairs[:MOST_TOKENS]
     ]
     more = f"; and {len(pairs) - MOST_TOKENS} more" if len(pairs) > MOST_TOKENS else ""
-    screen.write_line("; ".join(said) + more)
+    write_line("; ".join(said) + more)
 
 
 def replacement_controls() -> None:

@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,14 @@ class Upload:
 
     name: str
     data: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+    @cached_property
+    def identity(self) -> tuple[str, bytes]:
+        """Its type and a digest of its content."""
+        return Path(self.name).suffix.lower(), sha256(self.data).digest()
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:

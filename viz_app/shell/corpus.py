@@ -18,7 +18,7 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.own_corpus import held_index
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
-from viz_app.shell.work import cached_of_model
+from viz_app.shell.work import cached_of_model_by_key
 
 INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at start
 
@@ -45,7 +45,7 @@ def _of_server(loaded: LoadedModel) -> Index | None:
     folder = os.environ.get(INDEX)
     if not folder:
         return None
-    index: Index = cached_of_model(("index", folder), lambda: open_index(Path(folder)))
+    index: Index = cached_of_model_by_key(("index", folder), lambda: open_index(Path(folder)))
     index.check_model(loaded)
     return index
 

@@ -38,7 +38,7 @@ from viz_app.maps import MapView
 from viz_app.shell.controls import control
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence
-from viz_app.shell.work import Work, confirm, poll, wait_for
+from viz_app.shell.work import Work, is_confirmed, poll, wait_for
 from viz_app.streamlit_compat import PopoverContainer
 
 OPEN_KEY = "export_open"  # session key: whether the control is open
@@ -180,7 +180,7 @@ def _file(make_files: Callable[[], Files], kind: str) -> bytes:
 
 def _large_page(make_files: Callable[[], Files], key: Hashable, memory: int) -> None:
     """Draw the button that queues a large page, its progress, and then the download button. memory: in bytes."""
-    if not confirm("page", key, "Make the HTML page", None):
+    if not is_confirmed("page", key, "Make the HTML page", None):
         return
     files = make_files()
     if poll(_packing_work(files, key, memory), asked="page").value is not None:
@@ -206,8 +206,12 @@ def lesson_file(make_work: Callable[[], Work[str]], name: str) -> None:
 
 def csv_button(name: str, label: str = "CSV", /, **columns: Sequence[object]) -> None:
     """Draw a download button for columns of one length as a CSV file."""
-    table = partial(tables.labelled_csv, columns)
-    _download_button(label, table, name, icon=":material/table:", width="content")
+    table_button(name, partial(tables.labelled_csv, columns), label)
+
+
+def table_button(name: str, make_table: Callable[[], bytes | str], label: str = "Table (CSV)") -> None:
+    """Draw a download button for a CSV file that is made after the click."""
+    _download_button(label, make_table, name, icon=":material/table:", width="content")
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:

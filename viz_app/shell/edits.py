@@ -32,7 +32,7 @@ from viz_app.notation import (
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.params import Head, Param
-from viz_app.shell.work import cached
+from viz_app.shell.work import cached_by_key
 
 MAX_LISTED = 3  # of a kind, that are named in the line
 NO_EDITS: dict[str, Any] = {"cut": (), "scaled": (), "put": None, "put_from": ""}
@@ -84,7 +84,7 @@ def _put(
     else:
         source = Noised(encoding, put.noise)
     align = "tokens" if len(source) == len(encoding) else "words"
-    made: ActivationPatch = cached(
+    made: ActivationPatch = cached_by_key(
         ("put", loaded.identity, put, source, encoding, off),
         lambda: make_patch(
             loaded, source, encoding, put.what, put.layer, position=put.position, head=put.head, align=align,

@@ -20,7 +20,7 @@ from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.lessons import ENGLISH, LANGUAGES
-from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, screen, selection, target
+from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, selection, target
 from viz_app.shell.controls import control
 from viz_app.shell.edits import NO_EDITS, with_edits
 from viz_app.shell.error_boundary import error_boundary
@@ -33,6 +33,7 @@ from viz_app.shell.notices import show_link_notices, show_text_notices, show_unk
 from viz_app.shell.params import Page, Param, merge_params, select, toggle
 from viz_app.shell.selection import EXAMPLES, NO_TOKENS, SELECTION, Selection, open_example_text, toggle_mask
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
+from viz_app.shell.view import page_place, write_note
 from viz_app.streamlit_compat import StreamlitPage
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
@@ -62,9 +63,9 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
     state.setdefault(SELECTION, None)
     with st.container(key="history"):
         keep_history(address.history_params(), names_view=page is not pages[0])
-    with screen.settings():
+    with page_place("settings"):
         _settings(models=page.models)
-    with screen.strip():
+    with page_place("strip"):
         if page.models:
             show_load_error()
         state[SELECTION] = _frame(page, pages, notices) if page.text else None
@@ -106,7 +107,7 @@ def fade_stale() -> None:
 
 def run_page(page: StreamlitPage) -> None:
     """Run a page; what goes wrong on it is said in its picture's place, and nothing chosen is lost."""
-    with error_boundary(screen.picture()), count_unknown_tokens() as read:
+    with error_boundary(page_place("figure")), count_unknown_tokens() as read:
         page.run()
         show_unknown_tokens(read)
         # Again, now that the page's own run has been timed.
@@ -119,14 +120,14 @@ def title(asks: str, says: str, place: DeltaGenerator | None = None) -> None:
 
     place: where, if not in the place of titles.
     """
-    place = screen.title() if place is None else place
+    place = page_place("title") if place is None else place
     lecture = bool(st.session_state.lecture)
     if lecture:
         place.header(asks, anchor=False, help=says)
         return
     with place.container(key=f"title_{asks}", gap=None):
         st.header(asks, anchor=False)
-        screen.write_note(says)
+        write_note(says)
 
 
 def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection | None:
@@ -177,7 +178,7 @@ def _settings(*, models: bool) -> None:
 
 
 def _text_inputs(surprises: list[Example], *, follows: bool) -> None:
-    row = screen.text().container(horizontal=True, vertical_alignment="bottom")
+    row = page_place("text").container(horizontal=True, vertical_alignment="bottom")
     control(
         row.text_input, translate("Sentence"), "text", on_change=_text_changed, placeholder=translate("Type a sentence")
     )

@@ -25,7 +25,7 @@ from viz_app.shell import lesson_records
 from viz_app.shell.language import translate
 from viz_app.shell.lesson_check import MAX_ANSWERS, possible_answers
 from viz_app.shell.lesson_records.context import CheckContext, lesson_context
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.profiles import looks_to_guess, profiles_of
 from viz_app.shell.work import Work
 
@@ -57,7 +57,7 @@ def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = ig
             f"answer, {MAX_ANSWERS:,} at most"
         )
     asked = lesson_context(loaded, task.view, one.exercise.view.address)
-    record = lesson_records.work_for(CHECKS[task.check].record, asked).do(report)
+    record = lesson_records.work_for(CHECKS[task.check].record, asked).compute(report)
     outcomes: dict[str, Outcome] = {}
     choices: dict[int, str] = {}
     holds = True

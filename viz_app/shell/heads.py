@@ -16,7 +16,7 @@ from viz_app.shell import selection
 from viz_app.shell.address import HEAD_CHOSEN
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.params import Head, Param, parse_head, parse_indices, write_indices, write_pair
 from viz_app.shell.selection import Selection
 

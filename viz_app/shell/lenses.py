@@ -8,12 +8,14 @@ from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
 from bert_core.translators import Translators, read_translators
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.work import cached_of_model
+from viz_app.shell.work import cached_of_model_by_key
 
 
 def translators_of(loaded: LoadedModel) -> Translators | None:
     """Those of a model, or None where it has none. Raises CheckpointError for a file that does not fit."""
-    found: Translators | None = cached_of_model(("translators", loaded.weights_key), lambda: read_translators(loaded))
+    found: Translators | None = cached_of_model_by_key(
+        ("translators", loaded.weights_key), lambda: read_translators(loaded)
+    )
     return found
 
 

@@ -56,7 +56,7 @@ def _refused(key: str, what: Callable[[], Iterator[Finding]]) -> Iterator[Findin
 
 def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Finding]:
     task, asked = one.predict, lesson_context(loaded, one.predict.view, one.exercise.view.address)
-    record = lesson_records.work_for(CHECKS[task.check].record, asked).do(ignore_progress)
+    record = lesson_records.work_for(CHECKS[task.check].record, asked).compute(ignore_progress)
     right: list[Any] = []
     wrong: list[Any] = []
     verdict = None
@@ -100,7 +100,7 @@ def _done(
         head=there.head, choices=chosen,
     )  # fmt: skip
     try:
-        record = lesson_records.work_for(CHECKS[task.check].record, asked).do(ignore_progress)
+        record = lesson_records.work_for(CHECKS[task.check].record, asked).compute(ignore_progress)
         verdict = lesson_records.judge_answer(task, asked, record, None)
     except Refused as error:
         yield Finding("do", f"at first the panel says: {error}", False)

@@ -2,71 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from bert_core.editing import edited
-from bert_core.loading import LoadedModel, bundled_models, load, stat_model_files
+from bert_core.loading import LoadedModel, load, stat_model_files
 from bert_core.refused import Refused
 from viz_app.access import is_local_server
 from viz_app.shell.controls import control
 from viz_app.shell.language import translate
-from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
+from viz_app.shell.markdown import error_sentence, with_help
 from viz_app.shell.memory import DEVICE_SETTING, MODELS
 from viz_app.shell.model_cache import use
-from viz_app.shell.params import Param, parse_option
+from viz_app.shell.model_names import added_models, full_name, models_on_offer, parse_model, shown_name
+from viz_app.shell.params import Param
 from viz_app.shell.work import Work, wait_for
 
 LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
-
-
-@cache
-def _bundled() -> tuple[str, ...]:
-    # They come with the installation: while the app runs, none is added.
-    return bundled_models()
-
-
-def models_on_offer() -> tuple[str, ...]:
-    """The bundled models, those named at start, and those that were added on this machine, in that order."""
-    named = json.loads(os.environ.get("HEADLIGHT_MODELS", "[]"))
-    return tuple(dict.fromkeys((*_bundled(), *named, *added_models())))
-
-
-def parse_model(value: str) -> str:
-    """A model that is on offer now. Raises Refused for any other."""
-    return parse_option(value, models_on_offer())
-
-
-def shown_name(model: str) -> str:
-    """A model's name as it is shown: of a path its end, as much of it as tells it from all others on offer."""
-    path = Path(model)
-    if not path.expanduser().exists():
-        return model
-    others = [Path(name).parts for name in models_on_offer() if name != model]
-    ends = (
-        "/".join(path.parts[-n:])
-        for n in range(1, len(path.parts))
-        if all(other[-n:] != path.parts[-n:] for other in others)
-    )
-    return next(ends, model)
-
-
-def full_name(model: str) -> str | None:
-    """All of a model's path as a help text; None where all of it is shown."""
-    return None if shown_name(model) == model else escape_markdown(model)
-
-
-@st.cache_resource
-def added_models() -> list[str]:
-    """Models that a visitor on this machine named while the app ran."""
-    return []
 
 
 def loaded_model(name: str, label: str = "") -> LoadedModel:
@@ -80,7 +37,7 @@ def loaded_model(name: str, label: str = "") -> LoadedModel:
     if loaded is None:
         loaded = wait_for(Work(
             ("model", *key), label or f"Loading {shown_name(name)}",
-            lambda _: MODELS.load(key, lambda: load(name, device=device), files.weights_bytes), kept=False,
+            lambda _: MODELS.load(key, lambda: load(name, device=device), files.weights_bytes), is_kept=False,
         ))  # fmt: skip
     use(loaded)
     return loaded

@@ -11,15 +11,15 @@ from bert_core.records import ModelRun
 from bert_core.unknown_tokens import UnknownTokens
 from viz_app.components.token_strip import TokenClick
 from viz_app.maps import of_what_is_left
-from viz_app.shell import screen
 from viz_app.shell.address import MAX_LINK_CHARACTERS
 from viz_app.shell.controls import example_button
 from viz_app.shell.edits import show_edits
 from viz_app.shell.heads import show_heads_off
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection, toggle_mask
+from viz_app.shell.view import write_note
 from viz_app.shell.work import seconds_taken
 
 
@@ -100,7 +100,7 @@ def show_attention_cautions(run: ModelRun) -> None:
             f"({found.to_sep:.0%}), where it has little effect: attention alone overrates them."
         )
     for sentence in said:
-        screen.write_note(f":material/warning: {sentence}")
+        write_note(f":material/warning: {sentence}")
 
 
 def show_no_mask(current: Selection, sentence: str) -> None:

@@ -25,17 +25,17 @@ from bert_core.studies.index import incomplete_note, index_file
 from bert_core.studies.index_cost import LONG_CORPUS_ADVICE, IndexCost, bytes_per_token, index_cost
 from bert_core.studies.index_reader import Index, open_index
 from bert_core.studies.settings import IndexSettings
-from viz_app.shell import screen
 from viz_app.shell.controls import Upload, example_button, file_control, set_choice
 from viz_app.shell.examples import TREES
 from viz_app.shell.jobs import LONG_SECONDS, Visitor
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.temporary import HeldFolder
+from viz_app.shell.view import write_note
 from viz_app.shell.work import (
     Work,
-    confirm,
     duration_text,
+    is_confirmed,
     poll,
     queue,
     withdraw_request,
@@ -142,7 +142,7 @@ def make_index(loaded: LoadedModel) -> None:
     )  # fmt: skip
     if upload is None:
         leave()
-        screen.write_note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
+        write_note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
         example_button(
             "No corpus yet.", "Take sixty example sentences", set_choice, UPLOAD, Upload(TREES.name, TREES.read_bytes())
         )
@@ -161,13 +161,13 @@ def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
     cost = poll(_cost(loaded, upload, most)).value
     if cost is None:
         return False
-    screen.write_note(
+    write_note(
         f"{escape_markdown(upload.name)} has {cost.tokens:,} tokens{incomplete_note(cost.counts)}. Their index takes "
         f"{max(cost.nbytes / 1e6, 1):,.0f} MB on the disk of this server as long as you are here, and about "
         f"{duration_text(cost.seconds)}: so quickly was its beginning read here a moment ago."
     )
     work = _making(loaded, upload, cost)
-    if not confirm("own_index", work.key, "Index it", cost.seconds, quick=0):
+    if not is_confirmed("own_index", work.key, "Index it", cost.seconds, quick=0):
         return False
     leave(staying=_key(loaded, upload))
     made = poll(work, asked="own_index").value is not None

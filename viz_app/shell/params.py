@@ -257,6 +257,13 @@ def parse_int(value: str) -> int:
         raise Refused("a whole number is needed") from error
 
 
+def parse_index(value: str) -> int:
+    """Return an integer from 0. Raises Refused for anything else."""
+    if (index := parse_int(value)) < 0:
+        raise Refused("numbers count from 0")
+    return index
+
+
 def parse_head(value: str) -> Head:
     """Return layer and head of an address. Raises Refused for anything else."""
     layer, _, head = value.partition(".")
@@ -281,10 +288,7 @@ def write_pair(pair: tuple[int, int]) -> str:
 
 def parse_indices(value: str) -> tuple[int, ...]:
     """Return numbers from 0 that are separated by commas, each once. Raises Refused for anything else."""
-    numbers = tuple(dict.fromkeys(parse_int(part) for part in value.split(",") if part))
-    if any(number < 0 for number in numbers):
-        raise Refused("numbers count from 0")
-    return numbers
+    return tuple(dict.fromkeys(parse_index(part) for part in value.split(",") if part))
 
 
 def write_indices(numbers: tuple[int, ...]) -> str:

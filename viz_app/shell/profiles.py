@@ -7,7 +7,7 @@ from pathlib import Path
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.studies.profiles import HeadExample, HeadProfile, Profiles, read_profiles
-from viz_app.shell.work import cached_of_model
+from viz_app.shell.work import cached_of_model_by_key
 
 FILE = "profiles.json.gz"  # beside the weights of a bundled model
 TO_GUESS = 10  # looks
@@ -21,7 +21,7 @@ def profiles_of(loaded: LoadedModel) -> Profiles | None:
     """
     if not has_profiles(loaded):
         return None
-    found: Profiles = cached_of_model(("profiles", loaded.weights_key), lambda: read_profiles(_file(loaded)))
+    found: Profiles = cached_of_model_by_key(("profiles", loaded.weights_key), lambda: read_profiles(_file(loaded)))
     return found if match_model(found, loaded) else None
 
 

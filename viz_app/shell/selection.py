@@ -23,9 +23,10 @@ from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.examples import Example
 from viz_app.shell.jobs import Together
 from viz_app.shell.markdown import escape_markdown
-from viz_app.shell.models import ModelReference, shown_name
+from viz_app.shell.model_names import shown_name
+from viz_app.shell.models import ModelReference
 from viz_app.shell.params import Head, Param, parse_int, toggle, write_indices
-from viz_app.shell.work import Work, cached, estimate_seconds, wait_for
+from viz_app.shell.work import Work, cached_by_key, estimate_seconds, wait_for
 
 NO_TOKENS = ("query", ())
 KEPT_PREDICTIONS = 20  # words for a gap that are kept
@@ -97,10 +98,10 @@ class Selection:
         target = self.target if gradients else None
         gates = np.ones_like(self.head_mask) if all_heads_on else self.head_mask
         loaded, length = self.loaded, len(self.encoding)
-        together = None
+        batch = None
         if target is None and length <= BATCHED_TOKENS:
             # The questions of a class that wait together are read together; texts of about one length waste little.
-            together = Together(
+            batch = Together(
                 (loaded.identity, gates.tobytes(), length // 8),
                 self.encoding,
                 lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=KEPT_PREDICTIONS, norms=True),
@@ -111,7 +112,7 @@ class Selection:
             lambda _: capture(
                 loaded, self.encoding, target=target, head_mask=gates, top_k=KEPT_PREDICTIONS, norms=True
             ),
-            together=together,
+            batch=batch,
             memory=capture_bytes(loaded, length, gradients=target is not None),
         )
         return wait_for(work, timed=True)
@@ -124,7 +125,7 @@ class Selection:
         """What `make` returns, made once for this text, model, target and head mask, under this name."""
         encoding = self.encoding
         text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
-        return cached((*name, self.loaded.identity, *text, repr(self.target), self.head_mask.tobytes()), make)
+        return cached_by_key((*name, self.loaded.identity, *text, repr(self.target), self.head_mask.tobytes()), make)
 
     def word(self, token_id: int) -> str:
         """A piece as text."""

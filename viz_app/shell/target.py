@@ -15,14 +15,15 @@ from bert_core.run.similarity import similarity_target
 from bert_core.run.target_grammar import encode_pair_text, format_target, parse_target
 from bert_core.run.targets import check_target
 from bert_core.task_heads import TASK_HEADS, head_of, trained_heads
-from viz_app.shell import examples, screen
+from viz_app.shell import examples
 from viz_app.shell.controls import control, example_button, set_choice
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.notices import show_no_mask, status_line
 from viz_app.shell.params import Param
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import page_place
 
 LAST_TARGET = "_last_target"  # what was explained last, to go back to when what was typed cannot be
 OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
@@ -36,7 +37,7 @@ def with_target(current: Selection) -> Selection:
     linked, problem = _parsed(current, state.target)
     options, labels = _targets(current, linked)
     widths = [4.3, 1.5, 1.1] if options else [4.3, 2.5]
-    left, right, *more = screen.target().columns(widths, vertical_alignment="center")
+    left, right, *more = page_place("target").columns(widths, vertical_alignment="center")
     state[STATUS] = left.empty()
     state[STATUS].caption(status_line(current))
     if not options:

@@ -1,19 +1,20 @@
-"""Slow work, the one way: what it is called and takes, asked for, waited for, kept.
+"""Slow work: functions whose calls are jobs of the server's queue, with keys derived from their arguments.
 
-A page that cannot go on without a result calls `need`; one that can, calls `look`, and is drawn again when it is
-there. What takes more than a moment is offered first, with what it costs (`offered`). Nothing asks the server again
-and again: the run of the page stays open while it waits, and shows its place in the queue.
+A page that cannot go on without a result calls `wait_for`; one that can, calls `poll`, and is drawn again when the
+result exists; `confirm` first shows a button with the cost. Nothing polls the server: the run of the page stays open
+while it waits, and shows the place in the queue.
 """
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from typing import Any, Generic, NoReturn, TypeVar
+from functools import cache, wraps
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
 import streamlit as st
 
@@ -25,9 +26,11 @@ from bert_core.unknown_tokens import count_unknown_tokens, current_counts
 from viz_app.access import is_local_server
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
+from viz_app.shell.identity import identity_of
 from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor, current_job
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_cache import begin_use, end_use, in_use, using
+from viz_app.shell.model_names import shown_name
 from viz_app.streamlit_compat import is_in_script_run, is_session_active, session_id
 
 WAIT_BEFORE_PROGRESS = 2.0  # seconds a page waits before it shows the queue
@@ -44,26 +47,79 @@ _NEXT = "_asked_next"  # what this run foresees that the visitor will ask for
 _ROOMS = "_rooms"  # how many places in the queue this run has shown
 
 Result = TypeVar("Result")
+Output = TypeVar("Output", covariant=True)
+Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Work(Generic[Result]):
-    """A piece of slow work.
+class Work(Generic[Output]):
+    """A call of a slow function, as a job of the queue.
 
-    key: equal for equal questions, whoever asks them, the kind of work first. label: as the queue shows it. seconds:
-    what it takes, about. do: the work itself, called with the `Progress` that it should tell how far it is. together:
-    how it is done with others of its kind that wait. memory: bytes that it takes while it runs, about; where they would
-    be too many it is not begun, and Refused is raised. kept: whether the result is kept for who asks again.
+    key: equal for equal calls of any visitor; begins with the kind of work.
+    label: as the queue shows it. compute: the function, called with the `Progress` to which it reports.
+    seconds: estimated duration. batch: how it is computed together with others of its kind that wait.
+    memory: estimated bytes while it runs; if there are fewer, it does not start, and Refused is raised.
+    is_kept: whether the queue keeps the result.
     """
 
     key: Hashable
     label: str
-    do: Callable[[Progress], Result]
+    compute: Callable[[Progress], Output]
     seconds: float = 0.0
-    together: Together | None = None
+    batch: Together | None = None
     memory: int = 0
-    kept: bool = True
+    is_kept: bool = True
+
+
+def work(
+    label: str,
+    *,
+    seconds: Callable[..., float] | float = 0.0,
+    memory: Callable[..., int] | int = 0,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Work[Result]]]:
+    """Return a decorator after which a call of a slow function returns it as `Work`; see `wait_for`, `poll`, `confirm`.
+
+    The key consists of the name of the function and the identities of its arguments (`identity_of`). A parameter
+    `report` is not part of it, and receives the `Progress` of the job.
+
+    label: as the queue shows it, with the names of parameters in braces. A model, or what has one as its attribute
+    `loaded`, is shown by the name of the model, an encoding or another collection by its length.
+    seconds, memory: as in `Work`, or functions of the same arguments.
+    """
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Work[Result]]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def make(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Work[Result]:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            values = {name: value for name, value in bound.arguments.items() if name != "report"}
+
+            def compute(report: Progress) -> Result:
+                reported: Any = {"report": report} if "report" in signature.parameters else {}
+                return function(**values, **reported)  # type: ignore[call-arg]
+
+            return Work(
+                (f"{function.__module__}.{function.__qualname__}", *map(identity_of, values.values())),
+                label.format(**{name: _shown(value) for name, value in values.items()}),
+                compute,
+                seconds(*args, **kwargs) if callable(seconds) else seconds,
+                memory=memory(*args, **kwargs) if callable(memory) else memory,
+            )
+
+        return make
+
+    return decorate
+
+
+def _shown(value: object) -> object:
+    """What a label shows of an argument."""
+    loaded = getattr(value, "loaded", value)
+    if isinstance(loaded, LoadedModel):
+        return shown_name(loaded.name)
+    return len(value) if isinstance(value, Sized) and not isinstance(value, str) else value
 
 
 class ResultState(Enum):
@@ -97,15 +153,58 @@ def _queue() -> JobQueue:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def cached(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
+def cached_by_key(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
     """What `_make` returns, made once for all visitors who ask by this key; for small results of slow functions."""
     return _make()
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def cached_of_model(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
+def cached_of_model_by_key(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
     """The same for what is true of a model whatever the text: apart, so that many texts do not push it out."""
     return _make()
+
+
+def cached(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate a function with a small result, which is kept for all visitors by the identities of the arguments."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        result: Result = cached_by_key(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
+        return result
+
+    return call
+
+
+def cached_per_model(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate a function as `cached` does, in a cache of its own, which results for many texts do not empty."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        result: Result = cached_of_model_by_key(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
+        return result
+
+    return call
+
+
+def _key_of_call(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Hashable, ...]:
+    return f"{function.__module__}.{function.__qualname__}", identity_of(args), identity_of(kwargs)
+
+
+def confirm(label: str, *works: Work[Any], quick: float = UNCONFIRMED_SECONDS, slot: str = "") -> Any:
+    """Return the result of a work, or a list of several, once the visitor has pressed the button with its cost.
+
+    Returns None before that and while a result is awaited, with the progress and a Stop button in its place. What takes
+    at most `quick` seconds needs no button. slot: work in the same slot withdraws an earlier request; by default the
+    kind of the first work.
+    """
+    slot = slot or str(works[0].key[0] if isinstance(works[0].key, tuple) else works[0].key)
+    key = tuple(work.key for work in works)
+    if not is_confirmed(slot, key, label, sum(work.seconds for work in works), quick=quick):
+        return None
+    results = [poll(work, slot=slot if len(works) == 1 else "", asked=slot).value for work in works]
+    if any(result is None for result in results):
+        return None
+    return results[0] if len(results) == 1 else results
 
 
 def wait_for(work: Work[Result], *, timed: bool = False) -> Result:
@@ -116,7 +215,7 @@ def wait_for(work: Work[Result], *, timed: bool = False) -> Result:
     (`seconds_taken`). Raises what the work raises.
     """
     if (outer := current_job()) is not None:
-        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, kept=work.kept))
+        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, kept=work.is_kept))
         return nested
     on_a_page = is_in_script_run()
     job = _finished(work) if on_a_page else _waited_for(work)
@@ -202,7 +301,7 @@ def stop(work: Work[Any]) -> None:
     queue().stop(work.key, session_id())
 
 
-def confirm(slot: str, key: Hashable, label: str, seconds: float | None, *, quick: float | None = None) -> bool:
+def is_confirmed(slot: str, key: Hashable, label: str, seconds: float | None, *, quick: float | None = None) -> bool:
     """Whether to go on: with what is quick, or was asked for by the button that is drawn here until then.
 
     slot: the kind of question; asking for another of its kind forgets this one. seconds: what it takes, about; None
@@ -255,7 +354,7 @@ def estimate_seconds(loaded: LoadedModel, tokens: int, passes: float = 1, *, pla
 
     places: at how many the scores of all words are computed and sorted.
     """
-    pace: PassTiming = cached_of_model(("pace", loaded.weights_key), lambda: measure_timing(loaded))
+    pace: PassTiming = cached_of_model_by_key(("pace", loaded.weights_key), lambda: measure_timing(loaded))
     return pace.estimate_seconds(tokens, passes, places)
 
 
@@ -308,7 +407,7 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
 def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
     return queue().submit(
         work.key, work.label, _as_job(work),
-        expected=work.seconds, together=work.together, kept=work.kept, visitor=visitor, lasting=lasting,
+        expected=work.seconds, together=work.batch, kept=work.is_kept, visitor=visitor, lasting=lasting,
     )  # fmt: skip
 
 
@@ -323,7 +422,7 @@ def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
     def do(job: Job) -> Any:
         room = memory.room_for(work.memory, queue().drop_oldest, device=device)
         with using(models), room, count_unknown_tokens() as job.unknown:
-            return work.do(job.report)
+            return work.compute(job.report)
 
     return do
 

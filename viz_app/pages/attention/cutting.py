@@ -8,11 +8,11 @@ from bert_core.edits import AttentionKnockout
 from bert_core.refused import Refused
 from bert_core.run.inputs import check_edits
 from viz_app.components.attention_view import ViewChoice
-from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.edits import add_knockouts
 from viz_app.shell.markdown import error_sentence
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import write_note
 
 OPENED = "cut_open"  # whether the control is open
 PREFILLED = "_cut_of"  # the tokens that were selected when the control was filled in
@@ -58,7 +58,7 @@ def offer(current: Selection, choice: ViewChoice) -> None:
             st.segmented_control, "The rest of the row", "cut_way", first="grows", options=list(WAYS),
             format_func=WAYS.__getitem__, required=True,
         )  # fmt: skip
-        screen.write_note(WAY_SAYS[state.cut_way])
+        write_note(WAY_SAYS[state.cut_way])
         cut, problem = _asked(current, choice)
         if problem:
             st.caption(f":orange[{problem}]")

@@ -29,7 +29,7 @@ from viz_app.pages.attention.shown import (
     shown_now,
     vectors_of,
 )
-from viz_app.shell import corpus, downloads, frame, screen, selection
+from viz_app.shell import corpus, downloads, frame, selection
 from viz_app.shell.address import publish
 from viz_app.shell.controls import control
 from viz_app.shell.error_boundary import error_boundary
@@ -37,6 +37,7 @@ from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view
 from viz_app.shell.markdown import special_tokens
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import View, page_place, write_note, write_reading
 
 SORT_NAMES = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
 STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.") | {
@@ -46,16 +47,16 @@ SHOW_NAMES = {name: UNITS[name].capitalize() for name in MAPS} | {"brought": "Br
 AMONG_NAMES = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     current, view = selection.current_selection(), st.session_state.view
     frame.title("Who looks at whom?", "Which words each attention head looks at, and how strongly.")
     _controls(current, view)
     say_no_gradient(current)
     shown = shown_now(current)
-    with screen.picture():
+    with page_place("figure"):
         picture(current, view)
-    screen.write_reading(reading(shown))
+    write_reading(reading(shown))
     _say_pull(shown)
     show_attention_cautions(shown.run)
     _offer_search(current)
@@ -81,7 +82,7 @@ def _say_pull(shown: Shown) -> None:
         return
     token, pull = found
     but = "but only" if pull.value_weighted < pull.attention else "and"
-    screen.write_note(
+    write_note(
         f"**Why do so many heads look at {token}?** {pull.heads} of {pull.head_count} heads give it more than half of "
         f"their attention: {pull.attention:.0%} on average, {but} {pull.value_weighted:.0%} of the length that they "
         "bring comes from there. Where its vector is short, a head that has nothing to say can look there and "
@@ -97,7 +98,7 @@ def _say_pull(shown: Shown) -> None:
 def _controls(current: Selection, view: str) -> None:
     state = st.session_state
     neuron, every = view == "neuron", view == "heads"
-    with screen.controls().container(horizontal=True, vertical_alignment="top", gap="small"):
+    with page_place("controls").container(horizontal=True, vertical_alignment="top", gap="small"):
         control(
             st.segmented_control,
             "View",
@@ -117,7 +118,7 @@ def _controls(current: Selection, view: str) -> None:
             )  # fmt: skip
         if not (neuron or every):
             control(st.selectbox, "Several heads", "combine", options=COMBINED, format_func=str.capitalize, width=130)
-    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         for name, key, offered in (("Sort heads", "sort", SORTS), ("Sort layers", "rows", ROW_SORTS)):
             names = {order: special_tokens().substitute_in(said) for order, said in SORT_NAMES.items()}
             control(st.selectbox, name, key, options=offered, format_func=names.__getitem__, width=200)
@@ -199,7 +200,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         lecture=current.lecture,
         on_click=on_click,
     )
-    screen.write_note(
+    write_note(
         "All heads at a glance, each with its own colour scale. Click one to see it large, or use the arrow keys."
         + STANDING.get(state.sort, "")
         + ("" if state.rows == "number" else " The layer with the highest mean comes first.")

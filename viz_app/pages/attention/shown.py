@@ -20,7 +20,7 @@ from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.maps import UNSIGNED, Combination, MapView
 from viz_app.shell.markdown import with_help
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
 from viz_app.shell.work import Work, wait_for

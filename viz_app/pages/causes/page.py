@@ -17,7 +17,7 @@ from viz_app.figures.style import two_digits
 from viz_app.notation import Carried
 from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
 from viz_app.pages.causes.patches import RANDOM_TEXTS, Sides, sides
-from viz_app.shell import frame, screen, selection
+from viz_app.shell import frame, selection
 from viz_app.shell.address import end_run
 from viz_app.shell.change import nsp_change, replaced_change, set_reference_texts, word_change
 from viz_app.shell.controls import control, example_button, set_choice
@@ -25,7 +25,8 @@ from viz_app.shell.edits import keep_patch
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.selection import open_example_text
 from viz_app.shell.target import escape_names, show_missing_target
-from viz_app.shell.work import confirm, poll, wait_for
+from viz_app.shell.view import View, chart, page_place, write_heading, write_note, write_reading
+from viz_app.shell.work import is_confirmed, poll, wait_for
 
 STRONGEST = 12  # neurons that are shown
 CARRIED_NAMES = {
@@ -50,7 +51,7 @@ READING = (
 )
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     state, asked = st.session_state, selection.current_selection()
     current = asked.of_model(asked.own)
@@ -61,7 +62,7 @@ def draw() -> None:
     if not state.source and selection.is_current_example(EXAMPLE):
         state.source = SOURCE
     if asked.loaded.edits != current.loaded.edits:
-        screen.write_note("Here the text is read without what is put in, and so asked once more; other pages keep it.")
+        write_note("Here the text is read without what is put in, and so asked once more; other pages keep it.")
     _controls()
     if current.target is None:
         show_missing_target(current, "There is no answer yet that could be carried over")
@@ -73,9 +74,9 @@ def draw() -> None:
         )  # fmt: skip
         end_run()
     both = sides(current)
-    with screen.picture():
+    with page_place("figure"):
         _picture(both)
-    screen.write_reading(READING.format(giver="text" if state.way == "out" and state.origin != "mean" else "source"))
+    write_reading(READING.format(giver="text" if state.way == "out" and state.origin != "mean" else "source"))
 
 
 def _take_example() -> None:
@@ -85,7 +86,7 @@ def _take_example() -> None:
 
 def _controls() -> None:
     state = st.session_state
-    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(
             st.selectbox, "Source", "origin", options=ORIGINS, format_func=ORIGIN_NAMES.__getitem__, width=240,
         )  # fmt: skip
@@ -142,7 +143,7 @@ def _picture(both: Sides) -> None:
     drawn = _drawn(both, estimate)
     work = both.exact()
     cells = len(both.rows) * len(both.columns)
-    asked = confirm("patches", work.key, f"Run all {cells:,} patches", work.seconds)
+    asked = is_confirmed("patches", work.key, f"Run all {cells:,} patches", work.seconds)
     if not asked:
         st.caption("Until then, the estimate from one pass there and back:")
         _map(both, estimate, "estimate", drawn)
@@ -225,12 +226,12 @@ def _map(both: Sides, found: Patches, key: str, drawn: slice, band: PatchBand | 
     effects, rows, chosen = both.effects(found)[drawn], both.rows[drawn], _chosen(both)
     if chosen is not None:
         chosen = (chosen[0] - drawn.start, chosen[1]) if chosen[0] in range(drawn.start, drawn.stop) else None
-    screen.chart(
+    chart(
         effect_map(
             effects, rows, both.columns, chosen=chosen, dark=both.current.dark, lecture=both.current.lecture,
             limit=both.limit(found), by_chance=None if band is None else both.seen(band.contains(found))[drawn],
         ),
-        key=f"causes_{key}", grows=False, least_width=map_width(rows, len(both.columns)),
+        key=f"causes_{key}", grows=False, min_width=map_width(rows, len(both.columns)),
         on_select=partial(_take_place, f"causes_{key}", drawn.start), selection_mode="points",
         config={"displayModeBar": False}, alt=f"Effects of {effects.size} patches",
     )  # fmt: skip
@@ -239,11 +240,11 @@ def _map(both: Sides, found: Patches, key: str, drawn: slice, band: PatchBand | 
 def _band(both: Sides, found: Patches) -> PatchBand | None:
     """What random texts of as many tokens do at the same places, once that is asked for."""
     work = both.band(found)
-    if not confirm("band", work.key, f"Hold it against {RANDOM_TEXTS} random texts", work.seconds, quick=0.0):
+    if not is_confirmed("band", work.key, f"Hold it against {RANDOM_TEXTS} random texts", work.seconds, quick=0.0):
         return None
     band = poll(work, asked="band").value
     if band is not None:
-        screen.write_note(
+        write_note(
             f"○ moves the answer no more than random texts of as many tokens do ({RANDOM_TEXTS} of them, from the "
             f"lowest answer to the highest): {int(band.contains(found).sum())} of "
             f"{int(np.isfinite(found.values).sum())} places."
@@ -299,39 +300,37 @@ def _closer(both: Sides, found: Patches) -> None:
     if np.isnan(effect):
         st.caption(f"Nothing could be put in at {_named(both, row, column)}: {_why_not(both)}.")
         return
-    screen.write_heading(f"{CARRIED_NAMES[both.what]}: {_named(both, row, column)}, effect {two_places(effect)}")
+    write_heading(f"{CARRIED_NAMES[both.what]}: {_named(both, row, column)}, effect {two_places(effect)}")
     place = (row, column) if both.of_heads else (column, row)
     _said(both, found, place)
     _keep(both, place)
     if both.of_heads:
         work = both.closer(row)
-        if confirm("closer", work.key, f"Patch the heads of L{row} token by token", work.seconds):
+        if is_confirmed("closer", work.key, f"Patch the heads of L{row} token by token", work.seconds):
             effects = shares(wait_for(work))[row].T
             drawn = _around(both, int(np.nanargmax(np.nanmax(np.abs(effects), axis=1))))
             tokens = both.tokens[drawn]
-            screen.chart(
+            chart(
                 effect_map(effects[drawn], tokens, both.columns, dark=current.dark, lecture=current.lecture),
-                key="causes_closer", grows=False, least_width=map_width(tokens, len(both.columns)),
+                key="causes_closer", grows=False, min_width=map_width(tokens, len(both.columns)),
                 config={"displayModeBar": False}, alt=f"Effects of the heads of layer {row}, token by token",
             )  # fmt: skip
-            screen.write_note(
+            write_note(
                 f"The heads of L{row}, one token at a time: of a pattern or a query the row that looks, of a key or a "
                 "value the token that is looked at."
             )
     elif both.what == "feed_forward":
         work = both.neurons(column, row)
         many = current.loaded.config.intermediate_size
-        if confirm("neurons", work.key, f"Patch its {many:,} neurons one by one", work.seconds):
+        if is_confirmed("neurons", work.key, f"Patch its {many:,} neurons one by one", work.seconds):
             effects = shares(wait_for(work))[column, row]
             order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST].tolist()
-            screen.chart(
+            chart(
                 neuron_bars(order, effects[order].tolist(), dark=current.dark, lecture=current.lecture),
                 key="causes_neurons", grows=False, config={"displayModeBar": False},
                 alt=f"The {len(order)} neurons with the largest effects",
             )  # fmt: skip
-            screen.write_note(
-                f"The {len(order)} of {many:,} neurons of L{column} at this token with the largest effects."
-            )
+            write_note(f"The {len(order)} of {many:,} neurons of L{column} at this token with the largest effects.")
 
 
 def _why_not(both: Sides) -> str:
@@ -348,18 +347,14 @@ def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
         first = next(one for one in before.predictions if one.position == prediction.position)
         largest = max(one.top[0][1] for one in (first, prediction))
         word_change(current, first, prediction, each=6, most=8, largest=largest, key="patched")
-        screen.write_note(
-            "The likeliest words for the gap: before, of the text as it is; now, with this one part put in."
-        )
+        write_note("The likeliest words for the gap: before, of the text as it is; now, with this one part put in.")
     if before.replaced is not None and now.replaced is not None and both.target.kind == "replaced":
         at = both.target.rows[0]
         replaced_change(current, before.replaced, now.replaced, key="patched_replaced", at=at)
-        screen.write_note(
-            "The tokens that are likeliest to be replaced: before, of the text; now, with this one part put in."
-        )
+        write_note("The tokens that are likeliest to be replaced: before, of the text; now, with this one part put in.")
     if before.nsp is not None and now.nsp is not None and both.target.kind == "nsp":
         nsp_change(current, before.nsp, now.nsp, key="patched_nsp")
-        screen.write_note("Before, of the texts as they are; now, with this one part put in.")
+        write_note("Before, of the texts as they are; now, with this one part put in.")
 
 
 def _keep(both: Sides, place: tuple[int, int]) -> None:

@@ -22,7 +22,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.export.effects import both_labels, shares, source_labels
 from viz_app.figures.lens import short_names
 from viz_app.shell.change import reference_encodings
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work
 

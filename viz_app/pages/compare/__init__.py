@@ -1,7 +1,7 @@
 """The page Compare: what is different."""
 
 from viz_app.maps import CHANGES
-from viz_app.shell.models import models_on_offer, parse_model
+from viz_app.shell.model_names import models_on_offer, parse_model
 from viz_app.shell.params import Page, Param, select
 
 COMPARE_VIEWS = ("heads", "curves", "matrix")

@@ -18,15 +18,16 @@ from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumb
 from viz_app.maps import CHANGES, UNITS, MapView
 from viz_app.pages.compare import COMPARE_VIEWS, COMPARISONS
 from viz_app.pages.compare.sides import compared_selections
-from viz_app.shell import downloads, frame, screen
+from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.controls import control
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import full_name, models_on_offer, shown_name
+from viz_app.shell.model_names import full_name, models_on_offer, shown_name
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import View, page_place, write_note, write_reading
 
 COMPARISON_NAMES = {
     "masked": "Hidden words",
@@ -95,7 +96,7 @@ class Sides:
         return summary
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     state = st.session_state
     view = state.compare_view
@@ -113,7 +114,7 @@ def draw() -> None:
     changes = sides.summary(comparison, _thumbnail_size(view)).changes
     if comparison.left_out is not None:
         st.caption(escape_markdown(comparison.left_out))
-    with screen.picture():
+    with page_place("figure"):
         picture(sides, view)
     st.subheader("Largest changes", anchor=False)
     if changes:
@@ -134,14 +135,12 @@ def draw() -> None:
     if comparison.what == "attention":
         removed = comparison.before.edits or comparison.after.edits
         sums = f"; the changes of each row add up to {'0 unless arrows were removed from it' if removed else '0'}"
-    screen.write_reading(
-        f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}"
-    )
+    write_reading(f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}")
 
 
 def _controls() -> None:
     state = st.session_state
-    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(
             st.segmented_control, "Compare with", "against", options=COMPARISONS,
             format_func=COMPARISON_NAMES.__getitem__,
@@ -221,7 +220,7 @@ def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click:
         lecture=sides.before.lecture,
         on_click=on_click,
     )
-    screen.write_note(
+    write_note(
         f"{UNITS[CHANGES[sides.quantity]].capitalize()} in every head, all on one scale: orange is more, blue is less. "
         f"Changes beyond ±{two_digits(summary.limit)} share the darkest colour; the largest is "
         f"{two_digits(summary.largest_change)}. Click a head to see it large."

@@ -10,7 +10,8 @@ from viz_app.pages.compare import EXAMPLE_TEXT
 from viz_app.shell import selection
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import loaded_model, models_on_offer, shown_name
+from viz_app.shell.model_names import models_on_offer, shown_name
+from viz_app.shell.models import loaded_model
 from viz_app.shell.notices import show_no_mask
 from viz_app.shell.selection import Selection
 

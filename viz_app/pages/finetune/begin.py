@@ -12,12 +12,12 @@ from viz_app.finetuning.material import KINDS, FinetuneRequest, columns_of, kind
 from viz_app.finetuning.runs import LARGEST_TABLE, cores, folder_of, new_run
 from viz_app.pages.finetune.changes import tokens_of
 from viz_app.pages.finetune.examples import take_example
-from viz_app.shell import screen
 from viz_app.shell.controls import Upload, control, file_control
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
-from viz_app.shell.work import cached, duration_text, estimate_seconds
+from viz_app.shell.view import write_note
+from viz_app.shell.work import cached_by_key, duration_text, estimate_seconds
 
 SECONDS_TO_BEGIN = 10.0
 ASKED_TOKENS = 40  # texts whose length says how long a step takes
@@ -68,7 +68,7 @@ def begin(current: Selection) -> None:
         current.loaded.name, upload.name, **what, epochs=epochs, learning_rate=rate, batch=batch, max_length=length,
         keep=keep,
     )  # fmt: skip
-    many, tokens = cached(
+    many, tokens = cached_by_key(
         ("tuning table", upload.name, upload.data, *what.values(), request.start, length),
         lambda: _measured(current, request, upload),
     )
@@ -85,7 +85,7 @@ def begin(current: Selection) -> None:
         run.start()
         st.session_state.tuned = run.name
         st.rerun()
-    screen.write_note(
+    write_note(
         f"{many:,} {kind.many}, {kind.held_out} held out. {escape_markdown(shown_name(request.start))} stays as it "
         "is: a "
         f"copy learns, in the folder {escape_markdown(str(folder_of(name)))}, in a process of its own that "

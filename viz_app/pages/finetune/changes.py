@@ -22,7 +22,7 @@ from viz_app.finetuning.material import Material
 from viz_app.finetuning.runs import TuningRun
 from viz_app.shell.models import loaded_model
 from viz_app.shell.selection import KEPT_PREDICTIONS
-from viz_app.shell.work import Work, cached, estimate_seconds, wait_for
+from viz_app.shell.work import Work, cached_by_key, estimate_seconds, wait_for
 
 MEASURED = 16  # texts of the file on which two steps are compared
 PASSES = 10  # forward, that a text takes: states and maps of two models, and one pass there and back of each
@@ -66,7 +66,7 @@ class Changes:
             whole = self.run.material
             return Material(whole.texts[:MEASURED], whole.labels[:MEASURED])
 
-        found: Material = cached(("tuned texts", *self.start.key), first)
+        found: Material = cached_by_key(("tuned texts", *self.start.key), first)
         return found
 
     @property

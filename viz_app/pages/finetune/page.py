@@ -21,7 +21,7 @@ from viz_app.pages.finetune import COLOURED_BY
 from viz_app.pages.finetune.begin import begin
 from viz_app.pages.finetune.changes import FIGURES, Changes, Step, titles_of, zipped
 from viz_app.pages.finetune.words import draw_words
-from viz_app.shell import frame, screen, selection
+from viz_app.shell import frame, selection
 from viz_app.shell.address import HEAD_CHOSEN, publish
 from viz_app.shell.controls import control
 from viz_app.shell.error_boundary import error_boundary
@@ -30,7 +30,8 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
-from viz_app.shell.work import confirm, poll
+from viz_app.shell.view import View, chart, page_place, write_heading, write_note
+from viz_app.shell.work import is_confirmed, poll
 
 EVERY = 1.0  # seconds between two looks at a run
 AGAIN = 15.0  # seconds after which newly kept steps are offered
@@ -39,7 +40,7 @@ MAP_HEIGHT = 580  # pixels at most
 NAMES = {"divergence": "Attention", "importance": "Importance", "entropy": "How widely it looks"}
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     current, state = selection.current_selection(), st.session_state
     frame.title(
@@ -49,14 +50,14 @@ def draw() -> None:
     there = {run.name: run for run in runs()}
     if state.tuned not in there:
         state.tuned = ""
-    with screen.controls():
+    with page_place("controls"):
         if there:
             control(
                 st.selectbox, "Run", "tuned", options=("", *there), first="", width=320,
                 format_func=lambda name: name or "A new run",
             )  # fmt: skip
         run = there.get(state.tuned)
-    with screen.picture():
+    with page_place("figure"):
         if run is None:
             begin(current)
             return
@@ -123,18 +124,18 @@ def _curves(current: Selection, run: TuningRun) -> None:
         losses["held out"] = looks["loss"]
     left, right = st.columns(2, gap="medium")
     with left:
-        screen.chart(
+        chart(
             tuning_lines(losses, steps=log.steps, title="loss (nats)", dark=current.dark, lecture=current.lecture),
             key="tuning_losses", grows=False, config={"displayModeBar": False},
             alt=f"Loss while training, now {log.losses[-1][1]:.3f} nats",
         )  # fmt: skip
     with right:
         if not log.held_out:
-            screen.write_note(f"Scores come after each epoch, on {kind.many} that were held out.")
+            write_note(f"Scores come after each epoch, on {kind.many} that were held out.")
             return
         scores = {name: looks[figure] for figure, name in kind.scores.items() if figure in looks}
         first = next(iter(scores))
-        screen.chart(
+        chart(
             tuning_lines(
                 scores, steps=log.steps, title=f"held-out {kind.many}", shares=True, dark=current.dark,
                 lecture=current.lecture,
@@ -154,7 +155,7 @@ def _changed(current: Selection, run: TuningRun) -> None:
     numbers = list(steps)
     if len(numbers) < 2:
         return
-    screen.write_heading("What changed since the start?")
+    write_heading("What changed since the start?")
     if state.tuned_step not in numbers or not state.tuned_step:
         state.tuned_step = min(numbers[1:], key=lambda number: abs(number - (state.tuned_step or numbers[-1])))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
@@ -165,7 +166,7 @@ def _changed(current: Selection, run: TuningRun) -> None:
         )  # fmt: skip
     changes = Changes(run, Step(0, steps[0]), Step(step, steps[step]))
     work, found = changes.compared(), None
-    if confirm("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=QUICK):
+    if is_confirmed("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=QUICK):
         found = poll(work, slot="tuned", asked="tuned").value
     chosen = _head(changes, found)
     if found is not None:
@@ -192,7 +193,7 @@ def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, 
     """The grid of heads, and how alike the depths stay."""
     assert found.divergence is not None  # a run changes no shape
     if by not in ("divergence", *found.before.figures):
-        screen.write_note("The start has no word head, so that no loss is asked: the heads are coloured by attention.")
+        write_note("The start has no word head, so that no loss is asked: the heads are coloured by attention.")
         by = "divergence"
     values = found.divergence if by == "divergence" else found.change(by)
     layers, heads = values.shape
@@ -205,7 +206,7 @@ def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, 
         )  # fmt: skip
     with right:
         names = short_names(len(found.cka))
-        screen.chart(
+        chart(
             alike_depths(
                 found.cka, names, names, rows="at the start", columns="at this step", dark=current.dark,
                 lecture=current.lecture,
@@ -219,7 +220,7 @@ def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, 
         if kind is KINDS["classes"]
         else f"that of the loss of hidden words, not of the {kind.what} that are learned"
     )
-    screen.write_note(
+    write_note(
         f"On the first {found.texts} {kind.many}, {found.tokens:,} tokens. **How to read this:** left, each head; "
         "right, how alike the states of two depths are (CKA), 1 for the same distances between tokens. **How it can "
         f"mislead:** a head may look elsewhere to no effect; importance is {rests}; with few tokens CKA is high for "
@@ -230,7 +231,7 @@ def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, 
 def _maps(current: Selection, changes: Changes, encoding: Encoding, chosen: Head) -> None:
     """The attention of the chosen head on the text above, at the start and at the step."""
     layer, head = chosen
-    screen.write_heading(f"L{layer} H{head} on the text above")
+    write_heading(f"L{layer} H{head} on the text above")
     for place, step in zip(st.columns(2, gap="medium"), (changes.start, changes.step), strict=True):
         with place:
             run = changes.read(step, encoding)
@@ -242,7 +243,7 @@ def _maps(current: Selection, changes: Changes, encoding: Encoding, chosen: Head
                 dark=current.dark, lecture=current.lecture,
             )  # fmt: skip
             figure.update_layout(height=min(figure.layout.height, MAP_HEIGHT))  # two stand side by side
-            screen.chart(
+            chart(
                 figure, key=f"tuned_map_{int(bool(step.number))}", grows=False, config={"displayModeBar": False},
                 alt=f"Attention of L{layer} H{head} {title}",
             )  # fmt: skip
@@ -258,7 +259,7 @@ def _result(run: TuningRun) -> None:
     log = run.log
     best = log.best_steps[-1] if log.best_steps else log.step
     figures, kind = dict(log.held_out).get(best, {}), run.request.kind
-    screen.write_heading("What came out")
+    write_heading("What came out")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.button(
             "Open it on all pages", key="open_tuned", icon=":material/open_in_new:", type="primary",
@@ -270,7 +271,7 @@ def _result(run: TuningRun) -> None:
         )  # fmt: skip
     scores = ", ".join(f"{name} {figures[figure]:.1%}" for figure, name in kind.scores.items() if figure in figures)
     said = f" (of the held-out {kind.many}: {scores})" if scores else ""
-    screen.write_note(
+    write_note(
         f"The weights that did best, after step {best:,}{said}, in {escape_markdown(str(run.folder))}; kept "
         "steps in its folder *steps*. The same from a terminal: `headlight finetune`, with `--keep`."
     )
@@ -280,9 +281,9 @@ def _deletion(run: TuningRun) -> None:
     """A button that takes the run from the disk, behind a question."""
     with st.popover("Delete this run", icon=":material/delete:", width="content", key="delete_tuned"):
         if st.session_state.model == str(run.folder):
-            screen.write_note("This model is the one that all pages ask: choose another in the sidebar first.")
+            write_note("This model is the one that all pages ask: choose another in the sidebar first.")
             return
-        screen.write_note(
+        write_note(
             f"The folder {escape_markdown(str(run.folder))} is taken from the disk, with the model, the kept steps "
             "and the "
             "file that was uploaded. What is gone cannot be brought back."

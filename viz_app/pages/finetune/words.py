@@ -9,10 +9,10 @@ from bert_core.records import LensChange
 from bert_core.tokenizer import Encoding, Tokenizer
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, layer_lines, lens_grid, lens_width, short_names
 from viz_app.pages.finetune.changes import Changes
-from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.selection import Selection
-from viz_app.shell.work import confirm, poll, wait_for
+from viz_app.shell.view import chart, write_heading, write_line, write_note
+from viz_app.shell.work import is_confirmed, poll, wait_for
 
 SIDES = ("step", "start")  # whose words stand in the cells
 LEAST_CHANGE = 0.05  # nats that the colours go over
@@ -31,13 +31,13 @@ def draw_words(current: Selection, changes: Changes, encoding: Encoding, *, quic
 
     quick: seconds up to which those are read unasked.
     """
-    screen.write_heading("What the layers read as words")
+    write_heading("What the layers read as words")
     start, number = changes.start.model(), changes.step.number
     if not start.has_head("words"):
-        screen.write_note("This model has no trained word head: its layers cannot be read as words.")
+        write_note("This model has no trained word head: its layers cannot be read as words.")
         return
     found = wait_for(changes.words(encoding))
-    screen.write_line(_story(found, number))
+    write_line(_story(found, number))
     side = control(
         st.segmented_control, "Words", "tuned_words_of", options=SIDES, first=SIDES[0], required=True,
         format_func={"step": f"at step {number:,}", "start": "at the start"}.__getitem__,
@@ -46,10 +46,10 @@ def draw_words(current: Selection, changes: Changes, encoding: Encoding, *, quic
     lines, reading = st.columns([1, 1], gap="large")
     with lines:
         work = changes.same_words()
-        if confirm("tuned_words", work.key, f"Read the first {changes.many}", work.seconds, quick=quick):
+        if is_confirmed("tuned_words", work.key, f"Read the first {changes.many}", work.seconds, quick=quick):
             _line(current, changes, len(found.before))
     with reading:
-        screen.write_note(READING)
+        write_note(READING)
 
 
 def _grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:
@@ -57,8 +57,8 @@ def _grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: i
     encoding, names = found.encoding, depth_names(len(found.before))
     places = range(len(encoding))[:ROWS_THAT_FIT]
     if len(places) < len(encoding):
-        screen.write_note(f"The first {len(places)} of {len(encoding)} tokens.")
-    screen.chart(
+        write_note(f"The first {len(places)} of {len(encoding)} tokens.")
+    chart(
         lens_grid(
             [[tokenizer.token_of(int(words[depth, place])) for depth in range(len(names))] for place in places],
             found.divergence[:, list(places)].T,
@@ -70,7 +70,7 @@ def _grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: i
             dark=current.dark,
             lecture=current.lecture,
         ),
-        key="tuned_lens", grows=False, least_width=lens_width(len(names), lecture=current.lecture),
+        key="tuned_lens", grows=False, min_width=lens_width(len(names), lecture=current.lecture),
         config={"displayModeBar": False},
         alt=f"The word read first at each of {len(places)} tokens and {len(names)} depths at step {number}, coloured "
         "by how far it is from the start's",
@@ -81,7 +81,7 @@ def _line(current: Selection, changes: Changes, depths: int) -> None:
     shares = poll(changes.same_words(), slot="tuned_words", asked="tuned_words").value
     if shares is None:
         return
-    screen.chart(
+    chart(
         layer_lines(
             {f"first {changes.many}": 100 * shares}, short_names(depths), title="same word first (%)",
             dark=current.dark, lecture=current.lecture,

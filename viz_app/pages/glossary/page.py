@@ -5,13 +5,14 @@ import streamlit as st
 from viz_app.glossary import Term, find_terms, terms
 from viz_app.lessons import ENGLISH
 from viz_app.pages.glossary import LONGEST
-from viz_app.shell import frame, screen
+from viz_app.shell import frame
 from viz_app.shell.controls import control
 from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import escape_markdown, mark_terms, with_help
+from viz_app.shell.view import View, page_place, write_reading
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     frame.title(
         translate("What does this word mean?"),
@@ -22,17 +23,17 @@ def draw() -> None:
     )
     # Above the words on a narrow window, too, where controls come after the picture.
     typed = control(
-        screen.picture().text_input, translate("Find a word"), "term", live="50ms", max_chars=LONGEST, width=320,
+        page_place("figure").text_input, translate("Find a word"), "term", live="50ms", max_chars=LONGEST, width=320,
         placeholder=translate("Such as entropy"),
     )  # fmt: skip
     found = find_terms(typed, language())
-    with screen.picture():
+    with page_place("figure"):
         if not found:
             none = translate("None of the {all} words here is like “{typed}”.")
             st.info(with_help(none.format(all=len(terms()), typed=escape_markdown(typed))))
         for term in found:
             _term(term)
-    screen.write_reading(translate(
+    write_reading(translate(
         "**How to read this:** each sentence says what a word means in this app, and the link leads to a page that "
         "uses it. **How it can mislead:** papers use some of these words otherwise, and one sentence leaves much out."
     ))  # fmt: skip

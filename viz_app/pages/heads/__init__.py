@@ -1,8 +1,8 @@
-"""The page Heads: which matter, and what if they were gone."""
+"""The page Heads: the effect of every attention head on the answer, and of switching heads off."""
 
 from viz_app.shell.params import Page, select
 
-COLOURED_BY = ("slope", "removal")
+colour = select("colour", ("slope", "removal"), "Colour", label_visibility="collapsed")
 
 PAGE = Page(
     "heads",
@@ -10,6 +10,7 @@ PAGE = Page(
     ":material/toggle_on:",
     group="Change",
     question="Which heads matter, and what if they were gone?",
-    params=(select("colour", COLOURED_BY),),
+    subtitle="Switch attention heads off and see how the predictions change.",
+    params=(colour,),
     switches=True,
 )

@@ -1,4 +1,4 @@
-"""Which heads matter, and what if they were gone?"""
+"""Draws the page Heads."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,8 +15,8 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import two_digits
-from viz_app.pages.heads import COLOURED_BY
-from viz_app.shell import corpus, downloads, frame, screen, selection
+from viz_app.pages.heads import colour
+from viz_app.shell import corpus, downloads, frame
 from viz_app.shell.change import (
     largest_probability,
     nsp_change,
@@ -28,223 +28,198 @@ from viz_app.shell.change import (
     tags_change,
     word_change,
 )
-from viz_app.shell.controls import control
 from viz_app.shell.heads import head_title, open_head, switch_heads
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
+from viz_app.shell.view import View, chart, write_heading, write_note
 
-SHOWN_GAPS = 3
-
-
-def draw() -> None:
-    """Draw the page."""
-    current = selection.current_selection()
-    before = current.run(gradients=current.target is not None, all_heads_on=True)
-    after = current.run()
-    slopes = before.gate_gradient
-    frame.title(
-        "Which heads matter, and what if they were gone?",
-        "Switch attention heads off and see how the predictions change.",
-    )
-    left, right = screen.picture().columns([1, 1], gap="large")
-    _colour(current, before)
-    with left:
-        sweeps = current.target is not None and before.existing_heads.any() and st.session_state.colour == "removal"
-        removed = sweep(current).effect if sweeps else None
-        # One meaning, estimated or found: what switching the head off does to the target.
-        estimated = None if slopes is None else removal_estimate(slopes)
-        _switches(current, before, estimated, removed)
-    with right:
-        _predictions(current, before, after)
-    screen.write_reading(
-        "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: "
-        "the heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
-        "elsewhere, and other heads can take over its job."
-    )
-    downloads.heads(before, current.off, slopes, removed)
-    if removed is not None and estimated is not None:
-        _agreement(current, estimated, removed)
+MAX_GAPS = 3  # masked positions whose predictions are drawn
+READING = (
+    "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: "
+    "the heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
+    "elsewhere, and other heads can take over its job."
+)
 
 
-def _colour(current: Selection, before: ModelRun) -> None:
-    """What the heads are coloured by."""
-    if not before.existing_heads.any():
+def draw(page: View) -> None:
+    """Draw the heads as switches, colored by their effect on the target, and the predictions with and without them."""
+    selection = page.selection
+    full_run = selection.run(gradients=selection.target is not None, all_heads_on=True)
+    run = selection.run()
+    gradient = full_run.gate_gradient
+    estimated = None if gradient is None else removal_estimate(gradient)
+    _draw_controls(page, full_run)
+    measures = colour.value == "removal" and selection.target is not None and full_run.existing_heads.any()
+    grid, predictions = page.figure().columns(2, gap="large")
+    with grid:
+        measured = sweep(selection).effect if measures else None
+        _draw_switches(selection, full_run, estimated, measured)
+    with predictions:
+        _draw_predictions(selection, full_run, run)
+    page.read(READING)
+    downloads.heads(full_run, selection.off, gradient, measured)
+    if measured is not None and estimated is not None:
+        _draw_agreement(estimated, measured)
+
+
+def _draw_controls(page: View, full_run: ModelRun) -> None:
+    if not full_run.existing_heads.any():
         st.info(with_help("All heads of this model were pruned: there is nothing to switch."))
-    elif current.target is not None:
-        with screen.controls():
-            control(
-                st.segmented_control,
-                "Colour",
-                "colour",
-                options=COLOURED_BY,
-                required=True,
-                format_func={
-                    "slope": "Estimated (gradient)",
-                    "removal": f"Measured (removes each of the {before.existing_heads.sum()})",
-                }.__getitem__,
-                label_visibility="collapsed",
-            )
-            if st.session_state.colour == "removal":
+    elif page.selection.target is not None:
+        measured = f"Measured (removes each of the {full_run.existing_heads.sum()})"
+        with page.controls():
+            colour(format_func={"slope": "Estimated (gradient)", "removal": measured}.__getitem__)
+            if colour.value == "removal":
                 replacement_controls()
 
 
-def _switches(current: Selection, before: ModelRun, estimated: np.ndarray | None, removed: np.ndarray | None) -> None:
-    """Every head as a switch. estimated, removed: (layer, head), what its removal does; None where nobody asked."""
-    layers, heads = before.head_mask.shape
-    colours, what = (estimated, "switched off, about") if removed is None else (removed, "switched off,")
-    unit = "" if current.target is None else current.target.target_kind.unit
+def _draw_switches(
+    selection: Selection, full_run: ModelRun, estimated: np.ndarray | None, measured: np.ndarray | None
+) -> None:
+    """Draw every head as a switch. estimated, measured: effect of its removal, (layer, head), or None."""
+    layers, heads = full_run.head_mask.shape
+    effect, label = (estimated, "switched off, about") if measured is None else (measured, "switched off,")
+    unit = "" if selection.target is None else selection.target.target_kind.unit
+    titles = [
+        [head_title(selection, layer, head, label, effect, unit) for head in range(heads)] for layer in range(layers)
+    ]
     head_grid(
         layers=layers,
         heads=heads,
         thumbnails=None,
-        values=colours,
+        values=effect,
         signed=True,
         unit=f"change of the answer when the head is off, in {unit}",
         mode="switch",
         selected=None,
-        off=current.off,
-        there=before.existing_heads,
-        titles=[
-            [head_title(current, layer, head, what, colours, unit) for head in range(heads)] for layer in range(layers)
-        ],
+        off=selection.off,
+        there=full_run.existing_heads,
+        titles=titles,
         key="switches",
-        lecture=current.lecture,
         on_click=switch_heads,
     )
     meaning = ""
-    if colours is not None:
-        how = "estimated from the gradient" if removed is None else f"measured by removing it{replacement_phrase()}"
+    if effect is not None:
+        how = "estimated from the gradient" if measured is None else f"measured by removing it{replacement_phrase()}"
         meaning = (
             "Colour: how the answer changes when this head alone is switched off: blue, it falls (the head supports "
             f"it); orange, it rises; {how}, with all other heads on."
         )
-    screen.write_note(
-        f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}"
-    )
-    if current.off:
-        corpus.search_button(current, current.off[0], alike="looks")
+    write_note(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
+    if selection.off:
+        corpus.search_button(selection, selection.off[0], alike="looks")
 
 
-def _predictions(current: Selection, before: ModelRun, after: ModelRun) -> None:
-    """What every head of the model predicts with all attention heads, and now."""
-    drawn = False
-    for head in TASK_HEADS.values():
-        if head.gives_predictions and head.prediction_of(before) is not None:
-            CHANGES.get(head.name, partial(_readouts, head))(current, before, after)
-            drawn = True
-    target = current.target
-    if target is not None and target.other is not None and before.target_value is not None:
-        at_last = current.run(gradients=True).target_value or 0.0
-        values = [two_digits(value) for value in (before.target_value, at_last)]
+def _draw_predictions(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
+    """Draw what every trained task head predicts with all attention heads, and now."""
+    task_heads = [
+        head for head in TASK_HEADS.values() if head.gives_predictions and head.prediction_of(full_run) is not None
+    ]
+    for task_head in task_heads:
+        DRAWINGS.get(task_head.name, partial(_draw_readouts, task_head))(selection, full_run, run)
+    target = selection.target
+    if target is not None and target.other is not None and full_run.target_value is not None:
+        values = (full_run.target_value, selection.run(gradients=True).target_value or 0.0)
+        full, current = map(two_digits, values)
         st.subheader("Cosine with the other text", anchor=False)
-        st.markdown(f"**{values[0]}** with all heads on, **{values[1]}** now; the other text keeps all its heads.")
-    elif not drawn:
-        show_missing_target(current, "There is nothing to predict yet")
+        st.markdown(f"**{full}** with all heads on, **{current}** now; the other text keeps all its heads.")
+    elif not task_heads:
+        show_missing_target(selection, "There is nothing to predict yet")
 
 
-def _readouts(head: TaskHead, current: Selection, before: ModelRun, after: ModelRun) -> None:
-    """The prediction of a head without a drawing of its own, as a table."""
-    rows: dict[tuple[str, str], list[float]] = {}
-    for run in (before, after):
-        for readout in head.readouts(current.loaded, run):
+def _draw_readouts(task_head: TaskHead, selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
+    """Draw the prediction of a task head without a drawing of its own, as a table."""
+    numbers: dict[tuple[str, str], list[float]] = {}
+    for record in (full_run, run):
+        for readout in task_head.readouts(selection.loaded, record):
             for name, number in readout.rows:
-                rows.setdefault((readout.title, name), []).append(number)
-    both = {key: numbers for key, numbers in rows.items() if len(numbers) == 2}
-    st.subheader(head.heading(current.loaded)[0] or head.name, anchor=False)
-    st.dataframe(
-        {
-            "": [": ".join(dict.fromkeys(key)) for key in both],
-            "all heads on": [first for first, _ in both.values()],
-            "now": [now for _, now in both.values()],
-        },
-        hide_index=True,
-        width="stretch",
-    )
+                numbers.setdefault((readout.title, name), []).append(number)
+    rows = [(": ".join(dict.fromkeys(key)), *pair) for key, pair in numbers.items() if len(pair) == 2]
+    st.subheader(task_head.heading(selection.loaded)[0] or task_head.name, anchor=False)
+    columns = dict(zip(("", "all heads on", "now"), zip(*rows, strict=True), strict=True)) if rows else {}
+    st.dataframe(columns, hide_index=True, width="stretch")
 
 
-def _words(current: Selection, before: ModelRun, after: ModelRun) -> None:
-    largest = largest_probability(before, after, gaps=SHOWN_GAPS)
-    for prediction in after.predictions[:SHOWN_GAPS]:
-        original = before.prediction_at(prediction.position)
-        assert original is not None  # both runs were asked for the same positions
-        st.subheader(current.gap(prediction.position), anchor=False)
-        word_change(current, original, prediction, each=6, most=10, largest=largest, key="before_after")
+def _draw_words(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
+    largest = largest_probability(full_run, run, gaps=MAX_GAPS)
+    for prediction in run.predictions[:MAX_GAPS]:
+        full_prediction = full_run.prediction_at(prediction.position)
+        assert full_prediction is not None  # both runs have the same masked positions
+        st.subheader(selection.gap(prediction.position), anchor=False)
+        word_change(selection, full_prediction, prediction, each=6, most=10, largest=largest, key="before_after")
 
 
-def _classes(current: Selection, before: ModelRun, after: ModelRun) -> None:
-    assert before.classes is not None and after.classes is not None  # the page checks it
-    first, now = before.classes.probabilities, after.classes.probabilities
-    if first is None or now is None:
+def _draw_classes(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
+    assert full_run.classes is not None and run.classes is not None  # `_draw_predictions` checks it
+    full, current = full_run.classes.probabilities, run.classes.probabilities
+    if full is None or current is None:
         return
-    shown = list(dict.fromkeys((*before.classes.order[:6], *after.classes.order[:6])))[:10]
+    classes = list(dict.fromkeys((*full_run.classes.order[:6], *run.classes.order[:6])))[:10]
+    labels = [run.classes.labels[number] for number in classes]
     st.subheader("Class", anchor=False)
-    screen.chart(
-        prediction_bars(
-            [after.classes.labels[number] for number in shown],
-            now[shown].tolist(),
-            before=first[shown].tolist(),
-            dark=current.dark,
-            lecture=current.lecture,
-        ),
-        key="classes_before_after",
-        alt="Probabilities of the classes with all heads on, and now",
-    )
+    figure = prediction_bars(labels, current[classes].tolist(), before=full[classes].tolist())
+    chart(figure, key="classes_before_after", alt="Probabilities of the classes with all heads on, and now")
 
 
-def _next_sentence(current: Selection, before: ModelRun, after: ModelRun) -> None:
-    assert before.nsp is not None and after.nsp is not None  # the page checks it
-    st.subheader(nsp_sentence(before.nsp, after.nsp), anchor=False)
-    nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
+def _draw_next_sentence(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
+    assert full_run.nsp is not None and run.nsp is not None  # `_draw_predictions` checks it
+    st.subheader(nsp_sentence(full_run.nsp, run.nsp), anchor=False)
+    nsp_change(selection, full_run.nsp, run.nsp, key="nsp_before_after")
 
 
-def _replaced(current: Selection, before: ModelRun, after: ModelRun) -> None:
-    assert before.replaced is not None and after.replaced is not None  # the page checks it
+def _draw_replaced(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
+    assert full_run.replaced is not None and run.replaced is not None  # `_draw_predictions` checks it
     st.subheader("Which token was replaced?", anchor=False)
-    replaced_change(current, before.replaced, after.replaced, key="replaced_before_after")
+    replaced_change(selection, full_run.replaced, run.replaced, key="replaced_before_after")
 
 
-def _tags(current: Selection, before: ModelRun, after: ModelRun) -> None:
+def _draw_tags(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
     st.subheader("How is each word tagged?", anchor=False)
-    tags_change(before, after)
+    tags_change(full_run, run)
 
 
-def _answers(current: Selection, before: ModelRun, after: ModelRun) -> None:
-    assert before.spans is not None and after.spans is not None  # the page checks it
-    best = [best_spans(current.encoding, spans)[0] for spans in (before.spans, after.spans)]
-    first, now = (f"**“{escape_markdown(span.text)}”** ({two_digits(span.probability)})" for span in best)
+def _draw_answers(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
+    assert full_run.spans is not None and run.spans is not None  # `_draw_predictions` checks it
+    answers = [best_spans(selection.encoding, spans)[0] for spans in (full_run.spans, run.spans)]
+    full, current = (f"**“{escape_markdown(span.text)}”** ({two_digits(span.probability)})" for span in answers)
     st.subheader("What is the answer?", anchor=False)
-    st.markdown(f"{first} with all heads on, {now} now.")
+    st.markdown(f"{full} with all heads on, {current} now.")
 
 
-def _choice(current: Selection, before: ModelRun, after: ModelRun) -> None:
-    assert before.choice is not None and after.choice is not None  # the page checks it
+def _draw_choice(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
+    assert full_run.choice is not None and run.choice is not None  # `_draw_predictions` checks it
     st.subheader("How good an answer is B?", anchor=False)
-    first, now = (two_digits(value) for value in (before.choice, after.choice))
-    st.markdown(f"Its logit is **{first}** with all heads on, **{now}** now; the largest is chosen.")
+    full, current = map(two_digits, (full_run.choice, run.choice))
+    st.markdown(f"Its logit is **{full}** with all heads on, **{current}** now; the largest is chosen.")
 
 
-# How the change of a head's prediction is drawn; that of any other head is a table of its readouts.
-CHANGES: Mapping[str, Callable[[Selection, ModelRun, ModelRun], None]] = {
-    "words": _words, "classifier": _classes, "detector": _replaced, "reader": _answers, "tagger": _tags,
-    "chooser": _choice, "next": _next_sentence,
-}  # fmt: skip
+# How the predictions of a task head are drawn; those of any other task head are a table of its readouts.
+DRAWINGS: Mapping[str, Callable[[Selection, ModelRun, ModelRun], None]] = {
+    "words": _draw_words,
+    "classifier": _draw_classes,
+    "detector": _draw_replaced,
+    "reader": _draw_answers,
+    "tagger": _draw_tags,
+    "chooser": _draw_choice,
+    "next": _draw_next_sentence,
+}
 
 
-def _agreement(current: Selection, estimated: np.ndarray, removed: np.ndarray) -> None:
-    """What the gradient says of each head, (layer, head), beside what its removal does."""
-    rank = heads_agreement(estimated, removed)
-    screen.write_heading(f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)")
-    screen.chart(
-        sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
+def _draw_agreement(estimated: np.ndarray, measured: np.ndarray) -> None:
+    """Draw the estimated effect of removing each head, (layer, head), against the measured one."""
+    rank = heads_agreement(estimated, measured)
+    write_heading(f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)")
+    chart(
+        sweep_scatter(estimated, measured),
         key="sweep",
         grows=False,
         on_select="rerun",
         selection_mode="points",
         config={"displayModeBar": False},
-        alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
+        alt=f"Estimated against measured change of the target for every head, rank correlation {rank:.2f}",
     )
-    screen.write_note(
+    write_note(
         "**How to read this:** each point is a head; click one to see where it looks. On the dotted line, the "
         "gradient's estimate equals the real effect of removing the head. **How it can mislead:** a gradient "
         "describes a small change; removing a head is a large one."

@@ -16,21 +16,22 @@ from viz_app.figures.thumbnails import thumbnails
 from viz_app.maps import UNITS
 from viz_app.pages.images import picture
 from viz_app.pages.images.picture import CaptionedPicture, loaded_captioner
-from viz_app.shell import downloads, frame, screen
+from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.controls import control
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.params import Head
+from viz_app.shell.view import View, chart, page_place, write_line, write_note, write_reading
 
 SUMMARY = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     state = st.session_state
     dark, lecture = frame.is_dark(), bool(state.lecture)
-    heading = screen.title().empty()  # names the word as soon as there is one
+    heading = page_place("title").empty()  # names the word as soon as there is one
     frame.title("Where does it look for each word?", SUMMARY, heading.container())
     get_captioned = picture.choose()
     if get_captioned is None:
@@ -40,7 +41,7 @@ def draw() -> None:
     frame.title(
         f"Where does it look when it says “{escape_markdown(captioned.run.words[word])}”?", SUMMARY, heading.container()
     )
-    with screen.strip():
+    with page_place("strip"):
         token_strip(
             captioned.chips(word),
             key="caption",
@@ -51,7 +52,7 @@ def draw() -> None:
         )
         st.caption(picture.verdict(captioned))
 
-    first, second, third = screen.controls().columns([5.2, 2.7, 2.1], vertical_alignment="bottom")
+    first, second, third = page_place("controls").columns([5.2, 2.7, 2.1], vertical_alignment="bottom")
     control(
         first.segmented_control,
         "Show",
@@ -66,17 +67,17 @@ def draw() -> None:
     maps = caption_maps(captioned.run, state.heat)
     outlines = captioned.outlines(word) if state.boxes else []
     heads_label = "all heads" if head is None else f"L{head[0]} H{head[1]}"
-    left, middle, right = screen.picture().columns([5, 5, 3.2], gap="medium")
+    left, middle, right = page_place("figure").columns([5, 5, 3.2], gap="medium")
     with left:
         st.markdown("**The picture, as the model sees it**")
-        screen.chart(
+        chart(
             picture_figure(captioned.run.image, outlines, dark=dark, lecture=lecture),
             key="picture_chart",
             alt=captioned.described(),
         )
     with middle:
         st.markdown(f"**“{captioned.run.words[word]}”, {heads_label}**")
-        screen.chart(
+        chart(
             picture_heat(
                 captioned.run.image,
                 captioned.heat(state.heat, word, head),
@@ -91,7 +92,7 @@ def draw() -> None:
             f"{heads_label}",
         )
     with right:
-        screen.write_line("**Every head of the decoder**")
+        write_line("**Every head of the decoder**")
         head_maps = captioned.heads(state.heat, word)
         head_grid(
             layers=head_maps.shape[0],
@@ -104,11 +105,11 @@ def draw() -> None:
             lecture=lecture,
             on_click=picture.choose_head,
         )
-        screen.write_note("Each head has its own colour scale. Click one to see it large.")
+        write_note("Each head has its own colour scale. Click one to see it large.")
 
     if control(st.toggle, "Every word to every patch", "edges"):
         every_word(get_captioned, state.heat, head)
-    screen.write_reading(picture.reading(state.heat, captioned.run.words[word]))
+    write_reading(picture.reading(state.heat, captioned.run.words[word]))
     downloads.caption(
         partial(_files, get_captioned, state.heat, head, word), lambda: get_captioned().numbers(),
         lambda: get_captioned().png()

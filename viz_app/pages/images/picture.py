@@ -28,11 +28,11 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
 from viz_app.figures.images import Outline
 from viz_app.pages.images import COUNTS, PICTURES
-from viz_app.shell import screen
 from viz_app.shell.controls import control, example_button, file_control, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.memory import DEVICE_SETTING
 from viz_app.shell.params import Head
+from viz_app.shell.view import page_place
 from viz_app.shell.work import Work, seconds_taken, wait_for
 
 MAX_PIXELS = 24_000_000
@@ -233,7 +233,7 @@ def loaded_captioner() -> LoadedCaptioner:
 def choose() -> Callable[[], CaptionedPicture] | None:
     """Draw the controls of the picture; what gives it with its caption, or None where there is no picture yet."""
     state = st.session_state
-    kind, settings, action = screen.controls().columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
+    kind, settings, action = page_place("controls").columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
     control(
         kind.segmented_control, "Picture", "picture", options=PICTURES, format_func=TITLES.__getitem__, required=True
     )

@@ -9,7 +9,7 @@ from bert_core.analysis.walks import differences
 from bert_core.run.walk import ENGINES
 from viz_app.components.floor_plan import floor_plan
 from viz_app.export.tables import npz, tidy_csv
-from viz_app.pages.inside.stages import STAGES, View, legend, stage_groups
+from viz_app.pages.inside.stages import STAGES, StageInput, legend, stage_groups
 from viz_app.pages.inside.traces import (
     choose_layer_and_head,
     choose_token,
@@ -21,18 +21,19 @@ from viz_app.pages.inside.traces import (
     second_trace,
     step_stage,
 )
-from viz_app.shell import frame, screen, selection
+from viz_app.shell import frame, selection
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import with_help
 from viz_app.shell.selection import Selection
-from viz_app.shell.work import confirm, seconds_taken
+from viz_app.shell.view import View, chart, page_place, write_heading, write_line, write_note, write_reading
+from viz_app.shell.work import is_confirmed, seconds_taken
 
 PADS = 3
 ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     current = selection.current_selection()
     encoding, config, state = current.encoding, current.loaded.config, st.session_state
@@ -47,8 +48,8 @@ def draw() -> None:
     )
 
     # In a lecture the stages stand in sight: what folds away is out of it.
-    plan = (screen.strip() if current.lecture else screen.controls()).container()
-    row = screen.controls().container(horizontal=True, vertical_alignment="bottom")
+    plan = (page_place("strip") if current.lecture else page_place("controls")).container()
+    row = page_place("controls").container(horizontal=True, vertical_alignment="bottom")
     row.button("Back", on_click=step_stage, args=(names, -1), shortcut="P", disabled=number == 0, key="back")
     row.button(
         "Next", on_click=step_stage, args=(names, 1), shortcut="N", disabled=number + 1 == len(names), key="on",
@@ -96,12 +97,12 @@ def draw() -> None:
         )  # fmt: skip
     tables = {} if "head" in stage.needs and not existing_heads else stage.tables(view)
 
-    words, picture = screen.picture().columns([5, 8], gap="medium")
+    words, picture = page_place("figure").columns([5, 8], gap="medium")
     with words:
-        screen.write_heading(f"{number + 1}. {stage.title}")
+        write_heading(f"{number + 1}. {stage.title}")
         st.latex(stage.formula(view))
-        screen.write_note(legend(stage.formula(view)))
-        screen.write_line(stage.text)
+        write_note(legend(stage.formula(view)))
+        write_line(stage.text)
         if tables:
             st.markdown(f"**In numbers:** {stage.shape(view)}")
             st.latex(stage.live(view))
@@ -124,7 +125,7 @@ def draw() -> None:
         elif not tables:
             st.info(with_help("There is nothing to show: this model lacks this part, or it needs a second sentence."))
         for order, figure in enumerate(stage.draw(view, tables) if tables else []):
-            screen.chart(figure, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
+            chart(figure, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
     if tables:
         name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage
         left, right = st.columns(2)
@@ -137,7 +138,7 @@ def draw() -> None:
             f"walk-L{layer}.npz", "application/octet-stream",
             on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
         )  # fmt: skip
-    screen.write_reading(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
+    write_reading(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
 
     # Once, and last, so that the picture waits for one engine alone.
     if number + 1 == len(names):
@@ -145,7 +146,7 @@ def draw() -> None:
             (other_engine,) = (engine for engine in ENGINES if engine != state.engine)
             other_trace = None
             label, key = f"Compare with {ENGINE_NAMES[other_engine]}", (current.loaded.identity, encoding, current.off)
-            if confirm("engines", key, label, seconds_taken()):
+            if is_confirmed("engines", key, label, seconds_taken()):
                 other_trace = second_trace(
                     current,
                     layer,
@@ -164,11 +165,11 @@ def draw() -> None:
             st.caption(note)
 
 
-def _view(current: Selection, layer: int, head: int, token: int, pads: int, engine: str) -> View:
+def _view(current: Selection, layer: int, head: int, token: int, pads: int, engine: str) -> StageInput:
     """The pass as the stages show it, from the queue."""
     config = current.loaded.config
     distances = config.position_scheme.distances
-    return View(
+    return StageInput(
         trace=forward_trace(current, layer, token, pads=pads, engine=engine),
         head=head,
         relative=distances is not None,
@@ -184,11 +185,11 @@ def _view(current: Selection, layer: int, head: int, token: int, pads: int, engi
     )
 
 
-def _stage_csv(compute_view: Callable[[], View], name: str) -> bytes:
+def _stage_csv(compute_view: Callable[[], StageInput], name: str) -> bytes:
     view, stage = compute_view(), STAGES[name]
     return tidy_csv(stage.tables(view), stage.row_labels(view))
 
 
-def _trace_npz(compute_view: Callable[[], View]) -> bytes:
+def _trace_npz(compute_view: Callable[[], StageInput]) -> bytes:
     trace = compute_view().trace
     return npz(trace.values, tokens=trace.tokens)

@@ -38,7 +38,7 @@ Tables = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class View:
+class StageInput:
     """What a stage is shown of: one walk, one head of its layer, one token as the query.
 
     relative: whether distances add to the scores. divided: whether what they add is divided by the root of the head
@@ -155,20 +155,20 @@ class Stage:
     """
 
     title: str
-    formula: Callable[[View], str]
-    live: Callable[[View], str]
+    formula: Callable[[StageInput], str]
+    live: Callable[[StageInput], str]
     text: str
     reading: str
     misleading: str
     shape_of: str
     axes: tuple[str, ...]
-    tables: Callable[[View], Tables]
-    draw: Callable[[View, Tables], list[go.Figure]]
+    tables: Callable[[StageInput], Tables]
+    draw: Callable[[StageInput, Tables], list[go.Figure]]
     needs: tuple[str, ...] = ("layer", "head", "token")
     fallback_shape: tuple[str, tuple[str, ...]] | None = None
-    row_labels: Callable[[View], tuple[str, ...]] = lambda view: view.labels
+    row_labels: Callable[[StageInput], tuple[str, ...]] = lambda view: view.labels
 
-    def shape(self, view: View) -> str:
+    def shape(self, view: StageInput) -> str:
         """In words: 12 heads × 14 tokens × 32 numbers."""
         name, axes = self.shape_of, self.axes
         if self.fallback_shape is not None and name not in view.trace.values:
@@ -244,7 +244,7 @@ def _lines(*formulas: str) -> str:
     return r"\begin{gathered}" + r" \\[5pt] ".join(formulas) + r"\end{gathered}"
 
 
-def _existing_values(view: View, *names: tuple[str, str]) -> Tables:
+def _existing_values(view: StageInput, *names: tuple[str, str]) -> Tables:
     """The values that this model has, by the title of their panel."""
     tables = {}
     for title, name in names:
@@ -258,7 +258,7 @@ def _existing_values(view: View, *names: tuple[str, str]) -> Tables:
 # ---------------------------------------------------------------------------- pieces and embeddings
 
 
-def _draw_pieces(view: View, tables: Tables) -> list[go.Figure]:
+def _draw_pieces(view: StageInput, tables: Tables) -> list[go.Figure]:
     encoding, length = view.trace.encoding, len(view.labels)
     numbers = tables["piece number, segment, place"]
     return [
@@ -273,19 +273,19 @@ def _draw_pieces(view: View, tables: Tables) -> list[go.Figure]:
     ]
 
 
-def _piece_tables(view: View) -> Tables:
+def _piece_tables(view: StageInput) -> Tables:
     encoding, length = view.trace.encoding, len(view.labels)
     pads = [0] * (length - len(encoding))
     columns = ([*encoding.input_ids, *pads], [*encoding.token_type_ids, *pads], range(length))
     return {"piece number, segment, place": np.array(list(zip(*columns, strict=True)), np.float32)}
 
 
-def _embedding_formula(view: View) -> str:
+def _embedding_formula(view: StageInput) -> str:
     terms = {"E_{t_i}": "embeddings.word", "G_{g_i}": "embeddings.token_type", "R_i": "embeddings.position"}
     return "x_i = " + " + ".join(term for term, name in terms.items() if name in view.trace.values)
 
 
-def _embedding_live(view: View) -> str:
+def _embedding_live(view: StageInput) -> str:
     i, values = view.query, view.trace.values
     parts = [values[f"embeddings.{part}"][i, 0] for part in ("word", "token_type", "position")
              if f"embeddings.{part}" in values]  # fmt: skip
@@ -293,24 +293,24 @@ def _embedding_live(view: View) -> str:
     return _lines(rf"x_{{{i}}}[0] = {_sum(*parts)}", f"= {total}")
 
 
-def _norm_formula(view: View) -> str:
+def _norm_formula(view: StageInput) -> str:
     normed = r"\mathrm{LN}(x_i) = \frac{x_i - \mu_i}{\sqrt{\sigma_i^2 + \varepsilon}} \odot \gamma + \beta"
     return _lines(normed, r"W_x\, \mathrm{LN}(x_i) + b_x") if _is_widened(view) else normed
 
 
-def _norm_tables(view: View) -> Tables:
+def _norm_tables(view: StageInput) -> Tables:
     if not _is_widened(view):
         return _existing_values(view, ("before", "embeddings.sum"), ("after", "embeddings.output"))
     names = ("before", "embeddings.sum"), ("after", "embeddings.normed"), ("as layer 0 takes it", "embeddings.output")
     return _existing_values(view, *names)
 
 
-def _is_widened(view: View) -> bool:
+def _is_widened(view: StageInput) -> bool:
     """Whether a linear map follows the norm."""
     return "embeddings.normed" in view.trace.values
 
 
-def _norm_live(view: View) -> str:
+def _norm_live(view: StageInput) -> str:
     i, before = view.query, view.value("embeddings.sum")[view.query]
     return rf"\mu_{{{i}}} = {tex(before.mean())}, \quad \sigma_{{{i}}} = {tex(before.std())}"
 
@@ -318,20 +318,20 @@ def _norm_live(view: View) -> str:
 # ---------------------------------------------------------------------------- attention
 
 
-def _qkv_live(view: View) -> str:
+def _qkv_live(view: StageInput) -> str:
     i = view.query
     lengths = (float(np.linalg.norm(view.head_value(name)[i])) for name in ("query", "key", "value"))
     return r", \; ".join(rf"\|{s}_{{{i}}}\| = {tex(n)}" for s, n in zip("qkv", lengths, strict=True))
 
 
-def _score_formula(view: View) -> str:
+def _score_formula(view: StageInput) -> str:
     added = r" + \text{what the distance } i - j \text{ adds}" * view.relative
     if view.divided:
         return rf"s_{{ij}} = \frac{{q_i \cdot k_j{added}}}{{\sqrt{{d}}}}"
     return rf"s_{{ij}} = \frac{{q_i \cdot k_j}}{{\sqrt{{d}}}}{added}"
 
 
-def _score_live(view: View) -> str:
+def _score_live(view: StageInput) -> str:
     i, j = view.query, view.strongest
     query, key = view.head_value("query")[i], view.head_value("key")[j]
     score = tex(view.head_value("scores")[i, j])
@@ -346,13 +346,13 @@ def _score_live(view: View) -> str:
     )
 
 
-def _masked(view: View) -> np.ndarray:
+def _masked(view: StageInput) -> np.ndarray:
     """The masked scores of the head, with nothing where a key is hidden."""
     scores = view.head_value("masked_scores")
     return np.where(scores < MASKED_BELOW, np.nan, scores)
 
 
-def _mask_live(view: View) -> str:
+def _mask_live(view: StageInput) -> str:
     i = view.query
     j = int(
         (view.head_value("masked_scores")[i] < MASKED_BELOW).argmax()
@@ -363,19 +363,19 @@ def _mask_live(view: View) -> str:
     return _lines(rf"s_{{{i},{j}}} + M_{{{i},{j}}} = {tex(score)} {added}", f"= {after_text}")
 
 
-def _softmax_live(view: View) -> str:
+def _softmax_live(view: StageInput) -> str:
     i, j = view.query, view.strongest
     score, share = view.head_value("masked_scores")[i, j], view.head_value("probabilities")[i, j]
     total = float(np.exp(view.head_value("masked_scores")[i].astype(np.float64)).sum())
     return rf"p_{{{i},{j}}} = \frac{{e^{{{tex(score)}}}}}{{{tex(total)}}} = {tex(share)}"
 
 
-def _context_tables(view: View) -> Tables:
+def _context_tables(view: StageInput) -> Tables:
     weighted = weighted_values(view.trace, view.head, view.query)
     return {"share × value, for each key": weighted}
 
 
-def _draw_context(view: View, tables: Tables) -> list[go.Figure]:
+def _draw_context(view: StageInput, tables: Tables) -> list[go.Figure]:
     (weighted,) = tables.values()
     sums = np.stack([weighted.sum(0), view.head_value("context")[view.query]])
     return [
@@ -384,7 +384,7 @@ def _draw_context(view: View, tables: Tables) -> list[go.Figure]:
     ]
 
 
-def _context_live(view: View) -> str:
+def _context_live(view: StageInput) -> str:
     i, j = view.query, view.strongest
     share, value = view.head_value("probabilities")[i, j], view.head_value("value")[j, 0]
     remainder = weighted_values(view.trace, view.head, i).sum(0)[0] - share * value
@@ -398,7 +398,7 @@ def _context_live(view: View) -> str:
 # ---------------------------------------------------------------------------- the rest of the layer, and the heads
 
 
-def _output_live(view: View) -> str:
+def _output_live(view: StageInput) -> str:
     i = view.query
     attention_output, layer_input = view.value("attention_output")[i, 0], view.trace.layer_input[i, 0]
     total, after = view.value("attention_sum")[i, 0], view.value("attention_normed")[i, 0]
@@ -408,14 +408,14 @@ def _output_live(view: View) -> str:
     )
 
 
-def _feed_forward_tables(view: View) -> Tables:
+def _feed_forward_tables(view: StageInput) -> Tables:
     return _existing_values(
         view, ("inner numbers, after the activation", "intermediate"), ("back to the full width", "output_dense"),
         ("+ input of this part", "output_sum"), ("after the norm", "output"),
     )  # fmt: skip
 
 
-def _draw_feed_forward(view: View, tables: Tables) -> list[go.Figure]:
+def _draw_feed_forward(view: StageInput, tables: Tables) -> list[go.Figure]:
     inner, *outer = tables
     return [
         view.vectors({inner: tables[inner]}, figures=2),
@@ -423,43 +423,43 @@ def _draw_feed_forward(view: View, tables: Tables) -> list[go.Figure]:
     ]
 
 
-def _feed_forward_live(view: View) -> str:
+def _feed_forward_live(view: StageInput) -> str:
     inner = view.value("intermediate")[view.query]
     inner = inner[~np.isnan(inner)]  # of the neurons that were not pruned
     active = int((inner > ACTIVE_THRESHOLD).sum())
     return rf"\text{{{active:,} of {len(inner):,} numbers above }} {ACTIVE_THRESHOLD}"
 
 
-def _state_labels(view: View) -> tuple[str, ...]:
+def _state_labels(view: StageInput) -> tuple[str, ...]:
     return ("embeddings", *(f"layer {layer}" for layer in range(len(view.value("hidden_states")) - 1)))
 
 
-def _draw_states(view: View, tables: Tables) -> list[go.Figure]:
+def _draw_states(view: StageInput, tables: Tables) -> list[go.Figure]:
     return [view.vectors(tables, _state_labels(view), framed_row=view.trace.layer + 1)]
 
 
-def _next_live(view: View) -> str:
+def _next_live(view: StageInput) -> str:
     i, layer = view.query, view.trace.layer
     cosine = float(step_angles(view.trace)[layer, i])
     return rf"\cos\big(x^{{({layer})}}_{{{i}}},\; x^{{({layer + 1})}}_{{{i}}}\big) = {tex(cosine)}"
 
 
-def _piece_live(view: View) -> str:
+def _piece_live(view: StageInput) -> str:
     (pieces,) = _piece_tables(view).values()
     return rf"n = {len(view.labels)}, \quad t_{{{view.query}}} = {pieces[view.query, 0]:.0f}"
 
 
-def _feed_forward_formula(view: View) -> str:
+def _feed_forward_formula(view: StageInput) -> str:
     act = rf"\mathrm{{{view.activation}}}"
     return _lines(rf"u_i = {act}(W_u h_i + b_u)", r"y_i = \mathrm{LN}(W_y u_i + b_y + h_i)")
 
 
-def _judges_tokens(view: View) -> bool:
+def _judges_tokens(view: StageInput) -> bool:
     """Whether the output is that of an ELECTRA's discriminator, which stands where other models guess words."""
     return "replaced_logits" in view.trace.values and "mlm_logits" not in view.trace.values
 
 
-def _heads_formula(view: View) -> str:
+def _heads_formula(view: StageInput) -> str:
     if _judges_tokens(view):
         inner = rf"w \cdot \mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r) + b"
         return _lines(rf"s_i = {inner}", r"\Pr(\text{token } i \text{ was replaced}) = \frac{1}{1 + e^{-s_i}}")
@@ -471,29 +471,29 @@ def _heads_formula(view: View) -> str:
     )
 
 
-def _pooler_tables(view: View) -> Tables:
+def _pooler_tables(view: StageInput) -> Tables:
     if "pooler" not in view.trace.values:
         return {}
     rows = (view.value("hidden_states")[-1, 0], view.value("pooler_dense"), view.value("pooler"))
     return {"the first token's vector": np.stack(rows)}
 
 
-def _pooler_rows(view: View) -> tuple[str, ...]:
+def _pooler_rows(view: StageInput) -> tuple[str, ...]:
     return (view.labels[0], "dense layer", POOLER_ACTIVATIONS[view.pooler_act][0])
 
 
-def _draw_pooler(view: View, tables: Tables) -> list[go.Figure]:
+def _draw_pooler(view: StageInput, tables: Tables) -> list[go.Figure]:
     return [view.vectors(tables, _pooler_rows(view))] if tables else []
 
 
-def _pooler_live(view: View) -> str:
+def _pooler_live(view: StageInput) -> str:
     if "pooler" not in view.trace.values:
         return ""
     dense, pooled = (tex(view.value(name)[0]) for name in ("pooler_dense", "pooler"))
     return rf"z[0] = {POOLER_ACTIVATIONS[view.pooler_act][1]}({dense}) = {pooled}"
 
 
-def _head_tables(view: View) -> Tables:
+def _head_tables(view: StageInput) -> Tables:
     tables: Tables = {}
     if "mlm_logits" in view.trace.values:
         tables["score of every piece"] = view.value("mlm_logits")[None]
@@ -504,7 +504,7 @@ def _head_tables(view: View) -> Tables:
     return tables
 
 
-def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
+def _draw_heads(view: StageInput, tables: Tables) -> list[go.Figure]:
     figures = []
     if "mlm_logits" in view.trace.values:
         top = most_likely_tokens(view.trace, MAX_WORDS)
@@ -526,7 +526,7 @@ def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
     return figures
 
 
-def _heads_live(view: View) -> str:
+def _heads_live(view: StageInput) -> str:
     lines = []
     if "mlm_logits" in view.trace.values:
         ((token, share),) = most_likely_tokens(view.trace, 1)
@@ -557,7 +557,7 @@ MAP = (
 
 
 # The house that a pass walks through; the layer is the one part that there is several times.
-def stage_groups(view: View, names: Sequence[str]) -> list[Room]:
+def stage_groups(view: StageInput, names: Sequence[str]) -> list[Room]:
     """Where the stages stand: what comes before the layers, the chosen layer with its attention, what reads the end.
 
     names: of the stages that the model has.

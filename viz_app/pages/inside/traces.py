@@ -12,7 +12,7 @@ from bert_core.run.walk import walk, walk_at_position
 from viz_app.components.floor_plan import StageClick
 from viz_app.pages.inside.stages import STAGES
 from viz_app.shell.heads import set_head
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, poll, wait_for
 

@@ -13,7 +13,7 @@ from bert_core.studies.search import CLS_OFFSET, SEP_OFFSET, Matches, ValueShare
 from viz_app.figures.lens import depth_names
 from viz_app.pages.layers import ALIKE
 from viz_app.pages.layers.shared import Part, depth_slider, take_along
-from viz_app.shell import own_corpus, screen
+from viz_app.shell import own_corpus
 from viz_app.shell.controls import control
 from viz_app.shell.corpus import find_index, query_position, show_index_error
 from viz_app.shell.examples import Example
@@ -21,6 +21,7 @@ from viz_app.shell.heads import set_head
 from viz_app.shell.markdown import escape_markdown, special_tokens, with_help
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection, open_example_text
+from viz_app.shell.view import page_place, write_note
 from viz_app.shell.work import Work, wait_for
 
 TOP = 50
@@ -37,12 +38,12 @@ def elsewhere(current: Selection) -> None:
     """The tokens of the index that are most like the chosen one, in their sentences."""
     index, state, encoding = find_index(current.plain), st.session_state, current.encoding
     if index is None:
-        with screen.picture():
+        with page_place("figure"):
             show_index_error(current.plain)
             own_corpus.make_index(current.plain)
         return
     state.sought = query_position(current)
-    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         alike = control(
             st.segmented_control, "Alike in", "alike", options=ALIKE, format_func=NAMES.__getitem__, required=True
         )
@@ -64,13 +65,13 @@ def elsewhere(current: Selection) -> None:
         return
     for said in found.broken:
         st.warning(with_help(escape_markdown(said)))
-    left, right = screen.picture().columns([3, 1], gap="medium")
+    left, right = page_place("figure").columns([3, 1], gap="medium")
     with left:
         _list(found, SCORES[alike])
     if counted:  # added tokens are no words
         with right:
             _count(counted)
-    screen.write_note(
+    write_note(
         f"The {len(found.matches)} nearest of {found.compared:,} tokens, every one compared. Click a line to open its "
         "sentence as the text; beside are the words of the matches and more of them, and how often that is in all."
     )

@@ -7,9 +7,9 @@ import streamlit as st
 
 from bert_core.analysis.kinds import kind_figures, kind_names
 from viz_app.pages.layers.shared import Part, draw_lines, take_along
-from viz_app.shell import screen
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
+from viz_app.shell.view import write_heading, write_line
 
 
 def kinds(current: Selection) -> None:
@@ -21,11 +21,11 @@ def kinds(current: Selection) -> None:
     present = [(number, name) for number, name in enumerate(names) if by_kind.tokens[number] > 0]
     left, right = st.columns(2, gap="medium")
     with left:
-        screen.write_heading("Where attention goes")
+        write_heading("Where attention goes")
         share = {f"{name} ({by_kind.tokens[n]:.0%} of tokens)": by_kind.share[:, n] for n, name in present}
         draw_lines(current, "kind_share", share, layers, "share of attention")
     with right:
-        screen.write_heading("How much it matters")
+        write_heading("How much it matters")
         if by_kind.gradient is None:
             show_missing_target(current, "A gradient needs something to explain")
         else:
@@ -35,7 +35,7 @@ def kinds(current: Selection) -> None:
             )
     # The kind, apart from the rest, that draws the most attention in any layer.
     most, kind = np.unravel_index(int(by_kind.share[:, :-1].argmax()), by_kind.share[:, :-1].shape)
-    screen.write_line(
+    write_line(
         f"{names[kind]} is {by_kind.tokens[kind]:.0%} of the tokens and gets "
         f"**{by_kind.share[most, kind]:.0%}** of the attention of L{most}"
         + (

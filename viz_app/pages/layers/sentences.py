@@ -14,10 +14,10 @@ from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, similarity_matrix
 from viz_app.pages.layers import LIKE, SEVERAL
 from viz_app.pages.layers.shared import Part, depth_slider, draw_lines, states_of, take_along
-from viz_app.shell import screen
 from viz_app.shell.controls import control, example_button
 from viz_app.shell.markdown import escape_markdown, protect_terms, with_help
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import chart, page_place
 
 MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
 CONTEXT = 3  # words on either side of the word that is compared
@@ -26,7 +26,7 @@ CONTEXT = 3  # words on either side of the word that is compared
 def sentences(current: Selection) -> None:
     """How alike the states of one word are in several sentences."""
     state = st.session_state
-    left, right = screen.controls().columns([5, 2])
+    left, right = page_place("controls").columns([5, 2])
     control(left.text_area, "Sentences, one per line", "several", height="content")
     control(right.text_input, "Word to compare", "like")
     lines = [line.strip() for line in state.several.splitlines() if line.strip()]
@@ -50,14 +50,14 @@ def sentences(current: Selection) -> None:
         )  # fmt: skip
         return
     labels, similar, common = found
-    with screen.picture():
+    with page_place("figure"):
         depth = depth_slider(len(similar))
         # Side by side where both have room, else one under the other.
         row = st.container(horizontal=True, height="stretch", gap="medium")
         if current.lecture:  # all cells are seen at once, also where the lines stand below them
             st.html(f"<style>.st-key-similar {{ max-height: max(45vh, {60 + 34 * len(labels)}px); }}</style>")
     with row.container(width=_width(labels, lecture=current.lecture), height="stretch"):
-        screen.chart(
+        chart(
             similarity_matrix(similar[depth], labels, dark=current.dark, lecture=current.lecture),
             key="similar", config={"displayModeBar": False},
             alt=f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similar))[depth]}",

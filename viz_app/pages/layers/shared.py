@@ -13,11 +13,11 @@ from bert_core.run.lens import layer_states
 from bert_core.tokenizer import Encoding
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import depth_names, layer_lines
-from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import escape_markdown, protect_terms
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import chart
 from viz_app.shell.work import Work, wait_for
 
 
@@ -65,7 +65,7 @@ def draw_lines(
     current: Selection, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
 ) -> None:
     """Series through the layers, each under its name."""
-    screen.chart(
+    chart(
         layer_lines(series, names, title=title, ranks=ranks, dark=current.dark, lecture=current.lecture),
         key=key, config={"displayModeBar": False}, alt=f"{title} through the layers",
     )  # fmt: skip

@@ -14,10 +14,10 @@ from bert_core.refused import Refused
 from viz_app.figures.lens import depth_names, short_names, state_map
 from viz_app.pages.layers import PLANES
 from viz_app.pages.layers.shared import Part, depth_slider, states_of, take_along
-from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import with_help
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import chart, write_note
 from viz_app.shell.work import Work, wait_for
 
 PLANE_NAMES = {"axes": "Principal components (PCA)", "neighbours": "Neighbours (UMAP)"}
@@ -53,17 +53,17 @@ def plane(current: Selection) -> None:
         or encoding.special_tokens.substitute_in("[CLS], [SEP]")
         for place, side in enumerate(encoding.sides)
     ]
-    screen.chart(
+    chart(
         state_map(points[depth], encoding.labels, groups, axes=axes, dark=current.dark, lecture=current.lecture),
         key="plane", config={"displayModeBar": False},
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip
     if by_axes:
-        screen.write_note(
+        write_note(
             f"These two axes hold {_plane(current).explained_variance[depth]:.0%} of the variance at this depth."
         )
     else:
-        screen.write_note(NEIGHBOURS)
+        write_note(NEIGHBOURS)
     take_along("states", partial(_columns, current, by_axes))
 
 

@@ -18,13 +18,13 @@ from viz_app.figures.stages import window
 from viz_app.figures.style import ordinal
 from viz_app.pages.layers import BY, EXAMPLE, LENSES
 from viz_app.pages.layers.shared import Part, draw_lines, quoted, take_along
-from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.lenses import has_translators, translators_of
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection, is_current_example
-from viz_app.shell.work import UNCONFIRMED_SECONDS, Work, confirm, poll, wait_for
+from viz_app.shell.view import chart, page_place, write_line, write_note
+from viz_app.shell.work import UNCONFIRMED_SECONDS, Work, is_confirmed, poll, wait_for
 
 SHOWN_WORDS = 12
 MOST_BESIDE = 9  # depths that leave room for a distribution beside them
@@ -50,15 +50,15 @@ def words(current: Selection) -> None:
     places = range(len(encoding))[shown]
     rows = [run.positions.index(place) for place in places]
     values, unit = _coloured(run)
-    screen.write_line(story(current, run, position))
+    write_line(story(current, run, position))
     if len(names) > MOST_BESIDE:  # many layers have the whole width
-        grid, cell = screen.picture().container(), st.container()
+        grid, cell = page_place("figure").container(), st.container()
     else:
-        grid, cell = screen.picture().columns([8, 3.4], gap="medium")
+        grid, cell = page_place("figure").columns([8, 3.4], gap="medium")
     with grid:
         if len(places) < len(encoding):
-            screen.write_note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
-        screen.chart(
+            write_note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
+        chart(
             lens_grid(
                 [[current.word(int(run.top[d, row, 0])) for d in range(len(names))] for row in rows],
                 values[:, rows].T,
@@ -72,7 +72,7 @@ def words(current: Selection) -> None:
                 lecture=current.lecture,
             ),
             key="lens_grid",
-            least_width=lens_width(len(names), lecture=current.lecture),
+            min_width=lens_width(len(names), lecture=current.lecture),
             on_select=_take_cell, selection_mode="points",
             config={"displayModeBar": False},
             alt=f"The likeliest word at each of {len(places)} tokens and {len(names)} depths",
@@ -90,7 +90,7 @@ def words(current: Selection) -> None:
         )  # fmt: skip
         row = run.positions.index(position)
         likely = run.probabilities[depth, row].tolist()
-        screen.chart(
+        chart(
             prediction_bars(
                 [current.word(int(token)) for token in run.top[depth, row]], likely,
                 dark=current.dark, lecture=current.lecture,
@@ -99,7 +99,7 @@ def words(current: Selection) -> None:
             alt=f"The likeliest words at {encoding.labels[position]} {names[depth]}",
         )  # fmt: skip
         final, stood = current.word(int(run.final[row])), current.word(run.followed[row])
-        screen.write_note(
+        write_note(
             f"All other pieces together: {max(1 - sum(likely), 0):.2g}. The model's final word {quoted(final)} ranks "
             f"**{ordinal(int(run.final_rank[depth, row]))}** here"
             + (
@@ -122,7 +122,7 @@ def answer(current: Selection) -> None:
     position = chosen_cell(current)[1]
     run, encoding = lens_run(current, position), current.encoding
     names = short_names(len(run.top))
-    screen.write_line(story(current, run, position))
+    write_line(story(current, run, position))
     places = list(dict.fromkeys([*encoding.mask_positions[:FOLLOWED_POSITIONS], position]))
     ranks: dict[str, np.ndarray] = {}
     rows = {place: run.positions.index(place) for place in places}
@@ -163,7 +163,7 @@ def lens_run(current: Selection, position: int) -> LensRun:
     whole = _lens_work(current, range(length), tuned=tuned)
     if whole.seconds <= UNCONFIRMED_SECONDS:
         return wait_for(whole, timed=True)
-    if confirm("lens", whole.key, f"Read all {length} tokens at {depths} depths", whole.seconds):
+    if is_confirmed("lens", whole.key, f"Read all {length} tokens at {depths} depths", whole.seconds):
         run = poll(whole, asked="lens").value
         if run is not None:
             return run
@@ -248,7 +248,7 @@ def _lens_controls(current: Selection, *, colours: bool) -> None:
     has_tuned = has_translators(current.loaded)
     if not has_tuned:
         state.lens = "logit"
-    left, right = screen.controls().columns([3, 6], vertical_alignment="bottom")
+    left, right = page_place("controls").columns([3, 6], vertical_alignment="bottom")
     control(
         left.segmented_control, "Lens", "lens", options=LENSES,
         format_func=LENS_NAMES.__getitem__, required=True, disabled=not has_tuned,

@@ -7,10 +7,11 @@ import streamlit as st
 from viz_app.lessons import Lesson
 from viz_app.lessons.parsing import OWN_COURSE, folder_faults, lessons
 from viz_app.pages.learn import answer_files, student, teacher
-from viz_app.shell import frame, lesson, panel, screen
+from viz_app.shell import frame, lesson, panel
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Note
 from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.view import View, page_place, write_reading
 
 COURSES = {
     1: "First course: where it looks, and what that is worth",
@@ -20,7 +21,7 @@ COURSES = {
 }
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page: a class that is led or joined, else all lessons."""
     if st.session_state.teach:
         teacher.draw()
@@ -38,7 +39,7 @@ def _all() -> None:
             "words."
         ),
     )
-    with screen.picture():
+    with page_place("figure"):
         for fault in folder_faults(language()):
             st.warning(with_help(escape_markdown(fault)), icon=":material/warning:")
         for course, some in groupby(lessons(language()), key=lambda one: one.course):
@@ -51,7 +52,7 @@ def _all() -> None:
                 translate("Forget what I said"), icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,
                 help=translate("In all lessons, here and in this browser: for the next reader at this machine"),
             )  # fmt: skip
-    screen.write_reading(translate(
+    write_reading(translate(
         "**How to read this:** nothing is graded and nothing leaves this machine. What you said and did is kept by "
         "your browser alone. **How it can mislead:** each lesson stands on a published result, but what it "
         "shows is this model on these sentences; where it does otherwise, the lesson says so."

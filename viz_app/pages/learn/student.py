@@ -8,12 +8,13 @@ from bert_core.refused import Refused
 from viz_app.classroom import VOTE_CLOSED, Class, ClassQuestion, ClassState
 from viz_app.lessons import Lesson, Task
 from viz_app.pages.learn import answer_files
-from viz_app.shell import classroom, frame, lesson, panel, screen
+from viz_app.shell import classroom, frame, lesson, panel
 from viz_app.shell.answers import answer_control, answer_text, mark_pressed, pop_pressed
 from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
 from viz_app.shell.lesson_records.context import CheckContext
 from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.view import page_place
 
 
 def draw() -> None:
@@ -21,20 +22,20 @@ def draw() -> None:
     code, me = st.session_state["class"], classroom.member_id()
     if me is None:
         _title(translate("A class"))
-        screen.picture().caption(translate("Joining the class ..."))
+        page_place("figure").caption(translate("Joining the class ..."))
         return
     try:
         group = classroom.CLASSES.join(code, me, classroom.clock_time())
     except Refused as error:
         _title(translate("A class"))
-        with screen.picture():
+        with page_place("figure"):
             st.info(with_help(translate(str(error))), icon=":material/groups:")
             _leave()
         return
     shown = group.state()
     one = None if shown.question is None else classroom.lesson_in(shown.question)
     _title(translate("A class") if one is None else escape_markdown(one.question))
-    with screen.picture().container(key="class_student"):
+    with page_place("figure").container(key="class_student"):
         if one is None or shown.question is None:
             st.info(with_help(translate("You are in. The question comes in a moment, and this page with it.")))
         else:

@@ -16,10 +16,11 @@ from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import Lesson
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import lesson_of, lessons
-from viz_app.shell import classroom, frame, lesson, panel, screen
+from viz_app.shell import classroom, frame, lesson, panel
 from viz_app.shell.answers import answer_text, selectable_words
 from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.view import page_place
 
 STYLE = f"<style>{(Path(__file__).parent / 'class.css').read_text('utf-8')}</style>"
 COUNT_SECONDS = 1.0  # seconds after which the counts are drawn again
@@ -30,18 +31,18 @@ def draw() -> None:
     """Draw the class that the visitor leads, or the way to one."""
     if not classroom.is_enabled():
         _title()
-        screen.picture().info(
+        page_place("figure").info(
             with_help(translate("This server was not started for a class: start it with `headlight app --class`.")),
             icon=":material/groups:",
         )
     elif not classroom.is_teacher():
         _title()
-        with screen.picture():
+        with page_place("figure"):
             if classroom.is_pass_known():
                 _code()
     elif (group := classroom.led_class()) is None:
         _title()
-        with screen.picture():
+        with page_place("figure"):
             _open()
     else:
         _class(group)
@@ -136,9 +137,9 @@ def _class(group: Class) -> None:
     question, one = shown.question, classroom.lesson_in(shown.question)
     _title(escape_markdown(one.title))
     st.html(STYLE)
-    with screen.controls():
+    with page_place("controls"):
         _controls(group, one, shown.number)
-    with screen.picture(), st.container(key="class_teacher", gap="small"):
+    with page_place("figure"), st.container(key="class_teacher", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", key="class_top"):
             _keys(group, one, shown)
             st.fragment(_counts, run_every=COUNT_SECONDS)(group.code)

@@ -9,7 +9,7 @@ from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Suppres
 from bert_core.run.memory import forward_bytes, gradient_bytes
 from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, suppress_neurons
 from viz_app.shell.lenses import translators_of
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, wait_for
 

@@ -18,7 +18,7 @@ from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
 from viz_app.pages.neurons import EXAMPLE, NEURON, RANKED
 from viz_app.pages.neurons.fired import DRAWS, fired, said, scores, strongest, without
-from viz_app.shell import frame, screen, selection
+from viz_app.shell import frame, selection
 from viz_app.shell.controls import choose_neuron, control
 from viz_app.shell.edits import add_scaled_neurons
 from viz_app.shell.lenses import has_translators
@@ -26,14 +26,15 @@ from viz_app.shell.markdown import error_sentence, escape_markdown, protect_term
 from viz_app.shell.profiles import profiles_of
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import escape_names, show_missing_target
-from viz_app.shell.work import confirm, finished_result, poll
+from viz_app.shell.view import View, chart, page_place, write_heading, write_line, write_note, write_reading
+from viz_app.shell.work import finished_result, is_confirmed, poll
 
 OFF = 5  # neurons that are switched off together
 LISTED_SCORES = 10
 RANKED_NAMES = {"added": "What it adds", "fires": "How strongly it fires"}
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     asked = selection.current_selection()
     current = asked.of_model(asked.own)
@@ -43,18 +44,18 @@ def draw() -> None:
         "and adds its own vector that many times.",
     )
     if asked.loaded.edits != current.loaded.edits:
-        screen.write_note("Here the text is read without what is put in; other pages keep it.")
+        write_note("Here the text is read without what is put in; other pages keep it.")
     state = st.session_state
     if state.fired is None and state.neuron is None and selection.is_current_example(EXAMPLE):
         state.neuron = NEURON
     control(
-        screen.controls().segmented_control, "Rank by", "ranked", options=RANKED,
+        page_place("controls").segmented_control, "Rank by", "ranked", options=RANKED,
         format_func=RANKED_NAMES.__getitem__, required=True,
         help="How far a neuron moves the state of its token: how strongly it fires, times the length of its vector. Or "
         "how strongly it fires alone.",
     )  # fmt: skip
     layer, position = _cell(current)
-    with screen.picture():
+    with page_place("figure"):
         _map(current, layer, position)
         if selection.is_current_example(EXAMPLE):
             st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
@@ -63,7 +64,7 @@ def draw() -> None:
         _one(current, *neuron)
         _answer(current, *neuron)
     _files(current)
-    screen.write_reading(
+    write_reading(
         "**How to read this:** each cell has the number of the neuron that stands out most in a layer at a token; "
         "orange fires, blue is below its rest, and colours are compared within a layer. Click a cell for the ten "
         "strongest there, a line for one of them. **How it can mislead:** what a neuron adds need not be used further "
@@ -99,17 +100,17 @@ def _map(current: Selection, layer: int, position: int) -> None:
     tokens = len(encoding)
     shown = window(tokens, position)
     if tokens > ROWS_THAT_FIT:
-        screen.write_note(f"Tokens {shown.start} to {shown.stop - 1} of {tokens}, around the chosen one.")
+        write_note(f"Tokens {shown.start} to {shown.stop - 1} of {tokens}, around the chosen one.")
     neurons, values = found.neurons[..., 0].T, found.values[..., 0].T  # (token, layer)
     rows, columns = encoding.labels[shown], [f"L{number}" for number in range(len(values[0]))]
-    screen.chart(
+    chart(
         neuron_map(
             neurons[shown], values[shown], rows, columns, chosen=(position - shown.start, layer),
             what="adds" if st.session_state.ranked == "added" else "fires",
             limits=np.nanmax(np.abs(values[[not special for special in encoding.special]]), 0, initial=0).tolist(),
             dark=current.dark, lecture=current.lecture,
         ),
-        key="neurons_map", grows=False, least_width=map_width(rows, len(columns)),
+        key="neurons_map", grows=False, min_width=map_width(rows, len(columns)),
         on_select=partial(_take_cell, shown.start), selection_mode="points", config={"displayModeBar": False},
         alt=f"The strongest neuron of {len(columns)} layers at {len(rows)} tokens",
     )  # fmt: skip
@@ -126,13 +127,13 @@ def _listed(current: Selection, layer: int, position: int) -> tuple[int, int] | 
     """The strongest neurons of the chosen cell with what they say; the neuron that is chosen, if there is any."""
     found, run = strongest(current, st.session_state.ranked), fired(current)
     neurons = [neuron for neuron in found.neurons[layer, position].tolist() if neuron >= 0]
-    screen.write_heading(f"L{layer} at {escape_markdown(current.encoding.labels[position])}")
+    write_heading(f"L{layer} at {escape_markdown(current.encoding.labels[position])}")
     if not neurons:
-        screen.write_note(f"All neurons of L{layer} were pruned.")
+        write_note(f"All neurons of L{layer} were pruned.")
         return _chosen(current)
     share = found.share[layer, position]
     what = "of all that the layer's neurons add here" if st.session_state.ranked == "added" else "of all firing here"
-    screen.write_note(f"The {len(neurons)} strongest neurons have {share:.0%} {what}, signs aside.")
+    write_note(f"The {len(neurons)} strongest neurons have {share:.0%} {what}, signs aside.")
     lenses = {
         name: said(current, layer, neurons, position, tuned=tuned) for name, tuned in _lenses(current, layer).items()
     }
@@ -179,7 +180,7 @@ def _one(current: Selection, layer: int, neuron: int) -> None:
     run, encoding = fired(current), current.encoding
     along = run.activations[layer, :, neuron]
     at = int(np.abs(along).argmax())
-    screen.write_heading(f"L{layer} neuron {neuron}")
+    write_heading(f"L{layer} neuron {neuron}")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         choose_neuron("neuron", (layer, neuron), current.loaded)
         _offer_profile(current, layer, neuron)
@@ -187,8 +188,8 @@ def _one(current: Selection, layer: int, neuron: int) -> None:
     shown = window(len(encoding), at)
     with left:
         if shown.stop - shown.start < len(encoding):
-            screen.write_note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the strongest.")
-        screen.chart(
+            write_note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the strongest.")
+        chart(
             value_bars(
                 encoding.labels[shown], along[shown].tolist(), title="fires", written=two_places,
                 chosen=at - shown.start, dark=current.dark, lecture=current.lecture,
@@ -198,13 +199,11 @@ def _one(current: Selection, layer: int, neuron: int) -> None:
         )  # fmt: skip
     with right:
         if not current.loaded.has_head("words"):
-            screen.write_note("This model has no trained word head, so there are no words that a neuron promotes.")
+            write_note("This model has no trained word head, so there are no words that a neuron promotes.")
         for name, tuned in _lenses(current, layer).items():
-            screen.write_line(
-                f"**{name}**, at {protect_terms(escape_markdown(encoding.labels[at]))}, where it fires most"
-            )
+            write_line(f"**{name}**, at {protect_terms(escape_markdown(encoding.labels[at]))}, where it fires most")
             _said(current, said(current, layer, [neuron], at, tuned=tuned))
-            screen.write_line(f"**{name}**, mean of all tokens")
+            write_line(f"**{name}**, mean of all tokens")
             _said(current, said(current, layer, [neuron], None, tuned=tuned))
         _change(layer, neuron)
 
@@ -215,7 +214,7 @@ def _said(current: Selection, words: NeuronWords) -> None:
         protect_terms(escape_markdown(_words(current, one[0], len(one[0])))) for one in (words.raised, words.lowered)
     )
     up, down = (two_digits(float(slopes[0, 0])) for slopes in (words.raised_slopes, words.lowered_slopes))
-    screen.write_note(f"likelier: {raised} (at most {up} nats a unit)  \nunlikelier: {lowered} (at most {down})")
+    write_note(f"likelier: {raised} (at most {up} nats a unit)  \nunlikelier: {lowered} (at most {down})")
 
 
 def _offer_profile(current: Selection, layer: int, neuron: int) -> None:
@@ -244,13 +243,13 @@ def _change(layer: int, neuron: int) -> None:
 def _answer(current: Selection, layer: int, neuron: int) -> None:
     """What the answer rests on in the neurons, and whether it rests on these more than on random ones."""
     target = current.target
-    screen.write_heading("What does the answer rest on?")
+    write_heading("What does the answer rest on?")
     if target is None:
         show_missing_target(current, "There is no answer yet that could rest on neurons")
         return
     work = scores(current)
     what = target.target_kind.supports.format(**escape_names(current, target))
-    if not confirm("neuron_scores", work.key, "Turn up the neurons of each layer", work.seconds):
+    if not is_confirmed("neuron_scores", work.key, "Turn up the neurons of each layer", work.seconds):
         return
     found = poll(work, asked="neuron_scores").value
     if found is None:
@@ -259,7 +258,7 @@ def _answer(current: Selection, layer: int, neuron: int) -> None:
     order = np.argsort(-np.abs(np.nan_to_num(summed)), axis=None, kind="stable")[:LISTED_SCORES].tolist()
     pairs = [divmod(place, summed.shape[1]) for place in order]
     names = [f"L{one} neuron {number}" for one, number in pairs]
-    screen.chart(
+    chart(
         value_bars(
             names, [float(summed[pair]) for pair in pairs], title=target.target_kind.unit, written=two_places,
             chosen=pairs.index((layer, neuron)) if (layer, neuron) in pairs else None,
@@ -269,7 +268,7 @@ def _answer(current: Selection, layer: int, neuron: int) -> None:
         alt=f"The {len(pairs)} neurons that the answer rests on most",
     )  # fmt: skip
     way, missed = float(found.target_value - found.off_values[layer]), abs(float(found.gap[layer]))
-    screen.write_note(
+    write_note(
         f"Integrated gradients: above 0 speaks for {what}. L{layer} neuron {neuron} has "
         f"**{two_digits(float(summed[layer, neuron]))}**. All neurons of L{layer} together: "
         f"{two_digits(float(np.nansum(summed[layer])))}, for a way of {two_digits(way)} from none of them firing "
@@ -287,7 +286,7 @@ def _suppressed(current: Selection, found: NeuronAttribution, layer: int) -> Non
     pairs = [(layer, neuron) for neuron in best]
     works = [without(current, pairs, among) for among in ("all", "active")]
     label = f"Switch off the {many} strongest of L{layer}, and {DRAWS} times {many} random ones"
-    if not confirm("suppressed", works[0].key, label, sum(work.seconds for work in works)):
+    if not is_confirmed("suppressed", works[0].key, label, sum(work.seconds for work in works)):
         return
     try:
         everywhere, active = (poll(work, asked="suppressed").value for work in works)
@@ -304,7 +303,7 @@ def _suppressed(current: Selection, found: NeuronAttribution, layer: int) -> Non
         else "no further than random ones: this choice has found nothing"
     )  # fmt: skip
     listed = ", ".join(map(str, best))
-    screen.write_line(
+    write_line(
         f"**Beside chance:** {say(everywhere.base_value)}; without the neurons {listed} of L{layer} "
         f"**{say(everywhere.value)}**, {verdict}. Without {many} random neurons of L{layer}: {ends[0][0]} to "
         f"{ends[0][1]}; of the tenth of it that adds most here: {ends[1][0]} to {ends[1][1]} ({DRAWS} draws each)."

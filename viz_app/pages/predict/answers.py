@@ -10,10 +10,11 @@ from bert_core.task_heads import NO_ANSWER
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import answer_bars
 from viz_app.figures.style import two_digits
-from viz_app.shell import downloads, frame, screen
+from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import NO_TOKENS, Selection
+from viz_app.shell.view import chart, page_place, write_reading
 
 SHOWN = 5  # answers in the table
 SIGNS_AROUND = 500  # of the context, on either side of the answer
@@ -22,7 +23,7 @@ EXAMPLE = "Who has a car?", "Anna has a red ball. Tom has a blue car. Anna is in
 
 def draw_answer(current: Selection, run: ModelRun) -> None:
     """The answer to A in B, or the way to one."""
-    with screen.picture():
+    with page_place("figure"):
         if run.spans is None:
             example_button(
                 "This model finds answers: type a question as the text, and its context as the second one.",
@@ -54,7 +55,7 @@ def _answer(current: Selection, spans: SpanPrediction) -> None:
     with listed:
         _table(best, none)
     places = (0, *context_positions(encoding))
-    screen.chart(
+    chart(
         answer_bars(
             ["no answer", *(encoding.tokens[place] for place in places[1:])],
             spans.start[list(places)].tolist(),
@@ -64,14 +65,14 @@ def _answer(current: Selection, spans: SpanPrediction) -> None:
             lecture=current.lecture,
         ),
         key="answer",
-        least_width=20 * len(places),
+        min_width=20 * len(places),
         config={"displayModeBar": False},
         alt=f"How probable each token of the context is as the first and as the last of the answer: {answer.text}",
     )
     lost = ""
     if encoding.truncated_count:
         lost = f" The last {encoding.truncated_count:,} tokens were left out: an answer that stands there is not found."
-    screen.write_reading(
+    write_reading(
         "**How to read this:** an answer's probability is that of its first token (bars upwards) times that of its "
         "last (downwards), each among all tokens of the context and “no answer”; the answer with the largest sum of "
         f"the two logits counts, of at most 30 pieces.{lost} **How it can mislead:** it is a stretch of the text that "

@@ -10,14 +10,15 @@ from bert_core.run.multiple_choice import encode_choices, score_choices
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import two_digits
-from viz_app.shell import downloads, frame, screen
+from viz_app.shell import downloads, frame
 from viz_app.shell.controls import control, example_button
 from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import NO_TOKENS, Selection
 from viz_app.shell.target import OWN_TARGET
-from viz_app.shell.work import Work, confirm, estimate_seconds, wait_for
+from viz_app.shell.view import chart, page_place, write_note, write_reading
+from viz_app.shell.work import Work, estimate_seconds, is_confirmed, wait_for
 
 LONGEST_CHOICE = 2_000  # characters
 LONGEST_NAMED = 60  # characters of a choice on a button
@@ -27,7 +28,7 @@ EXAMPLE = "A blue car.\nA red ball.\nA garden."
 
 def draw_choices(current: Selection, run: ModelRun) -> None:
     """The typed answers, and which of them is chosen."""
-    with screen.picture():
+    with page_place("figure"):
         typed, said = st.columns([2, 3], gap="large")
         with typed:
             control(
@@ -53,14 +54,14 @@ def _chosen(current: Selection) -> None:
     except Refused as error:
         st.warning(with_help(error_sentence(error)), icon=":material/rule:")
         return
-    if not confirm("choices", work.key, f"Judge {len(lines)} choices", work.seconds):
+    if not is_confirmed("choices", work.key, f"Judge {len(lines)} choices", work.seconds):
         return
     found = wait_for(work)
     best = found.order[0]
     st.markdown(
         f"#### “{escape_markdown(_named(found.choices[best]))}”: {two_digits(float(found.probabilities[best]))}"
     )
-    screen.chart(
+    chart(
         prediction_bars(
             [found.choices[number] for number in found.order], found.probabilities[list(found.order)].tolist(),
             largest=1.0, dark=current.dark, lecture=current.lecture,
@@ -70,10 +71,10 @@ def _chosen(current: Selection) -> None:
     )  # fmt: skip
     _ask(found)
     if current.loaded.edits:
-        screen.write_note(
+        write_note(
             "What is changed in the model belongs to the pair above: here it is as it was loaded, with the same heads."
         )
-    screen.write_reading(
+    write_reading(
         "**How to read this:** each choice is read with A as a pair of its own, and gets one number, its logit; the "
         "bars are the softmax of these, so all of them add up to 1. “Why” makes the choice the second text, whose "
         "words and heads every page then shows. **How it can mislead:** one of the choices always wins, even where "

@@ -11,7 +11,7 @@ from bert_core.records import MaskPrediction
 from bert_core.refused import Refused
 from viz_app.shell.markdown import error_sentence, with_help
 from viz_app.shell.selection import NO_TOKENS, Selection
-from viz_app.shell.work import cached_of_model
+from viz_app.shell.work import cached_of_model_by_key
 
 UNSURE = 0.2  # a best guess below this probability is called unsure
 
@@ -50,7 +50,9 @@ def temperature(current: Selection) -> float | None:
     """What calibrates the model's confidence; None where nobody measured it. A file that does not fit is said."""
     loaded = current.loaded
     try:
-        found: float | None = cached_of_model(("temperature", loaded.weights_key), lambda: read_temperature(loaded))
+        found: float | None = cached_of_model_by_key(
+            ("temperature", loaded.weights_key), lambda: read_temperature(loaded)
+        )
         if found is None:
             check_temperature(loaded)
     except Refused as error:

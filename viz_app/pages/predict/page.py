@@ -14,12 +14,13 @@ from viz_app.pages.predict.chosen import draw_choices
 from viz_app.pages.predict.gaps import put_chosen_word, put_clicked_word, say_if_unsure, swap_sentences, temperature
 from viz_app.pages.predict.replaced import draw_replaced
 from viz_app.pages.predict.tagged import draw_tags
-from viz_app.shell import downloads, examples, frame, screen, selection
+from viz_app.shell import downloads, examples, frame, selection
 from viz_app.shell.change import largest_probability
 from viz_app.shell.controls import control, example_button, set_choice
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.notices import show_no_mask
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import View, chart, page_place, write_note, write_reading
 
 SHOWN_MASKS = 8
 SHOWN_WORDS = 10
@@ -29,7 +30,7 @@ ALWAYS_DRAWN = ("reader", "chooser")  # also without a prediction: they say what
 GAPS_AND_PAIRS = ("words", "next")  # side by side, below what a model was trained for afterwards
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     current = selection.current_selection()
     loaded, run = current.loaded, current.run()
@@ -46,11 +47,11 @@ def draw() -> None:
     # Two gaps stand side by side, on one scale, so that they can be compared.
     abreast = min(max(len(run.predictions), 1), 2)
     if loaded.supports_nsp:
-        gaps, follows = screen.picture().columns([3, 2] if abreast == 1 else [5, 2], gap="large")
+        gaps, follows = page_place("figure").columns([3, 2] if abreast == 1 else [5, 2], gap="large")
         with follows:
             _follows(current, run.nsp)
     else:
-        gaps = screen.picture()
+        gaps = page_place("figure")
     with gaps:
         _gaps(current, run, abreast)
     if run.predictions:
@@ -60,19 +61,19 @@ def draw() -> None:
 def _readouts(head: TaskHead, current: Selection, run: ModelRun) -> None:
     """The prediction of a head as bars where it gives probabilities, or as numbers."""
     readouts = head.readouts(current.loaded, run, SHOWN_WORDS)
-    with screen.picture():
+    with page_place("figure"):
         for number, readout in enumerate(readouts[:SHOWN_MASKS]):
             names, values = zip(*readout.rows, strict=True)
             st.markdown(f"**{escape_markdown(readout.title)}**")
             if all(0 <= value <= 1 for value in values):
-                screen.chart(
+                chart(
                     prediction_bars(list(names), list(values), dark=current.dark, lecture=current.lecture),
                     key=f"readout_{head.name}_{number}", alt=f"{readout.title}: {', '.join(names[:5])}",
                 )  # fmt: skip
             else:
                 st.dataframe({"": names, "value": values}, hide_index=True, width="stretch")
     if len(readouts) > SHOWN_MASKS:
-        screen.write_note(f"{len(readouts) - SHOWN_MASKS} more predictions are not shown.")
+        write_note(f"{len(readouts) - SHOWN_MASKS} more predictions are not shown.")
 
 
 def _classes(current: Selection, run: ModelRun) -> None:
@@ -81,7 +82,7 @@ def _classes(current: Selection, run: ModelRun) -> None:
     assert classes is not None  # the page checks it
     numbers = classes.order[:SHOWN_WORDS]
     names = [classes.labels[number] for number in numbers]
-    bars, reading = screen.picture().columns([3, 2], gap="large", vertical_alignment="center")
+    bars, reading = page_place("figure").columns([3, 2], gap="large", vertical_alignment="center")
     if classes.probabilities is None:
         for name, number in zip(names, numbers, strict=True):
             bars.markdown(f"#### {escape_markdown(name)}: {classes.logits[number]:.3g}")
@@ -89,7 +90,7 @@ def _classes(current: Selection, run: ModelRun) -> None:
         return
     shares = classes.probabilities[list(numbers)].tolist()
     with bars:
-        screen.chart(
+        chart(
             prediction_bars(names, shares, dark=current.dark, lecture=current.lecture),
             key="classes",
             alt=f"Likeliest classes: {', '.join(names[:5])}",
@@ -98,7 +99,7 @@ def _classes(current: Selection, run: ModelRun) -> None:
     together = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
     others = "Its outputs for words and pairs of texts were not trained further, and may guess worse now."
     has_others = any(loaded.has_head(name) for name in GAPS_AND_PAIRS)
-    screen.write_reading(
+    write_reading(
         f"**How to read this:** each bar is the probability of a class; {together}. "
         "**How it can mislead:** the model must choose among the classes it was taught, even if the text belongs "
         f"to none of them; it can be sure and wrong. {others if has_others else ''}"
@@ -119,21 +120,19 @@ def _gaps(current: Selection, run: ModelRun, abreast: int) -> None:
                 _gap(current, prediction, None if whole is None else whole.prediction_at(prediction.position), largest)
                 say_if_unsure(prediction, scale if st.session_state.calibrated else None)
     if len(run.predictions) > SHOWN_MASKS:
-        screen.write_note(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
+        write_note(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
     if whole is not None and shown:
-        screen.write_note("Before: with nothing cut, scaled or put in; now: as the model is changed.")
+        write_note("Before: with nothing cut, scaled or put in; now: as the model is changed.")
     if scale is not None:
         if loaded.edits:
-            screen.write_note(
-                "The calibration was measured on the model as it was loaded: of a changed one nobody knows it."
-            )
+            write_note("The calibration was measured on the model as it was loaded: of a changed one nobody knows it.")
         control(
             st.toggle, "Calibrated confidence", "calibrated",
             help=f"Before it is called sure or unsure, scores are divided by {scale:g}: on held-out text, first "
             "guesses are then right as often as they are sure. The bars stay as they are.",
         )  # fmt: skip
     if run.predictions:
-        screen.write_reading(
+        write_reading(
             f"**How to read this:** each bar is the probability of a word piece; all {loaded.config.vocab_size:,} "
             "probabilities add up to 1. Click a bar, or a word under the bars, to put it into the text. "
             "**How it can mislead:** likely means typical of the training texts, not true."
@@ -157,7 +156,7 @@ def _gap(current: Selection, prediction: MaskPrediction, before: MaskPrediction 
             f"probability **{probability:.2g}**"
         )
     bars, pick = (f"{name}_{position}_{current.encoding.tokens}" for name in ("bars", "put"))
-    screen.chart(
+    chart(
         prediction_bars(
             words,
             [probability for _, probability in top],
@@ -195,7 +194,7 @@ def _follows(current: Selection, probability: float | None) -> None:
     if probability is not None:
         verdict = nsp_verdict(probability, order=order)
         st.markdown(f"#### {verdict}")
-        screen.chart(
+        chart(
             nsp_bar(probability, order=order, dark=current.dark, lecture=current.lecture),
             key="nsp",
             grows=False,
@@ -209,7 +208,7 @@ def _follows(current: Selection, probability: float | None) -> None:
             else "in training, wrong pairs came from different texts, so any sentence on the same topic looks like a "
             "continuation."
         )
-        screen.write_note(
+        write_note(
             "**How to read this:** the bar leans to the side that the model believes. "
             f"**How it can mislead:** {misleading}"
         )

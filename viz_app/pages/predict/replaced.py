@@ -12,11 +12,12 @@ from bert_core.task_heads import rank_typed_tokens
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import shade, two_digits
-from viz_app.shell import downloads, frame, screen
+from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import set_target
+from viz_app.shell.view import chart, page_place, write_reading
 
 SHOWN_TOKENS = 6
 NEVER_READ = "This model has never read a [MASK] in its training, so it judges such a text badly."
@@ -26,7 +27,7 @@ def draw_replaced(current: Selection, run: ModelRun) -> None:
     """The text with the probability of each token that it was replaced."""
     encoding, shares = current.encoding, run.replaced
     assert shares is not None  # the page checks it
-    place = screen.picture().container()
+    place = page_place("figure").container()
     likeliest = rank_typed_tokens(shares, encoding)
     with place:
         token_strip(
@@ -41,7 +42,7 @@ def draw_replaced(current: Selection, run: ModelRun) -> None:
         bars, said = st.columns([3, 2], gap="large", vertical_alignment="center")
     with bars:
         shown = likeliest[:SHOWN_TOKENS]
-        screen.chart(
+        chart(
             prediction_bars(
                 [f"{encoding.labels[at]} ({at})" for at in shown], shares[list(shown)].tolist(), largest=1.0,
                 dark=current.dark, lecture=current.lecture,
@@ -51,7 +52,7 @@ def draw_replaced(current: Selection, run: ModelRun) -> None:
         )  # fmt: skip
     with said:
         _said(current, shares, likeliest[0])
-    screen.write_reading(
+    write_reading(
         "**How to read this:** the number under each token is the probability that it was put in the place of another "
         "one; each token is judged alone, and the stronger its colour, the likelier. Click a word to explain it. "
         "**How it can mislead:** the model was taught to find the words of one small generator, so it knows what does "

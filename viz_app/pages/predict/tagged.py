@@ -11,10 +11,11 @@ from bert_core.records import ModelRun, TagPrediction, Target
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import kind_shades, two_digits
-from viz_app.shell import downloads, frame, screen
+from viz_app.shell import downloads, frame
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import set_target
+from viz_app.shell.view import chart, page_place, write_note, write_reading
 
 SHOWN_TAGS = 6
 NAMED_WORDS = 3  # of spans that do not say where they begin
@@ -26,21 +27,21 @@ def draw_tags(current: Selection, run: ModelRun) -> None:
     assert tags is not None  # the page checks it
     words, spans = tagged_words(run), tagged_spans(run)
     chosen = _chosen(current, words, spans)
-    with screen.picture():
+    with page_place("figure"):
         token_strip(
             _chips(words, spans, tags, chosen), key="tag_strip", lecture=current.lecture,
             label="Words with their tags; click a word to explain its tag",
             on_click=partial(_explain_word, current, run, words),
         )  # fmt: skip
         if said := _unbegun(words, spans):
-            screen.write_note(escape_markdown(said))
+            write_note(escape_markdown(said))
         answer, bars = st.columns([2, 3], gap="large", vertical_alignment="center")
     order = tags.order_at(chosen.position)[:SHOWN_TAGS]
     names, shares = [tags.labels[number] for number in order], tags.probabilities[chosen.position, list(order)].tolist()
     with answer:
         _answer(current, run, chosen, order)
     with bars:
-        screen.chart(
+        chart(
             prediction_bars(names, shares, largest=1.0, dark=current.dark, lecture=current.lecture),
             key="tag_bars", config={"displayModeBar": False},
             alt=f"Likeliest tags of “{chosen.text}”: {', '.join(names[:5])}",
@@ -50,7 +51,7 @@ def draw_tags(current: Selection, run: ModelRun) -> None:
         if tags_mark_spans(tags.labels)
         else "its tag stands under each word"
     )
-    screen.write_reading(
+    write_reading(
         f"**How to read this:** {each}; a word is tagged as its first piece is, as it was in training. Click a word to "
         "see its likeliest tags, and ask why. **How it can mislead:** the model must choose among the tags it was "
         "taught, also in a text unlike those that it learned from; it can be sure and wrong."

@@ -1,10 +1,15 @@
-"""The page Probes: what can be read off the states, and what the model says without it."""
+"""The page Probes: what a linear probe predicts from the hidden states, and what the model predicts without it."""
 
-from bert_core.refused import Refused
+from bert_core.studies.settings import ProbeSettings
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, Param, parse_int, toggle
+from viz_app.shell.params import Page, Param, number, parse_index, toggle
 
-MOST_SEEDS = 10
+LABEL_NAMES = {
+    "upos": "part of speech",
+    "relation": "relation to its head",
+    "subject": "number of the subject",
+    "number": "number",
+}
 # Found by a search through short sentences of bert-agreement; a test asks the model again.
 EXAMPLE = Example(
     "The pilots were tired.",
@@ -15,20 +20,31 @@ EXAMPLE = Example(
     "as many random directions erased it stays with “were”, and with the same label erased after L1 too.",
 )
 
-
-def parse_seeds(value: str) -> int:
-    """How many seeds. Raises Refused for anything but 1 to 10."""
-    if not 1 <= (seeds := parse_int(value)) <= MOST_SEEDS:
-        raise Refused(f"1 to {MOST_SEEDS}")
-    return seeds
-
-
-def parse_depth(value: str) -> int:
-    """A depth. Raises Refused for a number below 0."""
-    if (depth := parse_int(value)) < 0:
-        raise Refused("depths count from 0, the embeddings")
-    return depth
-
+label: Param[str] = Param(
+    "label",
+    "",
+    widget="selectbox",
+    label="Label",
+    arguments={"width": 240, "format_func": lambda name: LABEL_NAMES.get(name, name)},
+)
+seeds = number(
+    "seeds",
+    "Seeds",
+    "Each splits the sentences anew into those that the probe learns from and those that it is asked about, and draws "
+    "other random labels.",
+    of=ProbeSettings,
+    maximum=10,
+    width=130,
+)
+erase = toggle(
+    "erase",
+    "Then erase it",
+    "Takes the label out of the states with the smallest change after which its words have the same mean whatever "
+    "their label (LEACE, Belrose 2023), tries a new probe, and asks the model for hidden words.",
+)
+erased_at: Param[int] = Param(
+    "erased_at", 0, parse_index, widget="selectbox", label="Erased at", arguments={"width": 240}
+)
 
 PAGE = Page(
     "probes",
@@ -36,11 +52,7 @@ PAGE = Page(
     ":material/colorize:",
     group="Study",
     question="What can be read off the states, and does the model use it?",
-    params=(
-        Param("label", ""),
-        Param("seeds", 3, parse_seeds),
-        toggle("erase"),
-        Param("erased_at", 0, parse_depth),
-    ),
+    subtitle="A linear probe guesses a label of words from their states, depth by depth, beside what would fool you.",
+    params=(label, seeds, erase, erased_at),
     example=EXAMPLE,
 )

@@ -21,9 +21,10 @@ from bert_core.studies.token_profiles import token_profiles
 from viz_app.export.profiles import neuron_name
 from viz_app.pages.profiles import PROFILES
 from viz_app.pages.profiles.of_neuron import choose_any
-from viz_app.shell import own_corpus, screen
+from viz_app.shell import own_corpus
 from viz_app.shell.corpus import find_index, show_index_error
-from viz_app.shell.work import Work, confirm, estimate_seconds, finished_result, poll
+from viz_app.shell.view import page_place
+from viz_app.shell.work import Work, estimate_seconds, finished_result, is_confirmed, poll
 
 TOKENS = 500  # of the commonest, those that stand there often enough
 NEURONS = 32  # of the layer of the chosen one, drawn by chance, to stand beside it
@@ -40,11 +41,11 @@ def counted(loaded: LoadedModel) -> Profiles | None:
     """
     index = find_index(loaded)
     if index is None:
-        with screen.picture():
+        with page_place("figure"):
             show_index_error(loaded)
             own_corpus.make_index(loaded)
         return None
-    with screen.picture():
+    with page_place("figure"):
         own_corpus.say_whose(loaded)
         return _found(index, loaded)
 
@@ -61,7 +62,7 @@ def _found(index: Index, loaded: LoadedModel) -> Profiles | None:
         raise
     if about == "neuron":
         choose_any(loaded)
-    if confirm("profile", work.key, work.label, work.seconds) and poll(work, asked="profile").value is not None:
+    if is_confirmed("profile", work.key, work.label, work.seconds) and poll(work, asked="profile").value is not None:
         st.rerun()
     return None
 

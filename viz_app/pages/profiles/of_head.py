@@ -14,12 +14,13 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.export.profiles import figures_in_words, in_words, mark_example, mark_guess
 from viz_app.pages.profiles import FIRST_HEAD
 from viz_app.pages.profiles.parts import choose_question, choose_tenth, draw_alike, draw_bars, draw_words
-from viz_app.shell import frame, screen
+from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN
 from viz_app.shell.controls import control, set_choice
 from viz_app.shell.heads import choose_head, existing_heads, set_head
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.profiles import looks_to_guess
+from viz_app.shell.view import write_heading, write_line, write_note
 
 
 def choose(found: Profiles, loaded: LoadedModel) -> HeadProfile:
@@ -45,7 +46,7 @@ def choose(found: Profiles, loaded: LoadedModel) -> HeadProfile:
 
 def draw(found: Profiles, one: HeadProfile) -> None:
     """What stands beside the grid."""
-    screen.write_heading(f"L{one.layer} H{one.head}")
+    write_heading(f"L{one.layer} H{one.head}")
     if st.session_state.hidden:
         _guess(one)
     else:
@@ -85,14 +86,14 @@ def _grid(found: Profiles, loaded: LoadedModel) -> None:
         on_click=choose_head,
     )  # fmt: skip
     rests = "" if hidden else " Those without colour look at [CLS] or [SEP] from almost every token."
-    screen.write_note(f"Click a head for its profile.{rests}")
+    write_note(f"Click a head for its profile.{rests}")
 
 
 def _bars(found: Profiles, one: HeadProfile) -> None:
     state = st.session_state
-    screen.write_line(in_words(one))
+    write_line(in_words(one))
     if says := figures_in_words(found, one):
-        screen.write_note(escape_markdown(says))
+        write_note(escape_markdown(says))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         asked = choose_question(one.bars)
         control(
@@ -103,10 +104,10 @@ def _bars(found: Profiles, one: HeadProfile) -> None:
 
 
 def _tenths(one: HeadProfile) -> None:
-    screen.write_heading("In sentences, from every tenth of its activity")
+    write_heading("In sentences, from every tenth of its activity")
     tenth = choose_tenth()
     low, high = one.deciles[tenth], one.deciles[tenth + 1]
-    screen.write_note(
+    write_note(
         f"What it brings to these tokens is {low:.2f} to {high:.2f} times its mean. From ‹this› token it looks most at "
         "«that»."
     )
@@ -134,9 +135,7 @@ def _sentences(looks: Sequence[HeadExample]) -> None:
 
 def _guess(one: HeadProfile) -> None:
     """Ten looks and nothing else, until somebody wants to see."""
-    screen.write_line(
-        "What does this head do? From ‹this› token it looks most at «that», or at what stands behind the arrow."
-    )
+    write_line("What does this head do? From ‹this› token it looks most at «that», or at what stands behind the arrow.")
     # A list and no table: a narrow column wraps it, and would cut a cell before what is marked in it.
     st.markdown(
         "\n".join(

@@ -18,8 +18,9 @@ from viz_app.pages.profiles.parts import (
     draw_seen,
     draw_words,
 )
-from viz_app.shell import frame, screen
+from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
+from viz_app.shell.view import write_heading, write_line, write_note
 
 
 def choose(found: Profiles, loaded: LoadedModel) -> NeuronProfile:
@@ -32,7 +33,7 @@ def choose(found: Profiles, loaded: LoadedModel) -> NeuronProfile:
     over_a_corpus = st.session_state.counted == "corpus"
     there = {(one.layer, one.neuron): _named(one) for one in sorted(found.neurons, key=_far)}
     one = found.find_neuron(*choose_from("Neuron", "firing", there, on_change=ask_anew))
-    screen.write_note(
+    write_note(
         "Those that are farthest above chance stand first in the list."
         + f" They were drawn from L{one.layer} by chance; or any other by its numbers:" * over_a_corpus
     )
@@ -75,8 +76,8 @@ def _far(one: NeuronProfile) -> float:
 def draw(_: Profiles, one: NeuronProfile) -> None:
     """What stands beside the list."""
     name = neuron_name(one.layer, one.neuron)
-    screen.write_heading(name)
-    screen.write_line(neuron_in_words(one))
+    write_heading(name)
+    write_line(neuron_in_words(one))
     clear = one.distinctive_groups
     asked = choose_question(one.bars, clear[0][0] if clear else None)
     draw_bars(asked, one.bars[asked], name, of="where it fires most", title="share of tokens")
@@ -89,9 +90,9 @@ def draw_below(one: NeuronProfile) -> None:
         draw_words(one.words, "Words it fires at", "words")
     with right:
         draw_words(one.before, "Words before them", "before")
-    screen.write_heading("In sentences, from every tenth of its activation")
+    write_heading("In sentences, from every tenth of its activation")
     tenth = choose_tenth()
-    screen.write_note(f"At ‹this› token its activation is {one.deciles[tenth]:z.2f} to {one.deciles[tenth + 1]:z.2f}.")
+    write_note(f"At ‹this› token its activation is {one.deciles[tenth]:z.2f} to {one.deciles[tenth + 1]:z.2f}.")
     draw_seen([*one.strongest, *one.tenths[-1]] if tenth == TENTHS - 1 else one.tenths[tenth], "activation")
 
 

@@ -20,11 +20,12 @@ from viz_app.pages.profiles.parts import (
     draw_table,
     draw_words,
 )
-from viz_app.shell import frame, screen
+from viz_app.shell import frame
 from viz_app.shell.controls import set_choice
 from viz_app.shell.examples import Example
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import open_example_text
+from viz_app.shell.view import write_heading, write_line, write_note
 
 
 def choose(found: Profiles, _: object) -> TokenProfile:
@@ -48,8 +49,8 @@ def choose(found: Profiles, _: object) -> TokenProfile:
 
 def draw(_: Profiles, one: TokenProfile) -> None:
     """What stands beside the list."""
-    screen.write_heading(f"“{escape_markdown(one.piece)}”")
-    screen.write_line(token_in_words(one))
+    write_heading(f"“{escape_markdown(one.piece)}”")
+    write_line(token_in_words(one))
     asked = choose_question(every := {"likeness": likeness_bars(one), **one.bars})
     if asked == "likeness":
         draw_bars(asked, every[asked], one.piece, of="this token", title="mean cosine of two states", form=".2f")
@@ -65,16 +66,16 @@ def draw_below(one: TokenProfile) -> None:
     with middle:
         draw_words(one.after, "Words after it", "after")
     with right:
-        screen.write_heading("Heads that look at it")
+        write_heading("Heads that look at it")
         draw_table(
             [{"head": f"L{layer} H{head}", "times": times, "by chance": expected}
              for layer, head, times, expected in one.watched],
             "watched",
         )  # fmt: skip
-    screen.write_heading("In sentences, from the least usual to the most usual")
+    write_heading("In sentences, from the least usual to the most usual")
     tenth = choose_tenth(*TYPICALITY_ENDS)
     low, high = one.deciles[tenth], one.deciles[tenth + 1]
-    screen.write_note(
+    write_note(
         f"The states of ‹this› token {depth_name(one.depth)} have a cosine of {low:.2f} to {high:.2f} with the mean of "
         "the others."
     )

@@ -13,12 +13,14 @@ from viz_app.export.profiles import NEURON_READING, READING, TOKEN_READING, file
 from viz_app.export.tables import labelled_csv
 from viz_app.pages.profiles import COUNTED, PROFILES, of_head, of_neuron, of_token
 from viz_app.pages.profiles.counted import counted
-from viz_app.shell import frame, screen
+from viz_app.shell import frame
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import Upload, control, file_control
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
-from viz_app.shell.models import selected_model, shown_name
+from viz_app.shell.model_names import shown_name
+from viz_app.shell.models import selected_model
 from viz_app.shell.profiles import match_model, profiles_of
+from viz_app.shell.view import View, page_place, write_note, write_reading
 from viz_app.shell.work import Work, poll
 
 LARGEST_UPLOAD = 64  # megabytes
@@ -27,7 +29,7 @@ CORPORA = dict(zip(COUNTED, ("With the model", "From a file", "Over a corpus"), 
 READINGS = dict(zip(PROFILES, (READING, TOKEN_READING, NEURON_READING), strict=True))
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     loaded = selected_model()
     frame.title(
@@ -37,12 +39,12 @@ def draw() -> None:
     if loaded is None:
         end_run()
     _controls()
-    place = screen.picture()
+    place = page_place("figure")
     try:
         found = _PROFILES[st.session_state.counted](loaded)
         if found is None:
             end_run()
-        left, right = screen.picture().columns([2, 3], gap="large")
+        left, right = page_place("figure").columns([2, 3], gap="large")
         place = right
         kind = KINDS[st.session_state.about]
         with left:
@@ -52,9 +54,9 @@ def draw() -> None:
         end_run()
     with right:
         kind.draw(found, one)
-        screen.write_note(f"Corpus: {escape_markdown(found.corpus_name)}, {one.tokens:,} tokens.")
+        write_note(f"Corpus: {escape_markdown(found.corpus_name)}, {one.tokens:,} tokens.")
     kind.draw_below(one)
-    screen.write_reading(READINGS[st.session_state.about])
+    write_reading(READINGS[st.session_state.about])
     with st.container(horizontal=True, gap="small"):
         name = file_name(found, one)
         st.download_button(
@@ -76,7 +78,7 @@ def draw() -> None:
 
 def _controls() -> None:
     """What is shown, and over which corpus it was counted."""
-    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(
             st.segmented_control, "Of a", "about", options=PROFILES, required=True, label_visibility="collapsed",
             format_func=str.capitalize,
@@ -106,13 +108,13 @@ def _of_model(loaded: LoadedModel) -> Profiles | None:
 
 def _of_file(loaded: LoadedModel) -> Profiles | None:
     """Those of a file that was given; None until it is there, and where they are another model's."""
-    with screen.picture():
+    with page_place("figure"):
         upload = file_control(
             st, "Profiles of this model (.json, .json.gz)", "own_profiles",
             types=["json", "gz"], megabytes=LARGEST_UPLOAD,
         )  # fmt: skip
         if upload is None:
-            screen.write_note(
+            write_note(
                 "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight "
                 "profile runs/index --out profiles.json` counts every head over it, with `--frequent 300` also the "
                 "commonest tokens, with `--drawn 32` neurons. The file opens here."

@@ -20,9 +20,10 @@ from viz_app.export.profiles import (
 )
 from viz_app.figures.profiles import share_bars
 from viz_app.pages.profiles import QUESTIONS
-from viz_app.shell import frame, screen
+from viz_app.shell import frame
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.view import chart, write_heading, write_note
 
 
 def choose_question(bars: Mapping[str, Sequence[GroupShare]], first: str | None = None) -> str:
@@ -48,7 +49,7 @@ def ask_anew() -> None:
 def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, title: str, form: str = ".0%") -> None:
     """The shares beside chance. name, of: whose they are, in words and in the legend. title: what they are."""
     shown = largest(bars, in_order=asked in ORDERED_QUESTIONS)
-    screen.chart(
+    chart(
         share_bars(
             [BAR_NAMES.get(bar.name, bar.name) for bar in shown], [bar.share for bar in shown],
             [bar.chance for bar in shown], of=of, title=title, form=form,
@@ -62,7 +63,7 @@ def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, tit
 
 def draw_words(joined: Iterable[WordCount], title: str, key: str) -> None:
     """Words, or pairs of words, with their times and those by chance."""
-    screen.write_heading(title)
+    write_heading(title)
     rows = [
         {
             **({} if word.query is None else {"from": word.query}), "to" if word.query else "word": word.key,
@@ -76,7 +77,7 @@ def draw_words(joined: Iterable[WordCount], title: str, key: str) -> None:
 def draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
     """Rows with what they are by chance; a sentence where there are none."""
     if not rows:
-        screen.write_note("None is clearly above chance.")
+        write_note("None is clearly above chance.")
         return
     st.dataframe(
         rows, hide_index=True, key=f"profile_{key}",
@@ -93,8 +94,8 @@ def draw_alike(
     of: whom they are like. names: of the two columns. rows: how each is written, the number, and what `take` is called
     with, None for one that cannot be taken.
     """
-    screen.write_heading(title)
-    screen.write_note(says)
+    write_heading(title)
+    write_note(says)
     key = f"profile_alike_{of}"  # a line of another table is another line
     st.dataframe(
         [dict(zip(names, row[:2], strict=True)) for row in rows], hide_index=True, key=key,

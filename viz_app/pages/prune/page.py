@@ -17,13 +17,14 @@ from viz_app.figures.pruning import pruning_curve
 from viz_app.pages.prune import FIGURES, OFFERED
 from viz_app.pages.prune.history import remember, step, switch_off_below
 from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, PruningQuestions
-from viz_app.shell import frame, screen, selection
+from viz_app.shell import frame, selection
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.change import largest_probability, nsp_change, nsp_sentence, set_reference_texts, word_change
 from viz_app.shell.controls import control, file_control
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import head_title, switch_heads
 from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help
+from viz_app.shell.view import View, chart, page_place, write_heading, write_note, write_reading
 from viz_app.shell.work import duration_text, is_requested, request, time_limit_message, withdraw_request
 
 ORDER_NAMES = {
@@ -50,7 +51,7 @@ FULL_SHAPE = {
 SHOWN_GAPS = 2
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     asked, state = selection.current_selection(), st.session_state
     current = asked.of_model(asked.plain)
@@ -58,10 +59,8 @@ def draw() -> None:
     there = int(existing_parts(current.loaded, what).sum())
     frame.title(f"Which {what} can go?", f"How many {what} the model can lose before it gets worse, and which ones.")
     if asked.loaded.edits:
-        screen.write_note(
-            f"The {what} are taken out of the model as it was loaded, without what is changed for the text."
-        )
-    with screen.controls(), st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        write_note(f"The {what} are taken out of the model as it was loaded, without what is changed for the text.")
+    with page_place("controls"), st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(
             st.segmented_control, "What goes", "parts", options=PRUNABLE_PARTS, format_func=str.capitalize,
             required=True,
@@ -91,7 +90,7 @@ def draw() -> None:
         _other_parts(questions, there)
         return
     if not questions.may_begin():
-        screen.write_note(
+        write_note(
             "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
             "every click on a head shows what it changes."
         )
@@ -99,7 +98,7 @@ def draw() -> None:
     worth = questions.importance()
     everything, now = questions.with_all(), questions.score(current.head_mask)
 
-    left, right = screen.picture().columns([1, 1], gap="large")
+    left, right = page_place("figure").columns([1, 1], gap="large")
     with left:
         _switches(questions, worth)
     with right:
@@ -148,7 +147,7 @@ def _switches(questions: PruningQuestions, worth: np.ndarray) -> None:
     current = questions.current
     layers, heads = worth.shape
     can_undo, can_redo = remember(current.loaded.name)
-    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.button("Undo", on_click=step, args=(-1,), disabled=not can_undo, key="undo")
         st.button("Redo", on_click=step, args=(1,), disabled=not can_redo, key="redo")
         control(
@@ -169,7 +168,7 @@ def _switches(questions: PruningQuestions, worth: np.ndarray) -> None:
                  for head in range(heads)] for layer in range(layers)],
         lecture=current.lecture, on_click=switch_heads,
     )  # fmt: skip
-    screen.write_reading(
+    write_reading(
         "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "
         "loss changes, up or down, when this head alone is switched off (estimated from its gradient, mean over the "
         "examples). **How to read this:** heads near 0 are candidates to go; the numbers on the right show what "
@@ -220,7 +219,7 @@ def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
     """In which order they go, and how many."""
     state, what = st.session_state, questions.what
     names = ORDER_NAMES | (NAMES_OF_LAYERS if what == "layers" else {})
-    screen.write_heading("Prune in which order, and how far?")
+    write_heading("Prune in which order, and how far?")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(st.selectbox, "Order", "order", options=OFFERED[what], format_func=names.__getitem__, width=255)
         if questions.needs_reference(state.order):
@@ -237,7 +236,7 @@ def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
                     on_click="ignore", key="plan_file",
                 )  # fmt: skip
             if what != "heads":
-                screen.write_note("`headlight prune --plan` carries it out.")
+                write_note("`headlight prune --plan` carries it out.")
                 return
             given = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
             if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
@@ -248,13 +247,13 @@ def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
 def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
     """The smaller model: what it costs, and as a file. gone: what it does without."""
     what = questions.what
-    screen.write_heading("Prune for real")
+    write_heading("Prune for real")
     if not gone:
         how = "Switch some heads off" if what == "heads" else f"Take some {what} out"
-        screen.write_note(f"{how} above; then you can measure and download the smaller model here.")
+        write_note(f"{how} above; then you can measure and download the smaller model here.")
     else:
         if questions.current.loaded.config.layers_per_group > 1:
-            screen.write_note(
+            write_note(
                 "The layers of this model share one set of weights. A smaller model cannot: each of its layers gets "
                 "weights of its own first, so the file grows. Heads that are only switched off cost nothing."
             )
@@ -299,7 +298,7 @@ def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
                     },
                 }
             )
-            screen.write_note(
+            write_note(
                 "Median of three passes of the encoder over this text."
                 + (" Switching heads off without pruning never makes a model faster." if what == "heads" else "")
             )
@@ -344,7 +343,7 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
     )  # fmt: skip
     band = random_band(points, state.figure)
     own = None if chosen is None else getattr(chosen[1], state.figure, None)
-    screen.chart(
+    chart(
         pruning_curve(
             [(names[state.order], *curve_values(points, state.order, state.figure))],
             band[:4],
@@ -356,7 +355,7 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
         alt=f"{FIGURE_NAMES[state.figure]} against the share of {what} gone, beside {band.orders} random orders",
     )  # fmt: skip
     fine = removable_head_count(points, state.order)
-    screen.write_note(
+    write_note(
         f"In this order, {fine:,} of {there:,} {what} can go before the loss rises by more than 1% (tested in "
         f"{min(STEPS, there)} steps). **How to read this:** every point is a model that was really pruned; the grey "
         f"band is the range of {band.orders} random orders. **How it can mislead:** orders and results come from the "

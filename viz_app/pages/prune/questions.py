@@ -26,9 +26,18 @@ from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.access import is_local_server
 from viz_app.shell.change import reference_encodings
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
-from viz_app.shell.work import Work, cached, confirm, estimate_seconds, finished_result, progress_of, stop, wait_for
+from viz_app.shell.work import (
+    Work,
+    cached_by_key,
+    estimate_seconds,
+    finished_result,
+    is_confirmed,
+    progress_of,
+    stop,
+    wait_for,
+)
 
 STEPS = 12  # points of a curve after the first
 FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
@@ -66,7 +75,7 @@ class PruningQuestions:
     def batches(self) -> tuple[Batch, ...]:
         """The examples, made once for all who ask: a page that is open does not hold them."""
         text, upload = self.current.original, self._upload
-        made: tuple[Batch, ...] = cached(
+        made: tuple[Batch, ...] = cached_by_key(
             ("lab examples", *self.key),
             lambda: masked_examples(self.loaded, text) if upload is None else _drawn(upload.data, self.loaded),
         )
@@ -83,7 +92,7 @@ class PruningQuestions:
         """Whether to ask: what is quick, or what was asked for by the button that is drawn here until then."""
         rows, what = sum(len(batch.input_ids) for batch in self.batches), "examples" if self.of_file else "copies"
         of = "the file" if self.of_file else "the text"
-        return confirm("lab", self.key, f"Test on {rows} {what} of {of}", self._seconds(PASSES))
+        return is_confirmed("lab", self.key, f"Test on {rows} {what} of {of}", self._seconds(PASSES))
 
     def _seconds(self, passes: float) -> float:
         """What so many forward passes over all examples take, about; a pass back counts as two."""
@@ -188,7 +197,7 @@ class PruningQuestions:
 
     def _points(self, method: str) -> dict[tuple[str, int], CurvePoint]:
         # By name and place: two visitors may let one curve grow.
-        found: dict[tuple[str, int], CurvePoint] = cached(
+        found: dict[tuple[str, int], CurvePoint] = cached_by_key(
             ("lab points", self.what, method, self.reference(method), *self.key), dict
         )
         return found

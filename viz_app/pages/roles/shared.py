@@ -1,4 +1,4 @@
-"""What several of the ways to look at roles need."""
+"""Parts of the page that several sources of roles have in common."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.shell.heads import choose_head, head_title
 from viz_app.shell.selection import Selection
 
-LABELS = {
-    "previous": "token before", "next": "next token", "self": "itself", "cls": "[CLS]", "sep": "[SEP]",
-    "punctuation": "punctuation", "broad": "everywhere",
-}  # fmt: skip
 
-
-def grid(current: Selection, values: np.ndarray, what: str, key: str, titles: list[list[str]] | None = None) -> None:
-    """Draw one figure of every head, (layer, head); a click chooses a head."""
-    layers, heads = current.head_mask.shape
+def draw_grid(
+    selection: Selection, values: np.ndarray, name: str, key: str, titles: list[list[str]] | None = None
+) -> None:
+    """Draw a figure of every head, (layer, head), called `name`; a click selects a head."""
+    layers, heads = selection.head_mask.shape
+    if titles is None:
+        titles = [
+            [head_title(selection, layer, head, name, values) for head in range(heads)] for layer in range(layers)
+        ]
     head_grid(
-        layers=layers, heads=heads, values=values, selected=st.session_state.head, key=key, lecture=current.lecture,
-        titles=titles or [
-            [head_title(current, layer, head, what, values) for head in range(heads)] for layer in range(layers)
-        ],
+        layers=layers,
+        heads=heads,
+        values=values,
+        selected=st.session_state.head,
+        key=key,
+        titles=titles,
         on_click=choose_head,
-    )  # fmt: skip
+    )
 
 
-def does(role: Role | None) -> str:
-    """What a head of this role does, as the end of a sentence that begins with the head's name."""
+def describe_role(role: Role | None) -> str:
+    """Return what a head with a role does, as the end of a sentence that begins with the name of the head."""
     return "was pruned" if role is None else f"{ROLE_DESCRIPTIONS[role.name]} ({role.score:.2f})"

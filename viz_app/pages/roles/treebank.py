@@ -1,9 +1,7 @@
-"""Which head finds which relation of an uploaded treebank."""
+"""Relations of an uploaded treebank, and the head that finds each of them best."""
 
 from __future__ import annotations
 
-from functools import partial
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -11,129 +9,105 @@ import streamlit as st
 
 from bert_core.analysis.relations import DIRECTIONS, RelationTally
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress
+from bert_core.progress import Progress, ignore_progress
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.texts import read_trees
-from bert_core.studies.treebank import TreeSentence
-from viz_app.pages.roles.shared import grid
-from viz_app.shell import examples, screen
-from viz_app.shell.controls import Upload, control, example_button, file_control, set_choice
+from viz_app.pages.roles import relation
+from viz_app.pages.roles.shared import draw_grid
+from viz_app.shell import examples
+from viz_app.shell.controls import Upload, example_button, file_control, set_choice
+from viz_app.shell.downloads import table_button
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference
 from viz_app.shell.params import Head
-from viz_app.shell.selection import Selection
-from viz_app.shell.work import Work, earlier_result, estimate_seconds, remember_works, wait_for
+from viz_app.shell.view import View
+from viz_app.shell.work import earlier_result, estimate_seconds, remember_works, wait_for, work
 
-LARGEST_TREEBANK = 5  # megabytes
-SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a treebank, about
-LEAST = 20  # times that a relation was asked before a head is said to find it
+MAX_MEGABYTES = 5  # of a treebank
+SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a typical sentence in a treebank
+MIN_COUNT = 20  # occurrences of a relation in a summary of a head
 EXAMPLE_TREES = Upload("sixty-sentences.conllu", examples.TREES.read_bytes())
-EXAMINED = "examined"  # the treebank that was read last: model and name, and the slot of its tally
+TALLY = "examined"  # session key: weights and name of the treebank that was read last; slot of its tally
+READING = (
+    "**How to read this:** {sentences:,} sentences. “found”: for how many words the head's strongest attention to (or "
+    "from) another word points to the word they depend on. “by offset”: the best guess that always points the same "
+    "number of words away. Words without tokens of their own are left out ({left_out:,}). **How it can mislead:** the "
+    "best head is chosen on the same sentences that it is scored on; and a relation at a fixed distance is found by a "
+    "head that knows only distance."
+)
 
 
-def draw(current: Selection) -> None:
-    """Which head finds which relation."""
-    layers, heads = current.head_mask.shape
-    upload = file_control(st, "Treebank, CoNLL-U", "treebank", types=["conllu", "conll"], megabytes=LARGEST_TREEBANK)
-    if upload is None:
-        example_button(
-            "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", "Take sixty example sentences",
-            set_choice, "treebank", EXAMPLE_TREES,
-        )  # fmt: skip
-        return
-    tally = relations_of(current.plain, upload.data, upload.name)
-    table = by_relation(tally)
-    left, right = screen.picture().columns([1.9, 1], gap="medium")
-    percent = st.column_config.NumberColumn(format="percent")
-    with left:
-        st.dataframe(
-            table, hide_index=True, key="relations", height=520,
-            column_config={"found": percent, "by offset": percent},
-        )  # fmt: skip
-        st.download_button(
-            "Table (CSV)",
-            partial(_csv, ModelReference(current.plain), upload.data, upload.name),
-            "relations.csv",
-            "text/csv",
-            icon=":material/table:",
-        )
-    with right:
-        relation = control(
-            st.selectbox, "Relation", "relation", options=(relations := [row["relation"] for row in table]),
-            first=relations[0],
-        )  # fmt: skip
-        shares, directions = best_direction(tally, relation)
-        titles = [
-            [f"L{layer} H{head}: {shares[layer, head]:.0%}, {directions[layer][head]}" for head in range(heads)]
-            for layer in range(layers)
-        ]
-        grid(current, shares, "found", "grid_relation", titles)
-    screen.write_reading(
-        f"**How to read this:** {tally.sentences:,} sentences. “found”: for how many words the head's strongest "
-        "attention to (or from) another word points to the word they depend on. “by offset”: the best guess that "
-        "always points the same number of words away. Words without tokens of their own are left out "
-        f"({tally.left_out:,}). "
-        "**How it can mislead:** the best head is chosen on the same sentences that it is scored on; and a relation at "
-        "a fixed distance is found by a head that knows only distance."
+def draw(page: View) -> None:
+    """Draw the table of relations, and the accuracy of every head for the selected one."""
+    selection = page.selection
+    upload = file_control(
+        page.controls(), "Treebank, CoNLL-U", "treebank", types=["conllu", "conll"], megabytes=MAX_MEGABYTES
     )
+    if upload is None:
+        hint = "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB)."
+        example_button(hint, "Take sixty example sentences", set_choice, "treebank", EXAMPLE_TREES)
+        return
+    tally = read_relations(selection.plain, upload)
+    rows = relation_rows(tally)
+    left, right = page.figure().columns([1.9, 1], gap="medium")
+    percent = st.column_config.NumberColumn(format="percent")
+    formats = {"found": percent, "by offset": percent}
+    with left:
+        st.dataframe(rows, hide_index=True, key="relations", height=520, column_config=formats)
+        model = ModelReference(selection.plain)
+        table_button("relations.csv", lambda: relations_csv(wait_for(_tally(model.get(), upload)).rows()))
+    with right:
+        name = relation(options=[row["relation"] for row in rows])
+        shares, directions = best_direction(tally, name)
+        titles = [
+            [f"L{layer} H{head}: {shares[layer, head]:.0%}, {direction}" for head, direction in enumerate(row)]
+            for layer, row in enumerate(directions)
+        ]
+        draw_grid(selection, shares, "found", "grid_relation", titles)
+    page.read(READING.format(sentences=tally.sentences, left_out=tally.left_out))
 
 
-def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
-    """Every head on a treebank that was uploaded, from the queue.
+def _tally_seconds(model: LoadedModel, upload: Upload) -> float:
+    return estimate_seconds(model, SENTENCE_TOKENS, len(upload.data) / SENTENCE_BYTES)
 
-    Raises Refused, in one sentence, for a file that is no treebank in CoNLL-U.
-    """
-    work = _work(loaded, data, name)
-    tally = wait_for(work)
-    st.session_state[EXAMINED] = (loaded.weights_key, name)
-    remember_works(EXAMINED, work)
+
+@work("{model} reads {upload}", seconds=_tally_seconds)
+def _tally(model: LoadedModel, upload: Upload, report: Progress = ignore_progress) -> RelationTally:
+    with upload.on_disk() as path:
+        sentences = [tree for tree, _ in read_trees(path)]
+    return track_relations(model, sentences, report=report)
+
+
+def read_relations(model: LoadedModel, upload: Upload) -> RelationTally:
+    """Return the accuracy of every head for every relation of a treebank. Raises Refused for any other file."""
+    tally_work = _tally(model, upload)
+    tally = wait_for(tally_work)
+    st.session_state[TALLY] = (model.weights_key, upload.name)
+    remember_works(TALLY, tally_work)
     return tally
 
 
-def _work(loaded: LoadedModel, data: bytes, name: str) -> Work[RelationTally]:
-    def track(report: Progress) -> RelationTally:
-        return track_relations(loaded, _sentences(data, name), report=report)
+def relations_of_head(model: LoadedModel, head: Head) -> str:
+    """Return a sentence on the relations that a head finds best in the treebank that was read last; "" without one.
 
-    key = ("relations", loaded.weights_key, sha256(data).digest())
-    seconds = estimate_seconds(loaded, SENTENCE_TOKENS, len(data) / SENTENCE_BYTES)
-    return Work(key, f"{loaded.name} reads {name}", track, seconds)
-
-
-def _csv(model: ModelReference, data: bytes, name: str) -> str:
-    return as_csv(wait_for(_work(model.get(), data, name)))
-
-
-def relations_found(loaded: LoadedModel, head: Head) -> str:
-    """What a head finds best of all in the treebank that this visitor examined with this model, as a sentence; or none.
-
-    A relation counts where the head is better than the best fixed offset.
+    A relation counts if the head is better than the best fixed offset.
     """
-    weights_key, name = st.session_state.get(EXAMINED, (("", ""), ""))
-    tally: RelationTally | None = earlier_result(EXAMINED).value
-    if tally is None or weights_key != loaded.weights_key:
+    weights_key, name = st.session_state.get(TALLY, (("", ""), ""))
+    tally: RelationTally | None = earlier_result(TALLY).value
+    if tally is None or weights_key != model.weights_key:
         return ""
-    found = tally.rows_of_head(*head, min_count=LEAST)
-    if not found:
+    rows = tally.rows_of_head(*head, min_count=MIN_COUNT)
+    if not rows:
         return f"In {escape_markdown(name)} there is no relation that this head finds best."
-    said = ", ".join(
+    relations = ", ".join(
         f"**{escape_markdown(row.relation)}** ({row.accuracy:.2f}; fixed offset {row.offset_accuracy:.2f})"
-        for row in found
+        for row in rows
     )
-    return f"In {escape_markdown(name)} this head is the best of all at {said}."
+    return f"In {escape_markdown(name)} this head is the best of all at {relations}."
 
 
-def _sentences(data: bytes, name: str) -> list[TreeSentence]:
-    with Upload(name, data).on_disk() as path:
-        return [tree for tree, _ in read_trees(path)]
-
-
-def as_csv(tally: RelationTally) -> str:
-    """The table with every number in full."""
-    return relations_csv(tally.rows())
-
-
-def by_relation(tally: RelationTally) -> list[dict[str, Any]]:
-    """The table that a reader sees: a row for each relation."""
+def relation_rows(tally: RelationTally) -> list[dict[str, Any]]:
+    """Return the table of relations that the page shows."""
     return [
         {
             "relation": row.relation,
@@ -148,8 +122,7 @@ def by_relation(tally: RelationTally) -> list[dict[str, Any]]:
     ]
 
 
-def best_direction(tally: RelationTally, relation: str) -> tuple[np.ndarray, list[list[str]]]:
-    """The share of right answers (layer, head) in each head's better direction, and which that is."""
-    shares = tally.accuracy(relation)
-    better = shares.argmax(0)
-    return shares.max(0), [[DIRECTIONS[number] for number in row] for row in better]
+def best_direction(tally: RelationTally, name: str) -> tuple[np.ndarray, list[list[str]]]:
+    """Return the accuracy (layer, head) for a relation in the better direction of each head, and that direction."""
+    shares = tally.accuracy(name)
+    return shares.max(0), [[DIRECTIONS[direction] for direction in row] for row in shares.argmax(0)]

@@ -17,11 +17,13 @@ from viz_app.export.drawing import picture_bytes
 from viz_app.export.similarity import parts_csv, parts_picture
 from viz_app.figures.style import two_digits
 from viz_app.figures.why import score_table
-from viz_app.shell import frame, screen
+from viz_app.shell import frame
 from viz_app.shell.address import end_run
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import ModelReference, shown_name
-from viz_app.shell.work import Work, confirm, earlier_results, estimate_seconds, poll, remember_works, wait_for
+from viz_app.shell.model_names import shown_name
+from viz_app.shell.models import ModelReference
+from viz_app.shell.view import chart, page_place
+from viz_app.shell.work import Work, earlier_results, estimate_seconds, is_confirmed, poll, remember_works, wait_for
 
 MOST_CELLS = 90  # rows or columns that can be told apart
 LISTED = 10  # parts
@@ -38,7 +40,7 @@ def draw(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> None:
     found, others, stale = _found(loaded, gates, one, two)
     if stale:
         frame.fade_stale()
-    with screen.picture().container(key="stale_alike" if stale else "alike"):
+    with page_place("figure").container(key="stale_alike" if stale else "alike"):
         st.markdown(_verdict(loaded, found, others))
         if loaded.pooling is None:
             name = escape_markdown(shown_name(loaded.name))
@@ -55,12 +57,12 @@ def draw(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> None:
                 with_help(f"The map is drawn for texts of at most {MOST_CELLS} tokens each: the files have all of it.")
             )
         else:
-            screen.chart(
+            chart(
                 score_table(
                     values / (np.abs(values).max() or 1), values, rows, columns, beside=("in all", values.sum(1)),
                     dark=frame.is_dark(), lecture=bool(st.session_state.lecture),
                 ),
-                key="alike_map", least_width=220 + 30 * len(columns), config={"displayModeBar": False},
+                key="alike_map", min_width=220 + 30 * len(columns), config={"displayModeBar": False},
                 alt=f"What each pair of tokens of both sentences adds to their cosine of {two_digits(found.cosine)}",
             )  # fmt: skip
     with st.container(key="stale_parts" if stale else "parts"):
@@ -115,7 +117,7 @@ def _found(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> tuple[
     """
     both, base = _works(loaded, gates, one, two)
     key = ("alike", loaded.identity, gates.tobytes(), one, two)
-    if confirm("alike", key, "Compare both sentences", both.seconds + base.seconds):
+    if is_confirmed("alike", key, "Compare both sentences", both.seconds + base.seconds):
         found, others = poll(both, asked="alike").value, poll(base, asked="alike").value
         if found is not None and others is not None:
             remember_works("alike", both, base)

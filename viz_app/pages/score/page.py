@@ -9,12 +9,14 @@ from bert_core.analysis.scoring import pair_columns
 from bert_core.loading import LoadedModel
 from viz_app.figures.scores import pair_bars
 from viz_app.pages.score import COMPARED, EXAMPLE, VARIANTS, alike, pairs
-from viz_app.shell import frame, screen
+from viz_app.shell import frame
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.heads import heads_off
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.models import ModelReference, selected_model, shown_name
+from viz_app.shell.model_names import shown_name
+from viz_app.shell.models import ModelReference, selected_model
+from viz_app.shell.view import View, chart, page_place, write_reading
 
 SAID = {"pair": "Two sentences", "alike": "How alike they are", "table": "A table of pairs"}
 READ = {
@@ -26,7 +28,7 @@ READ = {
 }
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     state = st.session_state
     loaded = selected_model()
@@ -43,7 +45,7 @@ def draw() -> None:
     if loaded is None:
         end_run()
     gates = heads_off(loaded)
-    kind, way = screen.controls().columns(2, vertical_alignment="bottom")
+    kind, way = page_place("controls").columns(2, vertical_alignment="bottom")
     control(
         kind.segmented_control, "Compare", "compared", options=COMPARED, format_func=SAID.__getitem__, required=True
     )
@@ -65,7 +67,7 @@ def draw() -> None:
         _pair(loaded, gates)
     else:
         _table(loaded, gates)
-    screen.write_reading(
+    write_reading(
         f"**How to read this:** {READ[state.compared]} **How it can mislead:** shorter sentences score higher because "
         "fewer pieces count; a rare word costs much even in a true sentence; likely does not mean right."
     )
@@ -75,13 +77,13 @@ def _alike(loaded: LoadedModel, gates: np.ndarray) -> None:
     """Two sentences, each read by itself. gates: the head mask."""
     _sentences()
     alike.draw(loaded, gates, st.session_state.one, st.session_state.two)
-    screen.write_reading(alike.reading(loaded))
+    write_reading(alike.reading(loaded))
 
 
 def _sentences() -> None:
     """Both sentences, typed; stops the page where one is missing."""
     state = st.session_state
-    left, right = screen.controls().columns(2, gap="medium")
+    left, right = page_place("controls").columns(2, gap="medium")
     control(left.text_area, "First sentence", "one", height="content")
     control(right.text_area, "Second sentence", "two", height="content")
     if not (state.one.strip() and state.two.strip()):
@@ -96,7 +98,7 @@ def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
     scores, stale = pairs.scored_pair(loaded, gates, state.one, state.two)
     if stale:
         frame.fade_stale()
-    with screen.picture().container(key="stale_pair" if stale else "scored_pair"):
+    with page_place("figure").container(key="stale_pair" if stale else "scored_pair"):
         score = scores.get(state.variant, scores[VARIANTS[0]])
         columns = pair_columns(score)
         surprising = (state.one, state.two) == (EXAMPLE.text, EXAMPLE.pair) and not stale and gates.all()
@@ -105,12 +107,12 @@ def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
             st.warning(with_help(warning), icon=":material/question_mark:")
         if (differs := pairs.disagreement(scores)) is not None:
             st.warning(with_help(differs), icon=":material/call_split:")
-        screen.chart(
+        chart(
             pair_bars(
                 *pairs.labels(columns, score), columns.first, columns.second, columns.equal, dark=frame.is_dark(),
                 lecture=bool(state.lecture),
             ),
-            key="pair_bars", least_width=56 * len(columns.columns), config={"displayModeBar": False},
+            key="pair_bars", min_width=56 * len(columns.columns), config={"displayModeBar": False},
             alt="How unlikely every token of both sentences is",
         )  # fmt: skip
     with st.container(key="stale_figures" if stale else "figures"):
@@ -142,7 +144,7 @@ def _table(loaded: LoadedModel, gates: np.ndarray) -> None:
             scored, stale = given
             if stale:
                 frame.fade_stale()
-            with screen.picture().container(key="stale_table" if stale else "scored_table"):
+            with page_place("figure").container(key="stale_table" if stale else "scored_table"):
                 st.markdown(pairs.summary(scored))
                 if (warning := pairs.unknown(scored)) is not None:
                     st.warning(with_help(warning), icon=":material/question_mark:")

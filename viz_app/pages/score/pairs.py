@@ -18,19 +18,20 @@ from bert_core.run.scoring import score_pairs
 from bert_core.studies.pairs import PAIR_COLUMNS, pair_values, pairs_csv, read_pairs
 from bert_core.tokenizer import Encoding
 from viz_app.pages.score import EXAMPLE, VARIANTS
-from viz_app.shell import screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, example_button, file_control, set_choice
 from viz_app.shell.markdown import escape_markdown
-from viz_app.shell.models import ModelReference, shown_name
+from viz_app.shell.model_names import shown_name
+from viz_app.shell.models import ModelReference
+from viz_app.shell.view import page_place
 from viz_app.shell.work import (
     PolledResult,
     ResultState,
     Work,
-    confirm,
     earlier_result,
     earlier_results,
     estimate_seconds,
+    is_confirmed,
     poll,
     remember_works,
     wait_for,
@@ -56,7 +57,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     works = _works(loaded, gates, first, second)
     copies, seconds = len(works) * sum(map(len, encodings)), sum(work.seconds for work in works)
     key = ("pair", loaded.weights_key, gates.tobytes(), first, second)
-    if not confirm("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
+    if not is_confirmed("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
         return _last_pair()
     found: list[list[PairScore]] = []
     for work in works:
@@ -113,7 +114,7 @@ def scored_table(
     good = [row for row in rows if row.problem is None]
     key = ("table", loaded.weights_key, gates.tobytes(), variant, _digest(rows))
     found: PolledResult[list[PairScore]] = earlier_result("table of pairs")
-    if good and confirm("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
+    if good and is_confirmed("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
         found = poll(_table_work(loaded, gates, rows, variant), slot="table of pairs", asked="score")
     return None if found.value is None else (found.value, found.state is ResultState.STALE)
 
@@ -133,7 +134,7 @@ def _table_work(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow],
 
 def table_of_pairs() -> list[PairRow] | None:
     """The pairs that were pasted or uploaded; None where there are none yet. Raises Refused as `read_pairs`."""
-    left, right = screen.controls().columns([3, 2], gap="medium")
+    left, right = page_place("controls").columns([3, 2], gap="medium")
     pasted = control(
         left.text_area, "Pairs, one per line: two sentences separated by a tab, |, a comma or a semicolon",
         "pairs_pasted", first="", placeholder=EXAMPLE_PAIRS, height=150,

@@ -3,13 +3,14 @@
 import streamlit as st
 
 from viz_app.lessons.parsing import lessons
-from viz_app.shell import frame, lesson, panel, screen
+from viz_app.shell import frame, lesson, panel
 from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.params import GROUPS
+from viz_app.shell.view import View, page_place
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     frame.title(
         translate("What does BERT make of a sentence?"),
@@ -19,7 +20,7 @@ def draw() -> None:
         ),
     )
     first = lessons(language())[0]
-    with screen.picture():
+    with page_place("figure"):
         ways = st.container(horizontal=True, key="start_ways")
         with ways.container(border=True):
             st.markdown(translate("Hide a word of a sentence, and see what the model puts in its place."))

@@ -28,7 +28,7 @@ from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
 from viz_app.shell.markdown import escape_markdown, with_help, with_special_tokens
 from viz_app.shell.memory import room_for
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import escape_names
 from viz_app.shell.work import (

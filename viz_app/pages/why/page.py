@@ -11,13 +11,14 @@ from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import EXAMPLE, MEASURES, answers, whole_file
 from viz_app.pages.why.answers import Answers, Trust
-from viz_app.shell import frame, screen, selection
+from viz_app.shell import frame, selection
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import with_help
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection, open_example_text, toggle_mask
 from viz_app.shell.target import show_missing_target
+from viz_app.shell.view import View, chart, page_place, write_note, write_reading
 from viz_app.shell.work import time_limit_message
 
 READING = (
@@ -33,7 +34,7 @@ TRUST_READING = (
 )
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the page."""
     current = selection.current_selection()
     frame.title(
@@ -42,7 +43,7 @@ def draw() -> None:
     )
     if current.target is None:
         show_missing_target(current, "There is nothing to explain yet")
-        screen.write_note(
+        write_note(
             "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
             "explanation answers one question only."
         )
@@ -50,19 +51,19 @@ def draw() -> None:
     found = answers.answers(current)
     if found is None:
         if current.target is not None:
-            screen.write_note(READING.format(answer=answers.pushed(current, current.target)))
+            write_note(READING.format(answer=answers.pushed(current, current.target)))
         _whole_file(current)
         end_run()
     if found.stale:
         frame.fade_stale()
-    answers_place = screen.picture().container(key="stale_answers" if found.stale else "answers")
+    answers_place = page_place("figure").container(key="stale_answers" if found.stale else "answers")
     more_place = st.container(key="stale_more" if found.stale else "more")
     # What is known of trust stands in the table above it.
     with st.container():
         trust = _trust(current, found)
     with answers_place:
         method = _answers(current, found, trust, waiting)
-    screen.write_reading(READING.format(answer=answers.pushed(current, found.target)))
+    write_reading(READING.format(answer=answers.pushed(current, found.target)))
     with more_place:
         _more(current, found, method)
     if found.run is not None:
@@ -75,7 +76,7 @@ def _controls(current: Selection) -> list[str]:
     """The method, the unit, and the slow ones; returns those that wait for their button."""
     slow = answers.quick_and_slow(current)[1]
     asked_slow = answers.was_asked(answers.SLOW, current)
-    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(st.selectbox, "Method", "method", options=answers.method_names(), width=260)
         control(st.toggle, "Words, not pieces", "words", help="The score of a word is the sum over its pieces.")
         if slow:
@@ -115,7 +116,7 @@ def _trust(current: Selection, found: Answers) -> Trust | None:
                 format_func=answers.MEASURE_NAMES.__getitem__, required=True, label_visibility="collapsed",
             )  # fmt: skip
             measured = trust.found[state.measure]
-            screen.chart(
+            chart(
                 trust_chart(
                     list(trust.names), measured.scores, measured.verdicts, measured.band,
                     measure=answers.MEASURE_NAMES[state.measure], dark=current.dark, lecture=current.lecture,
@@ -128,7 +129,7 @@ def _trust(current: Selection, found: Answers) -> Trust | None:
         reads = reads.replace("probability", "cosine")  # of which there is no probability
     elif found.target.kind == "choice":
         reads = reads.replace("probability", "logit")  # alone it has no probability
-    screen.write_note(f"**How to read this:** {reads}. {TRUST_READING}")
+    write_note(f"**How to read this:** {reads}. {TRUST_READING}")
     return trust
 
 
@@ -140,12 +141,12 @@ def _answers(current: Selection, found: Answers, trust: Trust | None, waiting: l
     labels, names = found.labels(words), list(found.names)
     marks = [answers.marked(trust, name) for name in names]
     chosen = names.index(method.name)
-    screen.chart(
+    chart(
         score_table(
             found.shares(words), found.of_units(words), marks, labels, chosen=chosen,
             beside=("agreement", found.agreement(words)[:, chosen]), dark=current.dark, lecture=current.lecture,
         ),
-        key="methods", least_width=220 + 30 * len(labels),
+        key="methods", min_width=220 + 30 * len(labels),
         alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each "
         f"agrees with {method.name}",
         on_select=partial(answers.choose_method, names, "methods"), selection_mode="points",
@@ -166,12 +167,12 @@ def _more(current: Selection, found: Answers, method: Method) -> None:
     )  # fmt: skip
     if found.encoding.pair is not None:
         st.markdown(f"Sum of the scores: {found.sides(method.name)}; together **{found.total(method.name)}**.")
-    screen.write_note(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
+    write_note(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
     # What is closed costs nothing.
     with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as opened:
         if opened.open:
             agreement = found.agreement(words)
-            screen.chart(
+            chart(
                 score_table(agreement, agreement, names, names, dark=current.dark, lecture=current.lecture),
                 key="all_agreement", grows=False, alt="Rank correlations of all methods",
             )  # fmt: skip
@@ -179,14 +180,14 @@ def _more(current: Selection, found: Answers, method: Method) -> None:
         with st.expander(f"{method.name}, layer by layer", key="open_layers", on_change="rerun") as opened:
             if opened.open:
                 layers = found.layers(current, method.name, words)
-                screen.chart(
+                chart(
                     score_table(
                         layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))],
                         found.labels(words), dark=current.dark, lecture=current.lecture,
                     ),
                     key="layers", grows=False, alt=f"{method.name} in every layer",
                 )  # fmt: skip
-                screen.write_note(
+                write_note(
                     "**How to read this:** what each layer passes from every token to the predicted position; layers "
                     "count from zero. **How it can mislead:** in upper layers a position holds more than its own word."
                 )

@@ -10,10 +10,10 @@ import streamlit as st
 from bert_core.studies.explanation_tables import WordTotal, read_totals
 from bert_core.studies.tables import TABLE_SUFFIXES
 from viz_app.figures.why import totals_chart
-from viz_app.shell import screen
 from viz_app.shell.controls import Upload, control, file_control
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import chart, write_note
 from viz_app.shell.work import Work, poll
 
 LARGEST_TABLE = 64  # megabytes
@@ -29,7 +29,7 @@ def draw(current: Selection) -> None:
         types=[suffix.removeprefix(".") for suffix in TABLE_SUFFIXES], megabytes=LARGEST_TABLE,
     )  # fmt: skip
     if upload is None:
-        screen.write_note(
+        write_note(
             "`headlight explain reviews.csv --text review --model models/stars --out why.parquet` explains every text "
             "of a file; its totals by word, `why.words.csv`, open here."
         )
@@ -54,7 +54,7 @@ def draw(current: Selection) -> None:
         st.info(with_help(f"No word stands in {least} texts that were explained so."), icon=":material/info:")
         return
     shown = found if len(found) <= 2 * SHOWN else found[:SHOWN] + found[-SHOWN:]
-    screen.chart(
+    chart(
         totals_chart(
             [one.word for one in shown], np.array([one.mean for one in shown]), np.array([one.error for one in shown]),
             [one.texts for one in shown], unit=f"mean score by {method}", dark=current.dark, lecture=current.lecture,
@@ -62,7 +62,7 @@ def draw(current: Selection) -> None:
         key="totals_chart", grows=False,
         alt=f"Mean scores of {len(shown)} of {len(found)} words, from {shown[0].word} to {shown[-1].word}",
     )  # fmt: skip
-    screen.write_note(
+    write_note(
         f"**How to read this:** the words that say most for and against this answer, {len(shown)} of {len(found)}; "
         "behind each, how many texts have it; the line is where the mean lies with 95%. **How it can mislead:** a "
         "mean hides the texts in which the word says the opposite, and a word may stand where another one speaks."

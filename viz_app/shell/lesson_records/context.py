@@ -14,7 +14,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.lessons import View
 from viz_app.shell import selection
 from viz_app.shell.language import translate
-from viz_app.shell.models import shown_name
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.params import Head, parse_head
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, estimate_seconds

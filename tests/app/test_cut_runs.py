@@ -80,11 +80,11 @@ def test_a_run_that_was_left_draws_nothing_into_the_next_one(monkeypatch: pytest
     found: dict[str, object] = {}
 
     def next_run() -> None:
-        screen.make_places(lecture=False)
+        screen.make_places()
         found["next"] = screen.picture()
 
     def left_run() -> None:
-        screen.make_places(lecture=False)
+        screen.make_places()
         found["left"] = screen.picture()
         other = threading.Thread(target=next_run)
         other.start()

@@ -62,9 +62,9 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
     return out.getvalue()
 
 
-def empty_figure(width: float, height: float, dark: bool) -> tuple[Figure, Axes]:
+def empty_figure(width: float, height: float) -> tuple[Figure, Axes]:
     """An empty figure in inches, in the colours of a page; no window, no state of pyplot."""
-    background = page(dark).background
+    background = page().background
     figure = Figure(figsize=(max(width, 0.5), max(height, 0.3)), facecolor=background)
     axes = figure.add_subplot(facecolor=background)
     return figure, axes
@@ -80,9 +80,9 @@ def plain_axes(axes: Axes, colours: Page, unit: str) -> None:
         spine.set_color(colours.line)
 
 
-def colour_map(scale: Scale, dark: bool) -> LinearSegmentedColormap:
+def colour_map(scale: Scale) -> LinearSegmentedColormap:
     """A scale of the app as matplotlib takes it."""
-    return LinearSegmentedColormap.from_list("headlight", scale.on(dark), N=256)
+    return LinearSegmentedColormap.from_list("headlight", scale.colours(), N=256)
 
 
 def token_label(token: Token) -> str:

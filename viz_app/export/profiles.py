@@ -201,9 +201,9 @@ def profile_page(found: Profiles, one: HeadProfile | TokenProfile | NeuronProfil
     else:
         name, says, reading = neuron_name(one.layer, one.neuron), neuron_in_words(one), OF_A_NEURON
         parts = "".join(_of_neuron(one, several=several))
-    bars = {dark: f":root {{--bar: {SEQUENTIAL.on(dark)[7]};}}" for dark in (False, True)}
+    bars = [f":root {{--bar: {colours[7]};}}" for colours in SEQUENTIAL]
     style = "\n".join([
-        variables(None), bars[False], f"@media (prefers-color-scheme: dark) {{{bars[True]}}}",
+        variables(None), bars[0], f"@media (prefers-color-scheme: dark) {{{bars[1]}}}",
         (_FOLDER / "profiles.css").read_text("utf-8"),
     ])  # fmt: skip
     filling = {

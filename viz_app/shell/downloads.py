@@ -35,6 +35,7 @@ from viz_app.export.bertviz import (
 )
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.packing import MOST_EXACT
+from viz_app.figures.style import Look, use_look
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
 from viz_app.shell.language import translate
@@ -177,6 +178,7 @@ def _every_kind(
         button("HTML", "html")
 
 
+@use_look(Look())  # files are light, whatever the page is
 def _made(make: Callable[[], Files], kind: str) -> bytes:
     return file_of(make(), kind)
 

@@ -17,6 +17,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from viz_app.components.side_bar import close_on_narrow_windows
+from viz_app.figures.style import current_look
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import help_on_terms, mark_terms
 
@@ -46,16 +47,16 @@ _own = threading.local()
 class _Screen:
     """The places of one run, by their names; folded: the buttons of those that were opened in a lecture."""
 
-    lecture: bool
     places: dict[str, DeltaGenerator]
     folded: dict[str, DeltaGenerator] = field(default_factory=dict)
 
 
-def make_places(*, lecture: bool, embedded: bool = False) -> DeltaGenerator:
+def make_places(*, embedded: bool = False) -> DeltaGenerator:
     """Make the places of a page, which show only what is put there; returns the one below them, for the rest.
 
     embedded: whether only the text as chips, the picture and its reading are seen.
     """
+    lecture = current_look().lecture
     st.html(LECTURE_STYLE if lecture else STYLE)
     if embedded:
         st.html(EMBED_STYLE)
@@ -73,7 +74,7 @@ def make_places(*, lecture: bool, embedded: bool = False) -> DeltaGenerator:
     below = [name for name in ORDER if name not in places]
     places |= {name: whole.container(key=f"screen_{name}") for name in below}
     places["rest"] = st.container(key="screen_rest")
-    _own.screen = st.session_state[SCREEN] = _Screen(lecture, places)
+    _own.screen = st.session_state[SCREEN] = _Screen(places)
     return places["rest"]
 
 
@@ -85,7 +86,7 @@ def _screen() -> _Screen:
 
 def _place(name: str) -> DeltaGenerator:
     screen = _screen()
-    if not screen.lecture or name not in FOLDED:
+    if not current_look().lecture or name not in FOLDED:
         return screen.places[name]
     if name not in screen.folded:
         label, icon = FOLDED[name]
@@ -133,7 +134,7 @@ def write_reading(lines: str) -> None:
     # What a page says in English alone has the English heading.
     heading = translate(MISLEADS) if translate(MISLEADS) in lines else MISLEADS
     reading, misleads, misleading = lines.partition(heading)
-    if _screen().lecture and misleads:
+    if current_look().lecture and misleads:
         write_note(reading, _place("reading"))
         write_note(misleads + misleading, _place("rest"))
     else:
@@ -169,7 +170,7 @@ def chart(
             f"<style>.st-key-{key} {{ overflow-x: auto; }} .st-key-{key} > * {{ min-width: {least_width}px; }}</style>"
         )
     height: Literal["content", "stretch"] = "content"
-    if grows and _screen().lecture:
+    if grows and current_look().lecture:
         # Streamlit stretches a figure, and lets it shrink no lower than it says.
         height = "stretch"
         figure.update_layout(height=round(least * figure.layout.height))

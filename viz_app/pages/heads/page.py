@@ -109,7 +109,6 @@ def _switches(current: Selection, before: ModelRun, estimated: np.ndarray | None
             [head_title(current, layer, head, what, colours, unit) for head in range(heads)] for layer in range(layers)
         ],
         key="switches",
-        lecture=current.lecture,
         on_click=switch_heads,
     )
     meaning = ""
@@ -184,8 +183,6 @@ def _classes(current: Selection, before: ModelRun, after: ModelRun) -> None:
             [after.classes.labels[number] for number in shown],
             now[shown].tolist(),
             before=first[shown].tolist(),
-            dark=current.dark,
-            lecture=current.lecture,
         ),
         key="classes_before_after",
         alt="Probabilities of the classes with all heads on, and now",
@@ -236,7 +233,7 @@ def _agreement(current: Selection, estimated: np.ndarray, removed: np.ndarray) -
     rank = heads_agreement(estimated, removed)
     screen.write_heading(f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)")
     screen.chart(
-        sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
+        sweep_scatter(estimated, removed),
         key="sweep",
         grows=False,
         on_select="rerun",

@@ -19,7 +19,6 @@ from viz_app.pages.images.picture import Looked, loaded_captioner
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.controls import control
-from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.params import Head
 
@@ -29,7 +28,6 @@ SAYS = "A model puts a picture into words; for each word, see which part of the 
 def draw() -> None:
     """Draw the page."""
     state = st.session_state
-    dark, lecture = frame.is_dark(), bool(state.lecture)
     heading = screen.title().empty()  # names the word as soon as there is one
     frame.title("Where does it look for each word?", SAYS, heading.container())
     look = picture.choose()
@@ -44,7 +42,6 @@ def draw() -> None:
         token_strip(
             looked.chips(word),
             key="caption",
-            lecture=lecture,
             label="The caption; click a word to see where the model looked",
             appear=looked.run.sentence,
             on_click=picture.choose_word,
@@ -70,7 +67,7 @@ def draw() -> None:
     with left:
         st.markdown("**The picture, as the model sees it**")
         screen.chart(
-            picture_figure(looked.run.image, outlines, dark=dark, lecture=lecture),
+            picture_figure(looked.run.image, outlines),
             key="picture_chart",
             alt=looked.described(),
         )
@@ -83,8 +80,6 @@ def draw() -> None:
                 outlines,
                 signed=shown.signed,
                 unit=shown.unit,
-                dark=dark,
-                lecture=lecture,
             ),
             key="heat_chart",
             alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
@@ -100,7 +95,6 @@ def draw() -> None:
             selected=head,
             titles=looked.titles(state.heat, word),
             key="picture_heads",
-            lecture=lecture,
             on_click=picture.choose_head,
         )
         screen.write_note("Each head has its own colour scale. Click one to see it large.")
@@ -117,8 +111,7 @@ def _files(look: Callable[[], Looked], heat: str, head: Head | None, word: int) 
     return CaptionFiles(look().run, heat, head, word, loaded_captioner().name)
 
 
-@st.fragment
-@error_boundary()
+@frame.fragment
 def every_word(look: Callable[[], Looked], heat: str, head: Head | None) -> None:
     """All words to all patches, as curves; runs alone while the hand is on it.
 
@@ -137,7 +130,6 @@ def every_word(look: Callable[[], Looked], heat: str, head: Head | None) -> None
         notes=shown.notes,
         unit=shown.unit,
         key="patches",
-        lecture=bool(st.session_state.lecture),
         on_change=picture.choose_view,
     )
     publish()

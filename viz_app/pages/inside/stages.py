@@ -21,6 +21,7 @@ from viz_app.components.floor_plan import Room
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
+from viz_app.figures.style import current_look
 
 HIDDEN = -5000.0  # a score below this was masked
 SHOWN_WORDS = 8
@@ -53,8 +54,6 @@ class View:
     relative: bool
     hidden_act: object
     word: Callable[[int], str]
-    dark: bool
-    lecture: bool
     pooler_act: str = "tanh"
     knows_pairs: bool = True
     asks_order: bool = False
@@ -106,9 +105,7 @@ class View:
         """
         if labels is None:
             labels, chosen = self.labels, self.query
-        return vector_panels(
-            tables, labels, chosen=chosen, across=across, figures=figures, dark=self.dark, lecture=self.lecture
-        )
+        return vector_panels(tables, labels, chosen=chosen, across=across, figures=figures)
 
     def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
         """A map of the chosen head with the chosen query framed, and that row as bars."""
@@ -118,21 +115,19 @@ class View:
             self.labels,
             signed=signed,
             title=f"{name}, L{self.walk.layer} H{self.head}",
-            dark=self.dark,
-            lecture=self.lecture,
             unit=name.lower(),
         )
         if len(self.labels) <= LABELS_IN_MAP:
-            drawn.update_layout(height=min(drawn.layout.height, round(MAP_HEIGHT * (1.3 if self.lecture else 1))))
+            drawn.update_layout(
+                height=min(drawn.layout.height, round(MAP_HEIGHT * (1.3 if current_look().lecture else 1)))
+            )
         return [
-            with_row_framed(drawn, self.query, len(self.labels), dark=self.dark, lecture=self.lecture),
+            with_row_framed(drawn, self.query, len(self.labels)),
             key_bars(
                 values[self.query],
                 self.labels,
                 signed=signed,
                 title=f"The framed row: {name.lower()} from “{self.labels[self.query]}” ({self.query})",
-                dark=self.dark,
-                lecture=self.lecture,
             ),
         ]
 
@@ -267,8 +262,6 @@ def _draw_pieces(view: View, tables: Tables) -> list[go.Figure]:
             [f"{number:.0f} · seg {segment:.0f}" for number, segment, _ in numbers],
             [*encoding.sides, *[None] * (length - len(encoding))],
             chosen=view.query,
-            dark=view.dark,
-            lecture=view.lecture,
         )
     ]
 
@@ -503,16 +496,14 @@ def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
     if "mlm_logits" in view.walk.values:
         top = most_likely_tokens(view.walk, SHOWN_WORDS)
         words, shares = [view.word(token) for token, _ in top], [share for _, share in top]
-        figures.append(prediction_bars(words, shares, dark=view.dark, lecture=view.lecture))
+        figures.append(prediction_bars(words, shares))
     if "nsp_logits" in view.walk.values:
-        figures.append(
-            nsp_bar(next_sentence_probability(view.walk), order=view.asks_order, dark=view.dark, lecture=view.lecture)
-        )
+        figures.append(nsp_bar(next_sentence_probability(view.walk), order=view.asks_order))
     if _judges_tokens(view):
         figures.append(
             key_bars(
                 replaced_probabilities(view.walk), view.labels, signed=False,
-                title="Probability that a token was replaced", dark=view.dark, lecture=view.lecture,
+                title="Probability that a token was replaced",
             )
         )  # fmt: skip
     return figures

@@ -41,7 +41,7 @@ def draw() -> None:
             _step(one, shown.question, shown, group, me)
         taken.draw()
         st.button(translate("Leave the class"), key="class_leave", type="tertiary", on_click=classroom.leave)
-        st.fragment(_follow, run_every=classroom.FOLLOW)(code, shown.version)
+        frame.fragment(_follow, run_every=classroom.FOLLOW)(code, shown.version)
 
 
 def _title(asks: str) -> None:

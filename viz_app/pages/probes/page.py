@@ -123,7 +123,6 @@ def _say_words(current: Selection, probed: Probed) -> None:
 
 
 def _picture(current: Selection, found: list[ProbeDepth]) -> None:
-    dark, lecture = current.dark, current.lecture
     means = {name: _means(found, name) for name in ("accuracy", *BESIDE, "erased", *LOSSES)}
     lines = {"probe": means["accuracy"], **{words: means[name] for name, words in BESIDE.items()}}
     has_erased, has_loss = (bool(np.isfinite(means[name]).all()) for name in ("erased", "loss"))
@@ -135,7 +134,7 @@ def _picture(current: Selection, found: list[ProbeDepth]) -> None:
         screen.write_line("**Words whose label is said**, of held-out sentences")
         low, high = (np.array([depth.figures["accuracy"][edge] for depth in found]) for edge in (1, 2))
         screen.chart(
-            depth_lines(lines, names, title="share", band=(low, high), shares=True, dark=dark, lecture=lecture),
+            depth_lines(lines, names, title="share", band=(low, high), shares=True),
             key="probe_lines",
             least=0.6, config={"displayModeBar": False},
             alt=f"Accuracy of the probe from {lines['probe'].min():.0%} to {lines['probe'].max():.0%}, depth by depth",
@@ -146,7 +145,7 @@ def _picture(current: Selection, found: list[ProbeDepth]) -> None:
         screen.write_line("**Loss at hidden words**: whole, label erased, random directions erased")
         losses = {words: means[name] for name, words in LOSSES.items()}
         screen.chart(
-            depth_lines(losses, names, title="nats", least=LEAST_LOSS, dark=dark, lecture=lecture),
+            depth_lines(losses, names, title="nats", least=LEAST_LOSS),
             key="probe_losses", least=0.6, config={"displayModeBar": False},
             alt="Loss at hidden words where the label is erased, depth by depth",
         )  # fmt: skip
@@ -232,7 +231,6 @@ def _gap(current: Selection, gap: Erased) -> None:
     screen.chart(
         erased_bars(
             [current.word(piece) for piece in pieces], {name: one[pieces].tolist() for name, one in bars.items()},
-            dark=current.dark, lecture=current.lecture,
         ),
         key=f"erased_{gap.position}", grows=False, config={"displayModeBar": False},
         alt=f"Words for position {gap.position}: as it is, with the label erased, with random directions erased",

@@ -12,7 +12,7 @@ from bert_core.studies.profiles import TENTHS, GroupShare, TokenExample, WordCou
 from viz_app.export.profiles import ASKED, IN_ORDER, NAMES, largest, marked, neuron_name, tenth_names
 from viz_app.figures.profiles import share_bars
 from viz_app.pages.profiles import QUESTIONS
-from viz_app.shell import frame, screen
+from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import escape_markdown, with_help
 
@@ -44,7 +44,6 @@ def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, tit
         share_bars(
             [NAMES.get(bar.name, bar.name) for bar in shown], [bar.share for bar in shown],
             [bar.chance for bar in shown], of=of, title=title, form=form,
-            dark=frame.is_dark(), lecture=st.session_state.lecture,
         ),
         key="profile_bars", grows=False, config={"displayModeBar": False},
         alt=f"{title} of {name}, beside chance: "

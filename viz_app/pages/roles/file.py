@@ -46,7 +46,7 @@ FIGURES = {
 
 def draw(current: Selection) -> None:
     """A text file, whose beginning is measured here, or a table of `headlight heads`."""
-    state, look = st.session_state, {"dark": current.dark, "lecture": current.lecture}
+    state = st.session_state
     there = {path.name: path for path in tables_at_start()}
     if there:
         control(st.selectbox, "Table", "table", options=[*there, "upload"], first=[*there, "upload"][0])
@@ -98,7 +98,7 @@ def draw(current: Selection) -> None:
             screen.chart(
                 sweep_scatter(
                     importance, change, estimate="importance: mean size of the gradient (nats)",
-                    finding="found: change of the loss without the head (nats)", **look,
+                    finding="found: change of the loss without the head (nats)",
                 ),
                 key="file_scatter",
                 alt=f"Importance against the change of the loss for every head, rank correlation {rank:.2f}",

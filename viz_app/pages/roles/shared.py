@@ -20,7 +20,7 @@ def grid(current: Selection, values: np.ndarray, what: str, key: str, titles: li
     """Draw one figure of every head, (layer, head); a click chooses a head."""
     layers, heads = current.head_mask.shape
     head_grid(
-        layers=layers, heads=heads, values=values, selected=st.session_state.head, key=key, lecture=current.lecture,
+        layers=layers, heads=heads, values=values, selected=st.session_state.head, key=key,
         titles=titles or [
             [head_title(current, layer, head, what, values) for head in range(heads)] for layer in range(layers)
         ],

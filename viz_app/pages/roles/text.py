@@ -28,6 +28,7 @@ from bert_core.records import ModelRun
 from bert_core.run.decomposition import head_values
 from viz_app.components.head_grid import HeadClick
 from viz_app.figures.heads import role_bars, role_map
+from viz_app.figures.style import current_look
 from viz_app.maps import of_what_is_left
 from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.pages.roles.treebank import relations_found
@@ -101,21 +102,20 @@ def choose_point(key: str) -> None:
 
 def draw(current: Selection) -> None:
     """The roles of the shared text."""
-    look = {"dark": current.dark, "lecture": current.lecture}
     seen = roles_of_text(current)
     left, right = screen.picture().columns([1.25, 1], gap="large")
     with left:
         screen.chart(
-            role_map(seen.points, seen.by_role(), st.session_state.head, names=ROLE_DESCRIPTIONS, **look),
+            role_map(seen.points, seen.by_role(), st.session_state.head, names=ROLE_DESCRIPTIONS),
             key="role_map", config={"displayModeBar": False}, selection_mode="points",
             on_select=lambda: choose_point("role_map"),
             alt="Every head as a point, near to the heads that attend alike",
         )  # fmt: skip
-        if not current.lecture:
+        if not current_look().lecture:
             strongest(current, seen)
     with right:
         card(current, seen)
-    if current.lecture:  # under the map it would take the map's height
+    if current_look().lecture:  # under the map it would take the map's height
         strongest(current, seen)
     worth(current, seen)
     nothing = len(seen.by_role()[NO_ROLE])
@@ -131,7 +131,6 @@ def draw(current: Selection) -> None:
 
 def card(current: Selection, seen: RolesOfText) -> None:
     """The chosen head: what it does, its figures, and who is like it."""
-    look = {"dark": current.dark, "lecture": current.lecture}
     state = st.session_state
     layer, head = state.head
     st.subheader(f"L{layer} H{head} {with_special_tokens(does(seen.roles[layer][head]))}", anchor=False)
@@ -141,7 +140,7 @@ def card(current: Selection, seen: RolesOfText) -> None:
     own = current.encoding.special_tokens
     labels = [own.substitute_in(label) for label in LABELS.values()]
     screen.chart(
-        role_bars(seen.scores((layer, head)), labels, list(THRESHOLDS.values()), **look),
+        role_bars(seen.scores((layer, head)), labels, list(THRESHOLDS.values())),
         key="role_bars", least=0.65, config={"displayModeBar": False},
         alt=f"How far L{layer} H{head} fills each role",
     )  # fmt: skip

@@ -18,8 +18,8 @@ from viz_app.figures.predictions import nsp_bar, prediction_bars
 TIMES = 1 if QUICK else 30
 WORDS = ("river", "door", "house", "street", "city", "road", "bridge", "field", "hill", "wall")
 FIGURES: dict[str, Callable[[], object]] = {
-    "ten words for a gap": lambda: prediction_bars(WORDS, [0.1] * len(WORDS), dark=False),
-    "whether B follows A": lambda: nsp_bar(0.7, dark=False),
+    "ten words for a gap": lambda: prediction_bars(WORDS, [0.1] * len(WORDS)),
+    "whether B follows A": lambda: nsp_bar(0.7),
 }
 
 

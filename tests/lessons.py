@@ -140,7 +140,7 @@ def predicted(name: str, true: Any, wrong: Any) -> None:
             said(text, verdict)
         marks = [bar.mark for bar in verdict.bars]
         names, values = [bar.name for bar in verdict.bars], [bar.value for bar in verdict.bars]
-        assert answer_bars(names, values, marks, form=lesson.reveal.form, dark=False).data
+        assert answer_bars(names, values, marks, form=lesson.reveal.form).data
         assert marks.count("true") + marks.count("both") == 1, (name, marks)
 
 

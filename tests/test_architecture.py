@@ -271,7 +271,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training",
-        "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.access", "viz_app.notation", "viz_app.maps",
+        "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.access", "viz_app.notation", "viz_app.figures",
+        "viz_app.maps",
         "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown_tokens",
         "viz_app.export",
         "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat",
@@ -281,7 +282,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.server": {"viz_app.access", "viz_app.shell", "viz_app.streamlit_compat"},
     "viz_app.streamlit_compat": {"google", "streamlit"},
-    "viz_app.script": {"streamlit", "viz_app.access", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat"},
+    "viz_app.script": {
+        "viz_app.figures",
+        "streamlit", "viz_app.access", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat"},
     "streamlit_app": {"streamlit", "viz_app.access", "viz_app.server", "viz_app.script"},
     "tools": {
         "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",

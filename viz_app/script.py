@@ -8,6 +8,7 @@ from importlib import import_module
 import streamlit as st
 
 from viz_app.access import is_local_server
+from viz_app.figures.style import current_look, use_look
 from viz_app.pages import PAGES, START, UNNAMED
 from viz_app.shell import address, classroom, frame, lesson, panel, saved_lessons, work
 from viz_app.shell.error_boundary import PAGE, error_boundary
@@ -33,6 +34,13 @@ def draw() -> None:
     st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
     st.logo(frame.LOGO, size="large")
     notices = address.restore_params(frame.params_of_pages(PAGES))
+    with use_look(frame.session_look()):
+        _draw_run(notices)
+    _settle()
+
+
+def _draw_run(notices: list[str]) -> None:
+    """Draw the frame and the page that is open. notices: what the address asked for in vain."""
     work.begin_run()
     pages = [page for page in PAGES if is_local_server() or not page.own]
     st.session_state[lesson.PAGES] = {page.path: page for page in pages}
@@ -47,7 +55,7 @@ def draw() -> None:
     groups = {group: [ways[page.path] for page in pages if page.group == group] for group in ("", *GROUPS)}
     opened = st.navigation(
         {translate(group) if group else "": some for group, some in groups.items()},
-        position="top" if st.session_state.lecture else "sidebar", expanded=True,
+        position="top" if current_look().lecture else "sidebar", expanded=True,
     )  # fmt: skip
     page = next((page for page in pages if page.path == opened.url_path), home)
     if lesson.pending_page() in ways.keys() - {page.path}:
@@ -59,7 +67,7 @@ def draw() -> None:
         address.open_example(page)
     beside = panel.place()
     embedded = address.is_embedded()
-    layout = make_view(lecture=st.session_state.lecture, embedded=embedded)
+    layout = make_view(embedded=embedded)
     try:
         st.session_state[PAGE] = page.path
         stands = False
@@ -77,7 +85,6 @@ def draw() -> None:
     finally:
         address.publish({param.name for param in frame.FRAME_PARAMS} if page is START else None)
         work.end_of_run()
-    _settle()
 
 
 def _home() -> Page:

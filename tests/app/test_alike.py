@@ -21,6 +21,7 @@ from viz_app import cli
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.similarity import parts_csv, parts_picture
 from viz_app.export.snippet import snippet
+from viz_app.figures.style import Look, use_look
 from viz_app.maps import MapView
 from viz_app.shell import selection
 
@@ -288,4 +289,5 @@ def test_files_hold_what_is_drawn(tiny_loaded: LoadedModel) -> None:
     long = bert_core.read_sentence(tiny_loaded, "the $x$ cat sat " * 40)
     for one in (found, bert_core.sentence_similarity(tiny_loaded, long, long)):
         for dark in (False, True):
-            assert picture_bytes(parts_picture(one, dark=dark), "png").startswith(b"\x89PNG")
+            with use_look(Look(dark)):
+                assert picture_bytes(parts_picture(one), "png").startswith(b"\x89PNG")

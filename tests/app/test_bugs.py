@@ -135,7 +135,7 @@ PAGES = {
     "layers": "viz_app.pages.layers.words.logit_lens",
     "causes": "viz_app.pages.causes.page.example_button",
     "profiles": "viz_app.pages.profiles.parts.share_bars",
-    "probes": "viz_app.pages.probes.page.is_confirmed",
+    "probes": "viz_app.pages.probes.page.confirm",
     "neurons": "viz_app.pages.neurons.page.neuron_map",
     "heads": "viz_app.pages.heads.page.removal_estimate",
     "roles": "viz_app.pages.roles.text.role_map",

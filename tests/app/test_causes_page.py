@@ -273,7 +273,7 @@ def test_what_was_not_patched_is_empty_in_a_file(loaded: LoadedModel) -> None:
 def test_an_effect_map_says_what_does_not_fit() -> None:
     """Labels and marks have the shape of the effects; what is empty has no number."""
     effects = np.array([[0.0, 1.2], [np.nan, -0.004]])
-    draw = partial(effect_map, dark=False)
+    draw = partial(effect_map)
     figure = draw(effects, ["a", "b"], ["c", "d"], chosen=(1, 0), by_chance=np.array([[True, False], [False, True]]))
     assert [two_places(value) for value in (0.0, 1.2, np.nan, -0.004, -0.2)] == ["0", "1.20", "", "0", "−0.20"]
     assert len(figure.layout.shapes) == 1 and len(figure.data[-1].x) == 2
@@ -282,6 +282,6 @@ def test_an_effect_map_says_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="one for each"):
         draw(effects, ["a", "b"], ["c", "d"], by_chance=np.zeros(2, bool))
     assert map_width(["a" * 50], 3) == map_width(["a" * 20], 3) < map_width(["a"], 30)
-    assert list(neuron_bars([4, 2], [0.5, -0.25], dark=True).data[0].text) == ["0.50", "−0.25"]
+    assert list(neuron_bars([4, 2], [0.5, -0.25]).data[0].text) == ["0.50", "−0.25"]
     with pytest.raises(ValueError, match="one for each"):
-        neuron_bars([4], [], dark=True)
+        neuron_bars([4], [])

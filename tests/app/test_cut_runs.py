@@ -80,11 +80,11 @@ def test_a_run_that_was_left_draws_nothing_into_the_next_one(monkeypatch: pytest
     found: dict[str, object] = {}
 
     def next_run() -> None:
-        view.make_view(lecture=False)
+        view.make_view()
         found["next"] = view.page_place("figure")
 
     def left_run() -> None:
-        view.make_view(lecture=False)
+        view.make_view()
         found["left"] = view.page_place("figure")
         other = threading.Thread(target=next_run)
         other.start()

@@ -28,6 +28,7 @@ from viz_app.export import PICTURES, drawing, pictures, tables
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.pictures import picture_of
 from viz_app.export.snippet import neuron_snippet, snippet
+from viz_app.figures.style import Look, use_look
 from viz_app.maps import Combination, MapView
 from viz_app.tokens import Token
 
@@ -206,7 +207,9 @@ def test_a_picture_of_the_neuron_view(tiny_loaded: LoadedModel, run: ModelRun) -
     assert {*run.encoding.tokens, *(f"{share:.3f}" for share in vectors.attention[2])} <= set(found)
     assert svg == picture_bytes(pictures.neuron_picture(vectors, 2), "svg")
     assert picture_bytes(drawn, "pdf").startswith(b"%PDF-")
-    png = Image.open(io.BytesIO(picture_bytes(pictures.neuron_picture(vectors, 2, dark=True), "png"))).convert("RGB")
+    with use_look(Look(dark=True)):
+        dark = pictures.neuron_picture(vectors, 2)
+    png = Image.open(io.BytesIO(picture_bytes(dark, "png"))).convert("RGB")
     assert png.getpixel((0, 0)) == (20, 22, 26)
 
 
@@ -288,7 +291,8 @@ VIEWS = {
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 def test_a_picture_in_every_kind(run: ModelRun, view: MapView) -> None:
     """PNG, SVG and PDF open as what they are, on a light and on a dark page, and twice give the same bytes."""
-    png = Image.open(io.BytesIO(picture_of(run, view, "png", dark=True))).convert("RGB")
+    with use_look(Look(dark=True)):
+        png = Image.open(io.BytesIO(picture_of(run, view, "png"))).convert("RGB")
     assert png.getpixel((0, 0)) == (20, 22, 26) and len(png.getcolors(1 << 24)) > 20
     svg = picture_of(run, view, "svg")
     assert ET.fromstring(svg).tag == f"{SVG}svg" and svg == picture_of(run, view, "svg")
@@ -356,7 +360,7 @@ def test_a_matrix_has_the_colours_of_its_values() -> None:
     picture = Image.open(io.BytesIO(picture_of(run, MapView(mode="matrix"), "png"))).convert("RGB")
     values = run.attention[0, 0]
     pixels = np.asarray(picture).astype(int)
-    scale = drawing.colour_map(pictures.SEQUENTIAL, False)
+    scale = drawing.colour_map(pictures.SEQUENTIAL)
     expected = {tuple(round(255 * part) for part in scale(value / values.max())[:3]) for value in values.ravel()}
     seen = {tuple(colour) for colour in np.unique(pixels.reshape(-1, 3), axis=0)}
     assert expected <= seen

@@ -26,6 +26,7 @@ from viz_app.export.captions import caption_maps
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.page import attention_page, caption_page
 from viz_app.export.snippet import change_snippet
+from viz_app.figures.style import Look, use_look
 from viz_app.maps import Combination, MapView
 from viz_app.shell import downloads
 
@@ -101,7 +102,8 @@ def test_every_view_leaves_as_every_kind(views: dict[str, Files], name: str) -> 
         made = file_of(views[name], kind)
         assert made.startswith(STARTS.get(kind, b"")) and views[name].name(kind).endswith(f".{kind}")
     assert len(list(csv.reader(io.StringIO(file_of(views[name], "csv").decode())))) > 1
-    picture = Image.open(io.BytesIO(file_of(views[name], "png", dark=True))).convert("RGB")
+    with use_look(Look(dark=True)):
+        picture = Image.open(io.BytesIO(file_of(views[name], "png"))).convert("RGB")
     assert picture.getpixel((0, 0)) == (20, 22, 26)
     with pytest.raises(ValueError, match="a file of kind 'gif' is unknown: one of png, svg"):
         file_of(views[name], "gif")

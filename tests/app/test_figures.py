@@ -28,13 +28,15 @@ from viz_app.figures.style import (
     LIGHT_PAGE,
     SENTENCE_TINTS,
     SEQUENTIAL,
-    page,
+    Look,
     plain,
     shade,
     two_digits,
+    use_look,
 )
 from viz_app.figures.thumbnails import common_limit, thumbnails
 
+PAGES = (LIGHT_PAGE, DARK_PAGE)
 THEME = Path(__file__).parents[2] / "viz_app" / "theme.toml"
 # What linear light becomes for an eye without green cones, without red cones (Machado, Oliveira & Fernandes 2009).
 DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
@@ -83,24 +85,26 @@ def contrast(one: str, other: str) -> float:
 def test_what_is_written_on_a_shade_can_be_read(signed: bool, dark: bool) -> None:
     """Along the whole of each scale the contrast is at least 4.5, as WCAG asks of small writing."""
     shares = np.linspace(-1 if signed else 0, 1, 401)
-    assert min(contrast(*shade(share, signed=signed, dark=dark)) for share in shares.tolist()) >= 4.5
+    with use_look(Look(dark)):
+        assert min(contrast(*shade(share, signed=signed)) for share in shares.tolist()) >= 4.5
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_sequential_colours_take_equal_steps_away_from_the_page(dark: bool) -> None:
     """Zero is nearly the page, every step looks about as large as the next, and lightness alone tells the order."""
-    colours = SEQUENTIAL.on(dark)
+    colours = SEQUENTIAL[dark]
     assert steps(colours).max() / steps(colours).min() < 1.3
     lightness = oklab(light(colours))[:, 0]
     assert (np.diff(lightness) * (1 if dark else -1) > 0.02).all()
-    assert contrast(colours[0], page(dark).background) < 1.25
-    assert contrast(colours[-1], page(dark).background) > 12
+    background = PAGES[dark].background
+    assert contrast(colours[0], background) < 1.25
+    assert contrast(colours[-1], background) > 12
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_diverging_colours_are_symmetric_about_a_neutral_middle(dark: bool) -> None:
     """The middle has no hue, both sides are equally light and leave it in equal steps, also without green or red."""
-    colours = DIVERGING.on(dark)
+    colours = DIVERGING[dark]
     lab = oklab(light(colours))
     middle = len(colours) // 2
     assert len(colours) % 2 == 1
@@ -119,8 +123,8 @@ def test_head_colours_are_apart_for_every_eye() -> None:
     And each stands out from the light page and from the dark one, as WCAG 2.2 asks of graphics (1.4.11).
     """
     assert len(set(HEAD_COLOURS)) == len(HEAD_DASHES) == 12
-    for colour, dark in itertools.product(HEAD_COLOURS, (False, True)):
-        assert contrast(colour, page(dark).background) >= 3
+    for colour, page in itertools.product(HEAD_COLOURS, PAGES):
+        assert contrast(colour, page.background) >= 3
     for eye, least in ((np.eye(3), 0.115), (DEUTERANOPIA, 0.08), (PROTANOPIA, 0.08)):
         seen = oklab(np.clip(light(HEAD_COLOURS) @ np.array(eye).T, 0, 1))
         nearest = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
@@ -130,8 +134,8 @@ def test_head_colours_are_apart_for_every_eye() -> None:
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_is_readable_on_everything_it_stands_on(dark: bool) -> None:
     """Text has at least the contrast 7 on page and tints, faint text and accent at least 4.5 on the page."""
-    colours = page(dark)
-    for ground in (colours.background, colours.raised, *(tint.on(dark)[0] for tint in SENTENCE_TINTS.values())):
+    colours = PAGES[dark]
+    for ground in (colours.background, colours.raised, *(tint[dark][0] for tint in SENTENCE_TINTS.values())):
         assert contrast(colours.text, ground) > 7
     assert contrast(colours.faint, colours.background) > 4.5
     assert contrast(colours.accent, colours.background) > 4.5
@@ -202,9 +206,7 @@ def test_a_heatmap_shows_every_token_also_repeated_ones() -> None:
     """Rows are queries from the top, columns keys; equal tokens keep places of their own; the values are unchanged."""
     rng = np.random.default_rng(0)
     values = rng.random((3, 4), dtype=np.float32)
-    figure = attention_heatmap(
-        values, ["the", "the", "x" * 300], ["a", "b", "a", "<i>"], signed=False, title="L0 H1", dark=False
-    )
+    figure = attention_heatmap(values, ["the", "the", "x" * 300], ["a", "b", "a", "<i>"], signed=False, title="L0 H1")
     heat, layout = figure.data[0], figure.layout
     assert np.array_equal(np.asarray(heat.z), values)
     assert (heat.zmin, heat.zmax) == (0, values.max())
@@ -222,12 +224,11 @@ def test_a_heatmap_shows_every_token_also_repeated_ones() -> None:
 @pytest.mark.parametrize("dark", [False, True])
 def test_signed_values_have_zero_in_the_middle_of_the_colours(dark: bool) -> None:
     """The range is symmetric whatever the values, and the diverging scale of the page is used."""
-    figure = attention_heatmap(
-        np.array([[0.5, -2.0]]), ["q"], ["a", "b"], signed=True, title="", dark=dark, unit="gradient"
-    )
+    with use_look(Look(dark)):
+        figure = attention_heatmap(np.array([[0.5, -2.0]]), ["q"], ["a", "b"], signed=True, title="", unit="gradient")
     heat = figure.data[0]
     assert (heat.zmin, heat.zmax) == (-2, 2)
-    assert heat.colorscale[len(heat.colorscale) // 2] == (0.5, DIVERGING.on(dark)[6])
+    assert heat.colorscale[len(heat.colorscale) // 2] == (0.5, DIVERGING[dark][6])
     assert "gradient" in heat.hovertemplate
 
 
@@ -235,7 +236,7 @@ def test_a_map_of_512_tokens_stays_light() -> None:
     """The values travel as bytes, labels are thinned, and every token is still there for the hover."""
     values = np.random.default_rng(0).random((512, 512))
     labels = [f"token{i}" for i in range(512)]
-    figure = attention_heatmap(values, labels, labels, signed=False, title="L0 H0", dark=False)
+    figure = attention_heatmap(values, labels, labels, signed=False, title="L0 H0")
     assert np.asarray(figure.data[0].z).dtype == np.float32
     assert len(plotly.io.to_json(figure)) < 2 * values.astype(np.float32).nbytes
     assert len(figure.layout.xaxis2.ticktext) <= 36
@@ -244,22 +245,22 @@ def test_a_map_of_512_tokens_stays_light() -> None:
 
 def test_an_empty_or_constant_map() -> None:
     """A map of zeros still has a range; labels that do not fit the values are an error that says both sizes."""
-    figure = attention_heatmap(np.zeros((2, 2)), ["a", "b"], ["a", "b"], signed=True, title="", dark=False)
+    figure = attention_heatmap(np.zeros((2, 2)), ["a", "b"], ["a", "b"], signed=True, title="")
     assert (figure.data[0].zmin, figure.data[0].zmax) == (-1, 1)
     with pytest.raises(ValueError, match=r"shape \(2, 2\) with 1 query labels and 2 key labels"):
-        attention_heatmap(np.zeros((2, 2)), ["a"], ["a", "b"], signed=False, title="", dark=False)
+        attention_heatmap(np.zeros((2, 2)), ["a"], ["a", "b"], signed=False, title="")
 
 
 def test_prediction_bars() -> None:
     """One bar a word in the order given, the first on top; before and now stand side by side, one of them hatched."""
-    figure = prediction_bars(["mat", "<b>"], [0.412, 0.05], dark=False)
+    figure = prediction_bars(["mat", "<b>"], [0.412, 0.05])
     (bars,) = figure.data
     assert list(bars.x) == [0.412, 0.05]
     assert list(bars.text) == ["0.41", "0.050"]
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
     assert "&lt;b&gt;" in figure.layout.yaxis.ticktext[1]
 
-    before, now = prediction_bars(["mat", "bed"], [0.4, 0.1], before=[0.2, 0.3], dark=True).data
+    before, now = prediction_bars(["mat", "bed"], [0.4, 0.1], before=[0.2, 0.3]).data
     assert (list(before.x), list(now.x)) == ([0.2, 0.3], [0.4, 0.1])
     assert (before.name, now.name) == ("before", "now")
     assert before.marker.pattern.shape and not now.marker.pattern.shape
@@ -268,7 +269,7 @@ def test_prediction_bars() -> None:
 def test_answer_bars_go_up_for_the_first_token_and_down_for_the_last() -> None:
     """Every number is said as it is, the answer is framed, and of many tokens the notable ones are named."""
     labels = ["no answer", "<b>a", "cat"]
-    figure = answer_bars(labels, [0.1, 0.7, 0.2], [0.0, 0.3, 0.7], chosen=(1, 2), dark=False)
+    figure = answer_bars(labels, [0.1, 0.7, 0.2], [0.0, 0.3, 0.7], chosen=(1, 2))
     first, last = figure.data
     assert (list(first.y), list(last.y)) == ([0.1, 0.7, 0.2], [0.0, -0.3, -0.7])
     assert [row[1] for row in last.customdata] == [0.0, 0.3, 0.7] and first.customdata[1][0] == "&lt;b&gt;a"
@@ -277,17 +278,17 @@ def test_answer_bars_go_up_for_the_first_token_and_down_for_the_last() -> None:
     assert (frame.x0, frame.x1) == (0.5, 2.5) and len(figure.layout.xaxis.tickvals) == 3
     many = np.zeros(200)
     many[[7, 9]] = 0.5
-    named = answer_bars(["x"] * 200, many.tolist(), many.tolist(), chosen=(7, 9), dark=True).layout.xaxis.tickvals
+    named = answer_bars(["x"] * 200, many.tolist(), many.tolist(), chosen=(7, 9)).layout.xaxis.tickvals
     assert list(named) == [7, 9]
     with pytest.raises(ValueError, match="one of each for each"):
-        answer_bars(labels, [0.1], [0.1, 0.2, 0.3], chosen=(0, 0), dark=False)
+        answer_bars(labels, [0.1], [0.1, 0.2, 0.3], chosen=(0, 0))
     with pytest.raises(ValueError, match=r"probability 1\.5"):
-        answer_bars(labels, [1.5, 0, 0], [0, 0, 1], chosen=(0, 0), dark=False)
+        answer_bars(labels, [1.5, 0, 0], [0, 0, 1], chosen=(0, 0))
 
 
 def test_nsp_bar_leans_to_the_side_believed() -> None:
     """The bar starts at one half and ends at the probability, before above now."""
-    before, now = nsp_bar(0.12, before=0.97, dark=False).data
+    before, now = nsp_bar(0.12, before=0.97).data
     assert [bar.base[0] + bar.x[0] for bar in (before, now)] == pytest.approx([0.97, 0.12])
     assert before.x[0] > 0 > now.x[0]
     assert (before.text[0], now.text[0]) == ("0.97", "0.12")
@@ -296,26 +297,26 @@ def test_nsp_bar_leans_to_the_side_believed() -> None:
 @pytest.mark.parametrize("probability", [0.071, 0.5, 0.93])
 def test_the_verdict_and_its_bar_have_one_number(probability: float) -> None:
     """Both say how probable it is that B follows, whichever way the verdict goes."""
-    verdict, (bar,) = nsp_verdict(probability), nsp_bar(probability, dark=False).data
+    verdict, (bar,) = nsp_verdict(probability), nsp_bar(probability).data
     assert verdict.endswith(f" {bar.text[0]}") and float(bar.text[0]) == probability
     assert verdict.startswith("Yes" if probability >= 0.5 else "No")
 
 
 def test_gaps_on_one_scale_have_bars_of_one_measure() -> None:
     """Where figures share the end of their scale, a bar twice as long is twice as probable."""
-    sure, unsure = (prediction_bars(["a", "b"], [p, p / 2], largest=0.47, dark=False) for p in (0.47, 0.21))
+    sure, unsure = (prediction_bars(["a", "b"], [p, p / 2], largest=0.47) for p in (0.47, 0.21))
     assert sure.layout.xaxis.range == unsure.layout.xaxis.range
-    assert prediction_bars(["a"], [0.21], dark=False).layout.xaxis.range != sure.layout.xaxis.range
+    assert prediction_bars(["a"], [0.21]).layout.xaxis.range != sure.layout.xaxis.range
 
 
 def test_impossible_probabilities_are_refused() -> None:
     """A probability outside 0 to 1, NaN, or a missing one is an error that names it."""
     with pytest.raises(ValueError, match=r"1\.5: from 0 to 1"):
-        nsp_bar(1.5, dark=False)
+        nsp_bar(1.5)
     with pytest.raises(ValueError, match="nan: from 0 to 1"):
-        prediction_bars(["a"], [float("nan")], dark=False)
+        prediction_bars(["a"], [float("nan")])
     with pytest.raises(ValueError, match="2 labels and 1 probabilities"):
-        prediction_bars(["a", "b"], [0.5], dark=False)
+        prediction_bars(["a", "b"], [0.5])
 
 
 def blocks(values: np.ndarray, size: int) -> Iterator[tuple[int, int, np.ndarray]]:
@@ -423,13 +424,13 @@ def test_components_mount_without_a_browser() -> None:
 def test_a_sweep_shows_every_head_once() -> None:
     """One named point for each head that is there, estimate across and finding upwards; a gap is no point."""
     estimated, found = np.array([[0.5, -1.0], [np.nan, 2.0]]), np.array([[0.25, -3.0], [1.0, 0.0]])
-    line, points = sweep_scatter(estimated, found, dark=False).data
+    line, points = sweep_scatter(estimated, found).data
     assert [tuple(head) for head in points.customdata] == [(0, 0), (0, 1), (1, 1)]
     assert list(points.text) == ["L0 H0", "L0 H1", "L1 H1"]
     assert list(points.x) == [0.5, -1.0, 2.0] and list(points.y) == [0.25, -3.0, 0.0]
     assert list(line.x) == list(line.y) == [-1.0, 2.0], "over all estimates"
     with pytest.raises(ValueError, match=r"\(2, 2\) estimates and \(1, 2\) findings"):
-        sweep_scatter(estimated, found[:1], dark=False)
+        sweep_scatter(estimated, found[:1])
 
 
 def test_every_head_has_one_place_on_the_map() -> None:
@@ -438,19 +439,19 @@ def test_every_head_has_one_place_on_the_map() -> None:
     points[1, 1] = np.nan
     roles = {"next": [(0, 1)], "sep": [], "none": [(0, 0), (1, 0)]}
     names = {"next": "looks at the next token", "sep": "looks at [SEP]", "none": "none of these"}
-    *marks, ring = role_map(points, roles, (1, 0), names=names, dark=False).data
+    *marks, ring = role_map(points, roles, (1, 0), names=names).data
     assert [mark.name for mark in marks] == ["looks at the next token", "none of these"]
     seen = {tuple(head): (x, y) for mark in marks for head, x, y in zip(mark.customdata, mark.x, mark.y, strict=True)}
     assert seen == {head: tuple(points[head]) for head in [(0, 1), (0, 0), (1, 0)]}
     assert (ring.x[0], ring.y[0]) == tuple(points[1, 0]) and len({mark.marker.symbol for mark in marks}) == 2
-    assert len(role_map(points, roles, (1, 1), names=names, dark=True).data) == 2
+    assert len(role_map(points, roles, (1, 1), names=names).data) == 2
 
 
 def test_bars_of_roles_show_where_each_begins() -> None:
     """One bar and one mark a role, the first on top; only those over their threshold are filled."""
-    bars, marks = (figure := role_bars([0.2, 0.9], ["next", "[SEP]"], [0.5, 0.6], dark=False)).data
+    bars, marks = (figure := role_bars([0.2, 0.9], ["next", "[SEP]"], [0.5, 0.6])).data
     assert list(bars.x) == [0.2, 0.9] and list(marks.x) == [0.5, 0.6]
     assert bars.marker.color[0] != bars.marker.color[1]
     assert list(figure.layout.yaxis.ticktext) == ["next", "[SEP]"] and figure.layout.yaxis.autorange == "reversed"
     with pytest.raises(ValueError, match="2 scores, 1 labels and 2 thresholds: one of each"):
-        role_bars([0.2, 0.9], ["next"], [0.5, 0.6], dark=False)
+        role_bars([0.2, 0.9], ["next"], [0.5, 0.6])

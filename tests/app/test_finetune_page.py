@@ -428,10 +428,10 @@ def test_the_words_that_changed_are_counted_in_a_sentence(tiny_model_folder: Pat
 
 def test_the_pictures_hold_what_they_are_given() -> None:
     """Lines over all steps; cells of each pair of depths, rows from below, with the exact figure on hover."""
-    lines = tuning_lines({"training": ([1, 2], [0.5, 0.25])}, steps=9, title="loss", dark=False)
+    lines = tuning_lines({"training": ([1, 2], [0.5, 0.25])}, steps=9, title="loss")
     assert lines.data[0].y == (0.5, 0.25) and lines.layout.xaxis.range == (0, 9)
     values = np.array([[1.0, 0.25], [0.5, 1.0000001]])
-    cells = alike_depths(values, ["emb.", "L0"], ["emb.", "L0"], rows="one", columns="two", dark=True)
+    cells = alike_depths(values, ["emb.", "L0"], ["emb.", "L0"], rows="one", columns="two")
     np.testing.assert_array_equal(cells.data[0].customdata, values)
     with pytest.raises(ValueError, match="one for each"):
-        alike_depths(values, ["emb."], ["emb.", "L0"], rows="one", columns="two", dark=True)
+        alike_depths(values, ["emb."], ["emb.", "L0"], rows="one", columns="two")

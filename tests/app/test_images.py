@@ -15,6 +15,7 @@ from bert_core import scenes
 from tests.near import assert_near
 from tests.visit import at, key_of, said
 from viz_app.figures.images import Outline, picture_figure, picture_heat
+from viz_app.figures.style import Look, use_look
 from viz_app.pages.images import picture as pictures
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
@@ -214,21 +215,22 @@ def test_heat_lies_where_its_patches_are() -> None:
     """Middles of patches in pixels of the picture, the highest one ringed, the scale of the sign."""
     image, heat = np.full((96, 96, 3), 90, np.uint8), np.zeros((8, 8))
     heat[2, 5] = 0.4
-    figure = picture_heat(image, heat, signed=False, unit="attention", dark=False)
+    figure = picture_heat(image, heat, signed=False, unit="attention")
     drawn = figure.data[1]
     assert (drawn.x[5], drawn.y[2], drawn.zmin, drawn.zmax) == (65.5, 29.5, 0, 0.4)
     ring = figure.layout.shapes[0]
     assert (ring.x0, ring.x1, ring.y0, ring.y1) == (59.5, 71.5, 23.5, 35.5)
-    signed = picture_heat(image, heat - 0.1, signed=True, unit="gradient", dark=True)
+    with use_look(Look(dark=True)):
+        signed = picture_heat(image, heat - 0.1, signed=True, unit="gradient")
     assert signed.data[1].zmin == -signed.data[1].zmax
-    assert not picture_heat(image, np.zeros((8, 8)), signed=False, unit="x", dark=True).layout.shapes
+    assert not picture_heat(image, np.zeros((8, 8)), signed=False, unit="x").layout.shapes
     with pytest.raises(ValueError, match=r"heat of shape \(8,\)"):
-        picture_heat(image, heat[0], signed=False, unit="x", dark=False)
+        picture_heat(image, heat[0], signed=False, unit="x")
 
 
 def test_boxes_are_drawn_where_they_are_and_names_are_plain() -> None:
     """A box in shares becomes pixels; a name cannot be markup."""
-    figure = picture_figure(np.zeros((96, 96, 3), np.uint8), [Outline((0.25, 0.5, 0.5, 0.75), "<b>x", True)], dark=True)
+    figure = picture_figure(np.zeros((96, 96, 3), np.uint8), [Outline((0.25, 0.5, 0.5, 0.75), "<b>x", True)])
     box = figure.layout.shapes[0]
     assert (box.x0, box.x1, box.y0, box.y1) == (23.5, 47.5, 47.5, 71.5)
     assert figure.layout.annotations[0].text == "&lt;b&gt;x"

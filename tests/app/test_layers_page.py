@@ -17,6 +17,7 @@ import bert_core
 from tests.visit import at, key_of, settled, visited, words
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
+from viz_app.figures.style import Look, use_look
 from viz_app.pages import PAGES
 from viz_app.pages.layers import EXAMPLE, THROUGH, elsewhere, states
 from viz_app.pages.layers import words as layers
@@ -257,7 +258,7 @@ def test_the_numbers_are_those_of_the_library() -> None:
     loaded = bert_core.load("headlight-mini", device="cpu")
     encoding = loaded.tokenizer.encode("She opened the [MASK].")
     run = bert_core.logit_lens(loaded, encoding)
-    current = Selection(ModelReference(loaded), encoding, encoding, None, (), dark=False, lecture=False)
+    current = Selection(ModelReference(loaded), encoding, encoding, None, ())
     rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(current, run.positions, False)).decode())))
     assert len(rows) == 7 * len(encoding)
     last = rows[6 * len(encoding) + 4]
@@ -272,7 +273,7 @@ def test_the_numbers_are_those_of_the_library() -> None:
 def test_words_between_twelve_layers_can_be_read() -> None:
     """A word of eight letters stands whole in its cell, and a longer one begins with seven of its own."""
     words = [["shortage", "regrettable", *["a"] * 11]]
-    figure = lens_grid(words, np.zeros((1, 13)), ["x"], [[(word,) for word in words[0]]], [0], unit="share", dark=False)
+    figure = lens_grid(words, np.zeros((1, 13)), ["x"], [[(word,) for word in words[0]]], [0], unit="share")
     assert figure.data[1].text[:2] == ("shortage", "regrett…")
     assert figure.data[1].textfont.size >= 12
 
@@ -283,17 +284,10 @@ def test_the_grid_gives_positions_back_and_shows_text_as_it_is() -> None:
     hovers = [[(word, "two") for word in line] for line in cells]
     values = np.array([[0.1, 0.9], [0.4, 0.6], [0.0, 1.0]])
     for dark in (False, True):
-        figure = lens_grid(
-            cells,
-            values,
-            ["x", "<i>y</i>", "z"],
-            hovers,
-            [4, 5, 6],
-            highest=1.0,
-            chosen=(5, 1),
-            unit="share",
-            dark=dark,
-        )
+        with use_look(Look(dark)):
+            figure = lens_grid(
+                cells, values, ["x", "<i>y</i>", "z"], hovers, [4, 5, 6], highest=1.0, chosen=(5, 1), unit="share"
+            )
         found = {
             (x, y): text for trace in figure.data[1:] for x, y, text in zip(trace.x, trace.y, trace.text, strict=True)
         }
@@ -305,18 +299,18 @@ def test_the_grid_gives_positions_back_and_shows_text_as_it_is() -> None:
         (frame,) = figure.layout.shapes
         assert (frame.x0, frame.x1, frame.y0, frame.y1) == (0.5, 1.5, 4.5, 5.5)
     with pytest.raises(ValueError, match="words do not fit 3 rows of 2 depths"):
-        lens_grid(cells[:2], values, ["x", "y", "z"], hovers, [4, 5, 6], unit="share", dark=False)
+        lens_grid(cells[:2], values, ["x", "y", "z"], hovers, [4, 5, 6], unit="share")
     with pytest.raises(ValueError, match="2 labels and 3 positions for 3 rows"):
-        lens_grid(cells, values, ["x", "y"], hovers, [4, 5, 6], unit="share", dark=False)
+        lens_grid(cells, values, ["x", "y"], hovers, [4, 5, 6], unit="share")
 
 
 def test_lines_of_ranks_have_the_first_on_top() -> None:
     """A logarithmic axis that runs down; a line with too few figures is refused."""
-    figure = layer_lines({"word": np.array([900, 30, 1])}, short_names(3), title="rank", ranks=True, dark=True)
+    figure = layer_lines({"word": np.array([900, 30, 1])}, short_names(3), title="rank", ranks=True)
     low, high = figure.layout.yaxis.range
     assert figure.layout.yaxis.type == "log" and low > np.log10(900) and high < 0
     with pytest.raises(ValueError, match="'word' has 2 figures for 3 layers"):
-        layer_lines({"word": np.array([1, 2])}, short_names(3), title="rank", dark=False)
+        layer_lines({"word": np.array([1, 2])}, short_names(3), title="rank")
 
 
 def test_names_stand_clear_of_each_other() -> None:
@@ -332,14 +326,14 @@ def test_names_stand_clear_of_each_other() -> None:
 def test_points_and_similarities_need_a_label_each() -> None:
     """Figures whose parts do not fit are refused; those that do hold every point and cell."""
     points = np.random.default_rng(0).normal(size=(3, 2))
-    figure = state_map(points, ["a", "b", "c"], ["one", "two", "one"], dark=False)
+    figure = state_map(points, ["a", "b", "c"], ["one", "two", "one"])
     assert sorted(len(trace.x) for trace in figure.data) == [1, 2]
     with pytest.raises(ValueError, match="2 labels and 3 groups for 3 points"):
-        state_map(points, ["a", "b"], ["one", "two", "one"], dark=False)
-    square = similarity_matrix(np.eye(2), ["the <bank>", "a bank"], dark=True)
+        state_map(points, ["a", "b"], ["one", "two", "one"])
+    square = similarity_matrix(np.eye(2), ["the <bank>", "a bank"])
     assert square.layout.yaxis.ticktext[0] == "1  the &lt;bank&gt;  "
     with pytest.raises(ValueError, match="a square of them"):
-        similarity_matrix(np.eye(3), ["a"], dark=True)
+        similarity_matrix(np.eye(3), ["a"])
 
 
 def test_a_list_that_names_a_token_of_another_text_chooses_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:

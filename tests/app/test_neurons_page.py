@@ -26,7 +26,7 @@ from viz_app.export.neurons import neuron_columns
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.causes import two_places, value_bars
 from viz_app.figures.neurons import neuron_map
-from viz_app.figures.style import two_digits
+from viz_app.figures.style import Look, two_digits, use_look
 from viz_app.pages.neurons import EXAMPLE, NEURON, parse_factor
 from viz_app.shell import work
 from viz_app.shell.params import parse_pair
@@ -226,23 +226,20 @@ def test_the_file_has_a_line_for_each_of_the_strongest(loaded: LoadedModel) -> N
 def test_figures_say_what_they_were_given() -> None:
     """Numbers in the cells, colours by the limit of their column, tags as text; what does not fit is refused."""
     neurons, values = np.array([[3, 40], [5, 6]]), np.array([[1.0, -2.0], [0.5, 4.0]])
-    figure = neuron_map(
-        neurons, values, ["<b>a</b>", "b"], ["L0", "L1"], what="adds", limits=[1.0, 4.0], chosen=(1, 0), dark=False
-    )
+    figure = neuron_map(neurons, values, ["<b>a</b>", "b"], ["L0", "L1"], what="adds", limits=[1.0, 4.0], chosen=(1, 0))
     assert np.asarray(figure.data[0].z).tolist() == [[1.0, -0.5], [0.5, 1.0]]
     assert {text for trace in figure.data[2:] for text in trace.text} == {"3", "40", "5", "6"}
     assert "&lt;b&gt;a" in figure.layout.yaxis.ticktext[0]
-    wide = neuron_map(
-        np.ones((1, 24), int), np.ones((1, 24)), ["a"], [f"L{n}" for n in range(24)], what="adds", limits=[0.0] * 24,
-        dark=True, lecture=True,
-    )  # fmt: skip
+    ones, layers = np.ones((1, 24), int), [f"L{n}" for n in range(24)]
+    with use_look(Look(dark=True, lecture=True)):
+        wide = neuron_map(ones, ones.astype(float), ["a"], layers, what="adds", limits=[0.0] * 24)
     assert len(wide.data) == 2
     with pytest.raises(ValueError, match="limits"):
-        neuron_map(neurons, values, ["a", "b"], ["L0", "L1"], what="adds", limits=[1.0], dark=False)
-    bars = value_bars(["<i>x", "y"], [1.0, -2.0], title="t", written=two_places, chosen=1, dark=True)
+        neuron_map(neurons, values, ["a", "b"], ["L0", "L1"], what="adds", limits=[1.0])
+    bars = value_bars(["<i>x", "y"], [1.0, -2.0], title="t", written=two_places, chosen=1)
     assert list(bars.layout.yaxis.ticktext) == ["&lt;i&gt;x  ", "<b>y</b>  "]
     with pytest.raises(ValueError, match="one for each"):
-        value_bars(["a"], [1.0, 2.0], title="t", written=two_places, dark=False)
+        value_bars(["a"], [1.0, 2.0], title="t", written=two_places)
 
 
 @pytest.mark.parametrize("value", ["3", "3.x", "-1.2", "1.2.3", ""])

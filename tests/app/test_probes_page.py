@@ -18,6 +18,7 @@ from bert_core.progress import ignore_progress
 from tests.near import assert_near
 from tests.visit import key_of, said, settled, visited, words
 from viz_app.figures.probes import depth_lines, erased_bars
+from viz_app.figures.style import Look, use_look
 from viz_app.pages.probes import EXAMPLE
 from viz_app.pages.probes.labels import (
     MAX_WORDS,
@@ -225,7 +226,8 @@ def test_names_at_the_ends_of_lines_do_not_meet() -> None:
     """Also where all lines end in one place; each stays inside the picture, in the order of the lines' ends."""
     same = {name: np.array([0.2, 0.9]) for name in "abcd"} | {"e": np.array([0.2, 0.1])}
     for lecture in (False, True):
-        figure = depth_lines(same, ["emb.", "L0"], title="share", shares=True, dark=False, lecture=lecture)
+        with use_look(Look(lecture=lecture)):
+            figure = depth_lines(same, ["emb.", "L0"], title="share", shares=True)
         ends = sorted(one.y for one in figure.layout.annotations)
         bottom, top = figure.layout.yaxis.range
         pixel = (top - bottom) / (figure.layout.height - 70)
@@ -236,13 +238,13 @@ def test_names_at_the_ends_of_lines_do_not_meet() -> None:
 def test_what_fits_no_figure_is_refused() -> None:
     """Lines of other lengths than there are depths, and bars without their labels."""
     with pytest.raises(ValueError, match="'a' has 2 figures for 3 depths: one for each"):
-        depth_lines({"a": np.zeros(2)}, ["1", "2", "3"], title="", dark=False)
+        depth_lines({"a": np.zeros(2)}, ["1", "2", "3"], title="")
     with pytest.raises(ValueError, match=r"2 labels and 1 probabilities \(now\): one for each label"):
-        erased_bars(["a", "b"], {"now": [0.5]}, dark=False)
+        erased_bars(["a", "b"], {"now": [0.5]})
 
 
 def test_words_of_others_show_as_they_were_written() -> None:
     """In names of lines and in labels of bars no sign opens a tag."""
-    assert "&lt;b&gt;" in erased_bars(["<b>x"], {"now": [0.5]}, dark=True).to_json().replace("\\u0026", "&").replace(
+    assert "&lt;b&gt;" in erased_bars(["<b>x"], {"now": [0.5]}).to_json().replace("\\u0026", "&").replace(
         "\\u003c", "<"
     )

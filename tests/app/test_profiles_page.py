@@ -318,10 +318,10 @@ def test_the_file_of_a_token_or_a_neuron_holds_it_all(what: str) -> None:
 
 def test_bars_are_plain_text_and_of_one_length() -> None:
     """A name is written as it is; figures of other lengths are a mistake."""
-    figure = share_bars(["<b>x</b>"], [0.5], [0.1], dark=False).to_plotly_json()
+    figure = share_bars(["<b>x</b>"], [0.5], [0.1]).to_plotly_json()
     assert "<b>" not in json.dumps(figure["layout"]["yaxis"]["ticktext"])
     with pytest.raises(ValueError, match="one of each"):
-        share_bars(["a"], [0.5, 0.1], [0.1], dark=False)
+        share_bars(["a"], [0.5, 0.1], [0.1])
 
 
 def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:

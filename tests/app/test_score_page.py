@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from tests.visit import key_of, said, settled, visited, words
 from viz_app.figures.scores import pair_bars
+from viz_app.figures.style import Look, use_look
 from viz_app.pages.score import EXAMPLE
 from viz_app.pages.score import pairs as comparing
 from viz_app.shell import work
@@ -204,17 +205,16 @@ def test_the_figure_marks_where_the_sentences_part() -> None:
     """A ground under each column that differs, bars up and down, tokens as text."""
     one, other = ["the", "<b>", None], ["the", "is", "was"]
     first, second = np.array([-1.0, -2.0, np.nan]), np.array([-1.5, -0.5, -3.0])
-    figure = pair_bars(one, other, first, second, np.array([True, False, False]), dark=True, lecture=True)
+    with use_look(Look(dark=True, lecture=True)):
+        figure = pair_bars(one, other, first, second, np.array([True, False, False]))
     assert [shape.x0 + 0.5 for shape in figure.layout.shapes if shape.type == "rect"] == [1, 2]
     np.testing.assert_array_equal(figure.data[0].y, [1.0, 2.0, np.nan])
     np.testing.assert_array_equal(figure.data[1].y, second)
     assert figure.data[0].text[:2] == ("1.0", "2.0") and figure.data[1].text[2] == "3.0", "as long as the bars"
     assert "&lt;b&gt;" in [note.text for note in figure.layout.annotations]
     columns = 130
-    figure = pair_bars(
-        ["a"] * columns, ["a"] * columns, *[np.full(columns, -1.0)] * 2, np.arange(columns) != 100, dark=False
-    )
+    figure = pair_bars(["a"] * columns, ["a"] * columns, *[np.full(columns, -1.0)] * 2, np.arange(columns) != 100)
     named = {note.x for note in figure.layout.annotations}
     assert 100 in named and len(named) <= 61, "few names in a long text, but always where the two part"
     with pytest.raises(ValueError, match="as many in each part"):
-        pair_bars(one, other[:2], first, second, np.array([True, False, False]), dark=False)
+        pair_bars(one, other[:2], first, second, np.array([True, False, False]))

@@ -20,22 +20,21 @@ from tests.near import assert_near
 from viz_app.components.floor_plan import Room, floor_plan
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
-from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, View, legend, stage_groups, tex
+from viz_app.figures.style import Look, use_look
+from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, StageInput, legend, stage_groups, tex
 
 
 def view_of(
     loaded: LoadedModel, text: str = "the cat sat on the [MASK].", pair: str = "it was red.", **how: int
-) -> View:
+) -> StageInput:
     encoding = loaded.tokenizer.encode(text, pair)
     position = next(iter(encoding.mask_positions), 1)
-    return View(
+    return StageInput(
         trace=walk(loaded, encoding, how.pop("layer", 1), position=position, **how),  # type: ignore[arg-type]
         head=2,
         relative=False,
         hidden_act="gelu",
         word=loaded.tokenizer.token_of,
-        dark=False,
-        lecture=False,
     )
 
 
@@ -45,14 +44,15 @@ def test_every_stage_has_a_formula_numbers_a_shape_a_picture_and_two_sentences(
     tiny_loaded: LoadedModel, name: str, dark: bool
 ) -> None:
     """Whatever the stage: LaTeX whose braces match, a shape in words, tables for its rows, and figures."""
-    view, stage = replace(view_of(tiny_loaded), dark=dark, lecture=dark), STAGES[name]
+    view, stage = view_of(tiny_loaded), STAGES[name]
     for formula in (stage.formula(view), stage.live(view)):
         assert formula and formula.count("{") == formula.count("}") and "nan" not in formula
     assert re.fullmatch(r"[\d,]+ [a-z ]+( × [\d,]+ [a-z ]+)*", stage.shape(view))
     assert len(re.findall(r"[.:;] |\.$", stage.text)) >= 2
     tables = stage.tables(view)
     assert tables and all(table.ndim == 2 and len(table) == len(stage.row_labels(view)) for table in tables.values())
-    figures = stage.draw(view, tables)
+    with use_look(Look(dark, lecture=dark)):
+        figures = stage.draw(view, tables)
     assert figures and all(isinstance(figure, go.Figure) and figure.data for figure in figures)
 
 
@@ -145,12 +145,12 @@ def test_a_long_text_is_drawn_around_the_chosen_row() -> None:
     assert window(10, 3) == slice(0, 10)
     assert window(500, 0) == slice(0, 40) and window(500, 499) == slice(460, 500)
     assert window(500, 250) == slice(230, 270)
-    figure = vector_panels({"x": np.ones((500, 4))}, [str(i) for i in range(500)], chosen=499, dark=False)
+    figure = vector_panels({"x": np.ones((500, 4))}, [str(i) for i in range(500)], chosen=499)
     assert len(figure.data[0].z) == 40 and figure.data[0].y[-1] == "499 (499)"
     (frame,) = figure.layout.shapes
     assert (frame.y0, frame.y1) == (38.5, 39.5)
     assert "x: rows 460 to 499 of 500" in figure.layout.annotations[0].text
-    boxes = piece_boxes(["a"] * 500, ["1"] * 500, ["A"] * 500, chosen=499, dark=False)
+    boxes = piece_boxes(["a"] * 500, ["1"] * 500, ["A"] * 500, chosen=499)
     assert boxes.layout.annotations[0].text == "tokens 440 to 499 of 500" and len(boxes.layout.shapes) == 60
 
 
@@ -160,7 +160,8 @@ def test_every_row_of_every_panel_has_its_name(lecture: bool) -> None:
     for rows, panels in ((3, 1), (20, 4), (500, 4), (500, 1)):
         labels = [f"token{row}" for row in range(rows)]
         values = {f"panel {n}": np.ones((rows, 4)) for n in range(panels)}
-        figure = vector_panels(values, labels, chosen=1, lecture=lecture, dark=False)
+        with use_look(Look(lecture=lecture)):
+            figure = vector_panels(values, labels, chosen=1)
         drawn = len(figure.data[0].z)
         first = figure.layout.yaxis
         assert len(figure.data) == panels and list(first.ticktext) == labels[:drawn]
@@ -178,7 +179,7 @@ def test_panels_share_one_scale_with_zero_in_the_middle() -> None:
     """The scale is symmetric and is not stretched by one number in a thousand."""
     values = np.zeros((10, 1000))
     values[:, :500], values[0, 0] = 2, -500
-    axis = vector_panels({"one": values, "other": values / 2}, list("abcdefghij"), dark=True).layout.coloraxis
+    axis = vector_panels({"one": values, "other": values / 2}, list("abcdefghij")).layout.coloraxis
     assert axis.cmin == -axis.cmax and axis.cmax == 2
 
 
@@ -187,9 +188,9 @@ def test_hostile_labels_are_text_in_every_figure(across: bool) -> None:
     """Tags in tokens and titles are escaped wherever plotly would read them."""
     bad = "<b onclick=x>"
     figures = [
-        vector_panels({bad: np.ones((1, 2))}, [bad], chosen=0, across=across, dark=False),
-        key_bars(np.ones(1), [bad], signed=False, title=bad, dark=False),
-        piece_boxes([bad], [bad], ["A"], chosen=0, dark=False),
+        vector_panels({bad: np.ones((1, 2))}, [bad], chosen=0, across=across),
+        key_bars(np.ones(1), [bad], signed=False, title=bad),
+        piece_boxes([bad], [bad], ["A"], chosen=0),
     ]
     for figure in figures:
         assert "<b onclick" not in figure.to_json() and "\\u003cb onclick" not in figure.to_json()
@@ -197,17 +198,17 @@ def test_hostile_labels_are_text_in_every_figure(across: bool) -> None:
 
 def test_a_frame_stands_around_its_row() -> None:
     """Row 2 of 5 columns is framed from edge to edge."""
-    (shape,) = with_row_framed(go.Figure(), 2, 5, dark=False).layout.shapes
+    (shape,) = with_row_framed(go.Figure(), 2, 5).layout.shapes
     assert (shape.x0, shape.x1, shape.y0, shape.y1) == (-0.5, 4.5, 1.5, 2.5)
 
 
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: vector_panels({"x": np.ones((2, 3))}, ["a"], dark=False), r"'x' has shape \(2, 3\) for 1 labels"),
-        (lambda: vector_panels({}, ["a"], dark=False), "no panel"),
-        (lambda: key_bars(np.ones(2), ["a"], signed=True, title="t", dark=False), r"shape \(2,\) for 1 keys"),
-        (lambda: piece_boxes(["a"], [], ["A"], chosen=0, dark=False), "1 pieces, 0 notes and 1 sides"),
+        (lambda: vector_panels({"x": np.ones((2, 3))}, ["a"]), r"'x' has shape \(2, 3\) for 1 labels"),
+        (lambda: vector_panels({}, ["a"]), "no panel"),
+        (lambda: key_bars(np.ones(2), ["a"], signed=True, title="t"), r"shape \(2,\) for 1 keys"),
+        (lambda: piece_boxes(["a"], [], ["A"], chosen=0), "1 pieces, 0 notes and 1 sides"),
     ],
 )
 def test_figures_say_what_does_not_fit(call: object, sentence: str) -> None:

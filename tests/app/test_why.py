@@ -19,7 +19,7 @@ from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
 from bert_core.methods import METHODS
 from tests.near import assert_near
 from tests.visit import ENTRY, at, key_of, visited, words
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, shade
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, Look, both_shades, shade, use_look
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import EXAMPLE, answers
 from viz_app.shell import notices
@@ -287,11 +287,11 @@ def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch,
 
 def test_shades_are_those_of_the_scale() -> None:
     """The ends and the middle are the scale's own colours; what is written on them stands out."""
-    assert shade(1, signed=True, dark=False) == (DIVERGING.light[-1], "#ffffff")
-    assert shade(-2, signed=True, dark=True) == (DIVERGING.dark[0], "#000000")
-    assert shade(0, signed=True, dark=False) == (DIVERGING.light[6], "#000000")
-    assert shade(0, signed=False, dark=True) == (SEQUENTIAL.dark[0], "#ffffff")
-    assert shade(0.5 / 12, signed=False, dark=False)[0] not in SEQUENTIAL.light
+    assert shade(1, signed=True) == (DIVERGING.light[-1], "#ffffff")
+    assert shade(0, signed=True) == (DIVERGING.light[6], "#000000")
+    assert both_shades(-2, signed=True) == ((DIVERGING.light[0], "#ffffff"), (DIVERGING.dark[0], "#000000"))
+    assert both_shades(0, signed=False)[1] == (SEQUENTIAL.dark[0], "#ffffff")
+    assert shade(0.5 / 12, signed=False)[0] not in SEQUENTIAL.light
 
 
 def test_a_clicked_row_chooses_its_method(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_a_clicked_row_chooses_its_method(monkeypatch: pytest.MonkeyPatch) -> No
 def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     """Labels are plain text; numbers stand on hover in full; other sizes are refused."""
     values = np.array([[0.123456789, -2.0], [0.0, 1.0]])
-    figure = score_table(values / 2, values, ["<b>a</b>", "b"], ["x", "<i>"], chosen=1, dark=False)
+    figure = score_table(values / 2, values, ["<b>a</b>", "b"], ["x", "<i>"], chosen=1)
     assert (
         figure.layout.yaxis.ticktext[0] == "&lt;b&gt;a&lt;/b&gt;  " and figure.data[1].customdata[0][2] == "0.123456789"
     )
@@ -324,19 +324,16 @@ def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
         (x, y): values[y, x] for x in range(2) for y in range(2)
     }
     for dark in (False, True):
-        drawn = score_table(
-            np.array([[0.0, 1.0, np.nan]]), np.array([[0.0, 3.25, np.nan]]), ["a"], ["x", "y", "z"], dark=dark
-        )
+        with use_look(Look(dark)):
+            drawn = score_table(np.array([[0.0, 1.0, np.nan]]), np.array([[0.0, 3.25, np.nan]]), ["a"], ["x", "y", "z"])
         inks = {number: trace.textfont.color for trace in drawn.data[2:] for number in trace.text}
-        assert inks["0.0"] == inks["nan"] == shade(0, signed=True, dark=dark)[1]
-        assert inks["3.2"] == shade(1, signed=True, dark=dark)[1] != inks["0.0"], "what is written stands out"
+        assert inks["0.0"] == inks["nan"] == both_shades(0, signed=True)[dark][1]
+        assert inks["3.2"] == both_shades(1, signed=True)[dark][1] != inks["0.0"], "what is written stands out"
     many = np.zeros((1, 30))
-    assert len(score_table(many, many, ["a"], ["x"] * 30, dark=False).data) == 2, "no room for numbers"
+    assert len(score_table(many, many, ["a"], ["x"] * 30).data) == 2, "no room for numbers"
     with pytest.raises(ValueError, match="expected \\(row, column\\) of one size"):
-        score_table(values, values, ["a"], ["x", "y"], dark=True)
-    aside = score_table(
-        values, values, ["a", "b"], ["x"] * 2, chosen=1, beside=("alike", np.array([1.0, -0.5])), dark=True
-    )
+        score_table(values, values, ["a"], ["x", "y"])
+    aside = score_table(values, values, ["a", "b"], ["x"] * 2, chosen=1, beside=("alike", np.array([1.0, -0.5])))
     column = [trace for trace in aside.data if trace.xaxis == "x2"]
     assert column[0].z.tolist() == [[1.0], [-0.5]] and aside.layout.xaxis2.ticktext == ("alike",)
     assert {text for trace in column[2:] for text in trace.text} == {"1.0", "−0.50"}, (
@@ -344,13 +341,13 @@ def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     )
     assert aside.layout.xaxis.domain[1] < aside.layout.xaxis2.domain[0] and len(aside.layout.shapes) == 2
     with pytest.raises(ValueError, match="beside 2 rows: one number for each"):
-        score_table(values, values, ["a", "b"], ["x"] * 2, beside=("alike", np.zeros(3)), dark=True)
-    chart = trust_chart(["a", "b"], np.array([0.1, 0.4]), ["chance", "better"], (0.0, 0.2), measure="AOPC", dark=True)
+        score_table(values, values, ["a", "b"], ["x"] * 2, beside=("alike", np.zeros(3)))
+    chart = trust_chart(["a", "b"], np.array([0.1, 0.4]), ["chance", "better"], (0.0, 0.2), measure="AOPC")
     symbols = {trace.name: (trace.marker.symbol, list(trace.x)) for trace in chart.data}
     assert symbols["better than chance here"] == ("circle", [0.4])
     assert symbols["no better than chance here"] == ("circle-open", [0.1])
     with pytest.raises(ValueError, match="2 methods, 1 scores, 2 verdicts: one of each"):
-        trust_chart(["a", "b"], np.array([0.1]), ["chance", "better"], (0.0, 0.2), measure="AOPC", dark=True)
+        trust_chart(["a", "b"], np.array([0.1]), ["chance", "better"], (0.0, 0.2), measure="AOPC")
 
 
 def test_totals_of_a_whole_file_are_opened(opened: Callable[..., AppTest]) -> None:

@@ -25,6 +25,7 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import prediction_bars
+from viz_app.figures.style import Look, use_look
 
 HOSTILE = json.loads({hostile!r})
 
@@ -34,7 +35,7 @@ seen = state.setdefault("seen", {{"called": [], "returned": [], "runs": 0}})
 seen["runs"] += 1
 show = st.query_params.get("show")
 signed = "signed" in st.query_params
-dark = st.context.theme.type == "dark"
+look = Look(dark=st.context.theme.type == "dark")
 
 
 def called(click):
@@ -69,9 +70,10 @@ if show == "hostile":
     grid = [HOSTILE]
     head_grid(layers=1, heads=len(HOSTILE), titles=grid, values=np.ones((1, len(HOSTILE))), key="grid")
     n = len(HOSTILE)
-    figure = attention_heatmap(np.eye(n), HOSTILE, HOSTILE, signed=False, title=HOSTILE[0], dark=dark)
-    st.plotly_chart(figure, theme=None, key="map")
-    st.plotly_chart(prediction_bars(HOSTILE, [0.1] * n, dark=dark), theme=None, key="bars")
+    with use_look(look):
+        figure = attention_heatmap(np.eye(n), HOSTILE, HOSTILE, signed=False, title=HOSTILE[0])
+        st.plotly_chart(figure, theme=None, key="map")
+        st.plotly_chart(prediction_bars(HOSTILE, [0.1] * n), theme=None, key="bars")
 if show == "numbers":
     shades = (("#112233", "#ffffff"), ("#ddeeff", "#000000"))
     door = Chip("door", word=0, number="−0.42", shades=shades)
@@ -353,7 +355,7 @@ def test_thumbnails_have_the_colours_of_the_figures(page: Page, address: str, sc
     page.goto(f"{address}/?show=select{'&signed=1' if signed else ''}")
     expect(page.get_by_role("button", name="L0 H0")).to_be_visible()
     pixels = page.locator(".cell img").first.evaluate(PIXELS)
-    colours = (DIVERGING if signed else SEQUENTIAL).on(scheme == "dark")
+    colours = (DIVERGING if signed else SEQUENTIAL)[scheme == "dark"]
 
     def rgb(colour: str) -> list[int]:
         return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]

@@ -24,6 +24,7 @@ from viz_app.cli.shared import (
     with_cuts,
 )
 from viz_app.export import FILE_KINDS, PICTURES
+from viz_app.figures.style import Look, use_look
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from collections.abc import Sequence
@@ -137,7 +138,8 @@ def attention(
     with warnings.catch_warnings(record=True) as heard:
         warnings.filterwarnings("always", category=UserWarning)
         if bertviz is None:
-            written = file_of(files, kind, dark=dark)
+            with use_look(Look(dark=dark)):
+                written = file_of(files, kind)
         else:
             vectors = bert_core.all_head_vectors(loaded, encoding) if bertviz == "neuron" else ()
             written = _bertviz(run, view, bertviz, vectors)

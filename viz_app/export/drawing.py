@@ -62,9 +62,9 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
     return out.getvalue()
 
 
-def empty_figure(width: float, height: float, dark: bool) -> tuple[Figure, Axes]:
+def empty_figure(width: float, height: float) -> tuple[Figure, Axes]:
     """An empty figure in inches, in the colours of a page; no window, no state of pyplot."""
-    background = page(dark).background
+    background = page().background
     figure = Figure(figsize=(max(width, 0.5), max(height, 0.3)), facecolor=background)
     axes = figure.add_subplot(facecolor=background)
     return figure, axes
@@ -86,9 +86,9 @@ def write_below(axes: Axes, text: str, colours: Page, points: float, *, x: float
     axes.annotate(text, (x, 0), (0, -points), xycoords="axes fraction", textcoords="offset points", **style)
 
 
-def colour_map(scale: Scale, dark: bool) -> LinearSegmentedColormap:
+def colour_map(scale: Scale) -> LinearSegmentedColormap:
     """A scale of the app as matplotlib takes it."""
-    return LinearSegmentedColormap.from_list("headlight", scale.on(dark), N=256)
+    return LinearSegmentedColormap.from_list("headlight", scale.colours(), N=256)
 
 
 def token_label(token: Token) -> str:

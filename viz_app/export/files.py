@@ -13,6 +13,7 @@ from viz_app.export import FILE_KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
 from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
 from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
+from viz_app.figures.style import current_look
 from viz_app.maps import MapView, ShownMaps, check_heads
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import, which no page should wait for
@@ -25,7 +26,7 @@ class Files(Protocol):
     def name(self, kind: str) -> str:
         """What a file of this kind is called."""
 
-    def picture(self, *, dark: bool = False) -> Figure:
+    def picture(self) -> Figure:
         """The view as a still picture."""
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
@@ -41,7 +42,7 @@ class Files(Protocol):
         """A script that makes the picture again."""
 
 
-def file_of(view: Files, kind: str, *, dark: bool = False, report: Progress = ignore_progress) -> bytes:
+def file_of(view: Files, kind: str, *, report: Progress = ignore_progress) -> bytes:
     """A view as a file of one of `FILE_KINDS`. Raises Refused for another kind, and as the view does.
 
     report: of a page, told how many of its heads are done, as for `Progress`.
@@ -49,9 +50,9 @@ def file_of(view: Files, kind: str, *, dark: bool = False, report: Progress = ig
     if kind in PICTURES:
         from viz_app.export.drawing import picture_bytes
 
-        return picture_bytes(view.picture(dark=dark), kind)
+        return picture_bytes(view.picture(), kind)
     if kind == "html":
-        return view.page("dark" if dark else None, report).encode()
+        return view.page("dark" if current_look().dark else None, report).encode()
     if kind not in FILE_KINDS:
         raise Refused(f"a file of kind {kind!r} is unknown: one of {', '.join(FILE_KINDS)}")
     if kind == "py":
@@ -74,10 +75,10 @@ class AttentionFiles:
             return f"attention-{self.view.together.how}.{kind}"
         return f"attention-{self.view.named_heads or 'all'}.{kind}"
 
-    def picture(self, *, dark: bool = False) -> Figure:
+    def picture(self) -> Figure:
         from viz_app.export.pictures import maps_picture
 
-        return maps_picture(self.view.of(self.run), self.view, dark=dark)
+        return maps_picture(self.view.of(self.run), self.view)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return attention_page(self.run, self.view, theme=theme, report=report)
@@ -108,10 +109,10 @@ class NeuronFiles:
         stem = f"neuron-L{self.vectors.layer}-H{self.vectors.head}"
         return f"{stem}.npz" if kind == "npz" else f"{stem}-{self.query}.{kind}"
 
-    def picture(self, *, dark: bool = False) -> Figure:
+    def picture(self) -> Figure:
         from viz_app.export.pictures import neuron_picture
 
-        return neuron_picture(self.vectors, self.query, dark=dark)
+        return neuron_picture(self.vectors, self.query)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return neuron_page(self.run, self.vectors, self.query, theme=theme, report=report)
@@ -141,10 +142,10 @@ class ChangeFiles:
         has_all_heads = kind in ("npz", "html") or not self.view.heads
         return f"change.{kind}" if has_all_heads else f"change-{self.view.named_heads}.{kind}"
 
-    def picture(self, *, dark: bool = False) -> Figure:
+    def picture(self) -> Figure:
         from viz_app.export.pictures import maps_picture
 
-        return maps_picture(self.comparison.shown(), self.view, dark=dark)
+        return maps_picture(self.comparison.shown(), self.view)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return change_page(self.comparison, self.view, theme=theme, report=report)
@@ -179,10 +180,10 @@ class CaptionFiles:
         layer, head = self.head
         return f"caption-L{layer}-H{head}.{kind}"
 
-    def picture(self, *, dark: bool = False) -> Figure:
+    def picture(self) -> Figure:
         from viz_app.export.pictures import caption_picture
 
-        return caption_picture(self.run, self.quantity, self.head, dark=dark)
+        return caption_picture(self.run, self.quantity, self.head)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return caption_page(self.run, self.quantity, self.head, self.word, theme=theme, report=report)

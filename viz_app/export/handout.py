@@ -86,9 +86,9 @@ class Handout:
 
 def handout_page(handout: Handout) -> str:
     """The file."""
-    yours = {dark: f":root {{--yours: {DIVERGING.on(dark)[-4]};}}" for dark in (False, True)}
+    yours = [f":root {{--yours: {colours[-4]};}}" for colours in DIVERGING]
     style = "\n".join([
-        variables(None), yours[False], f"@media (prefers-color-scheme: dark) {{{yours[True]}}}",
+        variables(None), yours[0], f"@media (prefers-color-scheme: dark) {{{yours[1]}}}",
         (_FOLDER / "handout.css").read_text("utf-8"),
     ])  # fmt: skip
     told = {number: asdict(outcome) for number, outcome in handout.outcomes.items()}

@@ -32,7 +32,7 @@ from viz_app.export.captions import NOTE, caption_maps
 from viz_app.export.packing import MAX_EXACT_VALUES, packed_layer
 from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
-from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
+from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, Look, current_look, page, use_look
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 from viz_app.maps import UNITS, MapView, ShownMaps, of_what_is_left
 
@@ -407,8 +407,8 @@ def themed_style(name: str, properties: Callable[[bool], str]) -> str:
 def variables(theme: Theme | None) -> str:
     """Return the CSS custom properties of a theme under the names of Streamlit; None for both, as the system has it."""
 
-    def rule(dark: bool) -> str:
-        colours = page(dark)
+    def rule() -> str:
+        colours = page()
         values = {
             "background-color": colours.background,
             "secondary-background-color": colours.raised,
@@ -419,13 +419,16 @@ def variables(theme: Theme | None) -> str:
             "font": BODY_FONT,
             "code-font": TOKEN_FONT,
         }
-        tints = "".join(f"--tint-{side.lower()}: {SENTENCE_TINTS[side].on(dark)[0]};" for side in ("A", "B"))
-        scheme = f"color-scheme: {'dark' if dark else 'light'};"
+        tints = "".join(f"--tint-{side.lower()}: {SENTENCE_TINTS[side].colours()[0]};" for side in ("A", "B"))
+        scheme = f"color-scheme: {'dark' if current_look().dark else 'light'};"
         return f":root {{{scheme}{tints}{''.join(f'--st-{name}: {value};' for name, value in values.items())}}}"
 
+    with use_look(Look(dark=theme == "dark")):
+        first = rule()
     if theme is not None:
-        return rule(theme == "dark")
-    return f"{rule(False)}\n@media (prefers-color-scheme: dark) {{{rule(True)}}}"
+        return first
+    with use_look(Look(dark=True)):
+        return f"{first}\n@media (prefers-color-scheme: dark) {{{rule()}}}"
 
 
 def _file(name: str) -> str:

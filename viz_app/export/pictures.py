@@ -45,42 +45,42 @@ VECTOR_CELLS = 96 * 96  # a matrix of no more is drawn as shapes
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)))
 
 
-def picture_of(run: ModelRun, view: MapView, kind: str, *, dark: bool = False) -> bytes:
+def picture_of(run: ModelRun, view: MapView, kind: str) -> bytes:
     """What a view shows of a run as a picture: its heads as curves, the first of them as a matrix, or all heads.
 
     Several heads as one map are drawn as that map. Raises Refused as `MapView.of` and `picture_bytes` do.
     """
-    return picture_bytes(maps_picture(view.of(run), view, dark=dark), kind)
+    return picture_bytes(maps_picture(view.of(run), view), kind)
 
 
-def maps_picture(maps: ShownMaps, view: MapView, *, dark: bool = False) -> Figure:
+def maps_picture(maps: ShownMaps, view: MapView) -> Figure:
     """What a view shows of maps; raises ValueError for a head that does not exist."""
     layer, heads = view.drawn
     if not heads:
-        return grid_picture(maps, dark=dark)
+        return grid_picture(maps)
     if view.mode == "matrix":
-        return matrix_picture(maps, layer, heads[0], dark=dark)
-    return curves_picture(maps, layer, heads, kept=view.kept, dark=dark)
+        return matrix_picture(maps, layer, heads[0])
+    return curves_picture(maps, layer, heads, kept=view.kept)
 
 
-def matrix_picture(maps: ShownMaps, layer: int, head: int, *, dark: bool = False) -> Figure:
+def matrix_picture(maps: ShownMaps, layer: int, head: int) -> Figure:
     """One head as a matrix: rows are queries, columns keys; what is no number is crossed out.
 
     Raises Refused for a head that does not exist.
     """
     maps.check(layer, [head])
-    values, colours = maps.values[layer, head], page(dark)
+    values, colours = maps.values[layer, head], page()
     rows, columns = values.shape
     cell = min(0.34, max(5.2 / max(rows, columns), 0.011))
     margin, bar = 1.3, 0.5
-    figure, axes = empty_figure(columns * cell + margin, rows * cell + margin + bar, dark)
+    figure, axes = empty_figure(columns * cell + margin, rows * cell + margin + bar)
     axes.set_position((margin / figure.get_figwidth(), margin / figure.get_figheight(),
                        columns * cell / figure.get_figwidth(), rows * cell / figure.get_figheight()))  # fmt: skip
     limit = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
     edges: dict[str, Any] = {"edgecolors": colours.background, "linewidth": 0.5} if cell > 0.12 else {}
     mesh = axes.pcolormesh(
         np.arange(columns + 1), np.arange(rows + 1), np.ma.masked_invalid(values),
-        cmap=colour_map(DIVERGING if maps.signed else SEQUENTIAL, dark), vmin=-limit if maps.signed else 0,
+        cmap=colour_map(DIVERGING if maps.signed else SEQUENTIAL), vmin=-limit if maps.signed else 0,
         vmax=limit,
         rasterized=values.size > VECTOR_CELLS, **edges,
     )  # fmt: skip
@@ -114,9 +114,7 @@ def matrix_picture(maps: ShownMaps, layer: int, head: int, *, dark: bool = False
     return figure
 
 
-def curves_picture(
-    maps: ShownMaps, layer: int, heads: Sequence[int], *, kept: float = 0.7, dark: bool = False
-) -> Figure:
+def curves_picture(maps: ShownMaps, layer: int, heads: Sequence[int], *, kept: float = 0.7) -> Figure:
     """Some heads of a layer as curves from who looks, on the left, to who is looked at, on the right.
 
     kept: of each row the strongest curves that hold this share of it are drawn, above 0 to 1.
@@ -125,17 +123,17 @@ def curves_picture(
     maps.check(layer, heads)
     if not heads:
         raise Refused("there is no head to draw: choose at least one")
-    colours, longest = page(dark), max(len(maps.queries), len(maps.keys))
+    colours, longest = page(), max(len(maps.queries), len(maps.keys))
     row = min(0.23, max(11 / longest, 0.075))
     height = longest * row
-    figure, axes = empty_figure(2.4, height, dark)
+    figure, axes = empty_figure(2.4, height)
     axes.set_position((0, 0, 1, 1))
     axes.set(xlim=(0, 1), ylim=(longest, 0))
     axes.axis("off")
     size = min(10.0, row * 72 * 0.66)
     for side, tokens, x in (("right", maps.queries, -0.03), ("left", maps.keys, 1.03)):
         for place, token in enumerate(tokens):
-            tint = SENTENCE_TINTS[token.side].on(dark)[0] if token.side else "none"
+            tint = SENTENCE_TINTS[token.side].colours()[0] if token.side else "none"
             axes.text(
                 x, place + 0.5, token_label(token), ha=side, va="center_baseline", fontsize=size, parse_math=False,
                 color=colours.text if token.side else colours.faint,
@@ -149,8 +147,8 @@ def curves_picture(
     for head, edges in zip(heads, edges_of_heads, strict=True):
         off = (layer, head) in maps.off
         style = DASHES[(head + head // 12) % 4] if len(heads) > 1 and len(edges) < 1500 else "-"
-        colour = None if maps.signed else _head_colour(maps, head, dark)
-        _draw_curves(axes, _limit_edges(edges, room), largest, colour, off=off, style=style, dark=dark)
+        colour = None if maps.signed else _head_colour(maps, head)
+        _draw_curves(axes, _limit_edges(edges, room), largest, colour, off=off, style=style)
     caption = f"strongest {kept:.0%} of each row: {total:,} of {len(heads) * maps.values[layer, 0].size:,} edges"
     left_out = sum(max(len(edges) - room, 0) for edges in edges_of_heads)
     if left_out:
@@ -161,20 +159,20 @@ def curves_picture(
     caption = "\n".join([caption, *maps.notes])
     offset = row * 72
     names = [maps.title(layer, head) + (" (off)" if (layer, head) in maps.off else "") for head in heads]
-    _headings(figure, axes, names, heads, maps, caption, offset, colours, dark)
+    _headings(figure, axes, names, heads, maps, caption, offset, colours)
     return figure
 
 
-def grid_picture(maps: ShownMaps, *, dark: bool = False) -> Figure:
+def grid_picture(maps: ShownMaps) -> Figure:
     """Every head of every layer as a small map, each scaled to its own maximum, changes all alike; layer 0 on top."""
-    colours = page(dark)
+    colours = page()
     layers, heads = maps.values.shape[:2]
     reduced = blocks(maps.values, GRID_CELLS, signed=maps.signed)
     limit = common_limit(reduced) if maps.is_change else None
     small = thumbnails(reduced, GRID_CELLS, signed=maps.signed, limit=limit)
-    figure, axes = empty_figure(0.52 * heads, 0.52 * layers, dark)
+    figure, axes = empty_figure(0.52 * heads, 0.52 * layers)
     axes.set_position((0, 0, 1, 1))
-    table = colour_map(DIVERGING if maps.signed else SEQUENTIAL, dark)
+    table = colour_map(DIVERGING if maps.signed else SEQUENTIAL)
     for layer in range(layers):
         pruned = maps.pruned(layer)
         for head in range(heads):
@@ -203,13 +201,13 @@ def grid_picture(maps: ShownMaps, *, dark: bool = False) -> Figure:
     return figure
 
 
-def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> Figure:
+def neuron_picture(vectors: HeadVectors, query: int) -> Figure:
     """How one query of a head comes to its attention: its vector, every key's, their product, the score, the softmax.
 
     Of a long text the forty keys with the most attention are drawn, in the order of the text, and it is said.
     Raises Refused for a query that does not exist.
     """
-    products, colours, encoding = vectors.products(query), page(dark), vectors.encoding
+    products, colours, encoding = vectors.products(query), page(), vectors.encoding
     scores, shares = vectors.scores[query], vectors.attention[query]
     keys = np.sort(np.argsort(-shares, kind="stable")[:MAX_KEYS])
     size, row, strip, gap = products.shape[1], 0.22, 2.6, 0.14
@@ -218,7 +216,7 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     heads = [f"q·k/√{size}"] if distances is None else [f"q·k/√{size}", "distance", "score"]
     places = 2 * (strip + gap) + 0.62 * len(numbers)  # where the bars begin
     width, height = places + gap + 1.3, row * len(keys)
-    figure, axes = empty_figure(width, height, dark)
+    figure, axes = empty_figure(width, height)
     axes.set_position((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(len(keys), 0))
     axes.axis("off")
@@ -226,11 +224,9 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     product_limit = largest_of(products)
     pad = 0.1  # of a row, above and below a vector
     for left, values, largest in ((0.0, vectors.keys[keys], limit), (strip + gap, products[keys], product_limit)):
-        _draw_vectors(axes, values, left, strip, largest, dark, rows=[(i + pad, i + 1 - pad) for i in range(len(keys))])
+        _draw_vectors(axes, values, left, strip, largest, rows=[(i + pad, i + 1 - pad) for i in range(len(keys))])
     query_row = -2.3  # rows over the first
-    _draw_vectors(
-        axes, vectors.queries[query][None], 0, strip, limit, dark, rows=[(query_row + pad, query_row + 1 - pad)]
-    )
+    _draw_vectors(axes, vectors.queries[query][None], 0, strip, limit, rows=[(query_row + pad, query_row + 1 - pad)])
     mono, small = token_fonts(), 8.5
     write: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "fontsize": small, "clip_on": False}
     name = f"{one_line(encoding.labels[query], LONGEST_LABEL)} ({query})"
@@ -247,7 +243,7 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     axes.barh(np.arange(len(keys)) + 0.5, 0.8 * shares[keys] / largest, left=places + gap, height=0.62,
               color=HEAD_COLOURS[vectors.head % 12])  # fmt: skip
     for i, key in enumerate(keys):
-        tint = SENTENCE_TINTS[side].on(dark)[0] if (side := encoding.sides[key]) else "none"
+        tint = SENTENCE_TINTS[side].colours()[0] if (side := encoding.sides[key]) else "none"
         axes.text(-0.12, i + 0.5, labels[i], ha="right", fontfamily=mono,
                   color=colours.text if side else colours.faint,
                   bbox={"boxstyle": "round,pad=0.16", "facecolor": tint, "edgecolor": "none"}, **write)  # fmt: skip
@@ -267,9 +263,7 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     return figure
 
 
-def caption_picture(
-    run: DecoderRun, quantity: str = "attention", head: tuple[int, int] | None = None, *, dark: bool = False
-) -> Figure:
+def caption_picture(run: DecoderRun, quantity: str = "attention", head: tuple[int, int] | None = None) -> Figure:
     """Where a captioner looks: the picture under one heat for each word, of one head or of all on average.
 
     what: "attention", "gradient", "brought" or "product", of which what is above zero is drawn. Each word is scaled to
@@ -279,14 +273,14 @@ def caption_picture(
     maps = caption_maps(run, quantity, as_one=head is None)
     layer, head_index = head or (0, 0)
     maps.check(layer, [head_index])
-    values, colours = maps.values[layer, head_index], page(dark)
+    values, colours = maps.values[layer, head_index], page()
     height, width = run.image.shape[:2]
     columns = min(len(run.words), 6)
     down = -(-len(run.words) // columns)
-    figure, first = empty_figure(1.25 * columns, 1.45 * down, dark)
+    figure, first = empty_figure(1.25 * columns, 1.45 * down)
     first.remove()
-    background = faint(run.image, dark)
-    table = colour_map(DIVERGING if maps.signed else SEQUENTIAL, dark)
+    background = faint(run.image)
+    table = colour_map(DIVERGING if maps.signed else SEQUENTIAL)
     for place, word in enumerate(run.words):
         left, bottom = (place % columns) / columns, 1 - (place // columns + 1) / down
         axes = figure.add_axes((left + 0.02 / columns, bottom, 0.96 / columns, 1.2 / 1.45 / down))
@@ -308,31 +302,31 @@ def caption_picture(
 
 
 def _draw_vectors(
-    axes: Axes, values: np.ndarray, left: float, width: float, limit: float, dark: bool,
+    axes: Axes, values: np.ndarray, left: float, width: float, limit: float,
     *, rows: Sequence[tuple[float, float]],
 ) -> None:  # fmt: skip
     """Vectors (row, number) as strips of signed colours, each between two heights."""
-    table = colour_map(DIVERGING, dark)
+    table = colour_map(DIVERGING)
     for vector, (top, bottom) in zip(values, rows, strict=True):
         axes.pcolormesh(
             np.linspace(left, left + width, len(vector) + 1), [top, bottom], np.ma.masked_invalid(vector[None]),
             cmap=table, vmin=-limit, vmax=limit, clip_on=False, rasterized=False, linewidth=0,
         )  # fmt: skip
         axes.plot([left, left + width, left + width, left, left], [top, top, bottom, bottom, top],
-                  color=page(dark).line, linewidth=0.5, clip_on=False)  # fmt: skip
+                  color=page().line, linewidth=0.5, clip_on=False)  # fmt: skip
 
 
-def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str, dark: bool = False) -> Figure:
+def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str) -> Figure:
     """Labels with their shares, 0 to 1, as horizontal bars in the order given, the first on top.
 
     Raises Refused if there is not one share for each label.
     """
     if len(labels) != len(shares) or not labels:
         raise ValueError(f"{len(labels)} labels and {len(shares)} shares: one for each, at least one")
-    colours = page(dark)
-    figure, axes = empty_figure(3.4, 0.26 * len(labels), dark)
+    colours = page()
+    figure, axes = empty_figure(3.4, 0.26 * len(labels))
     axes.set_position((0, 0, 1, 1))
-    axes.barh(range(len(shares)), shares, height=0.68, color=SEQUENTIAL.on(dark)[7])
+    axes.barh(range(len(shares)), shares, height=0.68, color=SEQUENTIAL.colours()[7])
     axes.set(ylim=(len(labels) - 0.5, -0.5), xlim=(0, (max(shares) or 1.0) * 1.12))
     for place, share in enumerate(shares):
         axes.text(share, place, f" {two_digits(share)}", va="center_baseline", fontsize=9, color=colours.text)
@@ -343,18 +337,18 @@ def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str, d
     return figure
 
 
-def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: str, dark: bool = False) -> Figure:
+def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: str) -> Figure:
     """Tokens in the order of the text, each with its signed score as a bar from zero.
 
     Raises Refused if there is not one score for each token.
     """
     if len(tokens) != len(scores) or not tokens:
         raise ValueError(f"{len(tokens)} tokens and {len(scores)} scores: one for each, at least one")
-    colours, numbers = page(dark), np.asarray(scores, float)
+    colours, numbers = page(), np.asarray(scores, float)
     row = min(0.23, max(11 / len(tokens), 0.075))
-    figure, axes = empty_figure(3.0, row * len(tokens), dark)
+    figure, axes = empty_figure(3.0, row * len(tokens))
     axes.set_position((0, 0, 1, 1))
-    ends = (DIVERGING.on(dark)[2], DIVERGING.on(dark)[9])
+    ends = (DIVERGING.colours()[2], DIVERGING.colours()[9])
     axes.barh(range(len(numbers)), numbers, height=0.72, color=[ends[int(number >= 0)] for number in numbers])
     axes.axvline(0, color=colours.faint, linewidth=0.8)
     axes.set_ylim(len(tokens) - 0.5, -0.5)
@@ -362,7 +356,7 @@ def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: st
     for text, token in zip(axes.get_yticklabels(), tokens, strict=True):
         text.set(fontsize=min(10.0, row * 72 * 0.66), fontfamily=token_fonts())
         if token.side:
-            tint = SENTENCE_TINTS[token.side].on(dark)[0]
+            tint = SENTENCE_TINTS[token.side].colours()[0]
             text.set_bbox({"boxstyle": "round,pad=0.14", "facecolor": tint, "edgecolor": "none"})
     plain_axes(axes, colours, unit)
     return figure
@@ -370,7 +364,7 @@ def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: st
 
 def _headings(
     figure: Figure, axes: Axes, names: list[str], heads: Sequence[int], maps: ShownMaps, caption: str, offset: float,
-    colours: Page, dark: bool,
+    colours: Page,
 ) -> None:  # fmt: skip
     """Over the columns who looks and who is looked at, over these the heads in their colours."""
     points: dict[str, Any] = {
@@ -382,12 +376,12 @@ def _headings(
     for x, side, text in ((0.0, "right", "query: who looks"), (1.0, "left", "key: who is looked at")):
         axes.annotate(text, (x, 1), (2 if side == "left" else -2, 5), ha=side, va="bottom", **points)
     if maps.signed:
-        handles = [Line2D([], [], color=_sign_colour(sign, dark), label=text)
+        handles = [Line2D([], [], color=_sign_colour(sign), label=text)
                    for sign, text in ((1, "above zero"), (-1, "below zero"))]  # fmt: skip
         title = f"{', '.join(names)}: {maps.unit}"
     else:
         handles = [
-            Line2D([], [], color=_head_colour(maps, head, dark), label=name, linewidth=2,
+            Line2D([], [], color=_head_colour(maps, head), label=name, linewidth=2,
                    linestyle=DASHES[(head + head // 12) % 4] if len(heads) > 1 else "-")
             for head, name in zip(heads, names, strict=True)
         ]  # fmt: skip
@@ -428,7 +422,7 @@ def _limit_edges(edges: list[tuple[int, int, float]], max_count: int) -> list[tu
 
 def _draw_curves(
     axes: Axes, edges: Sequence[tuple[int, int, float]], largest: float, colour: str | None, *, off: bool,
-    style: object, dark: bool,
+    style: object,
 ) -> None:  # fmt: skip
     """One curve an edge, the strongest last, so that it lies on top; without a colour, in that of its sign."""
     if not edges:
@@ -439,17 +433,17 @@ def _draw_curves(
         share = min(abs(value) / largest, 1)
         start, end = (0, query + 0.5), (1, key + 0.5)
         paths.append(Path([start, (0.45, start[1]), (0.55, end[1]), end], [1, 4, 4, 4]))
-        colours.append(to_rgba(colour or _sign_colour(value, dark), (0.07 + 0.85 * share) * light))
+        colours.append(to_rgba(colour or _sign_colour(value), (0.07 + 0.85 * share) * light))
         widths.append(0.4 + 1.9 * share)
     axes.add_collection(
         PathCollection(paths, facecolors="none", edgecolors=colours, linewidths=widths, linestyles=[style])
     )
 
 
-def _head_colour(maps: ShownMaps, head: int, dark: bool) -> str:
+def _head_colour(maps: ShownMaps, head: int) -> str:
     """The colour of a head; that of text for several heads as one map."""
-    return page(dark).text if maps.together else HEAD_COLOURS[head % 12]
+    return page().text if maps.together else HEAD_COLOURS[head % 12]
 
 
-def _sign_colour(value: float, dark: bool) -> str:
-    return DIVERGING.on(dark)[1 if value < 0 else 11]
+def _sign_colour(value: float) -> str:
+    return DIVERGING.colours()[1 if value < 0 else 11]

@@ -206,7 +206,7 @@ def profile_page(profiles: Profiles, profile: HeadProfile | TokenProfile | Neuro
     else:
         name, summary, reading = neuron_name(profile.layer, profile.neuron), neuron_in_words(profile), NEURON_READING
         parts = _neuron_parts(profile, with_document)
-    style = themed_style("profiles.css", lambda dark: f"--bar: {SEQUENTIAL.on(dark)[7]};")
+    style = themed_style("profiles.css", lambda is_dark: f"--bar: {SEQUENTIAL[is_dark][7]};")
     values = {
         "style-hash": hash_source(style),
         "style": style,

@@ -26,18 +26,18 @@ def parts_csv(similarity: Similarity) -> bytes:
     })  # fmt: skip
 
 
-def parts_picture(similarity: Similarity, *, dark: bool = False) -> Figure:
+def parts_picture(similarity: Similarity) -> Figure:
     """What each pair of tokens adds to the cosine: rows are tokens of A, columns of B; orange adds, blue takes away."""
-    values, colours = similarity.parts, page(dark)
+    values, colours = similarity.parts, page()
     rows, columns = values.shape
     cell, margin = min(0.34, max(5.2 / max(rows, columns), 0.02)), 1.3
-    figure, axes = empty_figure(columns * cell + margin, rows * cell + margin, dark)
+    figure, axes = empty_figure(columns * cell + margin, rows * cell + margin)
     axes.set_position((margin / figure.get_figwidth(), 0,
                        columns * cell / figure.get_figwidth(), rows * cell / figure.get_figheight()))  # fmt: skip
     limit = largest_of(values)
     edges: dict[str, Any] = {"edgecolors": colours.background, "linewidth": 0.5} if cell > 0.12 else {}
     axes.pcolormesh(
-        np.arange(columns + 1), np.arange(rows + 1), values, cmap=colour_map(DIVERGING, dark), vmin=-limit, vmax=limit,
+        np.arange(columns + 1), np.arange(rows + 1), values, cmap=colour_map(DIVERGING), vmin=-limit, vmax=limit,
         **edges,
     )  # fmt: skip
     axes.set(xlim=(0, columns), ylim=(rows, 0))

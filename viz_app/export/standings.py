@@ -15,7 +15,7 @@ from viz_app.figures.style import HEAD_COLOURS, page
 VERDICTS = ("better than chance", "no better", "worse")
 
 
-def standings_picture(summaries: Sequence[MethodSummary], *, dark: bool = False) -> Figure:
+def standings_picture(summaries: Sequence[MethodSummary]) -> Figure:
     """Of each kind of question, how often each method is better than random rankings, no better, or worse, by AOPC.
 
     The order of the methods is that of the first panel. Raises Refused if there are no standings.
@@ -24,7 +24,7 @@ def standings_picture(summaries: Sequence[MethodSummary], *, dark: bool = False)
     if not kinds:
         raise Refused("there is nothing to draw: no question was asked")
     names = [summary.method for summary in summaries if summary.kind == kinds[0]]
-    colours, measure = page(dark), MEASURES.index("aopc")
+    colours, measure = page(), MEASURES.index("aopc")
     figure = Figure(figsize=(3.1 * len(kinds) + 1.4, 0.27 * len(names) + 1), facecolor=colours.background)
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
     fills = ((HEAD_COLOURS[0], None), (colours.line, None), (colours.background, "////"))

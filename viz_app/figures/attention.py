@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, TOKEN_FONT, plain, styled
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, TOKEN_FONT, current_look, plain, styled
 
 LONGEST_LABEL, LONGEST_HOVER = 14, 160
 LABELS_THAT_FIT = 36
@@ -21,8 +21,6 @@ def attention_heatmap(
     *,
     signed: bool,
     title: str,
-    dark: bool,
-    lecture: bool = False,
     unit: str = "attention",
 ) -> go.Figure:
     """One map as a matrix: rows are queries (who looks), columns are keys (who is looked at).
@@ -32,6 +30,7 @@ def attention_heatmap(
     Labels, title and unit are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels do not fit the values.
     """
+    look = current_look()
     if values.ndim != 2 or values.shape != (len(query_labels), len(key_labels)) or 0 in values.shape:
         raise ValueError(
             f"values of shape {values.shape} with {len(query_labels)} query labels and {len(key_labels)} key labels: "
@@ -42,16 +41,16 @@ def attention_heatmap(
     # An all-zero map still needs a range; 1 is what a probability could reach.
     limit = float(np.abs(finite).max(initial=0)) or 1.0
     longest = max(values.shape)
-    side = min(640 if lecture else 560, max(340, 34 * longest))
+    side = min(640 if look.lecture else 560, max(340, 34 * longest))
     room = side / min(longest, LABELS_THAT_FIT)  # pixels from one label to the next
-    font_size = int(min(18 if lecture else 13, max(12, 0.75 * room)))
+    font_size = int(min(18 if look.lecture else 13, max(12, 0.75 * room)))
     gap = 1 if longest <= 64 else 0
 
     heatmap = go.Heatmap(
         z=values,
         zmin=-limit if signed else 0,
         zmax=limit,
-        colorscale=(DIVERGING if signed else SEQUENTIAL).colorscale(dark),
+        colorscale=(DIVERGING if signed else SEQUENTIAL).colorscale(),
         xgap=gap,
         ygap=gap,
         # Nine significant digits tell every float32 from its neighbours.
@@ -76,8 +75,8 @@ def attention_heatmap(
     # The map hangs on axes that know every whole token, for the hover; over them lie the axes that are seen, whose
     # labels are shortened, and thinned when they would touch.
     figure.update_layout(
-        height=side + (190 if lecture else 160),
-        margin={"t": 96 if lecture else 80},
+        height=side + (190 if look.lecture else 160),
+        margin={"t": 96 if look.lecture else 80},
         xaxis=_whole(key_labels),
         yaxis=_whole(query_labels)
         | {
@@ -97,17 +96,17 @@ def attention_heatmap(
     # An annotation, because a plotly title of a figure this high does not stay at its own place.
     figure.add_annotation(
         text=f"<b>{plain(title)}</b>",
-        font_size=22 if lecture else 17,
+        font_size=22 if look.lecture else 17,
         x=0,
         xref="paper",
         xanchor="left",
         y=1,
         yref="paper",
         yanchor="bottom",
-        yshift=58 if lecture else 48,
+        yshift=58 if look.lecture else 48,
         showarrow=False,
     )
-    return styled(figure, dark=dark, lecture=lecture)
+    return styled(figure)
 
 
 def _whole(labels: Sequence[str]) -> dict[str, Any]:

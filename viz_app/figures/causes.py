@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, TOKEN_FONT, cell_frame, figure_of, plain, shade
+from viz_app.figures.style import DIVERGING, TOKEN_FONT, cell_frame, current_look, figure_of, plain, shade
 from viz_app.figures.why import CLICKED_CELLS, coloured_cells
 
 LONGEST_LABEL = 20
@@ -35,8 +35,6 @@ def effect_map(
     chosen: tuple[int, int] | None = None,
     by_chance: np.ndarray | None = None,
     limit: float = 1.0,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """The effect of each place as a coloured cell: orange goes towards the source's answer, blue away from it.
 
@@ -46,6 +44,7 @@ def effect_map(
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if labels or marks do not fit the effects.
     """
+    look = current_look()
     if effects.shape != (len(row_labels), len(column_labels)) or 0 in effects.shape:
         raise ValueError(
             f"effects of shape {effects.shape}, {len(row_labels)} row and {len(column_labels)} column labels: expected "
@@ -54,10 +53,9 @@ def effect_map(
     if by_chance is not None and by_chance.shape != effects.shape:
         raise ValueError(f"marks of shape {by_chance.shape} for effects of {effects.shape}: one for each")
     columns, shares = effects.shape[1], np.clip(effects / (limit or 1.0), -1, 1)
-    written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
+    written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if look.lecture else NUMBERS_THAT_FIT)
     traces = coloured_cells(
         shares, effects, row_labels, column_labels, axis="x", written=two_places if written else None,
-        dark=dark, lecture=lecture,
     )  # fmt: skip
     if by_chance is not None:
         cells = np.argwhere(by_chance & np.isfinite(effects)).tolist()
@@ -65,29 +63,27 @@ def effect_map(
             "type": "scatter", "x": [column + 0.38 for _, column in cells], "y": [row - 0.28 for row, _ in cells],
             "mode": "markers", "hoverinfo": "skip", "showlegend": False,
             "marker": {
-                "symbol": "circle-open", "size": 8 if lecture else 6,
-                "color": [shade(shares[row, column], signed=True, dark=dark)[1] for row, column in cells],
+                "symbol": "circle-open", "size": 8 if look.lecture else 6,
+                "color": [shade(shares[row, column], signed=True)[1] for row, column in cells],
             },
         })  # fmt: skip
-    layout = cells_layout(row_labels, column_labels, chosen, dark=dark, lecture=lecture)
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    layout = cells_layout(row_labels, column_labels, chosen)
+    return figure_of(traces, layout)
 
 
 def cells_layout(
     row_labels: Sequence[str],
     column_labels: Sequence[str],
     chosen: tuple[int, int] | None,
-    *,
-    dark: bool,
-    lecture: bool,
 ) -> dict[str, Any]:
     """The layout of cells that can be clicked, with their names beside and above; `chosen` has a frame."""
-    rows, columns, size = len(row_labels), len(column_labels), 18 if lecture else 13
+    look = current_look()
+    rows, columns, size = len(row_labels), len(column_labels), 18 if look.lecture else 13
     return {
         **CLICKED_CELLS,
-        "shapes": [] if chosen is None else [cell_frame(*chosen, dark=dark, lecture=lecture)],
-        "height": round(rows * (38 if lecture else 30) + (84 if lecture else 64)),
-        "margin": {"l": 8, "r": 8, "t": 44 if lecture else 34, "b": 10},
+        "shapes": [] if chosen is None else [cell_frame(*chosen)],
+        "height": round(rows * (38 if look.lecture else 30) + (84 if look.lecture else 64)),
+        "margin": {"l": 8, "r": 8, "t": 44 if look.lecture else 34, "b": 10},
         "xaxis": {
             "side": "top", "tickmode": "array", "tickvals": list(range(columns)), "showgrid": False, "zeroline": False,
             "ticktext": [plain(label, LONGEST_LABEL) for label in column_labels], "tickfont": {"size": size},
@@ -101,13 +97,13 @@ def cells_layout(
     }  # fmt: skip
 
 
-def neuron_bars(neurons: Sequence[int], effects: Sequence[float], *, dark: bool, lecture: bool = False) -> go.Figure:
+def neuron_bars(neurons: Sequence[int], effects: Sequence[float]) -> go.Figure:
     """The effect of each of some neurons as a horizontal bar, in the order given, the first on top.
 
     Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
     names = [f"neuron {number}" for number in neurons]
-    return value_bars(names, effects, title="effect", written=two_places, dark=dark, lecture=lecture)
+    return value_bars(names, effects, title="effect", written=two_places)
 
 
 def value_bars(
@@ -117,17 +113,16 @@ def value_bars(
     title: str,
     written: Callable[[float], str],
     chosen: int | None = None,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """A number of either sign for each label as a horizontal bar, the first on top; the name of `chosen` is bold.
 
     title: of the axis of the numbers. written: how a number stands beside its bar.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
+    look = current_look()
     if len(labels) != len(values):
         raise ValueError(f"{len(labels)} labels and {len(values)} values: one for each")
-    ends, places = DIVERGING.on(dark), list(range(len(values)))
+    ends, places = DIVERGING.colours(), list(range(len(values)))
     names = [plain(label, LONGEST_LABEL) for label in labels]
     reach = max((abs(value) for value in values), default=0.0) or 1.0
     bars = {
@@ -137,7 +132,7 @@ def value_bars(
         "customdata": names, "hovertemplate": "%{customdata}<br>%{x:.9g}<extra></extra>",
     }  # fmt: skip
     layout = {
-        "height": round(len(values) * (38 if lecture else 26) + (84 if lecture else 64)),
+        "height": round(len(values) * (38 if look.lecture else 26) + (84 if look.lecture else 64)),
         "margin": {"l": 8, "r": 56, "t": 8},
         "dragmode": False,
         "bargap": 0.3,
@@ -152,4 +147,4 @@ def value_bars(
             "tickfont": {"family": TOKEN_FONT}, "zeroline": False,
         },
     }  # fmt: skip
-    return figure_of([bars], layout, dark=dark, lecture=lecture)
+    return figure_of([bars], layout)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, figure_of, page, plain
+from viz_app.figures.style import HEAD_COLOURS, current_look, figure_of, page, plain
 
 # The figures of `role_figures`, in their order, and what an order by each of them is called.
 FIGURE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
@@ -20,8 +20,6 @@ def sweep_scatter(
     estimated: np.ndarray,
     found: np.ndarray,
     *,
-    dark: bool,
-    lecture: bool = False,
     estimate: str = "estimated: minus the gradient of the head",
     finding: str = "found: change of the answer without it",
 ) -> go.Figure:
@@ -32,6 +30,7 @@ def sweep_scatter(
     estimate, finding: what stands at the axes.
     Raises ValueError if the shapes differ.
     """
+    look = current_look()
     if estimated.shape != found.shape:
         raise ValueError(f"{estimated.shape} estimates and {found.shape} findings: one of each for every head")
     there = np.isfinite(estimated) & np.isfinite(found)
@@ -41,30 +40,30 @@ def sweep_scatter(
     # Those that stand out have their names beside them; the others have them on hover.
     named = set(np.argsort(-np.abs(y))[:6].tolist()) | set(np.argsort(-np.abs(x))[:3].tolist())
     low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
-    colours = page(dark)
+    colours = page()
     traces = [
         {
             "type": "scatter", "x": [low, high], "y": [low, high], "mode": "lines", "hoverinfo": "skip",
-            "showlegend": False, "line": {"color": colours.faint, "width": 2 if lecture else 1, "dash": "dot"},
+            "showlegend": False, "line": {"color": colours.faint, "width": 2 if look.lecture else 1, "dash": "dot"},
         },
         {
             "type": "scatter", "x": x, "y": y, "mode": "markers+text", "showlegend": False, "customdata": heads,
             "text": [name if number in named else "" for number, name in enumerate(names)],
-            "textposition": "top center", "textfont": {"size": 16 if lecture else 11, "color": colours.faint},
-            "marker": {"size": 12 if lecture else 8, "color": colours.accent, "opacity": 0.75},
+            "textposition": "top center", "textfont": {"size": 16 if look.lecture else 11, "color": colours.faint},
+            "marker": {"size": 12 if look.lecture else 8, "color": colours.accent, "opacity": 0.75},
             "selected": {"marker": {"opacity": 0.75}}, "unselected": {"marker": {"opacity": 0.75}},
             "hovertemplate": "L%{customdata[0]} H%{customdata[1]}<br>estimated %{x:+.9g}<br>found %{y:+.9g}"
             "<extra></extra>",
         },
     ]  # fmt: skip
     layout = {
-        "height": 460 if lecture else 340,
+        "height": 460 if look.lecture else 340,
         "dragmode": False,
         "margin": {"l": 8, "r": 8, "t": 24, "b": 8},
         "xaxis": {"title": {"text": estimate}, "zeroline": True},
         "yaxis": {"title": {"text": finding}, "zeroline": True},
     }
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def role_map(
@@ -73,15 +72,14 @@ def role_map(
     chosen: tuple[int, int],
     *,
     names: Mapping[str, str],
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Every head as a point, near to those that attend alike; a mark of its own for each role.
 
     points: (layer, head, 2); NaN is a head that is not there. roles: role -> its heads; names: role -> its words.
     chosen: the head that is ringed. A point's customdata is its layer and head.
     """
-    colours = page(dark)
+    look = current_look()
+    colours = page()
     traces: list[dict[str, Any]] = []
     for number, (role, heads) in enumerate(roles.items()):
         if not heads:
@@ -91,10 +89,10 @@ def role_map(
             "type": "scatter", "x": where[:, 0], "y": where[:, 1], "name": names[role],
             "mode": "markers+text" if len(heads) < 8 else "markers", "customdata": heads,
             "text": ["" if head == chosen else f"L{head[0]} H{head[1]}" for head in map(tuple, heads)],
-            "textfont": {"size": 15 if lecture else 11, "color": colours.faint}, "textposition": "top center",
+            "textfont": {"size": 15 if look.lecture else 11, "color": colours.faint}, "textposition": "top center",
             "cliponaxis": False,
             "marker": {
-                "size": 15 if lecture else 11, "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
+                "size": 15 if look.lecture else 11, "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
                 "color": HEAD_COLOURS[number % len(HEAD_COLOURS)] if number < len(roles) - 1 else colours.faint,
             },
             "selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}},
@@ -107,15 +105,15 @@ def role_map(
             "customdata": [chosen],
             # Its name belongs to the ring, and so keeps clear of it.
             "text": [f"L{chosen[0]} H{chosen[1]}"], "textposition": "top center", "cliponaxis": False,
-            "textfont": {"size": 15 if lecture else 12, "color": colours.text},
+            "textfont": {"size": 15 if look.lecture else 12, "color": colours.text},
             "marker": {
-                "size": 30 if lecture else 22, "symbol": "circle-open", "color": colours.text,
-                "line": {"width": 3 if lecture else 2},
+                "size": 30 if look.lecture else 22, "symbol": "circle-open", "color": colours.text,
+                "line": {"width": 3 if look.lecture else 2},
             },
             "unselected": {"marker": {"opacity": 1}},
         })  # fmt: skip
     layout = {
-        "height": 620 if lecture else 500,
+        "height": 620 if look.lecture else 500,
         "clickmode": "event+select",
         "dragmode": False,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
@@ -123,19 +121,18 @@ def role_map(
         "xaxis": {"visible": False},
         "yaxis": {"visible": False, "scaleanchor": "x"},
     }
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
-def role_bars(
-    scores: Sequence[float], labels: Sequence[str], thresholds: Sequence[float], *, dark: bool, lecture: bool = False
-) -> go.Figure:
+def role_bars(scores: Sequence[float], labels: Sequence[str], thresholds: Sequence[float]) -> go.Figure:
     """How far a head fills each role, 0 to 1, and where each role begins.
 
     scores, labels, thresholds: one of each a role, the first on top. Raises ValueError if they are not as many.
     """
+    look = current_look()
     if not len(scores) == len(labels) == len(thresholds):
         raise ValueError(f"{len(scores)} scores, {len(labels)} labels and {len(thresholds)} thresholds: one of each")
-    colours, rows = page(dark), list(range(len(labels)))
+    colours, rows = page(), list(range(len(labels)))
     filled = [colours.accent if s > t else colours.line for s, t in zip(scores, thresholds, strict=True)]
     traces = [
         {
@@ -146,17 +143,17 @@ def role_bars(
         },
         {
             "type": "scatter", "x": list(thresholds), "y": rows, "mode": "markers", "showlegend": False,
-            "marker": {"symbol": "line-ns-open", "size": 22 if lecture else 16, "color": colours.text},
+            "marker": {"symbol": "line-ns-open", "size": 22 if look.lecture else 16, "color": colours.text},
             "hovertemplate": "the role begins above %{x:.9g}<extra></extra>",
         },
     ]  # fmt: skip
     layout = {
-        "height": (44 if lecture else 30) * len(labels) + 40,
+        "height": (44 if look.lecture else 30) * len(labels) + 40,
         "margin": {"l": 8, "r": 32, "t": 4, "b": 4},
         "xaxis": {"range": [0, 1.08], "tickvals": [0, 0.5, 1]},
         "yaxis": {"tickvals": rows, "ticktext": [plain(label) for label in labels], "autorange": "reversed"},
     }
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def head_titles(

@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from PIL import Image
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, figure_of, page, plain
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, current_look, figure_of, page, plain
 
 SIDE, LECTURE_SIDE = 340, 520  # pixels of a picture on the page
 FAINT = 0.35  # how much of the picture is left under the heat
@@ -26,11 +26,9 @@ class Outline(NamedTuple):
     meant: bool = False
 
 
-def picture_figure(
-    image: np.ndarray, outlines: Sequence[Outline] = (), *, dark: bool, lecture: bool = False
-) -> go.Figure:
+def picture_figure(image: np.ndarray, outlines: Sequence[Outline] = ()) -> go.Figure:
     """The picture as it is. image: uint8 (rows, columns, 3). Show with `st.plotly_chart(figure, theme=None)`."""
-    return _framed([_image(image)], [], image, outlines, dark, lecture)
+    return _framed([_image(image)], [], image, outlines)
 
 
 def picture_heat(
@@ -40,8 +38,6 @@ def picture_heat(
     *,
     signed: bool,
     unit: str,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """The picture, faint and grey, under one value for each of its patches; the highest patch is ringed.
 
@@ -49,6 +45,7 @@ def picture_heat(
     puts 0 in the middle. Zero lets the picture through. unit: what a value is, written on hover.
     Raises ValueError for values of another shape.
     """
+    look = current_look()
     if heat.ndim != 2 or 0 in heat.shape:
         raise ValueError(f"heat of shape {heat.shape}: (row, column) of patches, at least one")
     rows, columns = heat.shape
@@ -62,24 +59,24 @@ def picture_heat(
         "y": [(row + 0.5) * step_y - 0.5 for row in range(rows)],
         "zmin": -limit if signed else 0,
         "zmax": limit,
-        "colorscale": _see_through(signed, dark),
+        "colorscale": _see_through(signed),
         "customdata": [[f"row {row}, column {column}" for column in range(columns)] for row in range(rows)],
         "hovertemplate": f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
         "colorbar": {
-            "orientation": "h", "lenmode": "pixels", "len": LECTURE_SIDE if lecture else SIDE, "thickness": 12,
+            "orientation": "h", "lenmode": "pixels", "len": LECTURE_SIDE if look.lecture else SIDE, "thickness": 12,
             "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 0, "nticks": 4, "tickformat": "~g",
-            "tickangle": 0, "outlinewidth": 1, "outlinecolor": page(dark).line,
+            "tickangle": 0, "outlinewidth": 1, "outlinecolor": page().line,
         },
     }  # fmt: skip
     ring = []
     if heat.max() > heat.min():
         row, column = np.unravel_index(int(heat.argmax()), heat.shape)
         # Two lines, one of which stands out whatever is under them.
-        for colour, width in ((page(dark).background, 6), (page(dark).text, 2)):
-            line = {"color": colour, "width": width * (1.5 if lecture else 1)}
+        for colour, width in ((page().background, 6), (page().text, 2)):
+            line = {"color": colour, "width": width * (1.5 if look.lecture else 1)}
             ring.append(_rectangle(column * step_x, row * step_y, (column + 1) * step_x, (row + 1) * step_y, line))
-    traces = [_image(faint(image, dark)), patches]
-    return _framed(traces, ring, image, outlines, dark, lecture, below=56 if lecture else 44)
+    traces = [_image(faint(image)), patches]
+    return _framed(traces, ring, image, outlines, below=56 if look.lecture else 44)
 
 
 def _image(image: np.ndarray) -> dict[str, Any]:
@@ -95,12 +92,11 @@ def _framed(
     shapes: Sequence[dict[str, Any]],
     image: np.ndarray,
     outlines: Sequence[Outline],
-    dark: bool,
-    lecture: bool,
     below: int = 0,
 ) -> go.Figure:
+    look = current_look()
     height, width = image.shape[:2]
-    colours = page(dark)
+    colours = page()
     boxes, names = list(shapes), []
     for box, name, meant in outlines:
         left, top, right, bottom = (edge * size for edge, size in zip(box, (width, height) * 2, strict=True))
@@ -113,12 +109,12 @@ def _framed(
             "yanchor": "top" if under else "bottom",
             "text": plain(name),
             "showarrow": False,
-            "font": {"size": 16 if lecture else 12, "color": colours.text},
+            "font": {"size": 16 if look.lecture else 12, "color": colours.text},
             "bgcolor": colours.background,
             "opacity": 0.9,
             "borderpad": 1,
         })  # fmt: skip
-    side = LECTURE_SIDE if lecture else SIDE
+    side = LECTURE_SIDE if look.lecture else SIDE
     hidden = {"visible": False, "constrain": "domain", "constraintoward": "left"}
     layout = {
         "shapes": boxes,
@@ -134,7 +130,7 @@ def _framed(
             "constraintoward": "top",
         },
     }
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def _rectangle(left: float, top: float, right: float, bottom: float, line: dict[str, Any]) -> dict[str, Any]:
@@ -143,9 +139,9 @@ def _rectangle(left: float, top: float, right: float, bottom: float, line: dict[
     }  # fmt: skip
 
 
-def faint(image: np.ndarray, dark: bool) -> np.ndarray:
+def faint(image: np.ndarray) -> np.ndarray:
     """A picture in grey, most of the way to the colour of the page, as it lies under a heat; uint8 as it was."""
-    background = np.array(_channels(page(dark).background), np.float32)
+    background = np.array(_channels(page().background), np.float32)
     grey = image.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
     grey = 255 * (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)
     mixed: np.ndarray = (1 - FAINT) * background + FAINT * grey[..., None]
@@ -153,9 +149,9 @@ def faint(image: np.ndarray, dark: bool) -> np.ndarray:
     return rounded.astype(np.uint8)
 
 
-def _see_through(signed: bool, dark: bool) -> list[tuple[float, str]]:
+def _see_through(signed: bool) -> list[tuple[float, str]]:
     """The app's scale, clear at zero and stronger with every step away from it."""
-    colours = (DIVERGING if signed else SEQUENTIAL).on(dark)
+    colours = (DIVERGING if signed else SEQUENTIAL).colours()
     last = len(colours) - 1
     scale = []
     for number, colour in enumerate(colours):

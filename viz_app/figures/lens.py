@@ -14,6 +14,7 @@ from viz_app.figures.style import (
     SEQUENTIAL,
     TOKEN_FONT,
     cell_frame,
+    current_look,
     figure_of,
     page,
     plain,
@@ -37,15 +38,16 @@ def short_names(depths: int) -> list[str]:
     return ["emb.", *(f"L{layer}" for layer in range(depths - 1))]
 
 
-def lens_width(depths: int, *, lecture: bool = False) -> int:
+def lens_width(depths: int) -> int:
     """The pixels from which the words of so many depths stand clear of each other."""
-    size, longest = _letters(depths, lecture)
+    size, longest = _letters(depths)
     return round(110 + depths * (0.6 * size * longest + 10))
 
 
-def _letters(depths: int, lecture: bool) -> tuple[int, int]:
+def _letters(depths: int) -> tuple[int, int]:
     """Of the words in the cells, the size of the type in pixels, and the most letters."""
-    size = (17 if lecture else 13) if depths <= 9 else (14 if lecture else 12)
+    look = current_look()
+    size = (17 if look.lecture else 13) if depths <= 9 else (14 if look.lecture else 12)
     return size, max(LEAST_LETTERS, round(LETTERS_A_LINE / depths))
 
 
@@ -59,8 +61,6 @@ def lens_grid(
     highest: float | None = None,
     chosen: tuple[int, int] | None = None,
     unit: str,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """A word in every cell: rows are positions, columns what stands between the layers, coloured from 0 up.
 
@@ -71,6 +71,7 @@ def lens_grid(
     Words, labels and hovers are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the parts do not fit each other.
     """
+    look = current_look()
     rows, depths = values.shape
     for name, part in (("words", words), ("hovers", hovers)):
         if len(part) != rows or any(len(line) != depths for line in part):
@@ -78,10 +79,10 @@ def lens_grid(
     if not rows or not len(row_labels) == len(places) == rows:
         raise ValueError(f"{len(row_labels)} labels and {len(places)} positions for {rows} rows: one for each")
     limit = (float(np.nanmax(values)) or 1.0) if highest is None else highest
-    size, longest = _letters(depths, lecture)
+    size, longest = _letters(depths)
     traces: list[dict[str, Any]] = [{
         "type": "heatmap", "z": values, "y": list(places), "zmin": 0, "zmax": limit, "xgap": 2, "ygap": 2,
-        "colorscale": SEQUENTIAL.colorscale(dark), "hoverinfo": "skip",
+        "colorscale": SEQUENTIAL.colorscale(), "hoverinfo": "skip",
         "colorbar": {
             "title": {"text": plain(unit), "side": "top"}, "orientation": "h", "thickness": 12,
             "lenmode": "pixels", "len": 260, "x": 1, "xanchor": "right", "y": 0, "yanchor": "top", "ypad": 10,
@@ -89,7 +90,7 @@ def lens_grid(
         },
     }]  # fmt: skip
     # The words are points of their own over the map: a map gives all its words one colour, and clicks on it get lost.
-    for strong, colour in ((False, page(dark).text), (True, page(dark).background)):
+    for strong, colour in ((False, page().text), (True, page().background)):
         cells = np.argwhere((np.nan_to_num(values) / limit > STRONG) == strong).tolist()
         traces.append({
             "type": "scatter", "x": [depth for _, depth in cells], "y": [places[row] for row, _ in cells],
@@ -102,14 +103,14 @@ def lens_grid(
             ],
             "hovertemplate": "%{customdata}<extra></extra>",
         })  # fmt: skip
-    frames = [] if chosen is None else [cell_frame(*chosen, dark=dark, lecture=lecture)]
-    line = 40 if lecture else 30
+    frames = [] if chosen is None else [cell_frame(*chosen)]
+    line = 40 if look.lecture else 30
     layout = {
         "shapes": frames,
         "hovermode": "closest",
         "hoverdistance": -1,  # anywhere in a cell is nearest to its word
-        "height": rows * line + (136 if lecture else 112),
-        "margin": {"t": 44 if lecture else 34, "r": 8, "b": 90 if lecture else 76},
+        "height": rows * line + (136 if look.lecture else 112),
+        "margin": {"t": 44 if look.lecture else 34, "r": 8, "b": 90 if look.lecture else 76},
         "xaxis": {
             "side": "top", "tickmode": "array", "tickvals": list(range(depths)), "ticktext": short_names(depths),
             "range": [-0.5, depths - 0.5],
@@ -122,7 +123,7 @@ def lens_grid(
             "showgrid": False, "zeroline": False, "fixedrange": True,
         },
     }  # fmt: skip
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def layer_lines(
@@ -131,8 +132,6 @@ def layer_lines(
     *,
     title: str,
     ranks: bool = False,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Some figures from layer to layer, a line each.
 
@@ -141,6 +140,7 @@ def layer_lines(
     Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if a line has another number of figures than there are layers.
     """
+    look = current_look()
     traces = []
     for number, (name, values) in enumerate(series.items()):
         if len(values) != len(names):
@@ -148,15 +148,17 @@ def layer_lines(
         colour = HEAD_COLOURS[number % len(HEAD_COLOURS)]
         traces.append({
             "type": "scatter", "x": list(range(len(names))), "y": values, "name": plain(name, 40),
-            "mode": "lines+markers", "marker": {"size": 11 if lecture else 8}, "cliponaxis": False,
-            "line": {"color": colour, "width": 4 if lecture else 2.5, "dash": HEAD_DASHES[number % len(HEAD_DASHES)]},
+            "mode": "lines+markers", "marker": {"size": 11 if look.lecture else 8}, "cliponaxis": False,
+            "line": {
+                "color": colour, "width": 4 if look.lecture else 2.5, "dash": HEAD_DASHES[number % len(HEAD_DASHES)],
+            },
             "hovertemplate": f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:.9g}}<extra></extra>",
         })  # fmt: skip
     top = max((float(np.nanmax(v)) for v in series.values() if np.isfinite(v).any()), default=1.0)
     layout = {
-        "height": 420 if lecture else 320,
+        "height": 420 if look.lecture else 320,
         "showlegend": True,
-        "margin": {"t": 44 if lecture else 36, "r": 24},
+        "margin": {"t": 44 if look.lecture else 36, "r": 24},
         "xaxis": {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": list(names), "zeroline": False},
         "yaxis": {"title": {"text": plain(title)}, "zeroline": False}
         | (
@@ -166,7 +168,7 @@ def layer_lines(
             else {"range": [0, (top or 1.0) * 1.06]}
         ),
     }
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def state_map(
@@ -175,8 +177,6 @@ def state_map(
     groups: Sequence[str],
     *,
     axes: tuple[str, str] = ("first axis", "second axis"),
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """The states of all tokens in the plane.
 
@@ -184,10 +184,11 @@ def state_map(
     axes: what they are called. Labels and groups are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels or groups do not fit.
     """
+    look = current_look()
     length = len(points)
     if not len(labels) == len(groups) == length:
         raise ValueError(f"{len(labels)} labels and {len(groups)} groups for {length} points: one for each")
-    colours = page(dark)
+    colours = page()
     # As long on both axes; the picture is about twice as wide as it is high.
     width, height = 1.15 * np.abs(points).max(0, initial=1e-3)
     reach = max(width / 2, height) * np.array([2.0, 1.0])
@@ -201,23 +202,23 @@ def state_map(
             "mode": "markers+text" if named else "markers",
             "text": [plain(labels[place], LONGEST_LABEL) for place in places],
             **({"textposition": [sides[place] for place in places]} if named else {}),
-            "textfont": {"family": TOKEN_FONT, "size": 16 if lecture else 12, "color": colours.text},
+            "textfont": {"family": TOKEN_FONT, "size": 16 if look.lecture else 12, "color": colours.text},
             "customdata": [f"{plain(labels[place], LONGEST_HOVER)} ({place})" for place in places],
             "hovertemplate": "%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
             "marker": {
-                "size": 14 if lecture else 10, "color": HEAD_COLOURS[number % len(HEAD_COLOURS)],
+                "size": 14 if look.lecture else 10, "color": HEAD_COLOURS[number % len(HEAD_COLOURS)],
                 "symbol": ("circle", "square", "diamond", "star")[number % 4],
             },
         })  # fmt: skip
     wide, high = reach.tolist()
     layout = {
-        "height": 680 if lecture else 560,
-        "margin": {"t": 44 if lecture else 36},
+        "height": 680 if look.lecture else 560,
+        "margin": {"t": 44 if look.lecture else 36},
         "showlegend": True,
         "xaxis": {"range": [-wide, wide], "showticklabels": False, "title": {"text": axes[0]}},
         "yaxis": {"range": [-high, high], "showticklabels": False, "title": {"text": axes[1]}, "scaleanchor": "x"},
     }
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def name_sides(points: np.ndarray, letters: Sequence[int]) -> list[str]:
@@ -245,24 +246,25 @@ def name_sides(points: np.ndarray, letters: Sequence[int]) -> list[str]:
     return sides
 
 
-def similarity_matrix(values: np.ndarray, labels: Sequence[str], *, dark: bool, lecture: bool = False) -> go.Figure:
+def similarity_matrix(values: np.ndarray, labels: Sequence[str]) -> go.Figure:
     """How alike some states are, each with each: cosines in the cells, coloured from 0 to 1.
 
     values: (occurrence, occurrence). labels: plain text, one each.
     Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels do not fit.
     """
+    look = current_look()
     count = len(labels)
     if values.shape != (count, count) or not count:
         raise ValueError(f"values of shape {values.shape} with {count} labels: a square of them, at least one")
-    size = 16 if lecture else 12
+    size = 16 if look.lecture else 12
     tick = {
         "tickmode": "array", "tickvals": list(range(count)),
         "tickfont": {"family": TOKEN_FONT, "size": size}, "showgrid": False, "zeroline": False, "fixedrange": True,
     }  # fmt: skip
     map_ = {
         "type": "heatmap", "z": values, "zmin": 0, "zmax": 1, "xgap": 2, "ygap": 2,
-        "colorscale": SEQUENTIAL.colorscale(dark), "textfont": {"size": size}, "texttemplate": "%{text}",
+        "colorscale": SEQUENTIAL.colorscale(), "textfont": {"size": size}, "texttemplate": "%{text}",
         "text": [[two_digits(float(value)) for value in row] for row in values],
         "customdata": [
             [f"{plain(one, LONGEST_HOVER)}<br>{plain(other, LONGEST_HOVER)}" for other in labels] for one in labels
@@ -271,7 +273,7 @@ def similarity_matrix(values: np.ndarray, labels: Sequence[str], *, dark: bool, 
         "colorbar": {"title": {"text": "cosine", "side": "right"}, "thickness": 12, "outlinewidth": 0, "nticks": 5},
     }  # fmt: skip
     layout = {
-        "height": round(count * (64 if lecture else 52)) + 60,
+        "height": round(count * (64 if look.lecture else 52)) + 60,
         "margin": {"t": 36},
         "xaxis": {**tick, "side": "top", "ticktext": [f"{number + 1}" for number in range(count)]},
         "yaxis": {
@@ -280,4 +282,4 @@ def similarity_matrix(values: np.ndarray, labels: Sequence[str], *, dark: bool, 
             "autorange": "reversed",
         },
     }
-    return figure_of([map_], layout, dark=dark, lecture=lecture)
+    return figure_of([map_], layout)

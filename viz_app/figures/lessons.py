@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, figure_of, page, plain
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, current_look, figure_of, page, plain
 
 MARKS = {"": "", "yours": "your guess", "true": "true", "both": "your guess, true"}
 LONGEST_LABEL = 18
@@ -28,8 +28,6 @@ def answer_bars(
     longest: int = LONGEST_LABEL,
     most: float | None = None,
     scale: float | None = None,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Answers as horizontal bars, in the order given, the first on top.
 
@@ -43,10 +41,10 @@ def answer_bars(
         raise ValueError(f"{len(labels)} labels, {len(values)} values and {len(marks)} marks: one of each for a bar")
     if unknown := set(marks) - set(MARKS):
         raise ValueError(f"marks {', '.join(sorted(unknown))}: of {', '.join(MARKS)}")
-    colours = page(dark)
+    colours = page()
     fills = {
-        "": colours.faint, "yours": DIVERGING.on(dark)[-4], "true": SEQUENTIAL.on(dark)[7],
-        "both": SEQUENTIAL.on(dark)[7],
+        "": colours.faint, "yours": DIVERGING.colours()[-4], "true": SEQUENTIAL.colours()[7],
+        "both": SEQUENTIAL.colours()[7],
     }  # fmt: skip
     places = list(range(len(labels)))
     written = [number_written(value, form) for value in values]
@@ -59,7 +57,7 @@ def answer_bars(
     }  # fmt: skip
     least, most = min((*values, 0.0)), max((*values, 0.0)) if most is None else most
     room = (most - least) or 1.0
-    scale = (1.2 if lecture else 1) if scale is None else scale
+    scale = (1.2 if current_look().lecture else 1) if scale is None else scale
     layout = {
         "height": round(len(labels) * 44 * scale + 16),
         "margin": {"t": 4, "l": 4, "r": 4, "b": 4},
@@ -77,4 +75,4 @@ def answer_bars(
             for place, label, number in zip(places, labels, said, strict=True)
         ],
     }  # fmt: skip
-    return figure_of([bars], layout, dark=dark, lecture=lecture)
+    return figure_of([bars], layout)

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from viz_app.figures.causes import NUMBERS_THAT_FIT, cells_layout
-from viz_app.figures.style import figure_of, two_digits
+from viz_app.figures.style import current_look, figure_of, two_digits
 from viz_app.figures.why import coloured_cells
 
 
@@ -21,8 +21,6 @@ def neuron_map(
     what: str,
     limits: Sequence[float],
     chosen: tuple[int, int] | None = None,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """The number of the strongest neuron in each cell, coloured by its value: orange above 0, blue below.
 
@@ -38,11 +36,11 @@ def neuron_map(
             f"neurons of shape {neurons.shape}, values of {values.shape}, {shape[0]} row and {shape[1]} column labels "
             f"and {len(limits)} limits: expected (row, column), at least one of each"
         )
-    written = shape[1] <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
+    written = shape[1] <= (NUMBERS_THAT_FIT * 2 // 3 if current_look().lecture else NUMBERS_THAT_FIT)
     ends = np.array([limit or 1.0 for limit in limits])
     traces = coloured_cells(
         np.clip(values / ends, -1, 1), neurons.astype(float), row_labels, column_labels, axis="x",
-        written=_number if written else None, dark=dark, lecture=lecture,
+        written=_number if written else None,
     )  # fmt: skip
     points = traces[1]
     points["customdata"] = [
@@ -51,8 +49,8 @@ def neuron_map(
     points["hovertemplate"] = (
         "%{customdata[0]}<br>%{customdata[1]} neuron %{customdata[2]}<br>" + what + " %{customdata[3]}<extra></extra>"
     )
-    layout = cells_layout(row_labels, column_labels, chosen, dark=dark, lecture=lecture)
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    layout = cells_layout(row_labels, column_labels, chosen)
+    return figure_of(traces, layout)
 
 
 def _number(neuron: float) -> str:

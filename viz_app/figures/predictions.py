@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, figure_of, page, plain, two_digits
+from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, current_look, figure_of, page, plain, two_digits
 
 LONGEST_LABEL = 18
 MOST_NAMED = 60  # tokens under a figure
@@ -20,8 +20,6 @@ def prediction_bars(
     *,
     before: Sequence[float] | None = None,
     largest: float | None = None,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Words for a gap as horizontal bars, in the order given, the first on top; the number of a bar is its place.
 
@@ -31,6 +29,7 @@ def prediction_bars(
     The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a probability is outside 0 to 1.
     """
+    look = current_look()
     series = {"now": list(probabilities)} if before is None else {"before": list(before), "now": list(probabilities)}
     for name, numbers in series.items():
         if len(numbers) != len(labels):
@@ -41,7 +40,7 @@ def prediction_bars(
     whole = [plain(label, 160) for label in labels]
     bars = [
         {
-            "type": "bar", "orientation": "h", "name": name, "x": numbers, "y": places, "marker": _fill(name, dark),
+            "type": "bar", "orientation": "h", "name": name, "x": numbers, "y": places, "marker": _fill(name),
             "text": [two_digits(number) for number in numbers], "textposition": "outside", "constraintext": "none",
             "cliponaxis": False, "customdata": whole,
             "hovertemplate": f"%{{customdata}}<br>{name} %{{x:.9g}}<extra></extra>",
@@ -50,7 +49,7 @@ def prediction_bars(
     ]  # fmt: skip
     if largest is None:
         largest = max((number for numbers in series.values() for number in numbers), default=1.0)
-    thickness = (34 if before is None else 50) * (1.3 if lecture else 1)
+    thickness = (34 if before is None else 50) * (1.3 if look.lecture else 1)
     layout = {
         "barmode": "group",
         "bargap": 0.3,
@@ -69,13 +68,13 @@ def prediction_bars(
             "tickmode": "array",
             "tickvals": places,
             "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in labels],
-            "tickfont": {"family": TOKEN_FONT, "size": 20 if lecture else 15},
+            "tickfont": {"family": TOKEN_FONT, "size": 20 if look.lecture else 15},
             "range": [len(labels) - 0.5, -0.5],
             "showgrid": False,
             "zeroline": False,
         },
     }  # fmt: skip
-    return figure_of(bars, layout, dark=dark, lecture=lecture)
+    return figure_of(bars, layout)
 
 
 def answer_bars(
@@ -84,8 +83,6 @@ def answer_bars(
     last: Sequence[float],
     *,
     chosen: tuple[int, int],
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Every token's probability as the first of an answer, upwards, and as the last, downwards, in the order given.
 
@@ -93,16 +90,17 @@ def answer_bars(
     Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a probability is outside 0 to 1.
     """
+    look = current_look()
     if not len(labels) == len(first) == len(last):
         raise ValueError(f"{len(labels)} labels, {len(first)} and {len(last)} probabilities: one of each for each")
     for number in (*first, *last):
         _check(number)
-    colours, places = page(dark), list(range(len(labels)))
+    colours, places = page(), list(range(len(labels)))
     whole = [plain(label, 160) for label in labels]
     bars = [
         {
             "type": "bar", "name": name, "x": places, "y": [sign * number for number in numbers],
-            "marker": _fill(fill, dark), "customdata": list(zip(whole, numbers, strict=True)),
+            "marker": _fill(fill), "customdata": list(zip(whole, numbers, strict=True)),
             "hovertemplate": f"%{{customdata[0]}}<br>{name} %{{customdata[1]:.9g}}<extra></extra>",
         }
         for name, fill, sign, numbers in (("as the first", "now", 1, first), ("as the last", "before", -1, last))
@@ -112,7 +110,7 @@ def answer_bars(
     layout = {
         "barmode": "overlay",
         "bargap": 0.25,
-        "height": round(260 * (1.3 if lecture else 1)),
+        "height": round(260 * (1.3 if look.lecture else 1)),
         "margin": {"t": 34},
         "dragmode": False,
         "hovermode": "x",
@@ -126,7 +124,7 @@ def answer_bars(
             "tickmode": "array",
             "tickvals": named,
             "ticktext": [plain(labels[place], LONGEST_LABEL) for place in named],
-            "tickfont": {"family": TOKEN_FONT, "size": 16 if lecture else 12},
+            "tickfont": {"family": TOKEN_FONT, "size": 16 if look.lecture else 12},
             "tickangle": -50,
             "range": [-0.7, len(labels) - 0.3],
             "showgrid": False,
@@ -137,7 +135,7 @@ def answer_bars(
             "title": {"text": "probability"},
         },
     }  # fmt: skip
-    return figure_of(bars, layout, dark=dark, lecture=lecture)
+    return figure_of(bars, layout)
 
 
 def nsp_verdict(probability: float, *, order: bool = False) -> str:
@@ -149,23 +147,22 @@ def nsp_verdict(probability: float, *, order: bool = False) -> str:
     return f"{yes if probability >= 0.5 else no}: B follows A with probability {two_digits(probability)}"
 
 
-def nsp_bar(
-    probability: float, *, before: float | None = None, order: bool = False, dark: bool, lecture: bool = False
-) -> go.Figure:
+def nsp_bar(probability: float, *, before: float | None = None, order: bool = False) -> go.Figure:
     """Whether B follows A, as a bar from one half to the side that the model believes.
 
     probability: that B follows A. before: the same with all heads on, drawn above. order: as for `nsp_verdict`.
     Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError outside 0 to 1.
     """
+    look = current_look()
     rows = {"now": probability} if before is None else {"before": before, "now": probability}
     for number in rows.values():
         _check(number)
-    colours, (no, yes) = page(dark), ("swapped", "in order") if order else ("no", "yes")
+    colours, (no, yes) = page(), ("swapped", "in order") if order else ("no", "yes")
     bars = [
         {
             "type": "bar", "orientation": "h", "base": [0.5], "x": [number - 0.5], "y": [name],
-            "marker": _fill(name, dark), "customdata": [number], "text": [two_digits(number)],
+            "marker": _fill(name), "customdata": [number], "text": [two_digits(number)],
             "textposition": "outside", "constraintext": "none", "cliponaxis": False, "showlegend": False,
             "hovertemplate": f"P(B follows A), {name}: %{{customdata:.9g}}<extra></extra>",
         }
@@ -173,13 +170,13 @@ def nsp_bar(
     ]  # fmt: skip
     layout = {
         "barmode": "overlay",
-        "height": round((140 if before is None else 180) * (1.25 if lecture else 1)),
+        "height": round((140 if before is None else 180) * (1.25 if look.lecture else 1)),
         "dragmode": False,
         "margin": {"t": 38, "l": 40, "r": 40},
         "shapes": [
             {
                 "type": "line", "x0": 0.5, "x1": 0.5, "y0": 0, "y1": 1, "yref": "y domain",
-                "line": {"color": colours.faint, "width": 2 if lecture else 1},
+                "line": {"color": colours.faint, "width": 2 if look.lecture else 1},
             }
         ],
         "annotations": [
@@ -198,7 +195,7 @@ def nsp_bar(
         },
         "yaxis": {"autorange": "reversed", "showgrid": False, "showticklabels": before is not None, "ticksuffix": "  "},
     }  # fmt: skip
-    return figure_of(bars, layout, dark=dark, lecture=lecture)
+    return figure_of(bars, layout)
 
 
 def _check(probability: float) -> None:
@@ -206,13 +203,13 @@ def _check(probability: float) -> None:
         raise ValueError(f"probability {probability}: from 0 to 1")
 
 
-def _fill(name: str, dark: bool) -> dict[str, Any]:
+def _fill(name: str) -> dict[str, Any]:
     """Solid now, hatched before: the two are apart without their colours."""
-    colour = SEQUENTIAL.on(dark)[7]
+    colour = SEQUENTIAL.colours()[7]
     if name == "now":
         return {"color": colour}
     return {
-        "color": page(dark).background,
+        "color": page().background,
         "line": {"color": colour, "width": 1},
         "pattern": {"shape": "/", "fgcolor": colour, "size": 7, "solidity": 0.35},
     }

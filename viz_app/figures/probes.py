@@ -12,6 +12,7 @@ from viz_app.figures.style import (
     HEAD_COLOURS,
     HEAD_DASHES,
     TOKEN_FONT,
+    current_look,
     figure_of,
     page,
     plain,
@@ -31,8 +32,6 @@ def depth_lines(
     band: tuple[np.ndarray, np.ndarray] | None = None,
     shares: bool = False,
     least: float = 0.1,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Some figures from depth to depth, each line with its name at its end.
 
@@ -42,12 +41,13 @@ def depth_lines(
     Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if a line, or the band, has another number of figures than there are depths.
     """
+    look = current_look()
     lines = {**series, **({} if band is None else {"lowest": band[0], "highest": band[1]})}
     for name, values in lines.items():
         if len(values) != len(names):
             raise ValueError(f"{name!r} has {len(values)} figures for {len(names)} depths: one for each")
-    colours, size, depths = page(dark), 18 if lecture else 14, list(range(len(names)))
-    height = 440 if lecture else 380
+    colours, size, depths = page(), 18 if look.lecture else 14, list(range(len(names)))
+    height = 440 if look.lecture else 380
     whole = np.concatenate([np.asarray(values, float) for values in lines.values()])
     low, high = float(whole.min()), float(whole.max())
     middle, spread = (low + high) / 2, max(high - low, least)
@@ -63,11 +63,11 @@ def depth_lines(
     ends = _apart([float(values[-1]) for values in series.values()], line_high, bottom, top)
     form = ".1%" if shares else ".4f"
     for number, (name, values) in enumerate(series.items()):
-        style = {"color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number], "width": 4 if lecture else 2.5}
+        style = {"color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number], "width": 4 if look.lecture else 2.5}
         traces += [
             {
                 "x": depths, "y": values.tolist(), "mode": "lines+markers", "name": plain(name, 40), "line": style,
-                "marker": {"size": 11 if lecture else 8, "symbol": SYMBOLS[number]}, "cliponaxis": False,
+                "marker": {"size": 11 if look.lecture else 8, "symbol": SYMBOLS[number]}, "cliponaxis": False,
                 "hovertemplate": f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:{form}}}<extra></extra>",
             },
             {
@@ -95,15 +95,12 @@ def depth_lines(
             **({"tickformat": ".0%"} if shares else {}),
         },
     }  # fmt: skip
-    return figure_of([{"type": "scatter", **trace} for trace in traces], layout, dark=dark, lecture=lecture)
+    return figure_of([{"type": "scatter", **trace} for trace in traces], layout)
 
 
 def erased_bars(
     labels: Sequence[str],
     series: Mapping[str, Sequence[float]],
-    *,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Words for a gap, with a bar each for what the model says of it in several ways.
 
@@ -111,11 +108,12 @@ def erased_bars(
     Labels and names are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ.
     """
+    look = current_look()
     for name, numbers in series.items():
         if len(numbers) != len(labels):
             raise ValueError(f"{len(labels)} labels and {len(numbers)} probabilities ({name}): one for each label")
     whole = [plain(label, LONGEST_HOVER) for label in labels]
-    size, rows = 18 if lecture else 14, list(range(len(labels)))
+    size, rows = 18 if look.lecture else 14, list(range(len(labels)))
     bars = [
         {
             "type": "bar", "orientation": "h", "name": plain(name, 40), "x": list(numbers), "y": rows,
@@ -123,7 +121,7 @@ def erased_bars(
             "cliponaxis": False, "customdata": whole,
             "hovertemplate": f"%{{customdata}}<br>{plain(name, 40)} %{{x:.9g}}<extra></extra>",
             "marker": {
-                "color": page(dark).background, "line": {"color": HEAD_COLOURS[number], "width": 1},
+                "color": page().background, "line": {"color": HEAD_COLOURS[number], "width": 1},
                 "pattern": {
                     "shape": shape, "fgcolor": HEAD_COLOURS[number], "size": 7, "solidity": 0.35,
                 },
@@ -135,7 +133,7 @@ def erased_bars(
     layout = {
         "barmode": "group", "bargap": 0.25, "bargroupgap": 0.06, "showlegend": True, "dragmode": False,
         "legend": {"traceorder": "normal"}, "hovermode": "closest",
-        "height": round(len(labels) * (66 if not lecture else 80) + 110),
+        "height": round(len(labels) * (66 if not look.lecture else 80) + 110),
         "margin": {"t": 44, "r": 56},
         "xaxis": {"range": [0, largest * 1.02], "title": {"text": "probability"}, "nticks": 5, "zeroline": False},
         "yaxis": {
@@ -144,7 +142,7 @@ def erased_bars(
             "zeroline": False,
         },
     }  # fmt: skip
-    return figure_of(bars, layout, dark=dark, lecture=lecture)
+    return figure_of(bars, layout)
 
 
 def _apart(places: Sequence[float], least: float, bottom: float, top: float) -> list[float]:

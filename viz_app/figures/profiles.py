@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from viz_app.figures.style import SEQUENTIAL, figure_of, page, plain
+from viz_app.figures.style import SEQUENTIAL, current_look, figure_of, page, plain
 
 LONGEST_LABEL = 28
 LEAST_WRITTEN = 0.005
@@ -20,8 +20,6 @@ def share_bars(
     of: str = "this head",
     title: str = "share of looks",
     form: str = ".0%",
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """A bar for each share, the first on top, and a line across it where chance would end.
 
@@ -29,20 +27,21 @@ def share_bars(
     plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ.
     """
+    look = current_look()
     if not len(names) == len(shares) == len(chances):
         raise ValueError(f"{len(names)} names, {len(shares)} shares and {len(chances)} of chance: one of each")
-    colours, places = page(dark), list(range(len(names)))
+    colours, places = page(), list(range(len(names)))
     written, fine = [plain(name, LONGEST_LABEL) for name in names], ".1%" if form.endswith("%") else form
     bars = {
         "type": "bar", "orientation": "h", "x": list(shares), "y": places, "name": of, "cliponaxis": False,
-        "marker": {"color": SEQUENTIAL.on(dark)[7]},
+        "marker": {"color": SEQUENTIAL.colours()[7]},
         "hovertemplate": f"%{{customdata[0]}}<br>%{{x:{fine}}}, by chance %{{customdata[1]:{fine}}}<extra></extra>",
         "customdata": [[name, chance] for name, chance in zip(written, chances, strict=True)],
     }  # fmt: skip
     by_chance = {
         "type": "scatter", "mode": "markers", "x": list(chances), "y": places, "name": "by chance",
         "marker": {
-            "symbol": "line-ns", "size": 22 if lecture else 16, "line": {"width": 3, "color": colours.text},
+            "symbol": "line-ns", "size": 22 if look.lecture else 16, "line": {"width": 3, "color": colours.text},
         },
         "hoverinfo": "skip",
     }  # fmt: skip
@@ -52,7 +51,7 @@ def share_bars(
         "text": [f"  {share:{form}}" if share >= LEAST_WRITTEN else "" for share in shares],
     }  # fmt: skip
     layout = {
-        "height": round(len(names) * (36 if lecture else 25) + 110),
+        "height": round(len(names) * (36 if look.lecture else 25) + 110),
         "margin": {"l": 8, "r": 56, "t": 40, "b": 8},
         "bargap": 0.3,
         "dragmode": False,
@@ -67,4 +66,4 @@ def share_bars(
             "ticktext": [f"{name}  " for name in written], "zeroline": False,
         },
     }  # fmt: skip
-    return figure_of([bars, by_chance, numbers], layout, dark=dark, lecture=lecture)
+    return figure_of([bars, by_chance, numbers], layout)

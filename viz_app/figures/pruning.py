@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, figure_of, page
+from viz_app.figures.style import HEAD_COLOURS, current_look, figure_of, page
 
 
 def pruning_curve(
@@ -19,8 +19,6 @@ def pruning_curve(
     there: int,
     unit: str,
     what: str = "heads",
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """One figure of a model against the share of its heads that is gone, or of its other parts.
 
@@ -28,9 +26,10 @@ def pruning_curve(
     highest, (point,) each. own: how many, and figure of the reader's own choice. there: how many there were.
     unit: what the figure is. what: the parts in words.
     """
-    colours = page(dark)
+    look = current_look()
+    colours = page()
     now = f"the {what} that are {'off' if what == 'heads' else 'gone'} now"
-    width = 4 if lecture else 2.5
+    width = 4 if look.lecture else 2.5
     removed, low, mean, high = band
     shared = {"hovertemplate": "%{x:.0%} gone<br>%{y:.4~g}<extra>%{fullData.name}</extra>"}
     lines: list[dict[str, Any]] = []
@@ -50,7 +49,7 @@ def pruning_curve(
     lines += [
         {
             "x": x / there, "y": y, "name": name, "mode": "lines+markers", **shared,
-            "line": {"width": width, "color": HEAD_COLOURS[number]}, "marker": {"size": 9 if lecture else 6},
+            "line": {"width": width, "color": HEAD_COLOURS[number]}, "marker": {"size": 9 if look.lecture else 6},
         }
         for number, (name, x, y) in enumerate(curves)
     ]  # fmt: skip
@@ -58,15 +57,15 @@ def pruning_curve(
         lines.append({
             "x": [own[0] / there], "y": [own[1]], "name": now, "mode": "markers", **shared,
             "marker": {
-                "size": 18 if lecture else 14, "symbol": "diamond", "color": colours.accent,
+                "size": 18 if look.lecture else 14, "symbol": "diamond", "color": colours.accent,
                 "line": {"width": 2, "color": colours.background},
             },
         })  # fmt: skip
     layout = {
-        "height": 480 if lecture else 360,
+        "height": 480 if look.lecture else 360,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "hovermode": "closest",
         "xaxis": {"title": {"text": f"share of {what} removed"}, "tickformat": ".0%", "range": [-0.02, 1.02]},
         "yaxis": {"title": {"text": unit}},
     }
-    return figure_of([{"type": "scatter", **line} for line in lines], layout, dark=dark, lecture=lecture)
+    return figure_of([{"type": "scatter", **line} for line in lines], layout)

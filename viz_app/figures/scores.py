@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, figure_of, page, plain, two_digits
+from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, current_look, figure_of, page, plain, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 COLUMNS_WITH_NUMBERS, LABELS_THAT_FIT = 30, 60
@@ -20,9 +20,6 @@ def pair_bars(
     first_values: np.ndarray,
     second_values: np.ndarray,
     same: np.ndarray,
-    *,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """How unlikely each piece of two aligned sentences is: the first above the line, the second below.
 
@@ -32,11 +29,12 @@ def pair_bars(
     Tokens are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ, or there is no column.
     """
+    look = current_look()
     lengths = {len(part) for part in (first, second, first_values, second_values, same)}
     if len(lengths) != 1 or not len(first):
         raise ValueError(f"columns of {sorted(lengths)} entries: as many in each part, and at least one")
-    colours, count = page(dark), len(first)
-    size = 16 if lecture else 12
+    colours, count = page(), len(first)
+    size = 16 if look.lecture else 12
     grounds = [
         {
             "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": 0, "y1": 1, "xref": "x", "yref": "y domain",
@@ -47,12 +45,12 @@ def pair_bars(
     labels: list[dict[str, object]] = []
     longest = float(np.nanmax(np.abs(np.concatenate([first_values, second_values])), initial=0.0)) or 1.0
     sides = (
-        ("first sentence", first, first_values, 1, {"color": SEQUENTIAL.on(dark)[7]}),
+        ("first sentence", first, first_values, 1, {"color": SEQUENTIAL.colours()[7]}),
         (
             "second sentence", second, second_values, -1,
             {
-                "color": colours.background, "line": {"color": SEQUENTIAL.on(dark)[7], "width": 1},
-                "pattern": {"shape": "/", "fgcolor": SEQUENTIAL.on(dark)[7], "size": 7, "solidity": 0.5},
+                "color": colours.background, "line": {"color": SEQUENTIAL.colours()[7], "width": 1},
+                "pattern": {"shape": "/", "fgcolor": SEQUENTIAL.colours()[7], "size": 7, "solidity": 0.5},
             },
         ),
     )  # fmt: skip
@@ -90,7 +88,7 @@ def pair_bars(
         "bargap": 0.2,
         "showlegend": True,
         "legend": {"y": 1, "yanchor": "top", "yref": "container", "orientation": "h"},
-        "height": (460 if lecture else 380) + 2 * room,
+        "height": (460 if look.lecture else 380) + 2 * room,
         "margin": {"t": room + 44, "b": room + 8, "r": 8},
         "xaxis": {"range": [-0.6, count - 0.4], "visible": False},
         "yaxis": {
@@ -98,4 +96,4 @@ def pair_bars(
             "title": {"text": "surprise: −log probability (nats)"},
         },
     }  # fmt: skip
-    return figure_of(bars, layout, dark=dark, lecture=lecture)
+    return figure_of(bars, layout)

@@ -8,7 +8,17 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from viz_app.figures.style import DIVERGING, SENTENCE_TINTS, SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
+from viz_app.figures.style import (
+    DIVERGING,
+    SENTENCE_TINTS,
+    SEQUENTIAL,
+    TOKEN_FONT,
+    current_look,
+    page,
+    plain,
+    styled,
+    two_digits,
+)
 
 LONGEST_LABEL, LONGEST_HOVER = 14, 160
 ROWS_THAT_FIT, KEYS_THAT_FIT, ROWS_IN_LECTURE = 40, 40, 8
@@ -35,8 +45,6 @@ def piece_boxes(
     sides: Sequence[str | None],
     *,
     chosen: int,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Word pieces in boxes, in reading order, tinted by sentence, a note under each; `chosen` has a frame.
 
@@ -44,14 +52,15 @@ def piece_boxes(
     Pieces and notes are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError unless there are as many notes and sides as pieces.
     """
+    look = current_look()
     if not len(pieces) == len(notes) == len(sides) > 0:
         raise ValueError(f"{len(pieces)} pieces, {len(notes)} notes and {len(sides)} sides: one of each for each piece")
-    colours, shown = page(dark), window(len(pieces), chosen, 10 * PIECES_A_LINE)
+    colours, shown = page(), window(len(pieces), chosen, 10 * PIECES_A_LINE)
     places = range(shown.start, shown.stop)
     boxes = []
     for place in places:
         column, line = (place - shown.start) % PIECES_A_LINE, (place - shown.start) // PIECES_A_LINE
-        tint = None if sides[place] is None else SENTENCE_TINTS["A" if sides[place] == "A" else "B"].on(dark)[0]
+        tint = None if sides[place] is None else SENTENCE_TINTS["A" if sides[place] == "A" else "B"].colours()[0]
         boxes.append(
             {
                 "type": "rect",
@@ -76,7 +85,7 @@ def piece_boxes(
             text=[f"<b>{plain(pieces[p], 10)}</b>" for p in places],
             customdata=[f"{plain(pieces[p], LONGEST_HOVER)}<br>{plain(notes[p], LONGEST_HOVER)}" for p in places],
             mode="text",
-            textfont={"family": TOKEN_FONT, "size": 19 if lecture else 15, "color": colours.text},
+            textfont={"family": TOKEN_FONT, "size": 19 if look.lecture else 15, "color": colours.text},
             hovertemplate="%{customdata}<extra></extra>",
             showlegend=False,
         )
@@ -87,7 +96,7 @@ def piece_boxes(
             y=[y + 0.2 for _, y in centres],
             text=[plain(notes[p], 24) for p in places],
             mode="text",
-            textfont={"size": 15 if lecture else 11, "color": colours.faint},
+            textfont={"size": 15 if look.lecture else 11, "color": colours.faint},
             hoverinfo="skip",
             showlegend=False,
         )
@@ -99,12 +108,12 @@ def piece_boxes(
             font_color=colours.faint,
         )  # fmt: skip
     figure.update_layout(
-        height=round(lines * (96 if lecture else 76)) + (44 if part else 16),
+        height=round(lines * (96 if look.lecture else 76)) + (44 if part else 16),
         margin={"t": 36 if part else 8},
         xaxis={"range": [0, PIECES_A_LINE], "visible": False, "fixedrange": True},
         yaxis={"range": [lines, 0], "visible": False, "fixedrange": True},
     )
-    return styled(figure, dark=dark, lecture=lecture)
+    return styled(figure)
 
 
 def vector_panels(
@@ -115,8 +124,6 @@ def vector_panels(
     across: bool = False,
     unit: str = "number",
     figures: int = 1,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Tables of vectors, one under another or side by side: rows are `row_labels`, columns the numbers of a vector.
 
@@ -127,15 +134,18 @@ def vector_panels(
     Titles and labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if there is no panel, or one does not fit the labels.
     """
+    look = current_look()
     for title, values in panels.items():
         if values.ndim != 2 or len(values) != len(row_labels) or 0 in values.shape:
             raise ValueError(f"{title!r} has shape {values.shape} for {len(row_labels)} labels: expected (row, number)")
     if not panels:
         raise ValueError("there is no panel to draw")
     count = len(panels)
-    wide = count if across or (lecture and count > 2) else 2 if count > 2 else 1
+    wide = count if across or (look.lecture and count > 2) else 2 if count > 2 else 1
     stacked = -(-count // wide)
-    shown = window(len(row_labels), chosen or 0, (ROWS_IN_LECTURE // figures if lecture else ROWS_THAT_FIT) // stacked)
+    shown = window(
+        len(row_labels), chosen or 0, (ROWS_IN_LECTURE // figures if look.lecture else ROWS_THAT_FIT) // stacked
+    )
     labels = [f"{plain(row_labels[row], LONGEST_HOVER)} ({row})" for row in range(len(row_labels))][shown]
     short = [plain(label, LONGEST_LABEL) for label in row_labels][shown]
     part = _part(shown, len(row_labels), "rows")
@@ -143,8 +153,8 @@ def vector_panels(
     drawn = {title + after: np.asarray(values[shown], np.float32) for title, values in panels.items()}
     limit = float(np.quantile(np.abs(np.concatenate([v.ravel() for v in drawn.values()])), 0.995)) or 1.0
     rows = len(labels)
-    row_height = min(max(PANELS_HEIGHT / (rows * stacked), LABEL_HEIGHT), 22) * (1.3 if lecture else 1)
-    panel_height, title_height = max(rows * row_height, 48), (56 if lecture else 46) + 14 * (stacked > 1)
+    row_height = min(max(PANELS_HEIGHT / (rows * stacked), LABEL_HEIGHT), 22) * (1.3 if look.lecture else 1)
+    panel_height, title_height = max(rows * row_height, 48), (56 if look.lecture else 46) + 14 * (stacked > 1)
     height = (panel_height + title_height) * stacked + 76
     figure = make_subplots(
         rows=stacked,
@@ -172,7 +182,7 @@ def vector_panels(
                 x1=values.shape[1] - 0.5,
                 y0=chosen - shown.start - 0.5,
                 y1=chosen - shown.start + 0.5,
-                line={"color": page(dark).accent, "width": 3 if lecture else 2},
+                line={"color": page().accent, "width": 3 if look.lecture else 2},
                 **at,
             )
         figure.update_xaxes(range=[-0.5, values.shape[1] - 0.5], showgrid=False, zeroline=False, nticks=9 // wide, **at)
@@ -182,23 +192,23 @@ def vector_panels(
         tickmode="array",
         tickvals=labels,
         ticktext=short,
-        tickfont={"family": TOKEN_FONT, "size": 16 if lecture else 12},
+        tickfont={"family": TOKEN_FONT, "size": 16 if look.lecture else 12},
         showgrid=False,
         zeroline=False,
     )
-    figure.update_annotations(font_size=19 if lecture else 14)
+    figure.update_annotations(font_size=19 if look.lecture else 14)
     if wide == 1:
         figure.update_annotations(x=0, xanchor="left")
     elif part:  # said once: titles beside each other have no room for it
         figure.add_annotation(
             text=part, x=0, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", yshift=34,
-            showarrow=False, font={"color": page(dark).faint, "size": 16 if lecture else 12},
+            showarrow=False, font={"color": page().faint, "size": 16 if look.lecture else 12},
         )  # fmt: skip
     figure.update_layout(
         height=height,
         margin={"t": title_height + 26, "b": 4},
         coloraxis={
-            "colorscale": DIVERGING.colorscale(dark),
+            "colorscale": DIVERGING.colorscale(),
             "cmin": -limit,
             "cmax": limit,
             "colorbar": {
@@ -218,20 +228,19 @@ def vector_panels(
             },
         },
     )
-    return styled(figure, dark=dark, lecture=lecture)
+    return styled(figure)
 
 
-def key_bars(
-    values: np.ndarray, key_labels: Sequence[str], *, signed: bool, title: str, dark: bool, lecture: bool = False
-) -> go.Figure:
+def key_bars(values: np.ndarray, key_labels: Sequence[str], *, signed: bool, title: str) -> go.Figure:
     """One row of a map: what one query has for each key. A number that is not finite is left out.
 
     Title and labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError unless there is one label for each value.
     """
+    look = current_look()
     if values.shape != (len(key_labels),):
         raise ValueError(f"values of shape {values.shape} for {len(key_labels)} keys: one for each")
-    scale = (DIVERGING if signed else SEQUENTIAL).on(dark)
+    scale = (DIVERGING if signed else SEQUENTIAL).colours()
     high, low = (scale[10], scale[2]) if signed else (scale[7], scale[7])
     labels = [f"{plain(label, LONGEST_HOVER)} ({key})" for key, label in enumerate(key_labels)]
     seen = range(0, len(labels), -(-len(labels) // KEYS_THAT_FIT))
@@ -246,12 +255,12 @@ def key_bars(
             textangle=0,
             constraintext="none",
             cliponaxis=False,
-            textfont_size=15 if lecture else 11,
+            textfont_size=15 if look.lecture else 11,
             hovertemplate="%{x}: %{y:.9g}<extra></extra>",
         )
     )
     figure.update_layout(
-        height=280 if lecture else 220,
+        height=280 if look.lecture else 220,
         margin={"t": 40},
         bargap=0.25,
         xaxis={
@@ -259,18 +268,18 @@ def key_bars(
             "tickmode": "array",
             "tickvals": [labels[i] for i in seen],
             "ticktext": [plain(key_labels[i], LONGEST_LABEL) for i in seen],
-            "tickfont": {"family": TOKEN_FONT, "size": 15 if lecture else 12},
+            "tickfont": {"family": TOKEN_FONT, "size": 15 if look.lecture else 12},
             "tickangle": 0 if len(labels) <= 10 else -45 if few else -90,
             "showgrid": False,
         },
         yaxis={"nticks": 4},
-        title={"text": f"<b>{plain(title)}</b>", "font_size": 19 if lecture else 14, "y": 1, "yanchor": "top"}
+        title={"text": f"<b>{plain(title)}</b>", "font_size": 19 if look.lecture else 14, "y": 1, "yanchor": "top"}
         | {"pad": {"t": 8}},
     )
-    return styled(figure, dark=dark, lecture=lecture)
+    return styled(figure)
 
 
-def with_row_framed(figure: go.Figure, row: int, columns: int, *, dark: bool, lecture: bool = False) -> go.Figure:
+def with_row_framed(figure: go.Figure, row: int, columns: int) -> go.Figure:
     """Put a frame around one row of a map, and return the figure."""
     return figure.add_shape(
         type="rect",
@@ -278,5 +287,5 @@ def with_row_framed(figure: go.Figure, row: int, columns: int, *, dark: bool, le
         x1=columns - 0.5,
         y0=row - 0.5,
         y1=row + 0.5,
-        line={"color": page(dark).accent, "width": 3 if lecture else 2},
+        line={"color": page().accent, "width": 3 if current_look().lecture else 2},
     )

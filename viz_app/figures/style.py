@@ -1,4 +1,4 @@
-"""One look for every figure and component: one colour rule, one plotly template.
+"""The look of every figure and component: light or dark page, lecture mode, colour scales and the plotly template.
 
 The rule: zero is the colour of the page, and the stronger a value, the further it stands from the page. So the
 scales end lighter on a dark page and darker on a light one, while the hue of a value stays the same.
@@ -7,12 +7,46 @@ scales end lighter on a dark page and darker on a light one, while the hue of a 
 from __future__ import annotations
 
 import html
+import itertools
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import plotly.graph_objects as go
+
+
+@dataclass(frozen=True)
+class Look:
+    """How figures and components are drawn: for a light or a dark page, and, in lecture mode, enlarged."""
+
+    dark: bool = False
+    lecture: bool = False
+
+
+LIGHT_LOOK = Look()
+_look: ContextVar[Look] = ContextVar("look", default=LIGHT_LOOK)
+
+
+def current_look() -> Look:
+    """Return the look of the current context; that of a light page unless `use_look` set another one.
+
+    A new thread begins with the default look.
+    """
+    return _look.get()
+
+
+@contextmanager
+def use_look(look: Look) -> Iterator[None]:
+    """Draw every figure and component inside with a look. Also a decorator."""
+    token = _look.set(look)
+    try:
+        yield
+    finally:
+        _look.reset(token)
 
 
 class Scale(NamedTuple):
@@ -21,13 +55,13 @@ class Scale(NamedTuple):
     light: tuple[str, ...]
     dark: tuple[str, ...]
 
-    def on(self, dark: bool) -> tuple[str, ...]:
-        """The colours for a dark page, or for a light one."""
-        return self.dark if dark else self.light
+    def colours(self) -> tuple[str, ...]:
+        """Return the colours for the page of the current look."""
+        return self.dark if current_look().dark else self.light
 
-    def colorscale(self, dark: bool) -> list[tuple[float, str]]:
-        """The colours for one of the two pages as plotly takes them: (share of the range, colour)."""
-        colours = self.on(dark)
+    def colorscale(self) -> list[tuple[float, str]]:
+        """Return the colours for the page of the current look as plotly takes them: (share of the range, colour)."""
+        colours = self.colours()
         return [(i / (len(colours) - 1), colour) for i, colour in enumerate(colours)]
 
 
@@ -96,9 +130,9 @@ _DIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ONE_LINE = {"Cc": " ", "Zl": " ", "Zp": " ", "Cs": "\ufffd"}
 
 
-def page(dark: bool) -> Page:
-    """The colours of the page a picture stands on."""
-    return DARK_PAGE if dark else LIGHT_PAGE
+def page() -> Page:
+    """Return the colours of the page of the current look."""
+    return DARK_PAGE if current_look().dark else LIGHT_PAGE
 
 
 def two_digits(value: float) -> str:
@@ -113,18 +147,26 @@ def ordinal(number: int) -> str:
     return f"{number:,}{ending}"
 
 
-def shade(share: float, *, signed: bool, dark: bool) -> tuple[str, str]:
-    """The colour of a value, and that of writing on it: black or white, whichever stands out more, by 4.5 at least.
+def shade(share: float, *, signed: bool) -> tuple[str, str]:
+    """Return the colour of a value in the current look, and black or white for text on it, with a contrast >= 4.5.
 
-    share: of the largest value, 0 to 1, or -1 to 1 on the diverging scale; what lies outside counts as the end.
-    At a relative luminance of 0.179 both stand out alike (WCAG 2.2, contrast ratio).
+    share: of the largest value, 0 to 1, or -1 to 1 on the diverging scale; values outside are clipped.
+    At a relative luminance of 0.179 black and white have the same contrast (WCAG 2.2).
     """
-    colours = (DIVERGING if signed else SEQUENTIAL).on(dark)
+    colours = (DIVERGING if signed else SEQUENTIAL).colours()
     place = (min(max(share, -1.0), 1.0) + 1) / 2 if signed else min(max(share, 0.0), 1.0)
     below = min(int(place * (len(colours) - 1)), len(colours) - 2)
     rest = place * (len(colours) - 1) - below
     mixed = [round(a + (b - a) * rest) for a, b in zip(_rgb(colours[below]), _rgb(colours[below + 1]), strict=True)]
     return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", "#000000" if _luminance(mixed) > 0.179 else "#ffffff"
+
+
+def both_shades(share: float, *, signed: bool) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return `shade` of a value on a light page and on a dark one."""
+    with use_look(Look(dark=False)):
+        light = shade(share, signed=signed)
+    with use_look(Look(dark=True)):
+        return light, shade(share, signed=signed)
 
 
 def kind_shades(number: int) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -169,33 +211,35 @@ def one_line(text: str, longest: int | None = None) -> str:
     return text[: longest - 1] + "…" if longest is not None and len(text) > longest else text
 
 
-def figure_of(
-    traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], *, dark: bool, lecture: bool = False
-) -> go.Figure:
-    """A figure with the app's type and colours, for a light or a dark page; `lecture` enlarges the type.
+def figure_of(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]) -> go.Figure:
+    """Return a figure with the app's fonts and colours in the current look.
 
     traces, layout: as plotly.js reads them, each trace with its type.
     """
-    return go.Figure(traces, {**layout, "template": _TEMPLATES[dark, lecture]}, _validate=CHECKED)
+    return go.Figure(traces, {**layout, "template": _TEMPLATES[current_look()]}, _validate=CHECKED)
 
 
-def cell_frame(row: float, column: float, *, dark: bool, lecture: bool) -> dict[str, Any]:
-    """The frame around the chosen cell of a map, as a shape of a layout."""
+def cell_frame(row: float, column: float) -> dict[str, Any]:
+    """Return the frame around the chosen cell of a map, as a shape of a layout."""
     return {
         "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5,
-        "line": {"color": page(dark).text, "width": 4 if lecture else 3},
+        "line": {"color": page().text, "width": 4 if current_look().lecture else 3},
     }  # fmt: skip
 
 
-def styled(figure: go.Figure, *, dark: bool, lecture: bool = False) -> go.Figure:
-    """The same for a figure that was made with plotly's own objects."""
-    traces = [trace.to_plotly_json() for trace in figure.data]
-    return figure_of(traces, figure.layout.to_plotly_json(), dark=dark, lecture=lecture)
+def styled(figure: go.Figure) -> go.Figure:
+    """Return a figure that was made with plotly's own objects in the current look."""
+    return figure_of([trace.to_plotly_json() for trace in figure.data], figure.layout.to_plotly_json())
 
 
-def _template(dark: bool, lecture: bool) -> dict[str, Any]:
-    colours = page(dark)
-    size = 20 if lecture else 14
+def _template(look: Look) -> dict[str, Any]:
+    with use_look(look):
+        return _current_template()
+
+
+def _current_template() -> dict[str, Any]:
+    colours = page()
+    size = 20 if current_look().lecture else 14
     axis = {
         "gridcolor": colours.line,
         "linecolor": colours.line,
@@ -218,9 +262,9 @@ def _template(dark: bool, lecture: bool) -> dict[str, Any]:
             "plot_bgcolor": colours.background,
             "colorway": list(HEAD_COLOURS),
             "colorscale": {
-                "sequential": SEQUENTIAL.colorscale(dark),
-                "sequentialminus": SEQUENTIAL.colorscale(dark)[::-1],
-                "diverging": DIVERGING.colorscale(dark),
+                "sequential": SEQUENTIAL.colorscale(),
+                "sequentialminus": SEQUENTIAL.colorscale()[::-1],
+                "diverging": DIVERGING.colorscale(),
             },
             "coloraxis": {"colorbar": {"outlinewidth": 0, "tickcolor": colours.line}},
             "xaxis": axis,
@@ -238,4 +282,4 @@ def _template(dark: bool, lecture: bool) -> dict[str, Any]:
     }
 
 
-_TEMPLATES = {(dark, lecture): _template(dark, lecture) for dark in (False, True) for lecture in (False, True)}
+_TEMPLATES = {look: _template(look) for look in itertools.starmap(Look, itertools.product((False, True), repeat=2))}

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, HEAD_DASHES, SEQUENTIAL, figure_of, page, plain, two_digits
+from viz_app.figures.style import (
+    HEAD_COLOURS,
+    HEAD_DASHES,
+    SEQUENTIAL,
+    current_look,
+    figure_of,
+    page,
+    plain,
+    two_digits,
+)
 
 LONGEST_HOVER = 60
 
@@ -20,8 +29,6 @@ def tuning_lines(
     title: str,
     shares: bool = False,
     chosen: int | None = None,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Some figures of a run against its steps; those of few points with marks.
 
@@ -29,20 +36,21 @@ def tuning_lines(
     shares: of all, from 0 to 1. chosen: a step with a line through it.
     Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     """
-    colours = page(dark)
+    look = current_look()
+    colours = page()
     form = ".1%" if shares else ".4f"
     traces: list[dict[str, Any]] = [
         {
             "type": "scatter", "x": list(at), "y": list(values), "name": plain(name, 40), "cliponaxis": False,
             "mode": "lines" if len(at) > 24 else "lines+markers",
-            "line": {"width": 4 if lecture else 2.5, "color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number]},
-            "marker": {"size": 10 if lecture else 7},
+            "line": {"width": 4 if look.lecture else 2.5, "color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number]},
+            "marker": {"size": 10 if look.lecture else 7},
             "hovertemplate": f"{plain(name, LONGEST_HOVER)}<br>step %{{x}}: %{{y:{form}}}<extra></extra>",
         }
         for number, (name, (at, values)) in enumerate(series.items())
     ]  # fmt: skip
     layout = {
-        "height": 340 if lecture else 260,
+        "height": 340 if look.lecture else 260,
         "margin": {"l": 8, "r": 16, "t": 36, "b": 8},
         "hovermode": "closest",
         "showlegend": True,
@@ -57,7 +65,7 @@ def tuning_lines(
             "line": {"color": colours.accent, "width": 2, "dash": "dot"},
         }],
     }  # fmt: skip
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def alike_depths(
@@ -67,8 +75,6 @@ def alike_depths(
     *,
     rows: str,
     columns: str,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """How alike the states of each depth of a model are to those of each depth of another, 0 to 1.
 
@@ -76,19 +82,20 @@ def alike_depths(
     All labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the names do not fit the values.
     """
+    look = current_look()
     if values.shape != (len(names), len(others)):
         raise ValueError(f"values of shape {values.shape} with {len(names)} and {len(others)} names: one for each")
-    size = (16 if lecture else 12) if max(values.shape) <= 9 else (12 if lecture else 10)
+    size = (16 if look.lecture else 12) if max(values.shape) <= 9 else (12 if look.lecture else 10)
     shared = {"showgrid": False, "zeroline": False, "fixedrange": True, "tickfont": {"size": size}}
     map_ = {
         "type": "heatmap", "z": np.clip(values, 0, 1), "zmin": 0, "zmax": 1, "xgap": 2, "ygap": 2,
-        "colorscale": SEQUENTIAL.colorscale(dark), "showscale": False, "customdata": values,
+        "colorscale": SEQUENTIAL.colorscale(), "showscale": False, "customdata": values,
         "text": [[two_digits(float(value)) for value in row] for row in values], "texttemplate": "%{text}",
         "textfont": {"size": size},
         "hovertemplate": f"{plain(rows)} %{{y}}<br>{plain(columns)} %{{x}}<br>CKA %{{customdata:.6f}}<extra></extra>",
     }  # fmt: skip
     layout = {
-        "height": round(len(names) * (46 if lecture else 36)) + 90,
+        "height": round(len(names) * (46 if look.lecture else 36)) + 90,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "xaxis": {
             **shared, "title": {"text": plain(columns)}, "tickmode": "array", "tickvals": list(range(len(others))),
@@ -99,4 +106,4 @@ def alike_depths(
             "ticktext": list(names),
         },
     }  # fmt: skip
-    return figure_of([map_], layout, dark=dark, lecture=lecture)
+    return figure_of([map_], layout)

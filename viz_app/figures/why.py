@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, TOKEN_FONT, figure_of, page, plain, shade, two_digits
+from viz_app.figures.style import DIVERGING, TOKEN_FONT, current_look, figure_of, page, plain, shade, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 NUMBERS_THAT_FIT = 18  # columns with a number in every cell
@@ -28,8 +28,6 @@ def score_table(
     *,
     chosen: int | None = None,
     beside: tuple[str, np.ndarray] | None = None,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """Scores as a table of coloured cells: orange speaks for, blue against.
 
@@ -39,6 +37,7 @@ def score_table(
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels, or the column beside, do not fit the values.
     """
+    look = current_look()
     if beside is not None and beside[1].shape != (len(row_labels),):
         raise ValueError(f"a column of shape {beside[1].shape} beside {len(row_labels)} rows: one number for each")
     if shares.shape != values.shape or shares.shape != (len(row_labels), len(column_labels)) or 0 in shares.shape:
@@ -47,30 +46,29 @@ def score_table(
             "column labels: expected (row, column) of one size, at least one of each"
         )
     rows, columns = shares.shape
-    look = {"dark": dark, "lecture": lecture}
-    written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
+    written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if look.lecture else NUMBERS_THAT_FIT)
     cells = two_digits if written else None
-    traces = coloured_cells(shares, values, row_labels, column_labels, axis="x", written=cells, **look)
+    traces = coloured_cells(shares, values, row_labels, column_labels, axis="x", written=cells)
     if beside is not None:
         name, numbers = beside[0], beside[1][:, None]
-        traces += coloured_cells(numbers, numbers, row_labels, [name], axis="x2", written=two_digits, **look)
+        traces += coloured_cells(numbers, numbers, row_labels, [name], axis="x2", written=two_digits)
     frames = [
         {
             "type": "rect", "xref": axis, "x0": -0.5, "x1": last, "y0": chosen - 0.5, "y1": chosen + 0.5,
-            "line": {"color": page(dark).accent, "width": 3},
+            "line": {"color": page().accent, "width": 3},
         }
         for axis, last in (("x", columns - 0.5), ("x2", 0.5))[: 1 if beside is None else 2]
         if chosen is not None
     ]  # fmt: skip
-    step = max(1, -(-columns // (LABELS_THAT_FIT // 2 if lecture else LABELS_THAT_FIT)))
+    step = max(1, -(-columns // (LABELS_THAT_FIT // 2 if look.lecture else LABELS_THAT_FIT)))
     shown = list(range(0, columns, step))
     # In a lecture many rows share the height of a window.
-    size = (18 if rows <= ROWS_IN_LARGE_TYPE else 15) if lecture else 13
+    size = (18 if rows <= ROWS_IN_LARGE_TYPE else 15) if look.lecture else 13
     layout = {
         **CLICKED_CELLS,
         "shapes": frames,
-        "height": round(rows * (38 if lecture else 28) + (140 if lecture else 110)),
-        "margin": {"l": 8, "r": 48, "t": round(7.2 * size) if lecture else 100, "b": 10},
+        "height": round(rows * (38 if look.lecture else 28) + (140 if look.lecture else 110)),
+        "margin": {"l": 8, "r": 48, "t": round(7.2 * size) if look.lecture else 100, "b": 10},
         "xaxis": {
             "side": "top", "tickmode": "array", "tickvals": shown, "tickangle": -50, "showgrid": False,
             "ticktext": [plain(column_labels[column], LONGEST_LABEL) for column in shown], "zeroline": False,
@@ -80,7 +78,7 @@ def score_table(
         "yaxis": {
             "tickmode": "array", "tickvals": list(range(rows)), "range": [rows - 0.5, -0.5], "showgrid": False,
             "ticktext": [plain(label, 40) + "  " for label in row_labels], "zeroline": False,
-            "tickfont": {"size": size if lecture else 14},
+            "tickfont": {"size": size if look.lecture else 14},
         },
     }  # fmt: skip
     if beside is not None:
@@ -89,7 +87,7 @@ def score_table(
             "tickfont": {"size": size}, "range": [-0.5, 0.5], "domain": [0.945, 1], "anchor": "y",
             "showgrid": False, "zeroline": False,
         }  # fmt: skip
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def coloured_cells(
@@ -100,8 +98,6 @@ def coloured_cells(
     *,
     axis: str,
     written: Callable[[float], str] | None,
-    dark: bool,
-    lecture: bool,
 ) -> list[dict[str, Any]]:
     """Coloured cells that can be clicked, with their numbers on hover.
 
@@ -113,7 +109,7 @@ def coloured_cells(
     over = [plain(label, LONGEST_HOVER) for label in column_labels]
     map_ = {
         "type": "heatmap", "z": shares, "x": list(range(columns)), "y": list(range(rows)), "zmin": -1, "zmax": 1,
-        "xaxis": axis, "colorscale": DIVERGING.colorscale(dark), "showscale": False, "xgap": 1, "ygap": 1,
+        "xaxis": axis, "colorscale": DIVERGING.colorscale(), "showscale": False, "xgap": 1, "ygap": 1,
         "hoverinfo": "skip",
     }  # fmt: skip
     # Points that nobody sees over the map: clicks on a map get lost.
@@ -132,15 +128,15 @@ def coloured_cells(
     if written is None:
         return traces
     known = np.nan_to_num(shares)
-    inks = np.array([[shade(share, signed=True, dark=dark)[1] for share in row] for row in known.tolist()])
+    inks = np.array([[shade(share, signed=True)[1] for share in row] for row in known.tolist()])
     for ink in sorted(set(inks.flat)):
         cells = np.argwhere(inks == ink).tolist()
         traces.append({
             "type": "scatter", "x": [column for _, column in cells], "y": [row for row, _ in cells], "mode": "text",
             "hoverinfo": "skip", "xaxis": axis, "showlegend": False,
             "text": [written(float(values[row, column])) for row, column in cells],
-            "textfont": {"size": 14 if lecture else 12, "color": ink}, "selected": {"textfont": {"color": ink}},
-            "unselected": {"textfont": {"color": ink}},
+            "textfont": {"size": 14 if current_look().lecture else 12, "color": ink},
+            "selected": {"textfont": {"color": ink}}, "unselected": {"textfont": {"color": ink}},
         })  # fmt: skip
     return traces
 
@@ -152,17 +148,16 @@ def trust_chart(
     band: tuple[float, float],
     *,
     measure: str,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """A measure of every method as a point, over the band in which 95% of random rankings lie.
 
     scores: (method,). verdicts: of each "better", "chance" or "worse"; a full, an empty and a crossed point.
     Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
+    look = current_look()
     if not len(methods) == len(scores) == len(verdicts):
         raise ValueError(f"{len(methods)} methods, {len(scores)} scores, {len(verdicts)} verdicts: one of each")
-    colours = page(dark)
+    colours = page()
     grey = {
         "type": "rect", "x0": band[0], "x1": band[1], "xref": "x", "y0": 0, "y1": 1, "yref": "y domain",
         "fillcolor": colours.line, "opacity": 0.55, "line": {"width": 0}, "layer": "below",
@@ -177,14 +172,14 @@ def trust_chart(
             "textfont": {"color": colours.faint if verdict == "chance" else colours.text},
             "customdata": [plain(methods[place]) for place in places],
             "marker": {
-                "symbol": SIGNS[verdict], "size": 15 if lecture else 11, "line": {"width": 2},
+                "symbol": SIGNS[verdict], "size": 15 if look.lecture else 11, "line": {"width": 2},
                 "color": colours.faint if verdict == "chance" else colours.accent,
             },
             "hovertemplate": f"%{{customdata}}<br>{plain(measure)} %{{x:.9g}}<br>{meaning}<extra></extra>",
         })  # fmt: skip
     layout = {
         "shapes": [grey],
-        "height": round(len(methods) * (36 if lecture else 26) + 110),
+        "height": round(len(methods) * (36 if look.lecture else 26) + 110),
         "margin": {"l": 8, "r": 60, "t": 36, "b": 8},
         "xaxis": {"title": {"text": f"{plain(measure)}; grey: 95% of random rankings"}, "zeroline": True},
         "yaxis": {
@@ -192,7 +187,7 @@ def trust_chart(
             "ticktext": [plain(name, 40) + "  " for name in methods], "range": [len(methods) - 0.4, -0.6],
         },
     }  # fmt: skip
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
+    return figure_of(traces, layout)
 
 
 def totals_chart(
@@ -202,21 +197,20 @@ def totals_chart(
     texts: Sequence[int],
     *,
     unit: str,
-    dark: bool,
-    lecture: bool = False,
 ) -> go.Figure:
     """What words say of an answer over a whole file: a point at each mean, with 95% of where it may lie.
 
     means, errors: (word,), the errors NaN where one text has the word. texts: of each word. unit: of the means.
     Words are plain text. Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
+    look = current_look()
     if not len(words) == len(means) == len(errors) == len(texts) or not len(words):
         raise ValueError(f"{len(words)} words, {len(means)} means, {len(errors)} errors: one of each, and a word")
-    colours, scale = page(dark), DIVERGING.on(dark)
+    colours, scale = page(), DIVERGING.colours()
     points = {
         "type": "scatter", "mode": "markers", "x": means.tolist(), "y": list(range(len(words))), "cliponaxis": False,
         "marker": {
-            "size": 14 if lecture else 10,
+            "size": 14 if look.lecture else 10,
             "color": [scale[-2] if mean > 0 else scale[1] for mean in means.tolist()],
             "symbol": ["circle" if mean > 0 else "diamond" for mean in means.tolist()],
         },
@@ -229,7 +223,7 @@ def totals_chart(
         "%{customdata[1]} texts<extra></extra>",
     }  # fmt: skip
     layout = {
-        "height": round(len(words) * (34 if lecture else 24) + 90),
+        "height": round(len(words) * (34 if look.lecture else 24) + 90),
         "margin": {"l": 8, "r": 24, "t": 16, "b": 8},
         "xaxis": {"title": {"text": plain(unit)}, "zeroline": True},
         "yaxis": {
@@ -240,4 +234,4 @@ def totals_chart(
             "tickfont": {"family": TOKEN_FONT}, "zeroline": False,
         },
     }  # fmt: skip
-    return figure_of([points], layout, dark=dark, lecture=lecture)
+    return figure_of([points], layout)

@@ -46,8 +46,6 @@ def word_change(
             after.probabilities[tokens].tolist(),
             before=before.probabilities[tokens].tolist(),
             largest=largest,
-            dark=current.dark,
-            lecture=current.lecture,
         ),
         key=f"{key}_{after.position}",
         min_share=0.6,
@@ -68,7 +66,7 @@ def nsp_sentence(before: float, after: float) -> str:
 def nsp_change(current: Selection, before: float, after: float, *, key: str) -> None:
     """Draw the probability that B follows A, with all heads and now, as bars."""
     chart(
-        nsp_bar(after, before=before, order=current.loaded.predicts_order, dark=current.dark, lecture=current.lecture),
+        nsp_bar(after, before=before, order=current.loaded.predicts_order),
         key=key,
         grows=False,
         alt=nsp_sentence(before, after),
@@ -88,7 +86,7 @@ def replaced_change(
     chart(
         prediction_bars(
             [f"{encoding.labels[place]} ({place})" for place in shown], after[shown].tolist(),
-            before=before[shown].tolist(), largest=1.0, dark=current.dark, lecture=current.lecture,
+            before=before[shown].tolist(), largest=1.0,
         ),
         key=key, min_share=0.6, alt="Probabilities that tokens were replaced, with all heads on, and now",
     )  # fmt: skip

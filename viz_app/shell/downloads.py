@@ -34,6 +34,7 @@ from viz_app.export.bertviz import (
 )
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.packing import MAX_EXACT_VALUES
+from viz_app.figures.style import Look, use_look
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
 from viz_app.shell.language import translate
@@ -174,6 +175,7 @@ def _file_buttons(
         _download_button("HTML", partial(_file, make_files, "html"), files.name("html"))
 
 
+@use_look(Look())  # files are light, whatever the page is
 def _file(make_files: Callable[[], Files], kind: str) -> bytes:
     return file_of(make_files(), kind)
 

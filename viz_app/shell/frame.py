@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -19,6 +19,7 @@ from bert_core.unknown_tokens import count_unknown_tokens
 from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
+from viz_app.figures.style import Look, current_look, use_look
 from viz_app.lessons import ENGLISH, LANGUAGES
 from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, selection, target
 from viz_app.shell.controls import control
@@ -35,6 +36,8 @@ from viz_app.shell.selection import EXAMPLES, NO_TOKENS, SELECTION, Selection, o
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 from viz_app.shell.view import page_place, write_note
 from viz_app.streamlit_compat import StreamlitPage
+
+P = ParamSpec("P")
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
 FRAME_PARAMS = (
@@ -88,9 +91,25 @@ def go_to(path: str) -> NoReturn:
     st.switch_page(streamlit_page(path), query_params=address.current_params())
 
 
-def is_dark() -> bool:
-    """Whether the page is dark."""
-    return st.context.theme.type == "dark"
+def session_look() -> Look:
+    """Return the look of the session: that of the browser's theme, and whether lecture mode is on."""
+    return Look(dark=st.context.theme.type == "dark", lecture=bool(st.session_state.lecture))
+
+
+def fragment(draw: Callable[P, None], *, run_every: float | None = None) -> Callable[P, None]:
+    """Return a part of a page that runs alone, with the look of the session and its errors in its place.
+
+    Streamlit runs a fragment in a new thread, where `current_look` would be the default. What it is called with is
+    kept for as long as the page is open. Also a decorator.
+    """
+
+    @wraps(draw)
+    def draw_alone(*args: P.args, **kwargs: P.kwargs) -> None:
+        with use_look(session_look()), error_boundary():
+            draw(*args, **kwargs)
+
+    alone: Callable[P, None] = st.fragment(draw_alone, run_every=run_every)
+    return alone
 
 
 def open_in_app_link() -> None:
@@ -121,8 +140,7 @@ def title(asks: str, says: str, place: DeltaGenerator | None = None) -> None:
     place: where, if not in the place of titles.
     """
     place = page_place("title") if place is None else place
-    lecture = bool(st.session_state.lecture)
-    if lecture:
+    if current_look().lecture:
         place.header(asks, anchor=False, help=says)
         return
     with place.container(key=f"title_{asks}", gap=None):
@@ -159,9 +177,9 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
     encoding = loaded.tokenizer.mask_words(original, masked)
     off = existing_heads(loaded)
     loaded = with_edits(loaded, encoding, original, masked, off)
-    drawn = Selection(ModelReference(loaded), encoding, original, None, off, is_dark(), bool(state.lecture))
+    drawn = Selection(ModelReference(loaded), encoding, original, None, off)
     label = translate("Tokens; click a word to hide it or show it again")
-    token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, label=label, on_click=toggle_mask)
+    token_strip(_chips(drawn), key="strip", label=label, on_click=toggle_mask)
     show_text_notices(drawn, keep_place=page.switches)
     return with_target(drawn)
 

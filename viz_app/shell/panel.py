@@ -226,8 +226,7 @@ def _truth(one: Lesson, verdict: Verdict, marks: Mapping[str, str]) -> str:
     st.plotly_chart(
         answer_bars(
             names, [bar.value for bar in verdict.bars], [bar.mark for bar in verdict.bars], form=reveal.form,
-            words={mark: translate(marks[mark]) for mark in marks}, dark=frame.is_dark(),
-            lecture=bool(st.session_state.lecture),
+            words={mark: translate(marks[mark]) for mark in marks},
         ),
         theme=None, key="lesson_bars", config={"displayModeBar": False},
         alt=translate("{title}: what you expected beside what is true").format(title=reveal.title),

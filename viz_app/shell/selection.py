@@ -51,8 +51,6 @@ class Selection:
     original: Encoding
     target: Target | None
     off: tuple[Head, ...]
-    dark: bool
-    lecture: bool
     first_word: int = 0
 
     @property

@@ -18,6 +18,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from viz_app.components.side_bar import close_on_narrow_windows
+from viz_app.figures.style import current_look
 from viz_app.shell.downloads import csv_button
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import help_on_terms, mark_terms
@@ -53,7 +54,6 @@ class View:
     places: containers by name. popovers: those that were opened in lecture mode.
     """
 
-    lecture: bool
     places: dict[str, DeltaGenerator]
     popovers: dict[str, DeltaGenerator] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class View:
 
     def place(self, name: str) -> DeltaGenerator:
         """Return a place by its name, one of `ORDER`, "settings" and "rest"; for the frame around the pages."""
-        if not self.lecture or name not in FOLDED:
+        if not current_look().lecture or name not in FOLDED:
             return self.places[name]
         if name not in self.popovers:
             label, icon = FOLDED[name]
@@ -100,18 +100,19 @@ class View:
         # What a page says in English alone has the English heading.
         heading = translate(MISLEADS) if translate(MISLEADS) in lines else MISLEADS
         reading, misleads, misleading = lines.partition(heading)
-        if self.lecture and misleads:
+        if current_look().lecture and misleads:
             write_note(reading, self.place("reading"))
             write_note(misleads + misleading, self.place("rest"))
         else:
             write_note(lines, self.place("reading"))
 
 
-def make_view(*, lecture: bool, embedded: bool = False) -> View:
+def make_view(*, embedded: bool = False) -> View:
     """Make the places of a page, which are empty until something is drawn in them.
 
     embedded: whether only the tokens, the figure and its reading are visible.
     """
+    lecture = current_look().lecture
     st.html(LECTURE_STYLE if lecture else STYLE)
     if embedded:
         st.html(EMBED_STYLE)
@@ -129,7 +130,7 @@ def make_view(*, lecture: bool, embedded: bool = False) -> View:
     below = [name for name in ORDER if name not in places]
     places |= {name: whole.container(key=f"screen_{name}") for name in below}
     places["rest"] = st.container(key="screen_rest")
-    view = _thread.view = st.session_state[VIEW] = View(lecture, places)
+    view = _thread.view = st.session_state[VIEW] = View(places)
     return view
 
 
@@ -184,7 +185,7 @@ def chart(
             f"<style>.st-key-{key} {{ overflow-x: auto; }} .st-key-{key} > * {{ min-width: {min_width}px; }}</style>"
         )
     height: Literal["content", "stretch"] = "content"
-    if grows and current_view().lecture:
+    if grows and current_look().lecture:
         # Streamlit stretches a figure, and lets it shrink no lower than it says.
         height = "stretch"
         figure.update_layout(height=round(min_share * figure.layout.height))

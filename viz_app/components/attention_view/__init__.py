@@ -14,7 +14,7 @@ import numpy as np
 
 from viz_app.components import TIP, TIP_STYLE
 from viz_app.components.attention_view.packing import CODES
-from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
+from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL, current_look
 from viz_app.tokens import Token
 
 Side = Literal["query", "key"]
@@ -66,7 +66,6 @@ def fixed_header(
     heads: int,
     signed: bool,
     unit: str,
-    lecture: bool = False,
 ) -> dict[str, Any]:
     """What the browser is told whichever layer and heads are chosen."""
     return {
@@ -76,7 +75,7 @@ def fixed_header(
         "unit": unit,
         "queries": [[token.text, token.position, token.side] for token in queries],
         "keys": [[token.text, token.position, token.side] for token in keys],
-        "lecture": lecture,
+        "lecture": current_look().lecture,
         "codes": CODES,
         "longestAsk": LONGEST_ASK,
         "keeps": [LEAST_KEPT, MOST_KEPT],

@@ -26,6 +26,7 @@ from viz_app.components.attention_view import (
 from viz_app.components.attention_view.everywhere import Everywhere
 from viz_app.components.attention_view.packing import coded, deflated, name_of, name_of_bytes, padded, strongest_edges
 from viz_app.components.joining import joined
+from viz_app.figures.style import current_look
 from viz_app.tokens import Combined, Token
 
 PACKED_FROM = 1 << 14  # bytes; less is drawn at once
@@ -58,7 +59,6 @@ def attention_view(
     everywhere: Everywhere | None = None,
     grid: str | None = None,
     key: str,
-    lecture: bool = False,
     on_change: Callable[[ViewChoice], None] | None = None,
 ) -> None:
     """The chosen heads of one layer as curves between two columns of tokens, or the first of them in more detail.
@@ -77,6 +77,7 @@ def attention_view(
     on_change: called with what was chosen in the view, before the run that this starts.
     Raises ValueError for maps or vectors that do not fit the tokens, or a chosen head that they do not have.
     """
+    look = current_look()
     if maps.ndim != 3 or maps.shape[1:] != (len(queries), len(keys)) or 0 in maps.shape:
         raise ValueError(
             f"maps of shape {maps.shape} with {len(queries)} queries and {len(keys)} keys: "
@@ -138,8 +139,8 @@ def attention_view(
             parts.append(line.astype("<f4").tobytes())
     arrays_sent = b"".join(parts)
     packed = len(arrays_sent) > PACKED_FROM
-    header = fixed_header(queries, keys, layers=layers, heads=len(maps), signed=signed, unit=unit, lecture=lecture) | {
-        "fills": lecture,
+    header = fixed_header(queries, keys, layers=layers, heads=len(maps), signed=signed, unit=unit) | {
+        "fills": look.lecture,
         "packed": packed,
         "layer": choice.layer,
         "mode": mode,
@@ -169,7 +170,7 @@ def attention_view(
     _view(
         key=key,
         data=_packed(header, (deflated(arrays_sent) if packed else arrays_sent) + all_maps),
-        height="stretch" if lecture else "content",
+        height="stretch" if look.lecture else "content",
         on_said_change=receive,
     )
 

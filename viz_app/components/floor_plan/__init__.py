@@ -11,6 +11,7 @@ from streamlit.components.v2 import component
 
 from viz_app.components.clicks import deliver, latest
 from viz_app.components.joining import joined
+from viz_app.figures.style import current_look
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,6 @@ def floor_plan(
     *,
     key: str,
     label: str,
-    lecture: bool = False,
     on_click: Callable[[StageClick], None] | None = None,
 ) -> StageClick | None:
     """The rooms in the order of the pass, `chosen` marked; returns the stage clicked, in the run that this started.
@@ -75,7 +75,12 @@ def floor_plan(
 
     result = _view(
         key=key,
-        data={"rooms": [described(room) for room in rooms], "chosen": chosen, "label": label, "lecture": lecture},
+        data={
+            "rooms": [described(room) for room in rooms],
+            "chosen": chosen,
+            "label": label,
+            "lecture": current_look().lecture,
+        },
         on_click_change=lambda: deliver(key, receive),
     )
     return read(latest(result.click))

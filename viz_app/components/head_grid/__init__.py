@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from viz_app.components import TIP, TIP_STYLE
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, two_digits
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, current_look, two_digits
 from viz_app.figures.thumbnails import MIDDLE
 
 
@@ -53,7 +53,6 @@ def grid_message(
     order: np.ndarray | None = None,
     rows: Sequence[int] | None = None,
     there: np.ndarray | None = None,
-    lecture: bool = False,
     fills: bool = False,
 ) -> bytes:
     """What the browser is told; the arguments are those of `head_grid`, checked there.
@@ -74,7 +73,7 @@ def grid_message(
         "titles": titles,
         "order": None if order is None else order.tolist(),
         "rows": None if rows is None else [int(layer) for layer in rows],
-        "lecture": lecture,
+        "lecture": current_look().lecture,
         "fills": fills,
         "colours": DIVERGING if signed else SEQUENTIAL,
     } | _coded(values, signed, limit)

@@ -12,6 +12,7 @@ from streamlit.components.v2 import component
 from viz_app.components.clicks import deliver, latest
 from viz_app.components.head_grid import MARKUP, STYLE, HeadClick, grid_message
 from viz_app.components.joining import joined
+from viz_app.figures.style import current_look
 
 _view = component("headlight.head_grid", html=MARKUP, css=STYLE, js=joined(Path(__file__).parent / "head_grid.js"))
 
@@ -33,7 +34,6 @@ def head_grid(
     order: np.ndarray | None = None,
     rows: Sequence[int] | None = None,
     key: str,
-    lecture: bool = False,
     on_click: Callable[[HeadClick], None] | None = None,
 ) -> HeadClick | None:
     """A cell for each head; returns what was clicked, in the one run that the click started.
@@ -51,6 +51,7 @@ def head_grid(
     on_click: called with each click before that run, so that what it changes is already seen by the whole page.
     Raises ValueError for shapes that do not fit layers and heads.
     """
+    look = current_look()
     if thumbnails is not None and (
         thumbnails.dtype != np.uint8 or thumbnails.ndim != 4 or thumbnails.shape[:2] != (layers, heads)
     ):
@@ -89,13 +90,13 @@ def head_grid(
 
     message = grid_message(
         layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, limit=limit, unit=unit,
-        mode=mode, selected=selected, off=off, titles=titles, order=order, rows=rows, there=there, lecture=lecture,
-        fills=lecture,
+        mode=mode, selected=selected, off=off, titles=titles, order=order, rows=rows, there=there,
+        fills=look.lecture,
     )  # fmt: skip
     result = _view(
         key=key,
         data=message,
-        height="stretch" if lecture else "content",
+        height="stretch" if look.lecture else "content",
         on_click_change=lambda: deliver(key, receive),
     )
     return read(latest(result.click))

@@ -12,7 +12,7 @@ from streamlit.components.v2 import component
 from viz_app.components import TIP, TIP_STYLE
 from viz_app.components.clicks import deliver, latest
 from viz_app.components.joining import joined
-from viz_app.figures.style import SENTENCE_TINTS
+from viz_app.figures.style import SENTENCE_TINTS, current_look
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ def token_strip(
     tokens: Sequence[Chip],
     *,
     key: str,
-    lecture: bool = False,
     disabled: bool = False,
     label: str = "Tokens; click a word to hide it or show it again",
     appear: str = "",
@@ -95,7 +94,7 @@ def token_strip(
                 for chip in tokens
             ],
             "tints": SENTENCE_TINTS,
-            "lecture": lecture,
+            "lecture": current_look().lecture,
             "disabled": disabled,
             "label": label,
             "appear": appear,

@@ -32,7 +32,6 @@ from viz_app.pages.attention.shown import (
 from viz_app.shell import corpus, downloads, frame, selection
 from viz_app.shell.address import publish
 from viz_app.shell.controls import control
-from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.markdown import special_tokens
 from viz_app.shell.notices import show_attention_cautions
@@ -146,8 +145,7 @@ def _controls(current: Selection, view: str) -> None:
                     state.weights = parse_weights(given)
 
 
-@st.fragment
-@error_boundary()
+@frame.fragment
 def picture(current: Selection, view: str) -> None:
     """All heads small, and the chosen ones large; runs alone while the hand is on them.
 
@@ -197,7 +195,6 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         rows=None if state.rows == "number" else sort_layers(getattr(figures, state.rows)).tolist(),
         there=there,
         key="grid",
-        lecture=current.lecture,
         on_click=on_click,
     )
     write_note(
@@ -231,7 +228,6 @@ def _large_head(shown: Shown, mode: Mode, files: DeltaGenerator) -> None:
         everywhere=shown.everywhere(),
         grid="grid",
         key="large",
-        lecture=current.lecture,
         on_change=choose_view,
     )
     with files:

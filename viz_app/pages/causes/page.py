@@ -228,7 +228,7 @@ def _map(both: Sides, found: Patches, key: str, drawn: slice, band: PatchBand | 
         chosen = (chosen[0] - drawn.start, chosen[1]) if chosen[0] in range(drawn.start, drawn.stop) else None
     chart(
         effect_map(
-            effects, rows, both.columns, chosen=chosen, dark=both.current.dark, lecture=both.current.lecture,
+            effects, rows, both.columns, chosen=chosen,
             limit=both.limit(found), by_chance=None if band is None else both.seen(band.contains(found))[drawn],
         ),
         key=f"causes_{key}", grows=False, min_width=map_width(rows, len(both.columns)),
@@ -311,7 +311,7 @@ def _closer(both: Sides, found: Patches) -> None:
             drawn = _around(both, int(np.nanargmax(np.nanmax(np.abs(effects), axis=1))))
             tokens = both.tokens[drawn]
             chart(
-                effect_map(effects[drawn], tokens, both.columns, dark=current.dark, lecture=current.lecture),
+                effect_map(effects[drawn], tokens, both.columns),
                 key="causes_closer", grows=False, min_width=map_width(tokens, len(both.columns)),
                 config={"displayModeBar": False}, alt=f"Effects of the heads of layer {row}, token by token",
             )  # fmt: skip
@@ -326,7 +326,7 @@ def _closer(both: Sides, found: Patches) -> None:
             effects = shares(wait_for(work))[column, row]
             order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST].tolist()
             chart(
-                neuron_bars(order, effects[order].tolist(), dark=current.dark, lecture=current.lecture),
+                neuron_bars(order, effects[order].tolist()),
                 key="causes_neurons", grows=False, config={"displayModeBar": False},
                 alt=f"The {len(order)} neurons with the largest effects",
             )  # fmt: skip

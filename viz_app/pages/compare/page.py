@@ -21,7 +21,6 @@ from viz_app.pages.compare.sides import compared_selections
 from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.controls import control
-from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import full_name, models_on_offer, shown_name
@@ -173,8 +172,7 @@ def _choose_listed(heads: Sequence[HeadClick], view: str) -> None:
         choose_head(heads[row]) if view != "heads" else open_head(heads[row], "compare_view")
 
 
-@st.fragment
-@error_boundary()
+@frame.fragment
 def picture(sides: Sides, view: str) -> None:
     """Every head's difference small, and the chosen ones large; runs alone while the hand is on them.
 
@@ -217,7 +215,6 @@ def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click:
         titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
         there=existing,
         key="changes",
-        lecture=sides.before.lecture,
         on_click=on_click,
     )
     write_note(
@@ -245,7 +242,6 @@ def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mo
         notes=[comparison.difference],
         unit=comparison.unit,
         key="difference",
-        lecture=sides.before.lecture,
         on_change=choose_view,
     )
 

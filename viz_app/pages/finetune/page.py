@@ -24,7 +24,6 @@ from viz_app.pages.finetune.words import draw_words
 from viz_app.shell import frame, selection
 from viz_app.shell.address import HEAD_CHOSEN, publish
 from viz_app.shell.controls import control
-from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import choose_head
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
@@ -62,9 +61,7 @@ def draw(page: View) -> None:
             begin(current)
             return
         running = run.is_running
-        st.fragment(error_boundary()(_watch), run_every=EVERY if running else None)(
-            run, current, running, len(run.steps)
-        )
+        frame.fragment(_watch, run_every=EVERY if running else None)(run, current, running, len(run.steps))
     try:
         _changed(current, run)
     except (Refused, OSError):
@@ -125,7 +122,7 @@ def _curves(current: Selection, run: TuningRun) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         chart(
-            tuning_lines(losses, steps=log.steps, title="loss (nats)", dark=current.dark, lecture=current.lecture),
+            tuning_lines(losses, steps=log.steps, title="loss (nats)"),
             key="tuning_losses", grows=False, config={"displayModeBar": False},
             alt=f"Loss while training, now {log.losses[-1][1]:.3f} nats",
         )  # fmt: skip
@@ -137,8 +134,7 @@ def _curves(current: Selection, run: TuningRun) -> None:
         first = next(iter(scores))
         chart(
             tuning_lines(
-                scores, steps=log.steps, title=f"held-out {kind.many}", shares=True, dark=current.dark,
-                lecture=current.lecture,
+                scores, steps=log.steps, title=f"held-out {kind.many}", shares=True,
             ),
             key="tuning_scores", grows=False, config={"displayModeBar": False},
             alt=f"Scores on held-out {kind.many}, {first} now {scores[first][1][-1]:.1%}",
@@ -201,15 +197,13 @@ def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, 
     with left:
         head_grid(
             layers=layers, heads=heads, values=values, signed=by != "divergence", unit=FIGURES[by],
-            selected=chosen, titles=titles_of(found, values, by), key="tuned_heads",
-            lecture=current.lecture, on_click=choose_head,
+            selected=chosen, titles=titles_of(found, values, by), key="tuned_heads", on_click=choose_head,
         )  # fmt: skip
     with right:
         names = short_names(len(found.cka))
         chart(
             alike_depths(
-                found.cka, names, names, rows="at the start", columns="at this step", dark=current.dark,
-                lecture=current.lecture,
+                found.cka, names, names, rows="at the start", columns="at this step",
             ),
             key="tuned_cka", grows=False, config={"displayModeBar": False},
             alt=f"CKA of the depths of the start and this step, {found.cka[-1, -1]:.2f} at the last",
@@ -240,7 +234,6 @@ def _maps(current: Selection, changes: Changes, encoding: Encoding, chosen: Head
                 raise Refused(f"L{layer} H{head} was pruned: choose another head")
             figure = attention_heatmap(
                 run.attention[layer, head], encoding.tokens, encoding.tokens, signed=False, title=title,
-                dark=current.dark, lecture=current.lecture,
             )  # fmt: skip
             figure.update_layout(height=min(figure.layout.height, MAP_HEIGHT))  # two stand side by side
             chart(

@@ -67,10 +67,8 @@ def _grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: i
             places,
             highest=max(float(found.divergence.max()), LEAST_CHANGE),
             unit="distance to the start's reading (JS, nats)",
-            dark=current.dark,
-            lecture=current.lecture,
         ),
-        key="tuned_lens", grows=False, min_width=lens_width(len(names), lecture=current.lecture),
+        key="tuned_lens", grows=False, min_width=lens_width(len(names)),
         config={"displayModeBar": False},
         alt=f"The word read first at each of {len(places)} tokens and {len(names)} depths at step {number}, coloured "
         "by how far it is from the start's",
@@ -84,7 +82,6 @@ def _line(current: Selection, changes: Changes, depths: int) -> None:
     chart(
         layer_lines(
             {f"first {changes.many}": 100 * shares}, short_names(depths), title="same word first (%)",
-            dark=current.dark, lecture=current.lecture,
         ),
         key="tuned_same_words", grows=False, config={"displayModeBar": False},
         alt=f"Tokens at which the same word is read first, {shares[-1]:.0%} at the last depth",

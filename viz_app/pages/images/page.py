@@ -19,7 +19,6 @@ from viz_app.pages.images.picture import CaptionedPicture, loaded_captioner
 from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.controls import control
-from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.params import Head
 from viz_app.shell.view import View, chart, page_place, write_line, write_note, write_reading
@@ -30,7 +29,6 @@ SUMMARY = "A model puts a picture into words; for each word, see which part of t
 def draw(page: View) -> None:
     """Draw the page."""
     state = st.session_state
-    dark, lecture = frame.is_dark(), bool(state.lecture)
     heading = page_place("title").empty()  # names the word as soon as there is one
     frame.title("Where does it look for each word?", SUMMARY, heading.container())
     get_captioned = picture.choose()
@@ -45,7 +43,6 @@ def draw(page: View) -> None:
         token_strip(
             captioned.chips(word),
             key="caption",
-            lecture=lecture,
             label="The caption; click a word to see where the model looked",
             appear=captioned.run.sentence,
             on_click=picture.choose_word,
@@ -71,7 +68,7 @@ def draw(page: View) -> None:
     with left:
         st.markdown("**The picture, as the model sees it**")
         chart(
-            picture_figure(captioned.run.image, outlines, dark=dark, lecture=lecture),
+            picture_figure(captioned.run.image, outlines),
             key="picture_chart",
             alt=captioned.described(),
         )
@@ -84,8 +81,6 @@ def draw(page: View) -> None:
                 outlines,
                 signed=maps.signed,
                 unit=maps.unit,
-                dark=dark,
-                lecture=lecture,
             ),
             key="heat_chart",
             alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {captioned.run.words[word]}, "
@@ -102,7 +97,6 @@ def draw(page: View) -> None:
             selected=head,
             titles=captioned.titles(state.heat, word),
             key="picture_heads",
-            lecture=lecture,
             on_click=picture.choose_head,
         )
         write_note("Each head has its own colour scale. Click one to see it large.")
@@ -120,8 +114,7 @@ def _files(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head 
     return CaptionFiles(get_captioned().run, heat, head, word, loaded_captioner().name)
 
 
-@st.fragment
-@error_boundary()
+@frame.fragment
 def every_word(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head | None) -> None:
     """All words to all patches, as curves; runs alone while the hand is on it.
 
@@ -140,7 +133,6 @@ def every_word(get_captioned: Callable[[], CaptionedPicture], heat: str, head: H
         notes=maps.notes,
         unit=maps.unit,
         key="patches",
-        lecture=bool(st.session_state.lecture),
         on_change=picture.choose_view,
     )
     publish()

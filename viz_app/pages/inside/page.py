@@ -9,6 +9,7 @@ from bert_core.analysis.walks import differences
 from bert_core.run.walk import ENGINES
 from viz_app.components.floor_plan import floor_plan
 from viz_app.export.tables import npz, tidy_csv
+from viz_app.figures.style import current_look
 from viz_app.pages.inside.stages import STAGES, StageInput, legend, stage_groups
 from viz_app.pages.inside.traces import (
     choose_layer_and_head,
@@ -48,7 +49,7 @@ def draw(page: View) -> None:
     )
 
     # In a lecture the stages stand in sight: what folds away is out of it.
-    plan = (page_place("strip") if current.lecture else page_place("controls")).container()
+    plan = (page_place("strip") if current_look().lecture else page_place("controls")).container()
     row = page_place("controls").container(horizontal=True, vertical_alignment="bottom")
     row.button("Back", on_click=step_stage, args=(names, -1), shortcut="P", disabled=number == 0, key="back")
     row.button(
@@ -93,7 +94,7 @@ def draw(page: View) -> None:
     with plan:
         floor_plan(
             stage_groups(view, names), {name: STAGES[name].title for name in names}, state.stage, key="plan",
-            lecture=current.lecture, label="The stages of a pass; choose one to go there", on_click=go_to_stage,
+            label="The stages of a pass; choose one to go there", on_click=go_to_stage,
         )  # fmt: skip
     tables = {} if "head" in stage.needs and not existing_heads else stage.tables(view)
 
@@ -180,8 +181,6 @@ def _view(current: Selection, layer: int, head: int, token: int, pads: int, engi
         predicts_order=current.loaded.predicts_order,
         word_act=config.mlm_act,
         word=current.word,
-        dark=current.dark,
-        lecture=current.lecture,
     )
 
 

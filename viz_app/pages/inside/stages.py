@@ -21,6 +21,7 @@ from viz_app.components.floor_plan import Room
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
+from viz_app.figures.style import current_look
 
 MASKED_BELOW = -5000.0  # a score below this was masked
 MAX_WORDS = 8
@@ -53,8 +54,6 @@ class StageInput:
     relative: bool
     hidden_act: object
     word: Callable[[int], str]
-    dark: bool
-    lecture: bool
     pooler_act: str = "tanh"
     has_pair_output: bool = True
     predicts_order: bool = False
@@ -106,9 +105,7 @@ class StageInput:
         """
         if labels is None:
             labels, framed_row = self.labels, self.query
-        return vector_panels(
-            tables, labels, chosen=framed_row, across=horizontal, figures=figures, dark=self.dark, lecture=self.lecture
-        )
+        return vector_panels(tables, labels, chosen=framed_row, across=horizontal, figures=figures)
 
     def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
         """A map of the chosen head with the chosen query framed, and that row as bars."""
@@ -118,21 +115,19 @@ class StageInput:
             self.labels,
             signed=signed,
             title=f"{name}, L{self.trace.layer} H{self.head}",
-            dark=self.dark,
-            lecture=self.lecture,
             unit=name.lower(),
         )
         if len(self.labels) <= LABELS_IN_MAP:
-            heatmap.update_layout(height=min(heatmap.layout.height, round(MAP_HEIGHT * (1.3 if self.lecture else 1))))
+            heatmap.update_layout(
+                height=min(heatmap.layout.height, round(MAP_HEIGHT * (1.3 if current_look().lecture else 1)))
+            )
         return [
-            with_row_framed(heatmap, self.query, len(self.labels), dark=self.dark, lecture=self.lecture),
+            with_row_framed(heatmap, self.query, len(self.labels)),
             key_bars(
                 values[self.query],
                 self.labels,
                 signed=signed,
                 title=f"The framed row: {name.lower()} from “{self.labels[self.query]}” ({self.query})",
-                dark=self.dark,
-                lecture=self.lecture,
             ),
         ]
 
@@ -267,8 +262,6 @@ def _draw_pieces(view: StageInput, tables: Tables) -> list[go.Figure]:
             [f"{number:.0f} · seg {segment:.0f}" for number, segment, _ in numbers],
             [*encoding.sides, *[None] * (length - len(encoding))],
             chosen=view.query,
-            dark=view.dark,
-            lecture=view.lecture,
         )
     ]
 
@@ -509,18 +502,14 @@ def _draw_heads(view: StageInput, tables: Tables) -> list[go.Figure]:
     if "mlm_logits" in view.trace.values:
         top = most_likely_tokens(view.trace, MAX_WORDS)
         words, shares = [view.word(token) for token, _ in top], [share for _, share in top]
-        figures.append(prediction_bars(words, shares, dark=view.dark, lecture=view.lecture))
+        figures.append(prediction_bars(words, shares))
     if "nsp_logits" in view.trace.values:
-        figures.append(
-            nsp_bar(
-                next_sentence_probability(view.trace), order=view.predicts_order, dark=view.dark, lecture=view.lecture
-            )
-        )
+        figures.append(nsp_bar(next_sentence_probability(view.trace), order=view.predicts_order))
     if _judges_tokens(view):
         figures.append(
             key_bars(
                 replaced_probabilities(view.trace), view.labels, signed=False,
-                title="Probability that a token was replaced", dark=view.dark, lecture=view.lecture,
+                title="Probability that a token was replaced",
             )
         )  # fmt: skip
     return figures

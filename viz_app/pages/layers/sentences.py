@@ -12,6 +12,7 @@ import streamlit as st
 from bert_core.analysis.lens import cosine_similarities, mean_similarity
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, similarity_matrix
+from viz_app.figures.style import current_look
 from viz_app.pages.layers import LIKE, SEVERAL
 from viz_app.pages.layers.shared import Part, depth_slider, draw_lines, states_of, take_along
 from viz_app.shell.controls import control, example_button
@@ -54,11 +55,11 @@ def sentences(current: Selection) -> None:
         depth = depth_slider(len(similar))
         # Side by side where both have room, else one under the other.
         row = st.container(horizontal=True, height="stretch", gap="medium")
-        if current.lecture:  # all cells are seen at once, also where the lines stand below them
+        if current_look().lecture:  # all cells are seen at once, also where the lines stand below them
             st.html(f"<style>.st-key-similar {{ max-height: max(45vh, {60 + 34 * len(labels)}px); }}</style>")
-    with row.container(width=_width(labels, lecture=current.lecture), height="stretch"):
+    with row.container(width=_width(labels), height="stretch"):
         chart(
-            similarity_matrix(similar[depth], labels, dark=current.dark, lecture=current.lecture),
+            similarity_matrix(similar[depth], labels),
             key="similar", config={"displayModeBar": False},
             alt=f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similar))[depth]}",
         )  # fmt: skip
@@ -71,9 +72,9 @@ def sentences(current: Selection) -> None:
     take_along("sentences", partial(_columns, current, lines, state.like))
 
 
-def _width(labels: Sequence[str], *, lecture: bool) -> int:
+def _width(labels: Sequence[str]) -> int:
     """Pixels that the matrix needs: the labels before it, its cells, and the scale behind it."""
-    letter, cell = (9.7, 60) if lecture else (7.3, 52)
+    letter, cell = (9.7, 60) if current_look().lecture else (7.3, 52)
     return round(letter * (max(map(len, labels)) + 5) + cell * len(labels) + 90)
 
 

@@ -66,7 +66,7 @@ def draw_lines(
 ) -> None:
     """Series through the layers, each under its name."""
     chart(
-        layer_lines(series, names, title=title, ranks=ranks, dark=current.dark, lecture=current.lecture),
+        layer_lines(series, names, title=title, ranks=ranks),
         key=key, config={"displayModeBar": False}, alt=f"{title} through the layers",
     )  # fmt: skip
 

@@ -54,7 +54,7 @@ def plane(current: Selection) -> None:
         for place, side in enumerate(encoding.sides)
     ]
     chart(
-        state_map(points[depth], encoding.labels, groups, axes=axes, dark=current.dark, lecture=current.lecture),
+        state_map(points[depth], encoding.labels, groups, axes=axes),
         key="plane", config={"displayModeBar": False},
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip

@@ -68,11 +68,9 @@ def words(current: Selection) -> None:
                 highest=1.0 if state.by in ("probability", "rank") else None,
                 chosen=(position, depth),
                 unit=unit,
-                dark=current.dark,
-                lecture=current.lecture,
             ),
             key="lens_grid",
-            min_width=lens_width(len(names), lecture=current.lecture),
+            min_width=lens_width(len(names)),
             on_select=_take_cell, selection_mode="points",
             config={"displayModeBar": False},
             alt=f"The likeliest word at each of {len(places)} tokens and {len(names)} depths",
@@ -93,7 +91,6 @@ def words(current: Selection) -> None:
         chart(
             prediction_bars(
                 [current.word(int(token)) for token in run.top[depth, row]], likely,
-                dark=current.dark, lecture=current.lecture,
             ),
             key="lens_cell", config={"displayModeBar": False},
             alt=f"The likeliest words at {encoding.labels[position]} {names[depth]}",

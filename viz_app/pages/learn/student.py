@@ -42,7 +42,7 @@ def draw() -> None:
             _step(one, shown.question, shown, group, me)
         answer_files.draw()
         st.button(translate("Leave the class"), key="class_leave", type="tertiary", on_click=classroom.leave)
-        st.fragment(_follow, run_every=classroom.POLL_SECONDS)(code, shown.version)
+        frame.fragment(_follow, run_every=classroom.POLL_SECONDS)(code, shown.version)
 
 
 def _title(asks: str) -> None:

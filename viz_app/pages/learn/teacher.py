@@ -13,6 +13,7 @@ from viz_app.classroom import Class, ClassQuestion, ClassState
 from viz_app.classroom.counts import counts_csv, group_answers
 from viz_app.classroom.links import app_base_url, class_link, qr_code
 from viz_app.figures.lessons import MARKS, answer_bars
+from viz_app.figures.style import current_look
 from viz_app.lessons import Lesson
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import lesson_of, lessons
@@ -142,7 +143,7 @@ def _class(group: Class) -> None:
     with page_place("figure"), st.container(key="class_teacher", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", key="class_top"):
             _keys(group, one, shown)
-            st.fragment(_counts, run_every=COUNT_SECONDS)(group.code)
+            frame.fragment(_counts, run_every=COUNT_SECONDS)(group.code)
         st.header(escape_markdown(one.question), anchor=False)
         if shown.step in ("wait", "ask"):
             left, right = st.columns([3, 2], gap="large")
@@ -240,7 +241,7 @@ def _votes(group: Class, one: Lesson, question: ClassQuestion, shown: ClassState
     if not rows:
         st.info(with_help(translate("Nobody has answered.")))
         return
-    most, lecture = max(max(row.counts) for row in rows), bool(st.session_state.lecture)
+    most = max(max(row.counts) for row in rows)
     for number, place in enumerate(st.columns(len(counted.votes), gap="large")):
         with place:
             title = translate("Vote {number}: {all} answered").format(
@@ -256,9 +257,7 @@ def _votes(group: Class, one: Lesson, question: ClassQuestion, shown: ClassState
                     words={mark: translate(MARKS[mark]) for mark in MARKS},
                     longest=MAX_LABEL_LENGTH,
                     most=max(most, 1),
-                    scale=min(1.9, 7.5 / len(rows)) if lecture else None,
-                    dark=frame.is_dark(),
-                    lecture=lecture,
+                    scale=min(1.9, 7.5 / len(rows)) if current_look().lecture else None,
                 ),
                 theme=None, key=f"class_votes_{number}", config={"displayModeBar": False}, alt=title,
             )  # fmt: skip

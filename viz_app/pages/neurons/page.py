@@ -108,7 +108,6 @@ def _map(current: Selection, layer: int, position: int) -> None:
             neurons[shown], values[shown], rows, columns, chosen=(position - shown.start, layer),
             what="adds" if st.session_state.ranked == "added" else "fires",
             limits=np.nanmax(np.abs(values[[not special for special in encoding.special]]), 0, initial=0).tolist(),
-            dark=current.dark, lecture=current.lecture,
         ),
         key="neurons_map", grows=False, min_width=map_width(rows, len(columns)),
         on_select=partial(_take_cell, shown.start), selection_mode="points", config={"displayModeBar": False},
@@ -192,7 +191,7 @@ def _one(current: Selection, layer: int, neuron: int) -> None:
         chart(
             value_bars(
                 encoding.labels[shown], along[shown].tolist(), title="fires", written=two_places,
-                chosen=at - shown.start, dark=current.dark, lecture=current.lecture,
+                chosen=at - shown.start,
             ),
             key="neuron_along", grows=False, config={"displayModeBar": False},
             alt=f"How strongly neuron {neuron} of layer {layer} fires at each token",
@@ -262,7 +261,6 @@ def _answer(current: Selection, layer: int, neuron: int) -> None:
         value_bars(
             names, [float(summed[pair]) for pair in pairs], title=target.target_kind.unit, written=two_places,
             chosen=pairs.index((layer, neuron)) if (layer, neuron) in pairs else None,
-            dark=current.dark, lecture=current.lecture,
         ),
         key="neuron_scores", grows=False, config={"displayModeBar": False},
         alt=f"The {len(pairs)} neurons that the answer rests on most",

@@ -61,8 +61,6 @@ def _answer(current: Selection, spans: SpanPrediction) -> None:
             spans.start[list(places)].tolist(),
             spans.end[list(places)].tolist(),
             chosen=(places.index(answer.first), places.index(answer.last)),
-            dark=current.dark,
-            lecture=current.lecture,
         ),
         key="answer",
         min_width=20 * len(places),

@@ -64,7 +64,7 @@ def _chosen(current: Selection) -> None:
     chart(
         prediction_bars(
             [found.choices[number] for number in found.order], found.probabilities[list(found.order)].tolist(),
-            largest=1.0, dark=current.dark, lecture=current.lecture,
+            largest=1.0,
         ),
         key="choice_bars", config={"displayModeBar": False},
         alt=f"Probability of each choice, the likeliest first: {found.choices[best]}",

@@ -67,7 +67,7 @@ def _readouts(head: TaskHead, current: Selection, run: ModelRun) -> None:
             st.markdown(f"**{escape_markdown(readout.title)}**")
             if all(0 <= value <= 1 for value in values):
                 chart(
-                    prediction_bars(list(names), list(values), dark=current.dark, lecture=current.lecture),
+                    prediction_bars(list(names), list(values)),
                     key=f"readout_{head.name}_{number}", alt=f"{readout.title}: {', '.join(names[:5])}",
                 )  # fmt: skip
             else:
@@ -91,7 +91,7 @@ def _classes(current: Selection, run: ModelRun) -> None:
     shares = classes.probabilities[list(numbers)].tolist()
     with bars:
         chart(
-            prediction_bars(names, shares, dark=current.dark, lecture=current.lecture),
+            prediction_bars(names, shares),
             key="classes",
             alt=f"Likeliest classes: {', '.join(names[:5])}",
         )
@@ -162,8 +162,6 @@ def _gap(current: Selection, prediction: MaskPrediction, before: MaskPrediction 
             [probability for _, probability in top],
             before=None if before is None else before.probabilities[[token for token, _ in top]].tolist(),
             largest=largest,
-            dark=current.dark,
-            lecture=current.lecture,
         ),
         key=bars,
         on_select=partial(put_clicked_word, current, position, words, bars),
@@ -195,7 +193,7 @@ def _follows(current: Selection, probability: float | None) -> None:
         verdict = nsp_verdict(probability, order=order)
         st.markdown(f"#### {verdict}")
         chart(
-            nsp_bar(probability, order=order, dark=current.dark, lecture=current.lecture),
+            nsp_bar(probability, order=order),
             key="nsp",
             grows=False,
             alt=verdict,

@@ -11,7 +11,7 @@ from bert_core.records import ModelRun, Target
 from bert_core.task_heads import rank_typed_tokens
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
-from viz_app.figures.style import shade, two_digits
+from viz_app.figures.style import both_shades, two_digits
 from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -31,7 +31,7 @@ def draw_replaced(current: Selection, run: ModelRun) -> None:
     likeliest = rank_typed_tokens(shares, encoding)
     with place:
         token_strip(
-            _chips(current, shares), key="replaced_strip", lecture=current.lecture,
+            _chips(current, shares), key="replaced_strip",
             label="Tokens with the probability that each was replaced; click a word to explain it",
             on_click=partial(_explain, current, shares),
         )  # fmt: skip
@@ -45,7 +45,6 @@ def draw_replaced(current: Selection, run: ModelRun) -> None:
         chart(
             prediction_bars(
                 [f"{encoding.labels[at]} ({at})" for at in shown], shares[list(shown)].tolist(), largest=1.0,
-                dark=current.dark, lecture=current.lecture,
             ),
             key="replaced_bars", config={"displayModeBar": False},
             alt="Likeliest to be replaced: " + ", ".join(encoding.labels[at] for at in shown),
@@ -113,9 +112,7 @@ def _chips(current: Selection, shares: np.ndarray) -> list[Chip]:
             special=encoding.special[at],
             target=at == asked,
             number="" if encoding.special[at] else two_digits(float(shares[at])),
-            shades=None if encoding.special[at] else (
-                shade(float(shares[at]), signed=False, dark=False), shade(float(shares[at]), signed=False, dark=True),
-            ),
+            shades=None if encoding.special[at] else both_shades(float(shares[at]), signed=False),
         )
         for at, label in enumerate(encoding.labels)
     ]  # fmt: skip

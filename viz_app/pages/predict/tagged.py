@@ -29,7 +29,7 @@ def draw_tags(current: Selection, run: ModelRun) -> None:
     chosen = _chosen(current, words, spans)
     with page_place("figure"):
         token_strip(
-            _chips(words, spans, tags, chosen), key="tag_strip", lecture=current.lecture,
+            _chips(words, spans, tags, chosen), key="tag_strip",
             label="Words with their tags; click a word to explain its tag",
             on_click=partial(_explain_word, current, run, words),
         )  # fmt: skip
@@ -42,7 +42,7 @@ def draw_tags(current: Selection, run: ModelRun) -> None:
         _answer(current, run, chosen, order)
     with bars:
         chart(
-            prediction_bars(names, shares, largest=1.0, dark=current.dark, lecture=current.lecture),
+            prediction_bars(names, shares, largest=1.0),
             key="tag_bars", config={"displayModeBar": False},
             alt=f"Likeliest tags of “{chosen.text}”: {', '.join(names[:5])}",
         )  # fmt: skip

@@ -20,7 +20,6 @@ from viz_app.export.profiles import (
 )
 from viz_app.figures.profiles import share_bars
 from viz_app.pages.profiles import QUESTIONS
-from viz_app.shell import frame
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import chart, write_heading, write_note
@@ -53,7 +52,6 @@ def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, tit
         share_bars(
             [BAR_NAMES.get(bar.name, bar.name) for bar in shown], [bar.share for bar in shown],
             [bar.chance for bar in shown], of=of, title=title, form=form,
-            dark=frame.is_dark(), lecture=st.session_state.lecture,
         ),
         key="profile_bars", grows=False, config={"displayModeBar": False},
         alt=f"{title} of {name}, beside chance: "

@@ -21,7 +21,6 @@ from viz_app.shell import frame, selection
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.change import largest_probability, nsp_change, nsp_sentence, set_reference_texts, word_change
 from viz_app.shell.controls import control, file_control
-from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import head_title, switch_heads
 from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help
 from viz_app.shell.view import View, chart, page_place, write_heading, write_note, write_reading
@@ -109,7 +108,7 @@ def draw(page: View) -> None:
     running = is_requested("curve", curve_key)
     # A part of the page that comes back by itself while the curve is made.
     own = (len(current.off), now)
-    st.fragment(error_boundary()(_curve), run_every=1.0 if running else None)(questions, own, there, curve_key)
+    frame.fragment(_curve, run_every=1.0 if running else None)(questions, own, there, curve_key)
     _for_real(questions, current.off)
     if is_requested("plan", plan_key):
         plan = questions.plan(state.order)
@@ -138,7 +137,7 @@ def _other_parts(questions: PruningQuestions, there: int) -> None:
         _figures(left, everything)
     curve_key = (questions.key, what, state.order)
     running = is_requested("curve", curve_key)
-    st.fragment(error_boundary()(_curve), run_every=1.0 if running else None)(questions, own, there, curve_key)
+    frame.fragment(_curve, run_every=1.0 if running else None)(questions, own, there, curve_key)
     _for_real(questions, gone)
 
 
@@ -165,8 +164,7 @@ def _switches(questions: PruningQuestions, worth: np.ndarray) -> None:
         layers=layers, heads=heads, values=worth, mode="switch", off=current.off, key="lab_switches",
         unit="how far switching the head off moves the loss, in nats",
         titles=[[head_title(current, layer, head, "off, the loss moves by about", worth, "nats")
-                 for head in range(heads)] for layer in range(layers)],
-        lecture=current.lecture, on_click=switch_heads,
+                 for head in range(heads)] for layer in range(layers)], on_click=switch_heads,
     )  # fmt: skip
     write_reading(
         "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "
@@ -309,7 +307,7 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
 
     chosen: how many the reader has taken out, and what is right then. there: how many there are.
     """
-    state, current, running = st.session_state, questions.current, is_requested("curve", curve_key)
+    state, running = st.session_state, is_requested("curve", curve_key)
     what = questions.what
     names = ORDER_NAMES | (NAMES_OF_LAYERS if what == "layers" else {})
     if running:
@@ -348,7 +346,7 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
             [(names[state.order], *curve_values(points, state.order, state.figure))],
             band[:4],
             own=None if chosen is None or own is None else (chosen[0], own),
-            what=what, there=there, unit=UNITS[state.figure], dark=current.dark, lecture=current.lecture,
+            what=what, there=there, unit=UNITS[state.figure],
         ),
         key="curve",
         grows=False,

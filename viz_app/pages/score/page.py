@@ -109,8 +109,7 @@ def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
             st.warning(with_help(differs), icon=":material/call_split:")
         chart(
             pair_bars(
-                *pairs.labels(columns, score), columns.first, columns.second, columns.equal, dark=frame.is_dark(),
-                lecture=bool(state.lecture),
+                *pairs.labels(columns, score), columns.first, columns.second, columns.equal,
             ),
             key="pair_bars", min_width=56 * len(columns.columns), config={"displayModeBar": False},
             alt="How unlikely every token of both sentences is",

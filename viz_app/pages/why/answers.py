@@ -24,7 +24,7 @@ from bert_core.refused import Refused
 from bert_core.run.memory import forward_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
-from viz_app.figures.style import shade, two_digits
+from viz_app.figures.style import both_shades, two_digits
 from viz_app.figures.why import MEANINGS
 from viz_app.shell.markdown import escape_markdown, with_help, with_special_tokens
 from viz_app.shell.memory import room_for
@@ -121,7 +121,7 @@ class Answers:
                 special=encoding.special[unit[0]],
                 target=not encoding.special[unit[0]] and unit[0] in self.target.rows and not self.target.pooled,
                 number=two_digits(float(value)),
-                shades=(shade(share, signed=True, dark=False), shade(share, signed=True, dark=True)),
+                shades=both_shades(share, signed=True),
             )
             for unit, label, value, share in zip(
                 self.units(words), self.labels(words), values.tolist(), shares.tolist(), strict=True

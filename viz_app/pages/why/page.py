@@ -119,7 +119,7 @@ def _trust(current: Selection, found: Answers) -> Trust | None:
             chart(
                 trust_chart(
                     list(trust.names), measured.scores, measured.verdicts, measured.band,
-                    measure=answers.MEASURE_NAMES[state.measure], dark=current.dark, lecture=current.lecture,
+                    measure=answers.MEASURE_NAMES[state.measure],
                 ),
                 key="trust_chart", grows=False, alt=answers.in_words(trust, state.measure),
             )  # fmt: skip
@@ -144,7 +144,7 @@ def _answers(current: Selection, found: Answers, trust: Trust | None, waiting: l
     chart(
         score_table(
             found.shares(words), found.of_units(words), marks, labels, chosen=chosen,
-            beside=("agreement", found.agreement(words)[:, chosen]), dark=current.dark, lecture=current.lecture,
+            beside=("agreement", found.agreement(words)[:, chosen]),
         ),
         key="methods", min_width=220 + 30 * len(labels),
         alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each "
@@ -161,7 +161,7 @@ def _more(current: Selection, found: Answers, method: Method) -> None:
     if selection.is_current_example(EXAMPLE):
         st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
     token_strip(
-        found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
+        found.chips(method.name, words), key="why_strip", disabled=found.stale,
         label="Tokens with their scores; click a word to hide it and ask again",
         on_click=partial(toggle_mask, first_word=current.first_word),
     )  # fmt: skip
@@ -173,7 +173,7 @@ def _more(current: Selection, found: Answers, method: Method) -> None:
         if opened.open:
             agreement = found.agreement(words)
             chart(
-                score_table(agreement, agreement, names, names, dark=current.dark, lecture=current.lecture),
+                score_table(agreement, agreement, names, names),
                 key="all_agreement", grows=False, alt="Rank correlations of all methods",
             )  # fmt: skip
     if found.has_layers(method.name):
@@ -183,7 +183,7 @@ def _more(current: Selection, found: Answers, method: Method) -> None:
                 chart(
                     score_table(
                         layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))],
-                        found.labels(words), dark=current.dark, lecture=current.lecture,
+                        found.labels(words),
                     ),
                     key="layers", grows=False, alt=f"{method.name} in every layer",
                 )  # fmt: skip

@@ -57,7 +57,7 @@ def draw(current: Selection) -> None:
     chart(
         totals_chart(
             [one.word for one in shown], np.array([one.mean for one in shown]), np.array([one.error for one in shown]),
-            [one.texts for one in shown], unit=f"mean score by {method}", dark=current.dark, lecture=current.lecture,
+            [one.texts for one in shown], unit=f"mean score by {method}",
         ),
         key="totals_chart", grows=False,
         alt=f"Mean scores of {len(shown)} of {len(found)} words, from {shown[0].word} to {shown[-1].word}",

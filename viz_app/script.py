@@ -79,7 +79,7 @@ def _draw_run(notices: list[str]) -> None:
                 saved_lessons.draw()
             if stands:
                 with layout.place("rest"):
-                    frame.run_page(opened)
+                    frame.run_page(page, opened)
             if embedded:
                 frame.open_in_app_link()
     finally:

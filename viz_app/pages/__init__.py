@@ -1,47 +1,30 @@
-"""The pages, in the order of the navigation; each is declared in its own folder."""
+"""The pages, in the order of the navigation; each is declared in the package of its name."""
 
-from viz_app.pages import (
-    attention,
-    causes,
-    compare,
-    finetune,
-    glossary,
-    heads,
-    images,
-    inside,
-    layers,
-    learn,
-    neurons,
-    predict,
-    probes,
-    profiles,
-    prune,
-    roles,
-    score,
-    start,
-    why,
-)
+from importlib import import_module
 
-START = start.PAGE  # what an address opens that names no page and no view
-UNNAMED = predict.PAGE  # what one opens that names a view and no page
-PAGES = (
-    START,
-    predict.PAGE,
-    attention.PAGE,
-    inside.PAGE,
-    images.PAGE,
-    why.PAGE,
-    layers.PAGE,
-    causes.PAGE,
-    neurons.PAGE,
-    compare.PAGE,
-    heads.PAGE,
-    prune.PAGE,
-    finetune.PAGE,
-    roles.PAGE,
-    profiles.PAGE,
-    probes.PAGE,
-    score.PAGE,
-    learn.PAGE,
-    glossary.PAGE,
+from viz_app.shell.params import Page
+
+NAMES = (
+    "start",
+    "predict",
+    "attention",
+    "inside",
+    "images",
+    "why",
+    "layers",
+    "causes",
+    "neurons",
+    "compare",
+    "heads",
+    "prune",
+    "finetune",
+    "roles",
+    "profiles",
+    "probes",
+    "score",
+    "learn",
+    "glossary",
 )
+PAGES: tuple[Page, ...] = tuple(import_module(f"viz_app.pages.{name}").PAGE for name in NAMES)
+START = PAGES[0]  # what an address opens that names no page and no view
+UNNAMED = PAGES[1]  # what an address opens that names a view and no page

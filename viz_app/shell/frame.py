@@ -124,28 +124,31 @@ def fade_stale() -> None:
     st.html("<style>[class*=st-key-stale_] { opacity: 0.4; }</style>")
 
 
-def run_page(page: StreamlitPage) -> None:
-    """Run a page; what goes wrong on it is said in its picture's place, and nothing chosen is lost."""
+def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
+    """Draw a page; errors are shown in the place of its figure, and nothing that was entered is lost."""
     with error_boundary(page_place("figure")), count_unknown_tokens() as read:
-        page.run()
+        if page.subtitle is not None:
+            title(page.question, page.subtitle)
+        streamlit_page.run()
         show_unknown_tokens(read)
         # Again, now that the page's own run has been timed.
         if st.session_state[SELECTION] is not None:
             st.session_state[STATUS].caption(status_line(selection.current_selection()))
 
 
-def title(asks: str, says: str, place: DeltaGenerator | None = None) -> None:
-    """The question of a page and the line that says what it answers; in a lecture the line is on hover, for room.
+def title(question: str, subtitle: str, container: DeltaGenerator | None = None) -> None:
+    """Draw the heading of a page with a line below it, which lecture mode shows as a tooltip.
 
-    place: where, if not in the place of titles.
+    container: if not the place of titles.
     """
-    place = page_place("title") if place is None else place
+    container = page_place("title") if container is None else container
     if current_look().lecture:
-        place.header(asks, anchor=False, help=says)
+        container.header(question, anchor=False, help=subtitle or None)
         return
-    with place.container(key=f"title_{asks}", gap=None):
-        st.header(asks, anchor=False)
-        write_note(says)
+    with container.container(key=f"title_{question}", gap=None):
+        st.header(question, anchor=False)
+        if subtitle:
+            write_note(subtitle)
 
 
 def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection | None:

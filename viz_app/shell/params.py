@@ -205,7 +205,7 @@ class Page:
     path: in the address, and the name of the package. title, icon: in the navigation.
     group: one of `GROUPS`, under which the navigation lists it; "" for the page on which a visit starts.
     question: what the page answers; its heading, and its tooltip in the navigation.
-    subtitle: one sentence below the heading.
+    subtitle: one sentence below the heading; None for a page that draws its own heading.
     params: what its address contains, in addition to what all pages share.
     example: what a new visitor sees who opens this page first; the first of all examples if None.
     text: whether the page is about the shared text. models: whether a model can be selected. switches: whether heads
@@ -217,7 +217,7 @@ class Page:
     icon: str
     group: str = field(kw_only=True)
     question: str = field(kw_only=True)
-    subtitle: str = ""
+    subtitle: str | None = ""
     params: tuple[Param[Any], ...] = ()
     example: Example | None = None
     text: bool = True

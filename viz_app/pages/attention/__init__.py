@@ -35,6 +35,7 @@ PAGE = Page(
     ":material/grid_view:",
     group="See",
     question="Who looks at whom?",
+    subtitle=None,
     params=(
         select("sort", SORTS),
         select("rows", ROW_SORTS),

@@ -49,6 +49,7 @@ PAGE = Page(
     ":material/conversion_path:",
     group="Explain",
     question="Which part of the model carries the difference between two texts?",
+    subtitle=None,
     params=(
         Param("source", "", step=True),
         select("origin", ORIGINS),

@@ -14,6 +14,7 @@ PAGE = Page(
     ":material/difference:",
     group="Change",
     question="What is different with another text, another model, or without some heads?",
+    subtitle=None,
     params=(
         select("differs", CHANGES),
         select("against", COMPARISONS),

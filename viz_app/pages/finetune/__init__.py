@@ -19,6 +19,7 @@ PAGE = Page(
     ":material/model_training:",
     group="Change",
     question="What changes in a model while it learns your classes?",
+    subtitle=None,
     params=(
         Param("tuned", "", step=True),
         Param("tuned_step", 0, parse_step),

@@ -19,6 +19,7 @@ PAGE = Page(
     ":material/dictionary:",
     group="Learn",
     question="What does this word mean?",
+    subtitle=None,
     params=(Param("term", "", parse_term),),
     text=False,
     models=False,

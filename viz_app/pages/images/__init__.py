@@ -31,6 +31,7 @@ PAGE = Page(
     ":material/image_search:",
     group="See",
     question="Where does it look when it says a word about a picture?",
+    subtitle=None,
     params=(
         select("picture", PICTURES),  # the file of an upload is in no link
         Param("seed", FIRST_SCENE, parse_seed, step=True),

@@ -10,6 +10,7 @@ PAGE = Page(
     ":material/conveyor_belt:",
     group="See",
     question="What happens to my sentence, one step after another?",
+    subtitle=None,
     params=(
         select("stage", STAGES, step=True),
         Param("token", None, parse_int),  # None: the first that is hidden

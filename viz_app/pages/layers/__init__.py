@@ -33,6 +33,7 @@ PAGE = Page(
     ":material/layers:",
     group="Explain",
     question="When does the model know its answer?",
+    subtitle=None,
     params=(
         select("through", (*THROUGH, ELSEWHERE)),
         select("alike", ALIKE),

@@ -8,6 +8,7 @@ PAGE = Page(
     ":material/school:",
     group="Learn",
     question="What do you expect, and what is true? Lessons of a few minutes.",
+    subtitle=None,
     text=False,
     models=False,
 )

@@ -37,6 +37,7 @@ PAGE = Page(
     ":material/bubble_chart:",
     group="Explain",
     question="Which feed-forward neurons fire, and what do they say?",
+    subtitle=None,
     params=(
         select("ranked", RANKED),
         Param("fired", None, parse_pair, write_pair, step=True),  # layer and token

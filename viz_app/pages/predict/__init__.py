@@ -8,6 +8,7 @@ PAGE = Page(
     ":material/edit_note:",
     group="See",
     question="What belongs in the gap, and does B follow A?",
+    subtitle=None,
     params=(
         toggle("calibrated", default=True),
         Param("choices", "", step=True, about="text", free=True),

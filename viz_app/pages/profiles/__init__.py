@@ -25,6 +25,7 @@ PAGE = Page(
     ":material/fingerprint:",
     group="Study",
     question="What does a head, a token or a neuron do over a whole corpus?",
+    subtitle=None,
     params=(
         select("about", PROFILES, step=True),
         select("counted", COUNTED, step=True),

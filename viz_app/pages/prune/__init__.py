@@ -25,6 +25,7 @@ PAGE = Page(
     ":material/content_cut:",
     group="Change",
     question="How many heads can go before it gets worse?",
+    subtitle=None,
     params=(
         select("parts", PRUNABLE_PARTS),
         select("order", OFFERED_ORDERS),

@@ -19,6 +19,7 @@ PAGE = Page(
     ":material/balance:",
     group="Study",
     question="Which of two sentences is likelier, and how alike are they?",
+    subtitle=None,
     params=(
         select("compared", COMPARED),
         Param("one", EXAMPLE.text, step=True, about="one", free=True),

@@ -8,6 +8,7 @@ PAGE = Page(
     ":material/flashlight_on:",
     group="",
     question="Where do I begin?",
+    subtitle=None,
     text=False,
     models=False,
 )

@@ -22,6 +22,7 @@ PAGE = Page(
     ":material/psychology_alt:",
     group="Explain",
     question="Which words led to this prediction?",
+    subtitle=None,
     params=(
         select("method", [method.name for method in METHODS], default="DecompX"),
         select("measure", MEASURES),

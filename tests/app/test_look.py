@@ -99,6 +99,6 @@ def test_downloads_are_light_on_a_dark_page(monkeypatch: pytest.MonkeyPatch) -> 
     made: list[bytes] = []
     files: Callable[[], Files] = OnePicture  # type: ignore[assignment]
     with use_look(DARK):
-        made.append(downloads._made(files, "png"))
-    in_thread(lambda: made.append(downloads._made(files, "png")))
+        made.append(downloads._file(files, "png"))
+    in_thread(lambda: made.append(downloads._file(files, "png")))
     assert made[0] == made[1]

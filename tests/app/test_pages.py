@@ -553,7 +553,7 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monke
     shown = app.dataframe[0].value
     assert shown["relation"].tolist() == [row.relation for row in rows]
     assert shown["found"].tolist() == pytest.approx([row.accuracy for row in rows])
-    monkeypatch.setattr(treebank, "LEAST", 3)  # twelve sentences ask little twenty times
+    monkeypatch.setattr(treebank, "MIN_COUNT", 3)  # twelve sentences ask little twenty times
     best = next(row for row in track_relations(loaded, sentences()).rows(3) if row.accuracy > row.offset_accuracy)
     app.session_state["head"] = (best.layer, best.head)
     app.segmented_control(key=key_of(app, "over")).set_value("text").run()

@@ -1,4 +1,4 @@
-"""The commands that serve the app, and list the models that come with it."""
+"""Commands that serve the app, and list the bundled models."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import typer
 from bert_core.refused import Refused
 from viz_app.cli.shared import Device
 
-# glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
-# It reads them when a process starts, so they are set for the process that we start, or start again.
+# glibc returns large blocks to the system after every step and then maps them again, unless these settings prevent it.
+# It reads them when a process starts, so they are set for the process that the command starts, or starts again.
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
 
-CLASS = "HEADLIGHT_CLASS"  # the teacher's code, for the process that serves
+CLASS = "HEADLIGHT_CLASS"  # environment variable with the teacher's code, for the server process
 
 
 def malloc_settings() -> dict[str, str]:
-    """What a process of ours is started with; nothing where the system's malloc is not glibc's."""
+    """Return the environment variables of a server or training process; none without glibc."""
     return MALLOC if platform.libc_ver()[0] == "glibc" else {}
 
 
@@ -95,15 +95,15 @@ def open_app(
     ] = None,
 ) -> None:
     """Serve the app to a browser."""
-    offered = [*(models or []), *(more_models or [])]
-    for name in offered:
-        _check_offered(name)
+    model_names = [*(models or []), *(more_models or [])]
+    for name in model_names:
+        _check_model_name(name)
     if device != "auto":
         from bert_core.loading import best_device
 
         best_device(device)
     if host and not shared:
-        from viz_app.access import LOCAL_HOSTS  # brings Streamlit, which the process that serves imports by itself
+        from viz_app.access import LOCAL_HOSTS  # imports Streamlit, which only the server process needs otherwise
 
         if address in LOCAL_HOSTS:
             raise Refused("--host names a server for others: give --shared too, or an --address that others reach")
@@ -111,10 +111,10 @@ def open_app(
         from viz_app.access import parse_origins
 
         embed_in = list(parse_origins(embed_in))
-    front_door = find_spec("streamlit_app")
-    if front_door is None or front_door.origin is None:
+    script = find_spec("streamlit_app")
+    if script is None or script.origin is None:
         raise Refused("streamlit_app.py is not installed beside this command: install Headlight again")
-    # The settings of .streamlit/config.toml, which an installed Headlight does not have.
+    # As in .streamlit/config.toml, which an installed Headlight does not have.
     flags = {
         "server.address": address,
         "server.showEmailPrompt": "false",
@@ -128,15 +128,15 @@ def open_app(
         **({} if port is None else {"server.port": str(port)}),
         **({"server.baseUrlPath": base_path.strip("/")} if base_path.strip("/") else {}),
     }
-    choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
+    variables = {"HEADLIGHT_MODELS": json.dumps(model_names), "HEADLIGHT_DEVICE": device}
     if embed_in:
-        choices["HEADLIGHT_EMBED_IN"] = " ".join(embed_in)
+        variables["HEADLIGHT_EMBED_IN"] = " ".join(embed_in)
     if shared:
-        choices["HEADLIGHT_SHARED"] = "1"
+        variables["HEADLIGHT_SHARED"] = "1"
     if metrics is not None:
         if find_spec("prometheus_client") is None:
             raise Refused("--metrics needs the package prometheus-client: pip install 'headlight[metrics]'")
-        choices["HEADLIGHT_METRICS"] = str(metrics)
+        variables["HEADLIGHT_METRICS"] = str(metrics)
     for option, variable, gigabytes in (
         ("--memory", "HEADLIGHT_MEMORY", memory),
         ("--model-memory", "HEADLIGHT_MODEL_MEMORY", model_memory),
@@ -144,38 +144,38 @@ def open_app(
         if gigabytes is not None:
             if not 0 < gigabytes < float("inf"):
                 raise Refused(f"{option} is {gigabytes:g}: it must be a number of GB above 0")
-            choices[variable] = str(gigabytes)
+            variables[variable] = str(gigabytes)
     if for_class or os.environ.get(CLASS):
-        choices[CLASS] = _teachers_code()
+        variables[CLASS] = _teachers_code()
     if tables is not None:
-        choices["HEADLIGHT_TABLES"] = str(tables.resolve())
+        variables["HEADLIGHT_TABLES"] = str(tables.resolve())
     if index is not None:
         from bert_core.studies.index import read_contents
 
         read_contents(index)
-        choices["HEADLIGHT_INDEX"] = str(index.resolve())
+        variables["HEADLIGHT_INDEX"] = str(index.resolve())
     if lessons is not None:
-        choices["HEADLIGHT_LESSONS"] = str(lessons.resolve())
-    # Threads of a computation that wait for each other sleep: busy waiting would take the cores from other visitors.
-    choices["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
-    # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
-    command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
+        variables["HEADLIGHT_LESSONS"] = str(lessons.resolve())
+    # Threads that wait for each other sleep: busy waiting would take cores from other visitors.
+    variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
+    # -P prevents that a streamlit.py in the current folder is run.
+    command = [sys.executable, "-P", "-m", "streamlit", "run", script.origin]
     command += [f"--{name}={value}" for name, value in flags.items()]
     command += [f"--server.allowedHosts={name}" for name in host or ()]
-    os.execve(sys.executable, command, {**malloc_settings(), **os.environ, **choices})
+    os.execve(sys.executable, command, {**malloc_settings(), **os.environ, **variables})
 
 
 def _teachers_code() -> str:
-    """What the teacher of a class says to this server: a new code, shown in the terminal alone, or the one given.
+    """Return the code of the teacher of a class: the one in the environment, or a new one, printed in the terminal.
 
-    Raises Refused for one that can be guessed, or where there is no terminal, since a log would keep what is shown.
+    Raises Refused for a code that is too short, and if stdout is no terminal, since a log would store the code.
     """
     from viz_app.classroom import SIGNS, in_groups, new_code, plain_code
 
-    if given := os.environ.get(CLASS):
-        if len(plain_code(given)) < SIGNS:
-            raise Refused(f"{CLASS} has {len(plain_code(given))} signs: a teacher's code needs {SIGNS} or more")
-        return given
+    if code := os.environ.get(CLASS):
+        if len(plain_code(code)) < SIGNS:
+            raise Refused(f"{CLASS} has {len(plain_code(code))} signs: a teacher's code needs {SIGNS} or more")
+        return code
     if not sys.stdout.isatty():
         raise Refused(
             f"--class shows the teacher's code in a terminal, and there is none: choose one of {SIGNS} signs or more, "
@@ -186,8 +186,8 @@ def _teachers_code() -> str:
     return code
 
 
-def _check_offered(name: str) -> None:
-    """Raise Refused unless a model of this name may be there: what the app would only say on its page."""
+def _check_model_name(name: str) -> None:
+    """Raise Refused unless a name may be that of a model: the app would only report it on its page."""
     from bert_core.checkpoint import read_config
     from bert_core.loading import bundled_models
     from bert_core.pooling import read_pooling
@@ -195,6 +195,6 @@ def _check_offered(name: str) -> None:
     if Path(name).is_dir():
         read_config(read_pooling(Path(name))[0])
     elif name.endswith(".zip") and Path(name).is_file():
-        return  # what is in it, the page says
+        return  # the page checks its content
     elif name not in bundled_models() and not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         raise Refused(f"there is no model {name!r}: it is neither a folder, nor bundled, nor a hub id")

@@ -293,7 +293,7 @@ def test_faithfulness_judges_the_sentences_of_a_file(
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--lengths", "32:0.5"], "add up to 0.5"),
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--lengths", "600:1"], "600 is too long"),
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--mask-rate", "2"], "--mask-rate"),
-        (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--tokens", "8"], "512 tokens"),
+        (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--tokens", "8"], "at least 512"),
         (["faithfulness", "TEXT"], "--out"),
         (["faithfulness", "TEXT", "--out", "RUN", "--model", "TINY", "--methods", "LIME"], "method 'LIME' is unknown"),
         (["faithfulness", "TEXT", "--out", "RUN", "--model", "TINY", "--kinds", "verbs"], "kind 'verbs' is unknown"),

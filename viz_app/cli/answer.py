@@ -15,9 +15,11 @@ from viz_app.cli.shared import (
     ProgressPrinter,
     TextColumn,
     encode,
+    file_argument,
     load,
     note,
     note_progress,
+    option,
 )
 from viz_app.cli.tables import print_csv, print_json
 
@@ -29,21 +31,16 @@ COLUMNS = ("row", "question", "answer", "probability", "score", "start", "end", 
 
 
 def answer(
-    model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model that finds answers.")],
+    model: Annotated[str, option("A checkpoint folder, or a hub id, of a model that finds answers.")],
     file: Annotated[
-        Path | None,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="Many instead: a table (.csv, .tsv, .jsonl, .json), or a .json as SQuAD's.",
-        ),
+        Path | None, file_argument("Many instead: a table (.csv, .tsv, .jsonl, .json), or a .json as SQuAD's.")
     ] = None,
-    question: Annotated[str | None, typer.Option(help="The question.")] = None,
-    context: Annotated[str | None, typer.Option(help="The text in which its answer stands.")] = None,
+    question: Annotated[str | None, option("The question.")] = None,
+    context: Annotated[str | None, option("The text in which its answer stands.")] = None,
     text: TextColumn = None,
     pair: PairColumn = None,
-    top_k: Annotated[int, typer.Option(min=1, help="How many answers to one question.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with the places of each answer.")] = False,
+    top_k: Annotated[int, option("How many answers to one question.", min=1)] = 5,
+    as_json: Annotated[bool, option("As JSON, with the places of each answer.", "--json")] = False,
     device: Device = "auto",
 ) -> None:
     """Where a text answers a question: the likeliest parts of it, as typed, and how probable it is that none does.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ProgressPrinter, TextColumn, column, input_file, load, note
+from viz_app.cli.shared import Device, ProgressPrinter, TextColumn, column, input_file, load, note, option
 from viz_app.cli.tables import print_csv, print_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 
 def choose(
-    model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model for multiple choice.")],
+    model: Annotated[str, option("A checkpoint folder, or a hub id, of a model for multiple choice.")],
     question: Annotated[str | None, typer.Argument(help="The question, or what is to be gone on with.")] = None,
     choices: Annotated[
         list[str] | None, typer.Argument(metavar="CHOICE...", help="Two answers or more to choose from.")
@@ -30,7 +30,7 @@ def choose(
     label: Annotated[
         str | None, column("The column of the right choice: its number from 0, or its column's name.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, in the order given, with the logits.")] = False,
+    as_json: Annotated[bool, option("As JSON, in the order given, with the logits.", "--json")] = False,
     device: Device = "auto",
 ) -> None:
     """Which of several answers the model chooses, and how probable it finds each among them, the likeliest first.

@@ -18,6 +18,7 @@ from viz_app.cli.shared import (
     column,
     load,
     note,
+    option,
     output_file,
 )
 from viz_app.cli.tables import print_table
@@ -37,12 +38,12 @@ def compare_models(
     text: TextColumn = None,
     pair: PairColumn = None,
     label: Annotated[str | None, column("The column of the classes: importance is then that of their loss.")] = None,
-    texts: Annotated[int, typer.Option(min=1, max=100_000, help="The first so many texts of the file.")] = 200,
-    max_length: Annotated[int, typer.Option(min=3, max=65_536, help="Tokens of a text that are read.")] = 128,
+    texts: Annotated[int, option("The first so many texts of the file.", min=1, max=100_000)] = 200,
+    max_length: Annotated[int, option("Tokens of a text that are read.", min=3, max=65_536)] = 128,
     importance: Annotated[
-        bool, typer.Option("--importance/--no-importance", help="Also the importance of each head, and the lens.")
+        bool, option("Also the importance of each head, and the lens.", "--importance/--no-importance")
     ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Of the pieces that are hidden for it.")] = 0,
+    seed: Annotated[int, option("Of the pieces that are hidden for it.", min=0)] = 0,
     device: Device = "auto",
 ) -> None:
     """What changed from one model to another: how alike their depths are (CKA), and how each head attends otherwise."""

@@ -18,11 +18,12 @@ from viz_app.cli.shared import (
     additions,
     check_output,
     encode,
-    file_kind,
     load,
     note,
+    option,
     parse_heads,
     with_cuts,
+    write_file,
 )
 from viz_app.export import FILE_KINDS, PICTURES
 
@@ -38,51 +39,43 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 def attention(
     text: Annotated[str, typer.Argument(help="A text.")],
-    out: Annotated[Path, typer.Option(help=f"The file; its ending says which kind: {', '.join(FILE_KINDS)}.")],
-    pair: Annotated[str | None, typer.Option(help="A second text.")] = None,
+    out: Annotated[Path, option(f"The file; its ending says which kind: {', '.join(FILE_KINDS)}.")],
+    pair: Annotated[str | None, option("A second text.")] = None,
     model: ModelName = DEFAULT_MODEL,
-    layer: Annotated[int | None, typer.Option(min=0, help="Which layer; layers count from zero.")] = None,
-    head: Annotated[list[int] | None, typer.Option(min=0, help="A head of it, may be given again.")] = None,
-    mode: Annotated[Literal["curves", "matrix"], typer.Option(help="How heads are drawn.")] = "curves",
+    layer: Annotated[int | None, option("Which layer; layers count from zero.", min=0)] = None,
+    head: Annotated[list[int] | None, option("A head of it, may be given again.", min=0)] = None,
+    mode: Annotated[Literal["curves", "matrix"], option("How heads are drawn.")] = "curves",
     show: Annotated[
         Literal["attention", "gradient", "product", "brought"],
-        typer.Option(help="What a value is; product is of the first two, brought how long a vector attention brings."),
+        option("What a value is; product is of the first two, brought how long a vector attention brings."),
     ] = "attention",
-    target: Annotated[
-        str | None,
-        typer.Option(help=f"What a gradient explains: {TARGET_FORMS}. Default: the best guess."),
-    ] = None,
-    part: Annotated[str, typer.Option(help="all, or from which text to which, as in 'A to B'.")] = "all",
-    hide_special: Annotated[bool, typer.Option("--hide-special", help="Without [CLS] and [SEP].")] = False,
-    words: Annotated[bool, typer.Option("--words", help="Between words, not pieces.")] = False,
-    renormalise: Annotated[
-        bool, typer.Option("--renormalise", help="Rescale rows to 1 where tokens are left out.")
-    ] = False,
-    row_share: Annotated[
-        float, typer.Option("--kept", min=0.05, max=1.0, help="Share of each row that the curves hold.")
-    ] = 0.7,
+    target: Annotated[str | None, option(f"What a gradient explains: {TARGET_FORMS}. Default: the best guess.")] = None,
+    part: Annotated[str, option("all, or from which text to which, as in 'A to B'.")] = "all",
+    hide_special: Annotated[bool, option("Without [CLS] and [SEP].", "--hide-special")] = False,
+    words: Annotated[bool, option("Between words, not pieces.", "--words")] = False,
+    renormalise: Annotated[bool, option("Rescale rows to 1 where tokens are left out.", "--renormalise")] = False,
+    row_share: Annotated[float, option("Share of each row that the curves hold.", "--kept", min=0.05, max=1.0)] = 0.7,
     combine: Annotated[
         Literal["average", "maximum", "weighted"] | None,
-        typer.Option(help="One map of the chosen heads, of the layer, or without --layer of all."),
+        option("One map of the chosen heads, of the layer, or without --layer of all."),
     ] = None,
-    weights: Annotated[str, typer.Option(help="As in 2,1,0.5: one for each head; without it, by importance.")] = "",
+    weights: Annotated[str, option("As in 2,1,0.5: one for each head; without it, by importance.")] = "",
     neuron: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="POSITION", help="Show how this query's attention is computed; [CLS] is at 0."),
+        int | None, option("Show how this query's attention is computed; [CLS] is at 0.", min=0, metavar="POSITION")
     ] = None,
     other_text: Annotated[
-        str | None, typer.Option("--against", help="Another text: what it gives, minus what TEXT gives.")
+        str | None, option("Another text: what it gives, minus what TEXT gives.", "--against")
     ] = None,
-    other_pair: Annotated[str | None, typer.Option("--against-pair", help="Its second text.")] = None,
-    other_model: Annotated[str | None, typer.Option("--against-model", help="The same with another model.")] = None,
+    other_pair: Annotated[str | None, option("Its second text.", "--against-pair")] = None,
+    other_model: Annotated[str | None, option("The same with another model.", "--against-model")] = None,
     without_heads: Annotated[
-        str, typer.Option(help="The same with heads off, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
+        str, option("The same with heads off, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
     ] = "",
     cut: Cuts = "",
-    dark: Annotated[bool, typer.Option("--dark", help="On a dark page.")] = False,
+    dark: Annotated[bool, option("On a dark page.", "--dark")] = False,
     bertviz: Annotated[
         Literal["head", "model", "neuron"] | None,
-        typer.Option(help="Write this view of BertViz as .html instead of the page of Headlight."),
+        option("Write this view of BertViz as .html instead of the page of Headlight."),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -90,8 +83,7 @@ def attention(
 
     Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
     """
-    kind = file_kind("--out", out, FILE_KINDS)
-    check_output(out)
+    kind = check_output(out, kinds=FILE_KINDS)
     if other_text is not None and not other_text.strip():
         raise Refused("--against is empty: give the text to compare with")
     if head and layer is None:
@@ -109,7 +101,6 @@ def attention(
     import numpy as np
 
     import bert_core
-    from bert_core.checkpoint import write_atomically
     from viz_app.comparison import Comparison
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
     from viz_app.maps import UNSIGNED, MapView
@@ -149,7 +140,7 @@ def attention(
     for warning in caught:
         if warning.category is UserWarning:
             note(str(warning.message))
-    write_atomically(out, content)
+    write_file(out, content)
 
 
 def _bertviz(

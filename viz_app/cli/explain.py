@@ -25,10 +25,12 @@ from viz_app.cli.shared import (
     chosen_question,
     column,
     note,
+    option,
     output_file,
     parse_names,
     resumable,
     table_columns,
+    write_file,
 )
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -43,25 +45,19 @@ def explain(
     corpus: FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row a token.")],
     settings: Any,
-    methods: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas.")] = (
-        "DecompX,occlusion"
-    ),
+    methods: Annotated[str, option("Of docs/methods.md, between commas.", metavar="NAME,NAME")] = ("DecompX,occlusion"),
     text: TextColumn = None,
     pair: PairColumn = None,
     label: Annotated[
         str | None, column("Explain the class that this column holds, not the one that is guessed.")
     ] = None,
     answer: Annotated[str | None, column("Explain a word at the [MASK] of each text, from this column.")] = None,
-    word: Annotated[str, typer.Option(help="Explain this word at the [MASK] of each text.")] = "",
-    guess: Annotated[
-        bool, typer.Option("--guess", help="Explain what the model guesses at the [MASK] of each text.")
-    ] = False,
-    is_next: Annotated[bool, typer.Option("--follows", help="Explain whether the second text follows.")] = False,
+    word: Annotated[str, option("Explain this word at the [MASK] of each text.")] = "",
+    guess: Annotated[bool, option("Explain what the model guesses at the [MASK] of each text.", "--guess")] = False,
+    is_next: Annotated[bool, option("Explain whether the second text follows.", "--follows")] = False,
     question: QuestionName = None,
-    tags: Annotated[
-        str, typer.Option(metavar="LABEL", help="Explain the tags of a file of words: upos, last, a column.")
-    ] = "",
-    min_texts: Annotated[int, typer.Option("--least", min=1, help="Texts that must have a word, for the totals.")] = 3,
+    tags: Annotated[str, option("Explain the tags of a file of words: upos, last, a column.", metavar="LABEL")] = "",
+    min_texts: Annotated[int, option("Texts that must have a word, for the totals.", "--least", min=1)] = 3,
     model: ModelName = DEFAULT_MODEL,
     engine: Engine = "local",
     overwrite: Overwrite = False,
@@ -73,7 +69,6 @@ def explain(
     questions (--ask span) what the file says. The totals stand beside the table, in OUT.words.csv. Stopped, it keeps
     what it has; the same command again goes on.
     """
-    from bert_core import checkpoint
     from bert_core.studies.explain import explain_file
     from bert_core.studies.explanation_tables import totals_csv, word_totals
     from bert_core.studies.heads import reading_note
@@ -102,7 +97,7 @@ def explain(
         note(f"{out} is already complete")
     note(reading_note(counts))
     totals = word_totals(out, min_texts=min_texts)
-    checkpoint.write_atomically(totals_path, totals_csv(totals))
+    write_file(totals_path, totals_csv(totals))
     typer.echo("\n".join(_summary(totals)))
     typer.echo(f"{out}, {totals_path}")
 

@@ -26,13 +26,16 @@ from viz_app.cli.shared import (
     check_output,
     chosen_question,
     column,
+    file_argument,
     first_texts,
     input_file,
     load,
     note,
+    option,
     output_file,
     resumable,
     table_columns,
+    write_file,
 )
 from viz_app.cli.tables import print_table
 
@@ -50,22 +53,19 @@ def heads(
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row a head.")],
     settings: Any,
     importance: Annotated[
-        bool, typer.Option("--importance", help="How sensitive the loss is to each head (Michel 2019).")
+        bool, option("How sensitive the loss is to each head (Michel 2019).", "--importance")
     ] = False,
-    ablation: Annotated[bool, typer.Option("--ablation", help="The loss without each head, exactly.")] = False,
+    ablation: Annotated[bool, option("The loss without each head, exactly.", "--ablation")] = False,
     text: TextColumn = None,
     pair: PairColumn = None,
     label: Annotated[str | None, column("Ask for the class of each text, which this column holds.")] = None,
     answer: Annotated[str | None, column("Ask for a word at the [MASK] of each text, from this column.")] = None,
-    word: Annotated[str, typer.Option(help="Ask for this word at the [MASK] of each text.")] = "",
-    is_next: Annotated[
-        bool, typer.Option("--follows", help="Ask whether the second text, or the next line, follows.")
-    ] = False,
+    word: Annotated[str, option("Ask for this word at the [MASK] of each text.")] = "",
+    is_next: Annotated[bool, option("Ask whether the second text, or the next line, follows.", "--follows")] = False,
     question: QuestionName = None,
-    tags: Annotated[str, typer.Option(metavar="LABEL", help="Ask for the tags of a file of words: upos, last.")] = "",
+    tags: Annotated[str, option("Ask for the tags of a file of words: upos, last.", metavar="LABEL")] = "",
     method: Annotated[
-        str,
-        typer.Option("--by", metavar="METHOD", help="Ablation by zero, mean or resample: what stands in for a head."),
+        str, option("Ablation by zero, mean or resample: what stands in for a head.", "--by", metavar="METHOD")
     ] = "zero",
     reference: Annotated[
         Path | None, input_file(f"Texts for mean and resample, one a line, at most {MAX_REFERENCES}.")
@@ -116,19 +116,17 @@ def heads(
 
 
 def roles(
-    treebank: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Sentences with trees, CoNLL-U.")],
+    treebank: Annotated[Path, file_argument("Sentences with trees, CoNLL-U.")],
     out: Annotated[Path | None, output_file("The table as CSV: one row a relation.")] = None,
     model: ModelName = DEFAULT_MODEL,
-    min_count: Annotated[int, typer.Option("--least", min=1, help="Leave out relations that are rarer.")] = 20,
+    min_count: Annotated[int, option("Leave out relations that are rarer.", "--least", min=1)] = 20,
     device: Device = "auto",
 ) -> None:
     """Which head finds which dependency relation of a treebank, beside the best fixed offset (Clark 2019)."""
-    from bert_core import checkpoint
     from bert_core.studies.relations import relations_csv, track_relations
     from bert_core.studies.texts import read_trees
 
-    if out is not None:
-        check_output(out, treebank)
+    check_output(out, treebank)
     comments = 0
 
     def count_comments() -> Iterator[TreeSentence]:
@@ -142,7 +140,7 @@ def roles(
     tally = track_relations(load(model, device), chain([first], sentences), report=ProgressPrinter())
     rows = tally.rows(min_count)
     if out is not None:
-        checkpoint.write_atomically(out, relations_csv(rows))
+        write_file(out, relations_csv(rows))
     note(
         f"{tally.sentences:,} sentences, {sum(tally.counts.values()):,} relations; "
         f"{tally.left_out:,} of words without a piece of their own were left out"

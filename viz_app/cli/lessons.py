@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import DEFAULT_MODEL, Device, ModelName, check_output, file_kind, load, note
+from viz_app.cli.shared import (
+    DEFAULT_MODEL,
+    Device,
+    ModelName,
+    check_output,
+    file_argument,
+    load,
+    note,
+    option,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from viz_app.lessons import Lesson
@@ -40,17 +50,16 @@ def new(
 @app.command()
 def export(
     name: Annotated[str, typer.Argument(help="A lesson that comes along, as in addresses, or a file, .toml.")],
-    out: Annotated[Path, typer.Option(help="The page, .html.")],
+    out: Annotated[Path, option("The page, .html.")],
     model: ModelName = DEFAULT_MODEL,
-    lang: Annotated[str, typer.Option(help="The language that it speaks: en, de.")] = "en",
+    lang: Annotated[str, option("The language that it speaks: en, de.")] = "en",
     device: Device = "auto",
 ) -> None:
     """Write a lesson as one page that works offline: the question, the reader's answer, then what is true."""
     from viz_app.lessons import LANGUAGES
     from viz_app.lessons.reading import lesson_of
 
-    file_kind("--out", out, ("html",))
-    check_output(out)
+    check_output(out, kinds=("html",))
     if lang not in LANGUAGES:
         raise Refused(f"--lang is {lang[:60]!r}: one of {', '.join(LANGUAGES)}")
     if name.endswith(".toml"):
@@ -60,11 +69,10 @@ def export(
             lesson = lesson_of(name, lang)
         except Refused as error:
             raise Refused(f"there is no lesson {name[:60]!r}: {error}, or a file that ends in .toml") from error
-    from bert_core.checkpoint import write_atomically
     from viz_app.shell.handouts import handout_of
 
     page = handout_of(lesson, load(model, device), lang).encode()
-    write_atomically(out, page)
+    write_file(out, page)
     typer.echo(f"{out}: {lesson.title}, {len(page) / 1e3:.0f} kB")
 
 
@@ -83,7 +91,7 @@ def _read_lesson(file: Path, lang: str) -> Lesson:
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Lessons, .toml.")],
+    files: Annotated[list[Path], file_argument("Lessons, .toml.")],
     model: ModelName = DEFAULT_MODEL,
     device: Device = "auto",
 ) -> None:

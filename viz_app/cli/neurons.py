@@ -20,7 +20,7 @@ from viz_app.cli.shared import (
     ProgressPrinter,
     TextColumn,
     check_output,
-    file_kind,
+    option,
     output_file,
     resumable,
     table_columns,
@@ -37,9 +37,7 @@ def neurons(
     file: FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row a neuron.")],
     settings: Any,
-    neurons: Annotated[
-        str, typer.Option(help="layer.neuron with commas, as in 3.120,4.7; 3.* for a layer; or all.")
-    ] = "all",
+    neurons: Annotated[str, option("layer.neuron with commas, as in 3.120,4.7; 3.* for a layer; or all.")] = "all",
     examples: Annotated[Path | None, output_file("Tokens in their sentences, a .json file.")] = None,
     text: TextColumn = None,
     pair: PairColumn = None,
@@ -55,9 +53,7 @@ def neurons(
 
     check_output(out, file)
     check_neuron_table(out)
-    if examples is not None:
-        check_output(examples, file)
-        file_kind("--examples", examples, ("json",))
+    check_output(examples, file, kinds=("json",), name="--examples")
     study: NeuronSettings = settings(neurons=_parse_neurons(neurons), columns=table_columns(text, pair))
     state = out.with_name(out.name + ".part")
     with exclusive_lock(out):

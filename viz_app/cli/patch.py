@@ -19,12 +19,13 @@ from viz_app.cli.shared import (
     ProgressPrinter,
     check_output,
     encode,
-    file_kind,
     first_texts,
     input_file,
     load,
     note,
+    option,
     output_file,
+    write_file,
 )
 from viz_app.cli.tables import text_table
 from viz_app.export import EFFECT_KINDS
@@ -45,44 +46,36 @@ def patch(
         str | None, typer.Argument(help="The text that the parts come from; as many tokens, or words go to words.")
     ] = None,
     word: Annotated[
-        str | None, typer.Option(help="The word to follow at the [MASK]; where there are several, as in 'door at 4'.")
+        str | None, option("The word to follow at the [MASK]; where there are several, as in 'door at 4'.")
     ] = None,
     contrast: Annotated[
-        str | None,
-        typer.Option("--against", help="Another word there: the difference of the two logits is followed."),
+        str | None, option("Another word there: the difference of the two logits is followed.", "--against")
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option(help=f"What to follow, instead of --word: {TARGET_FORMS}, or loss, all words hidden by --mask."),
+        str | None, option(f"What to follow, instead of --word: {TARGET_FORMS}, or loss, all words hidden by --mask.")
     ] = None,
     mask: Annotated[
-        list[int] | None,
-        typer.Option(min=0, help="Hide this word of TEXT, from zero, in both texts; may be given again."),
+        list[int] | None, option("Hide this word of TEXT, from zero, in both texts; may be given again.", min=0)
     ] = None,
-    pair: Annotated[str | None, typer.Option(help="A second text, of both.")] = None,
+    pair: Annotated[str | None, option("A second text, of both.")] = None,
     part_kind: Annotated[
         Literal["state", "attention", "feed_forward", "head", "pattern", "query", "key", "value", "neuron"],
-        typer.Option(
-            "--what", help="What is carried over: of a token at a depth or in a layer, of a head, or single neurons."
-        ),
+        option("What is carried over: of a token at a depth or in a layer, of a head, or single neurons.", "--what"),
     ] = "state",
     noise: Annotated[
-        float | None,
-        typer.Option(metavar="SIZE", help="Instead of SOURCE: TEXT with noise, in deviations of word embeddings."),
+        float | None, option("Instead of SOURCE: TEXT with noise, in deviations of word embeddings.", metavar="SIZE")
     ] = None,
     mean_of: Annotated[
         Path | None, input_file("Instead of SOURCE: the mean over all tokens of these texts, one a line.")
     ] = None,
     place: Annotated[
-        str | None, typer.Option(metavar="LAYER.POSITION", help="Of neurons: the layer and the token, as in 3.4.")
+        str | None, option("Of neurons: the layer and the token, as in 3.4.", metavar="LAYER.POSITION")
     ] = None,
     reverse: Annotated[
-        bool, typer.Option("--reverse", help="Read the source, with parts of TEXT; positions are those of the source.")
+        bool, option("Read the source, with parts of TEXT; positions are those of the source.", "--reverse")
     ] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="What the estimate from one pass there and back misses.")
-    ] = False,
-    band: Annotated[bool, typer.Option("--band", help=f"Mark what {RANDOM_TEXTS} random texts do as well.")] = False,
+    estimate: Annotated[bool, option("What the estimate from one pass there and back misses.", "--estimate")] = False,
+    band: Annotated[bool, option(f"Mark what {RANDOM_TEXTS} random texts do as well.", "--band")] = False,
     model: ModelName = DEFAULT_MODEL,
     out: Annotated[Path | None, output_file(f"All numbers as a file: {', '.join(EFFECT_KINDS)}.")] = None,
     device: Device = "auto",
@@ -91,10 +84,7 @@ def patch(
 
     0 changes nothing, 1 gives the source's answer.
     """
-    file_format = None
-    if out is not None:
-        file_format = file_kind("--out", out, EFFECT_KINDS)
-        check_output(out)
+    file_format = check_output(out, kinds=EFFECT_KINDS)
     if [source is None, noise is None, mean_of is None].count(False) != 1:
         raise Refused("give one of SOURCE, a second text that differs in a word or two, --noise and --mean-of")
     if reverse and mean_of is not None:
@@ -159,10 +149,8 @@ def patch(
             f"of the {quality.top} places that move the answer most, the estimate misses "
             f"{round(quality.missed * quality.top)}; Spearman's rank correlation {quality.agreement:.2f}"
         )
-    if out is not None and file_format is not None:
-        from bert_core.checkpoint import write_atomically
-
-        write_atomically(out, effects_file(patches, estimates, file_format, random))
+    if out is not None:
+        write_file(out, effects_file(patches, estimates, file_format, random))
 
 
 def _with_noise_of(text: Encoding | Noised, encoding: Encoding) -> Encoding | Noised:

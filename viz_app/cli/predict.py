@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import DEFAULT_MODEL, Cuts, Device, ModelName, additions, encode, load, note, with_cuts
+from viz_app.cli.shared import DEFAULT_MODEL, Cuts, Device, ModelName, additions, encode, load, note, option, with_cuts
 from viz_app.cli.tables import print_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -20,16 +20,13 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 def predict(
     text: Annotated[str, typer.Argument(help="A text, with a [MASK] where a word is to be guessed.")],
-    pair: Annotated[
-        str | None, typer.Option(help="A second text: does it follow, or where in it is the answer?")
-    ] = None,
+    pair: Annotated[str | None, option("A second text: does it follow, or where in it is the answer?")] = None,
     head: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this trained head of the model; may be given again."),
+        list[str] | None, option("Only this trained head of the model; may be given again.", metavar="NAME")
     ] = None,
     model: ModelName = DEFAULT_MODEL,
-    top_k: Annotated[int, typer.Option(min=1, help="How many pieces for each [MASK], classes or answers.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, with the rows of each head.")] = False,
+    top_k: Annotated[int, option("How many pieces for each [MASK], classes or answers.", min=1)] = 5,
+    as_json: Annotated[bool, option("As one JSON object, with the rows of each head.", "--json")] = False,
     cut: Cuts = "",
     device: Device = "auto",
 ) -> None:
@@ -83,7 +80,7 @@ def nsp(
 
 def replaced(
     text: Annotated[str, typer.Argument(help="A text, maybe with a word in it that does not belong there.")],
-    pair: Annotated[str | None, typer.Option(help="A second text.")] = None,
+    pair: Annotated[str | None, option("A second text.")] = None,
     model: ModelName = DEFAULT_MODEL,
     cut: Cuts = "",
     device: Device = "auto",
@@ -98,8 +95,8 @@ def replaced(
 
 def tags(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts whose words are to be tagged.")],
-    model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model that tags words.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object a text: its words and spans.")] = False,
+    model: Annotated[str, option("A checkpoint folder, or a hub id, of a model that tags words.")],
+    as_json: Annotated[bool, option("As JSON, one object a text: its words and spans.", "--json")] = False,
     cut: Cuts = "",
     device: Device = "auto",
 ) -> None:

@@ -7,8 +7,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bert_core.studies.settings import ProbeSettings
 from viz_app.cli.options import options
 from viz_app.cli.shared import (
@@ -17,9 +15,10 @@ from viz_app.cli.shared import (
     ModelName,
     ProgressPrinter,
     check_output,
-    file_kind,
+    file_argument,
     load,
     note,
+    option,
     output_file,
     parse_numbers,
 )
@@ -28,7 +27,6 @@ from viz_app.cli.tables import print_table, write_json
 if TYPE_CHECKING:
     from bert_core.analysis.probes import ProbeDepth
 
-ENDINGS = ("csv", "json")
 COLUMNS = {
     "depth": "d", "accuracy": ".1%", "seeds": ">", "control": ".1%", "selectivity": "+.1%", "lookup": ".1%",
     "majority": ".1%", "compression": ".2f", "of control": ".2f",
@@ -39,23 +37,18 @@ COLUMNS = {
 def probe(
     file: Annotated[
         Path,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="A treebank, CoNLL-U; a table (.csv, .tsv, .jsonl, .json) with the columns sentence, word and labels; "
-            "or CoNLL columns.",
+        file_argument(
+            "A treebank, CoNLL-U; a table (.csv, .tsv, .jsonl, .json) with the columns sentence, word and labels; "
+            "or CoNLL columns."
         ),
     ],
     label: Annotated[
-        str,
-        typer.Option(
-            metavar="LABEL", help="upos, relation or a feature such as number; of a .csv a column; else its number."
-        ),
+        str, option("upos, relation or a feature such as number; of a .csv a column; else its number.", metavar="LABEL")
     ],
     out: Annotated[Path, output_file("The table, .csv or .json: a line a depth and seed.")],
     settings: ProbeSettings,
     layers: Annotated[
-        str, typer.Option(help="Depths with commas, 0 for the embeddings, n for what leaves the n-th layer; or all.")
+        str, option("Depths with commas, 0 for the embeddings, n for what leaves the n-th layer; or all.")
     ] = "all",
     model: ModelName = DEFAULT_MODEL,
     device: Device = "auto",
@@ -69,10 +62,9 @@ def probe(
     from bert_core.studies.probes import probe_file
     from bert_core.studies.words import read_labelled_words, skipped_comments_note
 
-    as_json = file_kind("--out", out, ENDINGS) == "json"
+    as_json = check_output(out, file, kinds=("csv", "json")) == "json"
     table = out.with_suffix(".csv") if as_json else out
-    for path in (out, table):
-        check_output(path, file)
+    check_output(table, file)
     depths = parse_numbers(layers, "--layers", "depths", "0,3,6")
     sentences = read_labelled_words(file, label)  # errors of the file are reported before a model is loaded
     if comments := skipped_comments_note(sentences):

@@ -17,9 +17,11 @@ from viz_app.cli.shared import (
     input_file,
     load,
     note,
+    option,
     output_file,
     parse_heads,
     parse_neurons,
+    write_file,
 )
 
 if TYPE_CHECKING:
@@ -34,25 +36,19 @@ MAX_PRINTED = 8  # heads
 def profile(
     index: Annotated[Path, typer.Argument(help="A folder that `headlight index` made.")],
     out: Annotated[Path, output_file("A .json or .json.gz, which the page Profiles opens; or .csv, .parquet.")],
-    heads: Annotated[str, typer.Option(help="layer.head with commas, as in 3.8,4.*; all, or none.")] = "all",
-    tokens: Annotated[
-        str, typer.Option(help="Also of these pieces of the vocabulary, with spaces: 'bank ##ing'.")
-    ] = "",
-    frequent: Annotated[int, typer.Option(min=0, help="Also of so many tokens, those that come most often.")] = 0,
-    neurons: Annotated[str, typer.Option(help="Also of these, layer.neuron with commas, as in 3.120,4.7-19.")] = "",
+    heads: Annotated[str, option("layer.head with commas, as in 3.8,4.*; all, or none.")] = "all",
+    tokens: Annotated[str, option("Also of these pieces of the vocabulary, with spaces: 'bank ##ing'.")] = "",
+    frequent: Annotated[int, option("Also of so many tokens, those that come most often.", min=0)] = 0,
+    neurons: Annotated[str, option("Also of these, layer.neuron with commas, as in 3.120,4.7-19.")] = "",
     random_neurons: Annotated[
-        int, typer.Option("--drawn", min=0, help="Also of so many neurons of every layer, drawn by the seed.")
+        int, option("Also of so many neurons of every layer, drawn by the seed.", "--drawn", min=0)
     ] = 0,
-    examples: Annotated[
-        int, typer.Option("--each", min=1, max=100, help="Sentences drawn from every tenth of each.")
-    ] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
-    pages: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Also a page for each, .html, into this folder.")
-    ] = None,
+    examples: Annotated[int, option("Sentences drawn from every tenth of each.", "--each", min=1, max=100)] = 3,
+    seed: Annotated[int, option("Of what is drawn.", min=0)] = 0,
+    pages: Annotated[Path | None, option("Also a page for each, .html, into this folder.", file_okay=False)] = None,
     table: Annotated[Path | None, input_file("A table of `headlight heads`: what removal costs.")] = None,
-    table_source: Annotated[str, typer.Option(help="Over whose text the table was measured; shown beside it.")] = "",
-    source: Annotated[str, typer.Option(help="Whose text it is, and its licence; shown beside the sentences.")] = "",
+    table_source: Annotated[str, option("Over whose text the table was measured; shown beside it.")] = "",
+    source: Annotated[str, option("Whose text it is, and its licence; shown beside the sentences.")] = "",
     device: Device = "auto",
 ) -> None:
     """What every head does over a corpus: kinds, offsets, relations and words it looks at, beside what chance gives.
@@ -60,7 +56,6 @@ def profile(
     With sentences from every tenth of its activity, the heads that look in the same way, and what its removal costs.
     Of tokens, where they stand and how alike their states are; of neurons, at what they fire.
     """
-    from bert_core import checkpoint
     from bert_core.studies.head_profiles import head_profiles
     from bert_core.studies.head_tables import read_table
     from bert_core.studies.index_reader import open_index
@@ -105,7 +100,7 @@ def profile(
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
         for entry in profiles.all_profiles:
-            checkpoint.write_atomically(pages / f"{file_name(profiles, entry)}.html", profile_page(profiles, entry))
+            write_file(pages / f"{file_name(profiles, entry)}.html", profile_page(profiles, entry))
     for head in profiles.heads[:MAX_PRINTED]:
         typer.echo(_summary(head))
     groups = {"heads": profiles.heads, "tokens": profiles.tokens, "neurons": profiles.neurons}

@@ -22,6 +22,7 @@ from viz_app.cli.shared import (
     load,
     note,
     note_progress,
+    option,
     output_file,
     parse_heads,
     parse_names,
@@ -34,19 +35,16 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 
 def prune(
-    out: Annotated[Path, typer.Option(help="The new model: a folder, or a name that ends in .zip.")],
-    heads: Annotated[
-        str, typer.Option(help="Which to take out, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
-    ] = "",
+    out: Annotated[Path, option("The new model: a folder, or a name that ends in .zip.")],
+    heads: Annotated[str, option("Which to take out, as in 0.3,2.11: layer.head from zero, 4.* a layer.")] = "",
     neurons: Annotated[
-        str, typer.Option(help="Neurons to take out, as in 0.3,2.100-199: layer.neuron from zero, 4.* a layer's.")
+        str, option("Neurons to take out, as in 0.3,2.100-199: layer.neuron from zero, 4.* a layer's.")
     ] = "",
-    layers: Annotated[str, typer.Option(help="Whole layers to take out, as in 4,5.")] = "",
+    layers: Annotated[str, option("Whole layers to take out, as in 4,5.")] = "",
     plan: Annotated[Path | None, input_file("A plan file, as prune-curve writes them.")] = None,
-    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="How much of the plan to carry out.")] = 0.3,
+    share: Annotated[float, option("How much of the plan to carry out.", min=0.0, max=1.0)] = 0.3,
     full_shape: Annotated[
-        bool,
-        typer.Option("--full-shape", help="Zeros where heads and neurons were, for programs that know no pruning."),
+        bool, option("Zeros where heads and neurons were, for programs that know no pruning.", "--full-shape")
     ] = False,
     model: ModelName = DEFAULT_MODEL,
     device: Device = "cpu",
@@ -96,19 +94,19 @@ def _parse_layers(text: str) -> list[int]:
 def prune_curve(
     corpus: TextFile,
     out: Annotated[Path, output_file("A CSV file; what it has already is not computed again.")],
-    part_kind: Annotated[str, typer.Option("--what", help="What goes: heads, neurons or layers.")] = "heads",
+    part_kind: Annotated[str, option("What goes: heads, neurons or layers.", "--what")] = "heads",
     orders: Annotated[
         str | None,
-        typer.Option(
-            help="importance, importance-in-layer, ablation, ablation-mean, ablation-resample, iterative, random: some "
+        option(
+            "importance, importance-in-layer, ablation, ablation-mean, ablation-resample, iterative, random: some "
             "of them, with commas; neurons have no ablation, layers ablation, iterative and random. If left out: "
             "importance,random, of layers ablation,random."
         ),
     ] = None,
     reference: Annotated[Path | None, input_file("Texts for ablation-mean and -resample, a line each.")] = None,
-    points: Annotated[int, typer.Option(min=1, help="Into how many steps they are divided.")] = 10,
-    examples: Annotated[int, typer.Option(min=1, help="Examples to ask, and as many others to estimate on.")] = 256,
-    length: Annotated[int, typer.Option(min=5, help="Tokens of each.")] = 64,
+    points: Annotated[int, option("Into how many steps they are divided.", min=1)] = 10,
+    examples: Annotated[int, option("Examples to ask, and as many others to estimate on.", min=1)] = 256,
+    length: Annotated[int, option("Tokens of each.", min=5)] = 64,
     model: ModelName = DEFAULT_MODEL,
     column: TextColumn = None,
     device: Device = "auto",

@@ -20,6 +20,7 @@ from viz_app.cli.shared import (
     load,
     mark_unknown_as_reported,
     note,
+    option,
 )
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -33,9 +34,9 @@ def score(
     pair: PairColumn = None,
     model: ModelName = DEFAULT_MODEL,
     within_word: Annotated[
-        bool, typer.Option("--within-word", help="Also hide the later pieces of the same word; better for rare words.")
+        bool, option("Also hide the later pieces of the same word; better for rare words.", "--within-word")
     ] = False,
-    pieces: Annotated[bool, typer.Option("--pieces", help="The log-probability of every piece, too.")] = False,
+    pieces: Annotated[bool, option("The log-probability of every piece, too.", "--pieces")] = False,
     device: Device = "auto",
 ) -> None:
     """How likely a masked-word model finds each sentence: pseudo-log-likelihood in nats, and perplexity per piece.

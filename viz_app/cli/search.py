@@ -22,13 +22,15 @@ from viz_app.cli.shared import (
     TextColumn,
     check_output,
     encode,
-    file_kind,
+    file_argument,
     load,
     note,
+    option,
     output_file,
     parse_heads,
     parse_numbers,
     resumable,
+    write_file,
 )
 from viz_app.cli.tables import write_json
 
@@ -45,22 +47,16 @@ IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="A folder tha
 def index(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="Plain text (.txt), one paragraph per line, read sentence by sentence; a treebank (.conllu); or, with "
-            "--text, a table (.csv, .tsv, .jsonl, .json).",
+        file_argument(
+            "Plain text (.txt), one paragraph per line, read sentence by sentence; a treebank (.conllu); or, with "
+            "--text, a table (.csv, .tsv, .jsonl, .json)."
         ),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option(file_okay=False, help="The folder of the index; one that is there grows.")],
+    out: Annotated[Path, option("The folder of the index; one that is there grows.", file_okay=False)],
     settings: Any,
-    layers: Annotated[
-        str, typer.Option(help="Layers with commas: their heads, and the states that leave them; or all.")
-    ] = "all",
-    remove: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Take a file out of the index, by its name, instead.")
-    ] = None,
+    layers: Annotated[str, option("Layers with commas: their heads, and the states that leave them; or all.")] = "all",
+    remove: Annotated[str | None, option("Take a file out of the index, by its name, instead.", metavar="NAME")] = None,
     text: TextColumn = None,
     model: ModelName = DEFAULT_MODEL,
     engine: Engine = "local",
@@ -111,44 +107,38 @@ def index(
 def search(
     folder: IndexFolder,
     text: Annotated[str, typer.Argument(help="A sentence.")],
-    token: Annotated[
-        str, typer.Option(help="A word of it, as in king, or 'the at 7'; or positions with commas, a phrase.")
-    ],
+    token: Annotated[str, option("A word of it, as in king, or 'the at 7'; or positions with commas, a phrase.")],
     heads: Annotated[
-        str | None, typer.Option(help="Where else these heads do the like: layer.head with commas, as in 0.3, 4.*.")
+        str | None, option("Where else these heads do the like: layer.head with commas, as in 0.3, 4.*.")
     ] = None,
     depth: Annotated[
-        int | None,
-        typer.Option(min=0, help="Where else a state is like it: 0 the embeddings, n + 1 what leaves layer n."),
+        int | None, option("Where else a state is like it: 0 the embeddings, n + 1 what leaves layer n.", min=0)
     ] = None,
     head_similarity: Annotated[
-        str, typer.Option("--alike", help="Of heads: brings, what they bring; looks, where they look.")
+        str, option("Of heads: brings, what they bring; looks, where they look.", "--alike")
     ] = "brings",
     phrase: Annotated[
-        str, typer.Option(help="Several tokens: mean, tokens like their mean; each, sentences with the like of each.")
+        str, option("Several tokens: mean, tokens like their mean; each, sentences with the like of each.")
     ] = "mean",
     conditions: Annotated[
         str | None,
-        typer.Option(
-            "--where",
-            help="Only tokens with word=king,upos=NOUN|PROPN: also piece, document, relation, distance, "
+        option(
+            "Only tokens with word=king,upos=NOUN|PROPN: also piece, document, relation, distance, "
             "governor, features, offset.",
+            "--where",
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Matches.")] = 20,
+    top: Annotated[int, option("Matches.", min=1)] = 20,
     out: Annotated[Path | None, output_file("The matches as .csv or .json.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model that the index was made with, where it is now.")] = None,
-    engine: Annotated[str, typer.Option(help="local, or ray: on a Ray cluster whose machines see INDEX.")] = "local",
+    model: Annotated[str | None, option("The model that the index was made with, where it is now.")] = None,
+    engine: Annotated[str, option("local, or ray: on a Ray cluster whose machines see INDEX.")] = "local",
     device: Device = "auto",
 ) -> None:
     """Where else in a corpus a token is in a state like this one, or heads bring the same or look alike."""
     from bert_core.studies.index_reader import open_index
     from bert_core.studies.search import search as search_index
 
-    kind = None
-    if out is not None:
-        kind = file_kind("--out", out, ("csv", "json"))
-        check_output(out)
+    kind = check_output(out, kinds=("csv", "json"))
     corpus = open_index(folder)
     loaded = load(corpus.model if model is None else model, device)
     corpus.check_model(loaded)
@@ -174,9 +164,7 @@ def search(
     for message in matches.broken:
         note(message)
     if out is not None and kind == "csv":
-        from bert_core.checkpoint import write_atomically
-
-        write_atomically(out, _matches_csv(matches))
+        write_file(out, _matches_csv(matches))
     elif out is not None:
         query = {
             "model": corpus.model, "text": text, "tokens": positions, "depth": depth, "heads": pairs,

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device
+from viz_app.cli.shared import Device, option
 
 # glibc returns large blocks to the system after every step and then maps them again, unless these settings prevent it.
 # It reads them when a process starts, so they are set for the process that the command starts, or starts again.
@@ -43,55 +43,49 @@ def list_models() -> None:
 
 def open_app(
     models: Annotated[
-        list[str] | None,
-        typer.Option("--models", metavar="NAME_OR_DIR", help="A model to offer beside the bundled ones."),
+        list[str] | None, option("A model to offer beside the bundled ones.", "--models", metavar="NAME_OR_DIR")
     ] = None,
     more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="More of them.")] = None,
     tables: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="A folder of tables of `headlight heads`, to open on Roles."),
+        Path | None, option("A folder of tables of `headlight heads`, to open on Roles.", exists=True, file_okay=False)
     ] = None,
     index: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="A folder of `headlight index`, searched on Layers."),
+        Path | None, option("A folder of `headlight index`, searched on Layers.", exists=True, file_okay=False)
     ] = None,
     lessons: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="A folder of lessons of your own, for the page Learn."),
+        Path | None, option("A folder of lessons of your own, for the page Learn.", exists=True, file_okay=False)
     ] = None,
     device: Device = "auto",
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="8501, or the next free one.")] = None,
-    address: Annotated[str, typer.Option(help="Where to listen; any but localhost is for others too.")] = "localhost",
+    port: Annotated[int | None, option("8501, or the next free one.", min=1, max=65535)] = None,
+    address: Annotated[str, option("Where to listen; any but localhost is for others too.")] = "localhost",
     shared: Annotated[
-        bool, typer.Option("--shared", help="For others too, though it listens on localhost: behind a proxy.")
+        bool, option("For others too, though it listens on localhost: behind a proxy.", "--shared")
     ] = False,
     host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name by which others ask; with none, any is answered.")
+        list[str] | None, option("A name by which others ask; with none, any is answered.", metavar="NAME")
     ] = None,
     base_path: Annotated[
-        str, typer.Option(metavar="PATH", help="What stands before every path, where a proxy serves more than this.")
+        str, option("What stands before every path, where a proxy serves more than this.", metavar="PATH")
     ] = "",
     embed_in: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="A site whose pages may show the app in a frame, may be given again."),
+        option("A site whose pages may show the app in a frame, may be given again.", metavar="ORIGIN"),
     ] = None,
     metrics: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="A port for what is counted, as Prometheus reads it.")
+        int | None, option("A port for what is counted, as Prometheus reads it.", min=1, max=65535)
     ] = None,
     for_class: Annotated[
-        bool,
-        typer.Option("--class", help="For a class that answers together: shows the teacher's code in this terminal."),
+        bool, option("For a class that answers together: shows the teacher's code in this terminal.", "--class")
     ] = False,
     memory: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "What it may use in all; if not given, 2 GB beside Python and the models, and 60% of the machine's.",
             metavar="GB",
-            help="What it may use in all; if not given, 2 GB beside Python and the models, and 60% of the machine's.",
         ),
     ] = None,
     model_memory: Annotated[
-        float | None,
-        typer.Option(metavar="GB", help="What its models may take of that; if not given, half."),
+        float | None, option("What its models may take of that; if not given, half.", metavar="GB")
     ] = None,
 ) -> None:
     """Serve the app to a browser."""
@@ -137,13 +131,13 @@ def open_app(
         if find_spec("prometheus_client") is None:
             raise Refused("--metrics needs the package prometheus-client: pip install 'headlight[metrics]'")
         variables["HEADLIGHT_METRICS"] = str(metrics)
-    for option, variable, gigabytes in (
+    for name, variable, gigabytes in (
         ("--memory", "HEADLIGHT_MEMORY", memory),
         ("--model-memory", "HEADLIGHT_MODEL_MEMORY", model_memory),
     ):
         if gigabytes is not None:
             if not 0 < gigabytes < float("inf"):
-                raise Refused(f"{option} is {gigabytes:g}: it must be a number of GB above 0")
+                raise Refused(f"{name} is {gigabytes:g}: it must be a number of GB above 0")
             variables[variable] = str(gigabytes)
     if for_class or os.environ.get(CLASS):
         variables[CLASS] = _teachers_code()

@@ -35,19 +35,29 @@ _QUESTION_NAMES = "; ".join(
 )
 
 
-def input_file(help: str, **values: Any) -> Any:
+def option(help: str, *names: str, **values: Any) -> Any:
+    """Return an option of typer. names: of the option, if it is not named like its parameter; a bool needs one."""
+    return typer.Option(*names, help=help, **values)
+
+
+def input_file(help: str) -> Any:
     """Return an option for an existing file."""
-    return typer.Option(exists=True, dir_okay=False, help=help, **values)
+    return option(help, exists=True, dir_okay=False)
 
 
-def output_file(help: str, **values: Any) -> Any:
+def file_argument(help: str) -> Any:
+    """Return an argument for an existing file."""
+    return typer.Argument(exists=True, dir_okay=False, help=help)
+
+
+def output_file(help: str) -> Any:
     """Return an option for a file that is written."""
-    return typer.Option(dir_okay=False, help=help, **values)
+    return option(help, dir_okay=False)
 
 
 def column(help: str, *names: str) -> Any:
-    """Return an option for the name of a column of a table. names: of the option, if not that of the parameter."""
-    return typer.Option(*names, metavar="COLUMN", help=help)
+    """Return an option for the name of a column of a table."""
+    return option(help, *names, metavar="COLUMN")
 
 
 ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
@@ -63,20 +73,14 @@ Cuts = Annotated[
 ]
 FileOfTexts = Annotated[
     Path,
-    typer.Argument(
-        exists=True,
-        dir_okay=False,
-        help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
-        ".jsonl, .json).",
+    file_argument(
+        "Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, .jsonl, "
+        ".json)."
     ),
 ]
 TextFile = Annotated[
     Path,
-    typer.Argument(
-        exists=True,
-        dir_okay=False,
-        help="Plain text (.txt), one paragraph per line; or, with --text, a table (.csv, .tsv, .jsonl, .json).",
-    ),
+    file_argument("Plain text (.txt), one paragraph per line; or, with --text, a table (.csv, .tsv, .jsonl, .json)."),
 ]
 TextColumn = Annotated[str | None, column("The column of the texts, in a table.", "--text")]
 PairColumn = Annotated[str | None, column("The column of second texts.", "--pair")]
@@ -201,16 +205,26 @@ def parse_neurons(text: str, neurons: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def file_kind(option: str, path: Path, endings: tuple[str, ...]) -> str:
-    """Return the ending of a file without its point, in lower case. Raises Refused unless it is one of `endings`."""
+def file_kind(name: str, path: Path, kinds: tuple[str, ...]) -> str:
+    """Return the ending of a file in lower case, without the point. Raises Refused if it is none of `kinds`."""
     kind = path.suffix.removeprefix(".").lower()
-    if kind not in endings:
-        raise Refused(f"{option} is {str(path)!r}: its ending must be one of {', '.join(endings)}")
+    if kinds and kind not in kinds:
+        raise Refused(f"{name} is {str(path)!r}: its ending must be one of {', '.join(kinds)}")
     return kind
 
 
-def check_output(path: Path, *inputs: Path | None) -> None:
-    """Raise Refused unless a file can be written at a path, and is none of the files that are read."""
+def check_output(path: Path | None, *inputs: Path | None, kinds: tuple[str, ...] = (), name: str = "--out") -> str:
+    """Check that a file can be written, and return its kind: its ending in lower case, without the point.
+
+    path: the file; None for none, whose kind is "".
+    inputs: files that are read, and must not be overwritten.
+    kinds: allowed kinds; empty for any.
+    name: the option, for the message about the kind.
+    Raises Refused for another kind, for one of the inputs, and for a path that is a folder or cannot be written.
+    """
+    if path is None:
+        return ""
+    kind = file_kind(name, path, kinds)
     if path.exists() and any(source is not None and path.samefile(source) for source in inputs):
         raise Refused(f"--out is {str(path)!r}, which is read: choose another name")
     if path.is_dir():
@@ -219,6 +233,14 @@ def check_output(path: Path, *inputs: Path | None) -> None:
         raise Refused(f"--out is {str(path)!r}: there is no folder {str(path.parent)!r}")
     if not os.access(path.parent, os.W_OK):
         raise Refused(f"--out is {str(path)!r}: nothing may be written to the folder {str(path.parent)!r}")
+    return kind
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file atomically: it has the whole content, or is not changed."""
+    from bert_core.checkpoint import write_atomically
+
+    write_atomically(path, content)
 
 
 def chosen_question(

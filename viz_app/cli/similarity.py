@@ -17,16 +17,17 @@ from viz_app.cli.shared import (
     ProgressPrinter,
     TextColumn,
     check_output,
-    file_kind,
     input_file,
     load,
     note,
     output_file,
+    write_file,
 )
 from viz_app.cli.tables import print_csv
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
+    from bert_core.records import Similarity
     from bert_core.tokenizer import Encoding
 
 MAX_PRINTED = 10  # parts
@@ -61,14 +62,17 @@ def similarity(
         return
     if first is None or second is None:
         raise Refused("give two texts, or --pairs and a table of them")
+    kind = check_output(out, kinds=("csv", "png", "svg", "pdf"))
+    result = _compare_texts(load(model, device), first, second)
     if out is not None:
-        check_output(out)
-        file_kind("--out", out, ("csv", "png", "svg", "pdf"))
-    _compare_texts(load(model, device), first, second, out)
+        from viz_app.export.drawing import picture_bytes
+        from viz_app.export.similarity import parts_csv, parts_picture
+
+        write_file(out, parts_csv(result) if kind == "csv" else picture_bytes(parts_picture(result), kind))
 
 
-def _compare_texts(loaded: LoadedModel, first: str, second: str, out: Path | None) -> None:
-    """Print the cosine of two texts, its rank among those of unrelated sentences, and its largest parts."""
+def _compare_texts(loaded: LoadedModel, first: str, second: str) -> Similarity:
+    """Print and return the cosine of two texts, its rank among those of unrelated sentences, and its largest parts."""
     import numpy as np
 
     import bert_core
@@ -86,13 +90,7 @@ def _compare_texts(loaded: LoadedModel, first: str, second: str, out: Path | Non
     typer.echo(f"its largest parts of {result.parts.size:,} (they sum to it)")
     for row, column in zip(*np.unravel_index(order, result.parts.shape), strict=True):
         typer.echo(f"  {result.parts[row, column]:+.4f}  {result.first.labels[row]}  {result.second.labels[column]}")
-    if out is not None:
-        from bert_core.checkpoint import write_atomically
-        from viz_app.export.drawing import picture_bytes
-        from viz_app.export.similarity import parts_csv, parts_picture
-
-        kind = out.suffix.removeprefix(".").lower()
-        write_atomically(out, parts_csv(result) if kind == "csv" else picture_bytes(parts_picture(result), kind))
+    return result
 
 
 def _print_cosines(loaded: LoadedModel, path: Path, text: str, pair: str) -> None:

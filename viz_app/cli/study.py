@@ -22,9 +22,11 @@ from viz_app.cli.shared import (
     input_file,
     load,
     note,
+    option,
     output_file,
     parse_names,
     table_columns,
+    write_file,
 )
 from viz_app.export import PICTURES
 
@@ -35,18 +37,16 @@ def faithfulness(
     out: Annotated[Path, output_file("The table, a CSV file: a line for every answer.")],
     settings: Any,
     methods: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas; all of them.")
+        str | None, option("Of docs/methods.md, between commas; all of them.", metavar="NAME,NAME")
     ] = None,
     kinds: Annotated[
-        str, typer.Option(metavar="KIND,KIND", help="Of content, function, nsp; or tag, span, replaced, similarity.")
+        str, option("Of content, function, nsp; or tag, span, replaced, similarity.", metavar="KIND,KIND")
     ] = ",".join(StudySettings.kinds),
-    lengths: Annotated[str, typer.Option(help="Tokens of a sentence, from and to.")] = "{}:{}".format(
-        *StudySettings.lengths
-    ),
-    pair_lengths: Annotated[str, typer.Option(help="Tokens of a pair, from and to.")] = "{}:{}".format(
+    lengths: Annotated[str, option("Tokens of a sentence, from and to.")] = "{}:{}".format(*StudySettings.lengths),
+    pair_lengths: Annotated[str, option("Tokens of a pair, from and to.")] = "{}:{}".format(
         *StudySettings.pair_lengths
     ),
-    pieces: Annotated[bool, typer.Option("--pieces", help="Take pieces away, not whole words.")] = False,
+    pieces: Annotated[bool, option("Take pieces away, not whole words.", "--pieces")] = False,
     plot: Annotated[Path | None, output_file("A picture: .png, .svg or .pdf.")] = None,
     scores: Annotated[
         Path | None,
@@ -66,7 +66,7 @@ def faithfulness(
     from bert_core.studies.faithfulness import judge_file, summarise_methods, summary_markdown
     from bert_core.studies.words import read_labelled_words, skipped_comments_note
 
-    picture_kind = None if plot is None else file_kind("--plot", plot, PICTURES)
+    picture_kind = "" if plot is None else file_kind("--plot", plot, PICTURES)
     named_methods = {} if methods is None else {"methods": parse_names(methods)}
     study: StudySettings = settings(
         kinds=parse_names(kinds),
@@ -100,13 +100,12 @@ def faithfulness(
         )  # fmt: skip
     summaries = summarise_methods(judgements)
     typer.echo(summary_markdown(summaries), nl=False)
-    if plot is not None and picture_kind is not None:
-        from bert_core.checkpoint import write_atomically
+    if plot is not None:
         from viz_app.export.drawing import picture_bytes
         from viz_app.export.standings import standings_picture
 
         plot.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(plot, picture_bytes(standings_picture(summaries), picture_kind))
+        write_file(plot, picture_bytes(standings_picture(summaries), picture_kind))
 
 
 def _parse_lengths(text: str) -> tuple[int, int]:

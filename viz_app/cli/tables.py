@@ -10,6 +10,8 @@ from typing import Any
 
 import typer
 
+from viz_app.cli.shared import write_file
+
 
 def text_table(columns: Mapping[str, str], rows: Iterable[Sequence[object]]) -> str:
     """Return rows as lines of aligned text below the headings.
@@ -50,9 +52,7 @@ def print_json(value: object) -> None:
 
 def write_json(value: object, path: Path) -> None:
     """Write a value to a file as JSON, atomically, with null for NaN."""
-    from bert_core.checkpoint import write_atomically
-
-    write_atomically(path, json.dumps(_without_nan(value), ensure_ascii=False, indent=1) + "\n")
+    write_file(path, json.dumps(_without_nan(value), ensure_ascii=False, indent=1) + "\n")
 
 
 def _cell(value: object, spec: str) -> str:

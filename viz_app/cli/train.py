@@ -31,20 +31,22 @@ from viz_app.cli.shared import (
     TextFile,
     check_output,
     column,
-    file_kind,
+    file_argument,
     input_file,
     load,
     note_progress,
+    option,
     output_file,
+    write_file,
 )
 from viz_app.cli.tables import print_table, text_table
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.training.measures import Measures
 
-RunFolder = Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, model go.")]
-Cache = Annotated[Path | None, typer.Option(file_okay=False, help="Tokenized texts; default FOLDER/corpus.")]
-SaveInterval = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")]
+RunFolder = Annotated[Path, option("Where checkpoints, log, model go.", file_okay=False)]
+Cache = Annotated[Path | None, option("Tokenized texts; default FOLDER/corpus.", file_okay=False)]
+SaveInterval = Annotated[float, option("Seconds between checkpoints.", min=0.0)]
 
 
 @options(PretrainSettings, partial=True)
@@ -59,16 +61,16 @@ def pretrain(
     start: Annotated[
         str,
         # torchrun takes --start, wherever it stands, for a short form of its own --start-method.
-        typer.Option("--init", "--start", help="minilm, a bundled model, or a checkpoint folder."),
+        option("minilm, a bundled model, or a checkpoint folder.", "--init", "--start"),
     ] = "minilm",
     lengths: Annotated[
-        str, typer.Option(help="Share of batches of each length, in tokens.")
+        str, option("Share of batches of each length, in tokens.")
     ] = "32:0.15,64:0.3,128:0.45,256:0.05,512:0.05",
-    mask_rate: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of tokens to predict.")] = 0.2,
-    whole_words: Annotated[bool, typer.Option("--whole-words", help="Hide whole words, not pieces.")] = False,
-    dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="On hidden states and attention.")] = 0.0,
+    mask_rate: Annotated[float, option("Share of tokens to predict.", min=0.01, max=0.9)] = 0.2,
+    whole_words: Annotated[bool, option("Hide whole words, not pieces.", "--whole-words")] = False,
+    dropout: Annotated[float, option("On hidden states and attention.", min=0.0, max=0.9)] = 0.0,
     save_every: SaveInterval = 300.0,
-    evaluate_every: Annotated[int, typer.Option(min=1, help="Steps between held-out evaluations.")] = 500,
+    evaluate_every: Annotated[int, option("Steps between held-out evaluations.", min=1)] = 500,
     cache: Cache = None,
     device: Device = "auto",
 ) -> None:
@@ -102,14 +104,12 @@ def pretrain(
 def finetune(
     train: Annotated[
         Path,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            help="A table of a text and its class a row (.csv, .tsv, .jsonl, .json); words with tags, CoNLL(-U); or "
-            "questions, .json as SQuAD's.",
+        file_argument(
+            "A table of a text and its class a row (.csv, .tsv, .jsonl, .json); words with tags, CoNLL(-U); or "
+            "questions, .json as SQuAD's."
         ),
     ],
-    folder: Annotated[Path, typer.Option(file_okay=False, help="Where the model and its log go.")],
+    folder: Annotated[Path, option("Where the model and its log go.", file_okay=False)],
     settings: Any,
     answer_settings: Any,
     text: TextColumn = None,
@@ -117,23 +117,21 @@ def finetune(
         str | None, column("The column of the classes; of CoNLL its number, or the last; else upos.")
     ] = None,
     pair: Annotated[str | None, column("The column of second texts.")] = None,
-    word: Annotated[int, typer.Option(min=1, help="The number of the column of the words, of CoNLL.")] = 1,
+    word: Annotated[int, option("The number of the column of the words, of CoNLL.", min=1)] = 1,
     held_out: Annotated[
-        str,
-        typer.Option(metavar="FILE_OR_SHARE", help="Another file, or the share of each class or of texts to ask on."),
+        str, option("Another file, or the share of each class or of texts to ask on.", metavar="FILE_OR_SHARE")
     ] = "0.1",
     start: Annotated[
-        str, typer.Option("--init", "--start", help="A bundled model, a checkpoint folder, or a hub id.")
+        str, option("A bundled model, a checkpoint folder, or a hub id.", "--init", "--start")
     ] = DEFAULT_MODEL,
     max_length: Annotated[
-        int | None,
-        typer.Option(min=5, help="Tokens of a text, 128, longer ones are cut; of a question and context, 384."),
+        int | None, option("Tokens of a text, 128, longer ones are cut; of a question and context, 384.", min=5)
     ] = None,
     skip_broken: Annotated[
-        bool, typer.Option("--skip-broken", help="Leave out questions whose answer is not in its context.")
+        bool, option("Leave out questions whose answer is not in its context.", "--skip-broken")
     ] = False,
     keep: Annotated[
-        int, typer.Option(min=0, max=100, help="Of how many steps the weights are kept, in FOLDER/steps; 0: of none.")
+        int, option("Of how many steps the weights are kept, in FOLDER/steps; 0: of none.", min=0, max=100)
     ] = 0,
     device: Device = "auto",
 ) -> None:
@@ -174,18 +172,17 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
     held_out: TextFile,
     more_texts: Annotated[
-        list[str] | None,
-        typer.Option("--also", metavar="KIND=FILE", help="Another kind of held-out text; as often as wanted."),
+        list[str] | None, option("Another kind of held-out text; as often as wanted.", "--also", metavar="KIND=FILE")
     ] = None,
     text_column: TextColumn = None,
     train: Annotated[Path | None, input_file("The training text, for how much of it is asked.")] = None,
-    cache: Annotated[Path | None, typer.Option(file_okay=False, help="Tokenized texts; default none kept.")] = None,
+    cache: Annotated[Path | None, option("Tokenized texts; default none kept.", file_okay=False)] = None,
     out: Annotated[Path | None, output_file("All figures, as .json.")] = None,
     picture: Annotated[Path | None, output_file("How sure it may be taken, as .svg.")] = None,
     keep_temperature: Annotated[
-        bool, typer.Option("--keep-temperature", help="Store it in the model's folder, where pages read it.")
+        bool, option("Store it in the model's folder, where pages read it.", "--keep-temperature")
     ] = False,
-    batches: Annotated[int, typer.Option(min=1, help="Batches of about 4,096 tokens for each figure.")] = 100,
+    batches: Annotated[int, option("Batches of about 4,096 tokens for each figure.", min=1)] = 100,
     device: Device = "auto",
 ) -> None:
     """How good a model is: held-out words and next sentences, facts, repeated words, how sure it may be.
@@ -194,14 +191,11 @@ def evaluate(
     Strangers come from any other document, and (near) from one of the same kind.
     """
     from bert_core.calibration import write_temperature
-    from bert_core.checkpoint import write_atomically
     from bert_core.training.data import Corpus
     from bert_core.training.measures import measure, reliability_diagram, tokens_per_second
 
-    for option, path, ending in (("--out", out, "json"), ("--picture", picture, "svg")):
-        if path is not None:
-            file_kind(option, path, (ending,))
-            check_output(path, held_out)
+    check_output(out, held_out, kinds=("json",))
+    check_output(picture, held_out, kinds=("svg",), name="--picture")
     texts = {held_out.name: held_out}
     for entry in more_texts or ():
         kind, _, name = entry.partition("=")
@@ -225,10 +219,10 @@ def evaluate(
     typer.echo("\n".join(_measure_lines(measures, loaded.has_head("words"), loaded.has_head("next"))))
     typer.echo(f"speed: {tokens_per_second(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
     if out is not None:
-        write_atomically(out, measures.to_json())
+        write_file(out, measures.to_json())
     if measures.reliability is not None:
         if picture is not None:
-            write_atomically(picture, reliability_diagram(measures.reliability))
+            write_file(picture, reliability_diagram(measures.reliability))
         if keep_temperature:
             write_temperature(loaded, measures.reliability.temperature, Path(loaded.report.source))
 
@@ -291,7 +285,7 @@ def _share(count: int, total: int) -> str:
 @options(LensSettings)
 def tune_lens(
     text: TextFile,
-    folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, translators go.")],
+    folder: Annotated[Path, option("Where checkpoints, log, translators go.", file_okay=False)],
     settings: LensSettings,
     held_out: Annotated[Path | None, input_file("Text to compare on.")] = None,
     text_column: TextColumn = None,
@@ -324,7 +318,7 @@ def train_captioner(
     folder: RunFolder,
     settings: CaptionerSettings,
     save_every: SaveInterval = 120.0,
-    evaluate_every: Annotated[int, typer.Option(min=1, help="Steps between looks at held-out scenes.")] = 500,
+    evaluate_every: Annotated[int, option("Steps between looks at held-out scenes.", min=1)] = 500,
     device: Device = "auto",
 ) -> None:
     """Train a captioner on scenes that are drawn on the fly; no data is needed.
@@ -349,7 +343,7 @@ def train_captioner(
 
 def evaluate_captioner(
     model: Annotated[str, typer.Argument(help="headlight-shapes, or a folder of a captioner.")] = "headlight-shapes",
-    scenes: Annotated[int, typer.Option(min=1, help="As in training, and as many held out.")] = 2000,
+    scenes: Annotated[int, option("As in training, and as many held out.", min=1)] = 2000,
     device: Device = "auto",
 ) -> None:
     """How many captions are correct, on scenes as in training and on unseen combinations."""

@@ -27,6 +27,14 @@ def print_progress(share: float | None, message: str = "") -> None:
         print(message)
 
 
+def format_duration(seconds: float) -> str:
+    """Return a duration as text: in seconds below 100 s, in minutes below 100 min, otherwise in hours and minutes."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def report_count(report: Progress, completed: int, total: int, unit: str) -> None:
     """Report that `completed` of `total` items are done. unit: name of the items, in the plural."""
     report(completed / total, f"{completed:,} of {total:,} {unit}")

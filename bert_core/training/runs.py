@@ -25,7 +25,7 @@ from torch import nn
 
 from bert_core import checkpoint
 from bert_core.fingerprint import tensor_digest, tokenizer_digest
-from bert_core.progress import Progress
+from bert_core.progress import Progress, format_duration
 from bert_core.refused import Refused
 from bert_core.studies.runner import as_json_values, check_same_study
 from bert_core.tokenizer import Tokenizer
@@ -388,7 +388,7 @@ def train(
                 report(
                     state.step / training.steps,
                     f"{training.progress(state)}  {speed:,.{0 if speed >= 100 else 1}f} {training.units}/s  "
-                    f"{_duration(remaining)} left",
+                    f"{format_duration(remaining)} left",
                 )
             release_memory(state.step)
             if is_first:
@@ -408,11 +408,6 @@ def train(
         training.average.copy_to(training.model)
     training.model.eval()
     return state
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration as text, in seconds below 100 s, otherwise in minutes."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 # ---------------------------------------------------------------------------- log

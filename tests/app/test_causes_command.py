@@ -64,7 +64,9 @@ def test_the_table_is_what_the_library_finds(headlight: Run, loaded: LoadedModel
 
 def test_every_kind_is_offered() -> None:
     """All that the library can carry over."""
-    (choice,) = (one for one in get_args(get_type_hints(command.patch, include_extras=True)["what"]) if get_args(one))
+    (choice,) = (
+        one for one in get_args(get_type_hints(command.patch, include_extras=True)["part_kind"]) if get_args(one)
+    )
     assert set(get_args(choice)) == set(PATCHABLE_PARTS)
 
 

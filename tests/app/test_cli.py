@@ -52,7 +52,7 @@ from tests.core.test_relations import conllu, sentences
 from viz_app import cli
 from viz_app.cli.command import app
 from viz_app.cli.serve import MALLOC
-from viz_app.cli.shared import Notes
+from viz_app.cli.shared import ProgressPrinter
 from viz_app.cli.train import _parse_lengths, pretrain
 from viz_app.figures.predictions import nsp_verdict
 
@@ -1062,7 +1062,7 @@ def test_bad_files_are_one_sentence(
 def test_long_work_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     """A line when five seconds have gone since the last, none for what is quick, and none when all is done."""
     now = iter([0.0, 2.0, 6.0, 8.0, 500.0, 600.0])
-    told = Notes(lambda: next(now))
+    told = ProgressPrinter(lambda: next(now))
     for done in (10, 30, 40, 1_000, 2_000):
         report_count(told, done, 2_000, "masked copies")
     assert capsys.readouterr().err.splitlines() == [

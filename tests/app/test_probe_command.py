@@ -66,7 +66,7 @@ def test_what_was_not_asked_is_null(headlight: Run, words: Path, tiny_model_fold
             ("--label", "colour", "--out", "OUT.csv"),
             "the column 'colour' is not in words.csv: its columns are sentence",
         ),
-        (("--label", "kind", "--out", "OUT.txt"), "OUT.txt': its ending must be one of .csv, .json"),
+        (("--label", "kind", "--out", "OUT.txt"), "OUT.txt': its ending must be one of csv, json"),
         (("--label", "kind", "--out", "words.csv"), "words.csv', which is read: choose another name"),
         (("--label", "kind", "--out", "words.json"), "words.csv', which is read: choose another name"),
         (("--label", "kind", "--out", "OUT.csv", "--layers", "two"), "--layers is 'two': write depths with commas"),

@@ -114,7 +114,7 @@ def test_defaults_agree_with_those_of_the_analysis() -> None:
 
 def test_settings_are_imported_without_heavy_packages() -> None:
     """The command line makes its options from them: torch would take seconds."""
-    code = "import sys, bert_core.studies.settings, bert_core.training.settings\n"
-    code += "print({'numpy', 'torch'} & {*sys.modules})"
+    modules = "bert_core.studies.settings, bert_core.training.settings"
+    code = f"import sys, {modules}\nprint({{'numpy', 'torch'}} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr

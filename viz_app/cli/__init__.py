@@ -1,4 +1,4 @@
-"""The `headlight` command. What it needs is imported inside `main`: a Ctrl-C meanwhile is answered like any other."""
+"""The `headlight` command. `main` imports all other modules, so that Ctrl-C ends it in the same way at any time."""
 
 from __future__ import annotations
 

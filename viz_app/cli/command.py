@@ -1,4 +1,4 @@
-"""Every command by its name. Bad input is one sentence on stderr and exit code 2; a bug, 1."""
+"""All commands by their names. Invalid input is one sentence on stderr and exit code 2; a bug is exit code 1."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from viz_app.cli.serve import malloc_settings
 from viz_app.cli.shared import note
 
 logger = logging.getLogger(__name__)
-logger.propagate = False  # a bug goes to the log of the command, and not over the terminal
+logger.propagate = False  # bugs go to the log of the command, not to the terminal
 app = typer.Typer(
     help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
@@ -80,13 +80,16 @@ app.command()(search.search)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)
 app.add_typer(lessons.app, name="lessons")
-_ROOM = "make room, or choose another place; what stood there before is as it was"
-_RIGHTS = "choose another place, or change the rights of this one"
-WHAT_TO_DO = {  # when a file system refuses
-    errno.ENOSPC: _ROOM, errno.EDQUOT: _ROOM, errno.EFBIG: _ROOM, errno.EROFS: "choose another place",
-    errno.EACCES: _RIGHTS, errno.EPERM: _RIGHTS, errno.ENOTDIR: "a part of this path is a file, choose another place",
-}  # fmt: skip
-LONGEST_TEXT = 100  # characters of a text that a message repeats
+ADVICE = {  # for errors of the file system
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+        "make room, or choose another place; what stood there before is as it was",
+    ),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "choose another place, or change the rights of this one"),
+    errno.EROFS: "choose another place",
+    errno.ENOTDIR: "a part of this path is a file, choose another place",
+}
+MAX_CHARACTERS = 100  # of a text that a message repeats
 TRAINING = ("pretrain", "finetune", "evaluate", "tune-lens", "train-captioner", "evaluate-captioner")
 for name in TRAINING:
     app.command(name)(getattr(train, name.replace("-", "_")))
@@ -100,13 +103,13 @@ def _restart_with_malloc_settings() -> None:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else None
         try:
             os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**settings, **os.environ})
-        finally:  # of a process that could not be replaced; a new one answers as soon as it can
+        finally:  # the process could not be replaced; a new one unblocks the signal itself
             if before is not None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @app.callback()
-def _of_every_command(
+def _common_options(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show where a bug happened, with the whole traceback.")
     ] = False,
@@ -117,34 +120,34 @@ def _of_every_command(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the arguments say; 0, or 2 after one sentence on what was wrong, or 1 on a bug.
+    """Run a command and return its exit code: 0, 1 for a bug, 2 for invalid input, 130 if it was aborted.
 
-    130, or a KeyboardInterrupt, where it was stopped by one.
+    Raises KeyboardInterrupt if it is interrupted.
     """
     arguments = list(arguments)
     if {*TRAINING, "faithfulness"} & set(arguments[:2]):
         _restart_with_malloc_settings()
     try:
-        with count_unknown_tokens() as read:
+        with count_unknown_tokens() as counts:
             code = int(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False) or 0)
-        if read.mostly_unknown and not read.reported:
+        if counts.mostly_unknown and not counts.reported:
             note(
-                f"{read.unknown_count:,} of the {read.token_count:,} tokens that were read are [UNK], which the "
+                f"{counts.unknown_count:,} of the {counts.token_count:,} tokens that were read are [UNK], which the "
                 "model's vocabulary does not know: what was computed from them says little"
             )
         return code
     except typer.Abort:
         return 130
     except Exception as error:
-        if (sentence := _sentence(error, arguments)) is None:
-            _report(error, arguments)
+        if (sentence := _error_message(error, arguments)) is None:
+            _report_bug(error, arguments)
             return 1
     note(" ".join(sentence.split()))
     return 2
 
 
-def _sentence(error: Exception, arguments: Sequence[str]) -> str | None:
-    """What is said of an error that is no bug of ours; None of one that is."""
+def _error_message(error: Exception, arguments: Sequence[str]) -> str | None:
+    """Return the message of an error that is no bug of Headlight; None for a bug."""
     if isinstance(error, TyperException):
         return error.format_message() + _dash_advice(error, arguments)
     if lacks_memory(error):
@@ -153,12 +156,12 @@ def _sentence(error: Exception, arguments: Sequence[str]) -> str | None:
         return str(error) if isinstance(error, Refused) else None
     if not error.filename:
         return str(error)
-    advice = WHAT_TO_DO.get(error.errno or 0)
+    advice = ADVICE.get(error.errno or 0)
     return f"{error.filename}: {error.strerror}" + (f": {advice}" if advice else "")
 
 
 def _dash_advice(error: TyperException, arguments: Sequence[str]) -> str:
-    """How to pass a text that begins with a dash and was read as an unknown option; empty for any other error."""
+    """Return how to pass a text that begins with a dash and was read as an unknown option; "" for any other error."""
     if not hasattr(error, "possibilities"):  # typer exports no name for the class of unknown options
         return ""
     context, unknown = error.ctx, error.option_name  # type: ignore[attr-defined]
@@ -167,57 +170,61 @@ def _dash_advice(error: TyperException, arguments: Sequence[str]) -> str:
         return ""
     for name in context.command_path.split()[1:]:
         words = words[words.index(name) + 1 :]
-    known = {name: option for option in parameters if option.param_type_name == "option"
-             for name in (*option.opts, *option.secondary_opts)}  # fmt: skip
-    options, texts, rest = [], [], iter(words)
-    for word in rest:
-        if word.partition("=")[0] in known:
-            has_value = "=" in word or known[word].is_flag
-            options += [word] if has_value else [word, *islice(rest, 1)]
+    options_by_name = {
+        name: option
+        for option in parameters
+        if option.param_type_name == "option"
+        for name in (*option.opts, *option.secondary_opts)
+    }
+    options, texts, remaining = [], [], iter(words)
+    for word in remaining:
+        if word.partition("=")[0] in options_by_name:
+            has_value = "=" in word or options_by_name[word].is_flag
+            options += [word] if has_value else [word, *islice(remaining, 1)]
         else:
-            texts.append(word if len(word) <= LONGEST_TEXT else word[: LONGEST_TEXT - 1] + "…")
+            texts.append(word if len(word) <= MAX_CHARACTERS else word[: MAX_CHARACTERS - 1] + "…")
     if error.possibilities and not any(text.startswith(unknown) and " " in text for text in texts):
-        return ""  # an option that is misspelt
-    command = " ".join([context.command_path, *map(_quoted, [*options, "--", *texts])])
+        return ""  # a misspelt option
+    command = " ".join([context.command_path, *map(_quote, [*options, "--", *texts])])
     return f'; a text or name that begins with a dash comes after "--", behind all options: {command}'
 
 
-def _quoted(word: str) -> str:
-    """A word as it is typed in a shell."""
+def _quote(word: str) -> str:
+    """Return a word as it is typed in a shell."""
     return word if re.fullmatch(r"[\w./=:,-]+", word) else '"' + re.sub(r'(["\\$`])', r"\\\1", word) + '"'
 
 
-def _report(error: Exception, arguments: Sequence[str]) -> None:
-    """Keep a bug in the log, and say that it is one, with what a report of it needs."""
-    place = Path(os.environ.get("HEADLIGHT_LOG") or Path(tempfile.gettempdir(), "headlight.log"))
+def _report_bug(error: Exception, arguments: Sequence[str]) -> None:
+    """Write a bug to the log, and note on stderr that it is one, with what a report needs."""
+    log_file = Path(os.environ.get("HEADLIGHT_LOG") or Path(tempfile.gettempdir(), "headlight.log"))
     handler: logging.Handler = logging.NullHandler()
-    where = "what --debug shows"
-    with suppress(OSError):  # nothing can be written there
-        handler = logging.FileHandler(place, encoding="utf-8")
+    evidence = "what --debug shows"
+    with suppress(OSError):  # the log cannot be written
+        handler = logging.FileHandler(log_file, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
-        where = f"the end of {place}"
+        evidence = f"the end of {log_file}"
     logger.addHandler(handler)
-    logger.error("%s; headlight %s", versions(), said_of(arguments), exc_info=error)
+    logger.error("%s; headlight %s", versions(), arguments_without_values(arguments), exc_info=error)
     logger.removeHandler(handler)
     handler.close()
     if "--debug" in arguments:
         traceback.print_exception(error)
     note(
         f"headlight has a bug, it is not your fault ({type(error).__name__}): please report it with this line and "
-        f"{where}, and leave out what is private ({versions()}; headlight {said_of(arguments)}). "
+        f"{evidence}, and leave out what is private ({versions()}; headlight {arguments_without_values(arguments)}). "
         "`headlight --debug` before the command shows where it happened."
     )
 
 
-def said_of(arguments: Sequence[str]) -> str:
-    """The command and the names of its options; what was given to them, and texts, are left out."""
-    known = typer.main.get_group(app).commands
-    name = next((argument for argument in arguments if argument in known), None)
+def arguments_without_values(arguments: Sequence[str]) -> str:
+    """Return the command and the names of its options, without their values and without texts."""
+    commands = typer.main.get_group(app).commands
+    name = next((argument for argument in arguments if argument in commands), None)
     if name is None:
         return "--help"
-    command, names = known[name], [name]
-    of_group = getattr(command, "commands", {})
-    if (second := next((argument for argument in arguments if argument in of_group), None)) is not None:
-        command, names = of_group[second], [name, second]
+    command, names = commands[name], [name]
+    subcommands = getattr(command, "commands", {})
+    if (second := next((argument for argument in arguments if argument in subcommands), None)) is not None:
+        command, names = subcommands[second], [name, second]
     options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
     return " ".join([*names, *(word for argument in arguments if (word := argument.partition("=")[0]) in options)])

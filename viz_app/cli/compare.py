@@ -8,36 +8,42 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, FileOfTexts, Notes, PairColumn, TextColumn, check_place, load, note
+from viz_app.cli.shared import (
+    Device,
+    FileOfTexts,
+    PairColumn,
+    ProgressPrinter,
+    TextColumn,
+    check_output,
+    column,
+    load,
+    note,
+    option,
+    output_file,
+)
+from viz_app.cli.tables import print_table
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import ModelComparison
 
-SHOWN = 10  # heads
+MAX_PRINTED = 10  # heads
 
 
 def compare_models(
     before: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
     after: Annotated[str, typer.Argument(help="Another, which reads the same tokens.")],
     file: FileOfTexts,
-    out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="How each head changed, .csv or .parquet: one row a head.")
-    ] = None,
-    cka: Annotated[
-        Path | None, typer.Option("--cka", dir_okay=False, help="How alike the depths are, .csv or .parquet.")
-    ] = None,
+    out: Annotated[Path | None, output_file("How each head changed, .csv or .parquet: one row a head.")] = None,
+    cka: Annotated[Path | None, output_file("How alike the depths are, .csv or .parquet.")] = None,
     text: TextColumn = None,
     pair: PairColumn = None,
-    label: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column of the classes: importance is then that of their loss."),
-    ] = None,
-    texts: Annotated[int, typer.Option(min=1, max=100_000, help="The first so many texts of the file.")] = 200,
-    max_length: Annotated[int, typer.Option(min=3, max=65_536, help="Tokens of a text that are read.")] = 128,
+    label: Annotated[str | None, column("The column of the classes: importance is then that of their loss.")] = None,
+    texts: Annotated[int, option("The first so many texts of the file.", min=1, max=100_000)] = 200,
+    max_length: Annotated[int, option("Tokens of a text that are read.", min=3, max=65_536)] = 128,
     importance: Annotated[
-        bool, typer.Option("--importance/--no-importance", help="Also the importance of each head, and the lens.")
+        bool, option("Also the importance of each head, and the lens.", "--importance/--no-importance")
     ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Of the pieces that are hidden for it.")] = 0,
+    seed: Annotated[int, option("Of the pieces that are hidden for it.", min=0)] = 0,
     device: Device = "auto",
 ) -> None:
     """What changed from one model to another: how alike their depths are (CKA), and how each head attends otherwise."""
@@ -46,57 +52,69 @@ def compare_models(
     from bert_core.studies.rows import Columns
     from bert_core.studies.tables import check_table_suffix
 
-    for place in filter(None, (out, cka)):
-        check_place(place, file)
-        check_table_suffix(place)
+    for path in filter(None, (out, cka)):
+        check_output(path, file)
+        check_table_suffix(path)
     if text is None and (pair or label):
         raise Refused("--pair and --label name columns: say with --text which column holds the texts")
-    read, classes = read_texts(file, None if text is None else Columns(text, pair, label), texts)
-    one, other = load(before, device), load(after, device)
+    lines, classes = read_texts(file, None if text is None else Columns(text, pair, label), texts)
+    models = load(before, device), load(after, device)
     if out is not None:
-        check_heads(one, other)
-    found = compare(
-        one, other, read,
-        labels=classes or None, max_length=max_length, importance=importance, seed=seed, report=Notes(),
-    )  # fmt: skip
+        check_heads(*models)
+    comparison = compare(
+        *models,
+        lines,
+        labels=classes or None,
+        max_length=max_length,
+        importance=importance,
+        seed=seed,
+        report=ProgressPrinter(),
+    )
     if out is not None:
-        write_heads(found, out)
+        write_heads(comparison, out)
     if cka is not None:
-        write_depths(found, cka)
-    if found.divergence is None:
+        write_depths(comparison, cka)
+    if comparison.divergence is None:
         note("the models have not as many layers and heads: their states are compared, their heads are not")
-    typer.echo("\n".join(_lines(found)))
+    _print_comparison(comparison)
 
 
-def _lines(found: ModelComparison) -> list[str]:
-    """What was read; each depth with itself; and the heads that attend most differently."""
+def _print_comparison(comparison: ModelComparison) -> None:
+    """Print the similarity of each depth with itself, and the heads whose attention differs most."""
     from bert_core.analysis.heads import leading_heads
     from bert_core.analysis.roles import describe_roles, roles_of_heads
 
-    lines = [f"{found.texts:,} texts, {found.tokens:,} tokens"]
-    lenses = None if found.lens_before is None or found.lens_after is None else (found.lens_before, found.lens_after)
-    if found.divergence is None:  # of models of other depths the lines do not stand side by side
-        lenses = None
-    titles = "" if lenses is None else "  lens before  lens after"
-    lines.append(f"depth     CKA  unbiased  nearest depth{titles}")
-    for depth, row in enumerate(found.cka):
-        same = depth if depth < len(row) else len(row) - 1
-        line = f"{depth:>5}  {row[same]:>6.3f}  {found.cka_unbiased[depth, same]:>8.3f}  {int(row.argmax()):>13}"
-        of_lens = "" if lenses is None else f"  {lenses[0][depth]:>11.3f}  {lenses[1][depth]:>10.3f}"
-        lines.append(line + of_lens)
-    if found.divergence is None:
-        return lines
-    roles = [describe_roles(roles_of_heads(table.figures)) for table in (found.before, found.after)]
-    weighed = "importance" in found.before.figures
-    lines += [
-        "",
-        "head      divergence" + ("  importance before   after" if weighed else "") + "  role before -> after",
-    ]
-    for layer, head in leading_heads(found.divergence, SHOWN):
-        line = f"{f'L{layer} H{head}':<8}  {found.divergence[layer, head]:>10.4f}"
-        if weighed:
-            one, two = (table.figures["importance"][layer, head] for table in (found.before, found.after))
-            line += f"  {one:>17.4g} {two:>7.4g}"
-        first, second = (of_model[layer][head] for of_model in roles)
-        lines.append(f"{line}  {first} -> {second}")
-    return lines
+    typer.echo(f"{comparison.texts:,} texts, {comparison.tokens:,} tokens")
+    columns = {"depth": "d", "CKA": ".3f", "unbiased": ".3f", "nearest depth": "d"}
+    lenses = (comparison.lens_before, comparison.lens_after)
+    # The lenses of models with different depths are not comparable line by line.
+    has_lenses = comparison.divergence is not None and all(lens is not None for lens in lenses)
+    if has_lenses:
+        columns |= {"lens before": ".3f", "lens after": ".3f"}
+    rows = []
+    for depth, similarities in enumerate(comparison.cka):
+        nearest = min(depth, len(similarities) - 1)
+        row = [depth, similarities[nearest], comparison.cka_unbiased[depth, nearest], int(similarities.argmax())]
+        rows.append(row + [lens[depth] for lens in lenses if has_lenses and lens is not None])
+    print_table(columns, rows)
+    if comparison.divergence is None:
+        return
+    tables = (comparison.before, comparison.after)
+    roles = [describe_roles(roles_of_heads(table.figures)) for table in tables]
+    importances = [table.figures["importance"] for table in tables if "importance" in comparison.before.figures]
+    columns = {"head": "", "divergence": ".4f"}
+    if importances:
+        columns |= {"importance before": ".4g", "after": ".4g"}
+    typer.echo("")
+    print_table(
+        {**columns, "role before -> after": ""},
+        (
+            (
+                f"L{layer} H{head}",
+                comparison.divergence[layer, head],
+                *(importance[layer, head] for importance in importances),
+                " -> ".join(model_roles[layer][head] for model_roles in roles),
+            )
+            for layer, head in leading_heads(comparison.divergence, MAX_PRINTED)
+        ),
+    )

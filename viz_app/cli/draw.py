@@ -10,18 +10,20 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli.shared import (
+    DEFAULT_MODEL,
     TARGET_FORMS,
-    Arrows,
+    Cuts,
     Device,
     ModelName,
     additions,
-    check_place,
+    check_output,
     encode,
-    kind_of_file,
     load,
     note,
+    option,
     parse_heads,
     with_cuts,
+    write_file,
 )
 from viz_app.export import FILE_KINDS, PICTURES
 from viz_app.figures.style import Look, use_look
@@ -33,55 +35,48 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.records import HeadVectors, ModelRun
     from bert_core.run.target_grammar import TextTarget
     from bert_core.tokenizer import Encoding
-    from viz_app.comparison import Comparison
     from viz_app.maps import Combination, MapView
 
 
 def attention(
     text: Annotated[str, typer.Argument(help="A text.")],
-    out: Annotated[Path, typer.Option(help=f"The file; its ending says which kind: {', '.join(FILE_KINDS)}.")],
-    pair: Annotated[str | None, typer.Option(help="A second text.")] = None,
-    model: ModelName = "headlight-mini",
-    layer: Annotated[int | None, typer.Option(min=0, help="Which layer; layers count from zero.")] = None,
-    head: Annotated[list[int] | None, typer.Option(min=0, help="A head of it, may be given again.")] = None,
-    mode: Annotated[Literal["curves", "matrix"], typer.Option(help="How heads are drawn.")] = "curves",
+    out: Annotated[Path, option(f"The file; its ending says which kind: {', '.join(FILE_KINDS)}.")],
+    pair: Annotated[str | None, option("A second text.")] = None,
+    model: ModelName = DEFAULT_MODEL,
+    layer: Annotated[int | None, option("Which layer; layers count from zero.", min=0)] = None,
+    head: Annotated[list[int] | None, option("A head of it, may be given again.", min=0)] = None,
+    mode: Annotated[Literal["curves", "matrix"], option("How heads are drawn.")] = "curves",
     show: Annotated[
         Literal["attention", "gradient", "product", "brought"],
-        typer.Option(help="What a value is; product is of the first two, brought how long a vector attention brings."),
+        option("What a value is; product is of the first two, brought how long a vector attention brings."),
     ] = "attention",
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help=f"What a gradient explains: {TARGET_FORMS}. Default: the best guess.",
-        ),
-    ] = None,
-    part: Annotated[str, typer.Option(help="all, or from which text to which, as in 'A to B'.")] = "all",
-    hide_special: Annotated[bool, typer.Option("--hide-special", help="Without [CLS] and [SEP].")] = False,
-    words: Annotated[bool, typer.Option("--words", help="Between words, not pieces.")] = False,
-    renormalise: Annotated[
-        bool, typer.Option("--renormalise", help="Rescale rows to 1 where tokens are left out.")
-    ] = False,
-    kept: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of each row that the curves hold.")] = 0.7,
+    target: Annotated[str | None, option(f"What a gradient explains: {TARGET_FORMS}. Default: the best guess.")] = None,
+    part: Annotated[str, option("all, or from which text to which, as in 'A to B'.")] = "all",
+    hide_special: Annotated[bool, option("Without [CLS] and [SEP].", "--hide-special")] = False,
+    words: Annotated[bool, option("Between words, not pieces.", "--words")] = False,
+    renormalise: Annotated[bool, option("Rescale rows to 1 where tokens are left out.", "--renormalise")] = False,
+    row_share: Annotated[float, option("Share of each row that the curves hold.", "--kept", min=0.05, max=1.0)] = 0.7,
     combine: Annotated[
         Literal["average", "maximum", "weighted"] | None,
-        typer.Option(help="One map of the chosen heads, of the layer, or without --layer of all."),
+        option("One map of the chosen heads, of the layer, or without --layer of all."),
     ] = None,
-    weights: Annotated[str, typer.Option(help="As in 2,1,0.5: one for each head; without it, by importance.")] = "",
+    weights: Annotated[str, option("As in 2,1,0.5: one for each head; without it, by importance.")] = "",
     neuron: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="POSITION", help="Show how this query's attention is computed; [CLS] is at 0."),
+        int | None, option("Show how this query's attention is computed; [CLS] is at 0.", min=0, metavar="POSITION")
     ] = None,
-    against: Annotated[str | None, typer.Option(help="Another text: what it gives, minus what TEXT gives.")] = None,
-    against_pair: Annotated[str | None, typer.Option(help="Its second text.")] = None,
-    against_model: Annotated[str | None, typer.Option(help="The same with another model.")] = None,
+    other_text: Annotated[
+        str | None, option("Another text: what it gives, minus what TEXT gives.", "--against")
+    ] = None,
+    other_pair: Annotated[str | None, option("Its second text.", "--against-pair")] = None,
+    other_model: Annotated[str | None, option("The same with another model.", "--against-model")] = None,
     without_heads: Annotated[
-        str, typer.Option(help="The same with heads off, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
+        str, option("The same with heads off, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
     ] = "",
-    cut: Arrows = "",
-    dark: Annotated[bool, typer.Option("--dark", help="On a dark page.")] = False,
+    cut: Cuts = "",
+    dark: Annotated[bool, option("On a dark page.", "--dark")] = False,
     bertviz: Annotated[
         Literal["head", "model", "neuron"] | None,
-        typer.Option(help="Write this view of BertViz as .html instead of the page of Headlight."),
+        option("Write this view of BertViz as .html instead of the page of Headlight."),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -89,64 +84,65 @@ def attention(
 
     Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
     """
-    kind = kind_of_file("--out", out, FILE_KINDS)
-    check_place(out)
-    if against is not None and not against.strip():
+    kind = check_output(out, kinds=FILE_KINDS)
+    if other_text is not None and not other_text.strip():
         raise Refused("--against is empty: give the text to compare with")
     if head and layer is None:
         raise Refused("--head needs --layer: which layer is the head in?")
-    together = _together(combine, weights, "chosen" if head else "all" if layer is None else "layer")
-    compared = bool(against or against_pair or against_model or without_heads)
-    if neuron is not None and (layer is None or len(head or ()) != 1 or compared):
+    combination = _combination(combine, weights, "chosen" if head else "all" if layer is None else "layer")
+    is_compared = bool(other_text or other_pair or other_model or without_heads)
+    if neuron is not None and (layer is None or len(head or ()) != 1 or is_compared):
         raise Refused("--neuron shows one head of one run: give --layer and one --head, and nothing to compare with")
-    if cut and compared:
+    if cut and is_compared:
         raise Refused("--cut names tokens of one text: give nothing to compare with")
-    if mode == "matrix" and len(set(head or ())) != 1 and together is None and kind in PICTURES:
+    if mode == "matrix" and len(set(head or ())) != 1 and combination is None and kind in PICTURES:
         raise Refused("a matrix shows one head: give --layer and one --head, or --combine")
     if bertviz is not None and kind != "html":
         raise Refused(f"BertViz writes .html and no .{kind}")
     import numpy as np
 
     import bert_core
-    from bert_core.checkpoint import write_atomically
+    from viz_app.comparison import Comparison
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
     from viz_app.maps import UNSIGNED, MapView
 
     loaded = with_cuts(load(model, device), cut)
     encoding = encode(loaded, text, pair)
-    explains = show not in UNSIGNED or target is not None or (together is not None and together.by_importance)
-    explained = None
-    if explains:
-        explained, encoding = _target(loaded, encoding, target)
-    run = bert_core.capture(loaded, encoding, target=explained, norms=show == "brought")
+    by_importance = combination is not None and combination.by_importance
+    model_target = None
+    if show not in UNSIGNED or target is not None or by_importance:
+        model_target, encoding = _target(loaded, encoding, target)
+    run = bert_core.capture(loaded, encoding, target=model_target, norms=show == "brought")
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.existing_heads[layer])[0])
         if not heads:
             raise Refused(f"layer {layer} has no head to draw: all of them are pruned")
-    view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept, together)
+    view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, row_share, combination)
     files: Files = AttentionFiles(run, view, model)
     if neuron is not None:
         view.check_whole("the neuron view")
         files = NeuronFiles(run, bert_core.head_vectors(loaded, encoding, view.layer, heads[0]), neuron, model)
-    elif compared:
+    elif is_compared:
         texts = encoding.text, encoding.pair
-        if against is not None or against_pair is not None:
-            texts = against or text, against_pair
-        comparison = _comparison(run, loaded, model, *texts, against_model, without_heads, device, show)
-        files = ChangeFiles(comparison, view)
-    with warnings.catch_warnings(record=True) as heard:
+        if other_text is not None or other_pair is not None:
+            texts = other_text or text, other_pair
+        second = loaded if other_model is None else load(other_model, device)
+        second_run = _second_run(second, texts, without_heads, norms=show == "brought")
+        names = _side_names(texts != (encoding.text, encoding.pair), other_model is not None, bool(without_heads))
+        files = ChangeFiles(Comparison(run, second_run, names, (model, other_model or model), show), view)
+    with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", category=UserWarning)
         if bertviz is None:
             with use_look(Look(dark=dark)):
-                written = file_of(files, kind)
+                content = file_of(files, kind)
         else:
             vectors = bert_core.all_head_vectors(loaded, encoding) if bertviz == "neuron" else ()
-            written = _bertviz(run, view, bertviz, vectors)
-    for warning in heard:
+            content = _bertviz(run, view, bertviz, vectors)
+    for warning in caught:
         if warning.category is UserWarning:
             note(str(warning.message))
-    write_atomically(out, written)
+    write_file(out, content)
 
 
 def _bertviz(
@@ -161,56 +157,55 @@ def _bertviz(
         raise Refused(str(error)) from error
 
 
-def _comparison(
-    run: ModelRun, loaded: LoadedModel, model: str, text: str, pair: str | None, other_model: str | None, off: str,
-    device: str, what: str,
-) -> Comparison:  # fmt: skip
-    """A run beside that of another text, with another model or with heads off; what differs gives them their names."""
+def _second_run(loaded: LoadedModel, texts: tuple[str, str | None], disabled: str, *, norms: bool) -> ModelRun:
+    """Return the run of the second side of a comparison. disabled: heads that are off, as in --without-heads."""
     import bert_core
     from bert_core.run.inputs import head_mask_without
-    from viz_app.comparison import Comparison
 
-    there = loaded if other_model is None else load(other_model, device)
-    encoding = encode(there, text, pair)
-    layers, count = there.config.num_hidden_layers, there.config.num_attention_heads
-    gates = head_mask_without(there.config, parse_heads(off, layers, count, "--without-heads") if off else ())
-    changed = {"text": (text, pair) != (run.encoding.text, run.encoding.pair), "model": other_model, "heads": off}
-    different = [name for name, value in changed.items() if value]
-    side = different[0] if len(different) == 1 else "run"
-    names = ("all heads on", "some off") if side == "heads" else (f"this {side}", f"the other {side}")
-    other = bert_core.capture(there, encoding, head_mask=gates, norms=what == "brought")
-    return Comparison(run, other, names, (model, other_model or model), what)
+    config = loaded.config
+    sizes = config.num_hidden_layers, config.num_attention_heads
+    heads = parse_heads(disabled, *sizes, "--without-heads") if disabled else ()
+    return bert_core.capture(loaded, encode(loaded, *texts), head_mask=head_mask_without(config, heads), norms=norms)
 
 
-def _together(how: str | None, written: str, among: str) -> Combination | None:
-    """How heads are to be one map; None to have them apart. Raises Refused for weights that are no numbers."""
+def _side_names(text_differs: bool, model_differs: bool, heads_differ: bool) -> tuple[str, str]:
+    """Return the names of both sides of a comparison, after what differs between them."""
+    differences = {"text": text_differs, "model": model_differs, "heads": heads_differ}
+    kinds = [kind for kind, is_different in differences.items() if is_different]
+    kind = kinds[0] if len(kinds) == 1 else "run"
+    return ("all heads on", "some off") if kind == "heads" else (f"this {kind}", f"the other {kind}")
+
+
+def _combination(method: str | None, weights: str, scope: str) -> Combination | None:
+    """Return the combination of heads into one map; None for separate maps. Raises Refused for invalid weights."""
     from viz_app.maps import Combination
 
-    if written and how != "weighted":
+    if weights and method != "weighted":
         raise Refused("--weights needs --combine weighted")
-    if how is None:
+    if method is None:
         return None
     try:
-        weights = tuple(float(part) for part in written.split(",") if part.strip())
+        numbers = tuple(float(part) for part in weights.split(",") if part.strip())
     except ValueError as error:
-        raise Refused(f"--weights is {written!r}: numbers between commas, as in 2,1,0.5") from error
-    return Combination(how, among, weights)
+        raise Refused(f"--weights is {weights!r}: numbers between commas, as in 2,1,0.5") from error
+    return Combination(method, scope, numbers)
 
 
-def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> TextTarget:
-    """What a gradient is to explain, and in which text: what is written, or else the first target that a head offers.
+def _target(loaded: LoadedModel, encoding: Encoding, text: str | None) -> TextTarget:
+    """Return the target of a gradient, with the encoding that it refers to.
 
-    Raises Refused for what cannot be one, and where no head offers one.
+    text: the target as --target gives it; None for the first target that a task head suggests.
+    Raises Refused for an invalid target, and if no head suggests one.
     """
     import bert_core
     from bert_core.run.target_grammar import TextTarget, parse_target, target_forms
     from bert_core.task_heads import trained_heads
 
-    if written is not None:
-        return parse_target(loaded, encoding, written, label="--target")
+    if text is not None:
+        return parse_target(loaded, encoding, text, label="--target")
     run, heads = bert_core.capture(loaded, encoding, top_k=1), trained_heads(loaded)
     for head in heads:
         if head.applies(loaded, encoding) and (targets := head.suggested_targets(loaded, run, encoding, None)):
             return TextTarget(targets[0], encoding)
-    ways = [*additions(encoding, heads), f"give --target {', '.join(target_forms(loaded))}"]
-    raise Refused(f"a gradient needs something to explain: {' or '.join(ways)}")
+    advice = [*additions(encoding, heads), f"give --target {', '.join(target_forms(loaded))}"]
+    raise Refused(f"a gradient needs something to explain: {' or '.join(advice)}")

@@ -2,61 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bert_core.studies.settings import ExplainSettings
+from viz_app.cli.options import options
 from viz_app.cli.shared import (
-    Ask,
+    DEFAULT_MODEL,
     Device,
+    Engine,
     FileOfTexts,
     ModelName,
-    Notes,
     Overwrite,
     PairColumn,
+    ProgressPrinter,
+    QuestionName,
     TextColumn,
-    check_place,
-    columns_asked,
-    kind_asked,
+    check_output,
+    chosen_question,
+    column,
     note,
+    option,
+    output_file,
+    parse_names,
+    resumable,
+    table_columns,
+    write_file,
 )
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.explanation_tables import WordTotal
 
-SHOWN = 8  # words for and against each answer
-MOST_ANSWERS = 6  # that are shown; the file has all
+MAX_WORDS = 8  # printed for and against each answer
+MAX_ANSWERS = 6  # printed; the file has all
 
 
+@options(ExplainSettings, partial=True)
 def explain(
     corpus: FileOfTexts,
-    out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a token.")],
-    methods: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas.")] = (
-        "DecompX,occlusion"
-    ),
+    out: Annotated[Path, output_file("The table, .csv or .parquet: one row a token.")],
+    settings: Any,
+    methods: Annotated[str, option("Of docs/methods.md, between commas.", metavar="NAME,NAME")] = ("DecompX,occlusion"),
     text: TextColumn = None,
     pair: PairColumn = None,
     label: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Explain the class that this column holds, not the one that is guessed."),
+        str | None, column("Explain the class that this column holds, not the one that is guessed.")
     ] = None,
-    answer: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Explain a word at the [MASK] of each text, from this column.")
-    ] = None,
-    word: Annotated[str, typer.Option(help="Explain this word at the [MASK] of each text.")] = "",
-    guess: Annotated[
-        bool, typer.Option("--guess", help="Explain what the model guesses at the [MASK] of each text.")
-    ] = False,
-    follows: Annotated[bool, typer.Option("--follows", help="Explain whether the second text follows.")] = False,
-    ask: Ask = None,
-    tags: Annotated[
-        str, typer.Option(metavar="LABEL", help="Explain the tags of a file of words: upos, last, a column.")
-    ] = "",
-    least: Annotated[int, typer.Option(min=1, help="Texts that must have a word, for the totals.")] = 3,
-    model: ModelName = "headlight-mini",
-    max_length: Annotated[int, typer.Option(min=3, help="Tokens of a text that are read.")] = 128,
-    engine: Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")] = "local",
+    answer: Annotated[str | None, column("Explain a word at the [MASK] of each text, from this column.")] = None,
+    word: Annotated[str, option("Explain this word at the [MASK] of each text.")] = "",
+    guess: Annotated[bool, option("Explain what the model guesses at the [MASK] of each text.", "--guess")] = False,
+    is_next: Annotated[bool, option("Explain whether the second text follows.", "--follows")] = False,
+    question: QuestionName = None,
+    tags: Annotated[str, option("Explain the tags of a file of words: upos, last, a column.", metavar="LABEL")] = "",
+    min_texts: Annotated[int, option("Texts that must have a word, for the totals.", "--least", min=1)] = 3,
+    model: ModelName = DEFAULT_MODEL,
+    engine: Engine = "local",
     overwrite: Overwrite = False,
     device: Device = "auto",
 ) -> None:
@@ -66,53 +69,46 @@ def explain(
     questions (--ask span) what the file says. The totals stand beside the table, in OUT.words.csv. Stopped, it keeps
     what it has; the same command again goes on.
     """
-    from bert_core import checkpoint
     from bert_core.studies.explain import explain_file
     from bert_core.studies.explanation_tables import totals_csv, word_totals
     from bert_core.studies.heads import reading_note
-    from bert_core.studies.settings import ExplainSettings
 
-    check_place(out, corpus)
-    totals_place = out.with_name(f"{out.stem}.words.csv")
-    check_place(totals_place, corpus)
-    options: dict[str, tuple[str, object]] = {
+    totals_path = out.with_name(f"{out.stem}.words.csv")
+    for path in (out, totals_path):
+        check_output(path, corpus)
+    questions = {
         "--label": ("class", label), "--answer": ("word", answer), "--word": ("word", word),
-        "--guess": ("word", guess), "--follows": ("next", follows),
+        "--guess": ("word", guess), "--follows": ("next", is_next),
     }  # fmt: skip
-    settings = ExplainSettings(
-        kind_asked(options, ask, tags, otherwise="class", advice="one, or none for the guessed class"),
-        tuple(dict.fromkeys(name for part in methods.split(",") if (name := part.strip()))),
-        word,
-        columns_asked(text, pair, label, answer),
-        max_length,
-        tags,
+    study: ExplainSettings = settings(
+        asked=chosen_question(questions, question, tags, default="class", advice="one, or none for the guessed class"),
+        methods=parse_names(methods),
+        word=word,
+        columns=table_columns(text, pair, label, answer),
+        tags=tags,
     )
-    report = Notes()
-    try:
+    report = ProgressPrinter()
+    with resumable(out.parent, f"{out}.parts holds what is done, and "):
         counts, was_complete = explain_file(
-            corpus, out, model, settings, engine=engine, device=device, overwrite=overwrite,
+            corpus, out, model, study, engine=engine, device=device, overwrite=overwrite,
             on_progress=lambda counts, share: report(share, f"{share:4.0%}  {counts['texts']:,} texts"),
         )  # fmt: skip
-    except KeyboardInterrupt:
-        note(f"stopped: {out}.parts holds what is done, and the same command goes on")
-        raise
     if was_complete:
         note(f"{out} is already complete")
     note(reading_note(counts))
-    totals = word_totals(out, min_texts=least)
-    checkpoint.write_atomically(totals_place, totals_csv(totals))
-    typer.echo("\n".join(_lines(totals)))
-    typer.echo(f"{out}, {totals_place}")
+    totals = word_totals(out, min_texts=min_texts)
+    write_file(totals_path, totals_csv(totals))
+    typer.echo("\n".join(_summary(totals)))
+    typer.echo(f"{out}, {totals_path}")
 
 
-def _lines(totals: list[WordTotal]) -> list[str]:
-    """For each answer and method the words that say most for it and against it, with their means."""
+def _summary(totals: list[WordTotal]) -> Iterator[str]:
+    """Yield a line per answer and method with the words that support and oppose it most, with their means."""
     groups: dict[tuple[str, str], list[WordTotal]] = {}
-    for one in totals:
-        groups.setdefault((one.asked, one.method), []).append(one)
-    lines = []
-    for (asked, method), words in list(groups.items())[: MOST_ANSWERS * len({key[1] for key in groups})]:
-        top = ", ".join(f"{one.word} {one.mean:+.3g}" for one in words[:SHOWN])
-        bottom = ", ".join(f"{one.word} {one.mean:+.3g}" for one in words[-SHOWN:][::-1] if one.mean < 0)
-        lines.append(f"{asked}, {method}: {top}" + (f"; against it {bottom}" if bottom else ""))
-    return lines
+    for total in totals:
+        groups.setdefault((total.asked, total.method), []).append(total)
+    methods = {method for _, method in groups}
+    for (answer, method), words in list(groups.items())[: MAX_ANSWERS * len(methods)]:
+        top = ", ".join(f"{total.word} {total.mean:+.3g}" for total in words[:MAX_WORDS])
+        bottom = ", ".join(f"{total.word} {total.mean:+.3g}" for total in words[-MAX_WORDS:][::-1] if total.mean < 0)
+        yield f"{answer}, {method}: {top}" + (f"; against it {bottom}" if bottom else "")

@@ -1,4 +1,4 @@
-"""The commands of those who write lessons of their own."""
+"""Commands for authors of lessons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, check_place, kind_of_file, load, note
+from viz_app.cli.shared import (
+    DEFAULT_MODEL,
+    Device,
+    ModelName,
+    check_output,
+    file_argument,
+    load,
+    note,
+    option,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from viz_app.lessons import Lesson
@@ -40,36 +50,34 @@ def new(
 @app.command()
 def export(
     name: Annotated[str, typer.Argument(help="A lesson that comes along, as in addresses, or a file, .toml.")],
-    out: Annotated[Path, typer.Option(help="The page, .html.")],
-    model: ModelName = "headlight-mini",
-    lang: Annotated[str, typer.Option(help="The language that it speaks: en, de.")] = "en",
+    out: Annotated[Path, option("The page, .html.")],
+    model: ModelName = DEFAULT_MODEL,
+    lang: Annotated[str, option("The language that it speaks: en, de.")] = "en",
     device: Device = "auto",
 ) -> None:
     """Write a lesson as one page that works offline: the question, the reader's answer, then what is true."""
     from viz_app.lessons import LANGUAGES
     from viz_app.lessons.parsing import lesson_of
 
-    kind_of_file("--out", out, ("html",))
-    check_place(out)
+    check_output(out, kinds=("html",))
     if lang not in LANGUAGES:
         raise Refused(f"--lang is {lang[:60]!r}: one of {', '.join(LANGUAGES)}")
     if name.endswith(".toml"):
-        one = _of_file(Path(name), lang)
+        lesson = _read_lesson(Path(name), lang)
     else:
         try:
-            one = lesson_of(name, lang)
+            lesson = lesson_of(name, lang)
         except Refused as error:
             raise Refused(f"there is no lesson {name[:60]!r}: {error}, or a file that ends in .toml") from error
-    from bert_core.checkpoint import write_atomically
     from viz_app.shell.handouts import handout_of
 
-    page = handout_of(one, load(model, device), lang).encode()
-    write_atomically(out, page)
-    typer.echo(f"{out}: {one.title}, {len(page) / 1e3:.0f} kB")
+    page = handout_of(lesson, load(model, device), lang).encode()
+    write_file(out, page)
+    typer.echo(f"{out}: {lesson.title}, {len(page) / 1e3:.0f} kB")
 
 
-def _of_file(file: Path, lang: str) -> Lesson:
-    """The lesson of a file, in a language if it has words in it. Raises Refused for the first fault."""
+def _read_lesson(file: Path, lang: str) -> Lesson:
+    """Return the lesson of a file, in a language if it is translated. Raises Refused for the first fault."""
     from viz_app.lessons.parsing import parse_file, parse_translation, translation_files
 
     lesson, faults = parse_file(file)
@@ -83,8 +91,8 @@ def _of_file(file: Path, lang: str) -> Lesson:
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Lessons, .toml.")],
-    model: ModelName = "headlight-mini",
+    files: Annotated[list[Path], file_argument("Lessons, .toml.")],
+    model: ModelName = DEFAULT_MODEL,
     device: Device = "auto",
 ) -> None:
     """Try lessons on a model: every fault with its line, what is true, and what a student is told."""
@@ -94,29 +102,31 @@ def check(
     from viz_app.shell.lesson_check import check_lesson
     from viz_app.streamlit_compat import CONTEXT_LOGGER
 
-    # Streamlit's caches miss a page now and then, and say so.
+    # The caches of Streamlit warn that there is no page.
     logging.getLogger(CONTEXT_LOGGER).setLevel(logging.ERROR)
     pages, table, loaded = {page.path: page for page in PAGES}, params_of_pages(PAGES), None
-    bad = 0
+    faulty_count = 0
     for file in files:
         lesson, faults = parse_file(file)
         for fault in faults:
             note(f"{file}:{fault.line}: {fault.message}")
-        wrong = bool(faults)
+        is_faulty = bool(faults)
         if lesson is not None:
             loaded = loaded or load(model, device)
             typer.echo(f"{file}: {lesson.title}, on {loaded.name}")
             for _, words in translation_files(file):
                 for fault in parse_translation(lesson, words)[1]:
                     note(f"{words}:{fault.line}: {fault.message}")
-                    wrong = True
+                    is_faulty = True
             text = file.read_text("utf-8")
-            for found in check_lesson(lesson, loaded, pages, table):
-                if found.is_fault:
-                    note(f"{file}:{line_of(text, found.key)}: {found.key} {found.message}")
+            for finding in check_lesson(lesson, loaded, pages, table):
+                if finding.is_fault:
+                    note(f"{file}:{line_of(text, finding.key)}: {finding.key} {finding.message}")
                 else:
-                    typer.echo(f"  {found.key}: {found.message}")
-                wrong = wrong or found.is_fault
-        bad += wrong
-    if bad:
-        raise Refused(f"{bad} of {len(files)} lessons have faults" if len(files) > 1 else "the lesson has faults")
+                    typer.echo(f"  {finding.key}: {finding.message}")
+                is_faulty = is_faulty or finding.is_fault
+        faulty_count += is_faulty
+    if faulty_count:
+        raise Refused(
+            f"{faulty_count} of {len(files)} lessons have faults" if len(files) > 1 else "the lesson has faults"
+        )

@@ -37,29 +37,24 @@ def options(
         signature = inspect.signature(command, eval_str=True)
 
         @functools.wraps(command)
-        def run(**given: Any) -> Any:
-            make = functools.partial(settings_class, **{name: given.pop(key) for name, key in arguments.items()})
-            return command(**given, **{parameter: make if partial else make()})
+        def run(**values: Any) -> Any:
+            factory = functools.partial(settings_class, **{name: values.pop(key) for name, key in arguments.items()})
+            return command(**values, **{parameter: factory if partial else factory()})
 
         parameters: list[inspect.Parameter] = []
-        for own in signature.parameters.values():
-            replaced = own.name == parameter
-            parameters += (
-                [_option(arguments[name], field) for name, field in declared.items()] if replaced else [_keyword(own)]
-            )
+        for existing in signature.parameters.values():
+            if existing.name == parameter:
+                parameters += [_option_parameter(arguments[name], field) for name, field in declared.items()]
+            else:  # keyword-only, so that parameters with and without a default may stand in any order
+                parameters.append(existing.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {own.name: own.annotation for own in parameters}
+        run.__annotations__ = {entry.name: entry.annotation for entry in parameters}
         return run  # type: ignore[return-value]
 
     return decorate
 
 
-def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a parameter as keyword-only, so that parameters with and without a default may stand in any order."""
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-
-
-def _option(name: str, field: SettingsField) -> inspect.Parameter:
+def _option_parameter(name: str, field: SettingsField) -> inspect.Parameter:
     """Return the parameter of a field; a flag for a bool, which can be negated if it is on by default."""
     kind, default, option = field
     flag = f"--{name.replace('_', '-')}"

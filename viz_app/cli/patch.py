@@ -1,4 +1,4 @@
-"""The command that puts parts of the reading of one text into that of another."""
+"""The command that patches activations of one text into another."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli.shared import (
+    DEFAULT_MODEL,
     TARGET_FORMS,
     Device,
     ModelName,
-    Notes,
-    check_place,
+    ProgressPrinter,
+    check_output,
     encode,
     first_texts,
-    kind_of_file,
+    input_file,
     load,
     note,
+    option,
+    output_file,
+    write_file,
 )
+from viz_app.cli.tables import text_table
 from viz_app.export import EFFECT_KINDS
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -31,8 +36,8 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.tokenizer import Encoding
 
 RANDOM_TEXTS = 10  # of the band
-MOST_NAMED = 8  # words without a partner
-MOST_NEURONS = 12  # that are printed; a file has all
+MAX_UNMATCHED = 8  # words without a partner that are printed
+MAX_NEURONS = 12  # printed; a file has all
 
 
 def patch(
@@ -41,68 +46,54 @@ def patch(
         str | None, typer.Argument(help="The text that the parts come from; as many tokens, or words go to words.")
     ] = None,
     word: Annotated[
-        str | None, typer.Option(help="The word to follow at the [MASK]; where there are several, as in 'door at 4'.")
+        str | None, option("The word to follow at the [MASK]; where there are several, as in 'door at 4'.")
     ] = None,
-    against: Annotated[
-        str | None, typer.Option(help="Another word there: the difference of the two logits is followed.")
+    contrast: Annotated[
+        str | None, option("Another word there: the difference of the two logits is followed.", "--against")
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option(
-            help=f"What to follow, instead of --word: {TARGET_FORMS}, or loss, all words hidden by --mask.",
-        ),
+        str | None, option(f"What to follow, instead of --word: {TARGET_FORMS}, or loss, all words hidden by --mask.")
     ] = None,
     mask: Annotated[
-        list[int] | None,
-        typer.Option(min=0, help="Hide this word of TEXT, from zero, in both texts; may be given again."),
+        list[int] | None, option("Hide this word of TEXT, from zero, in both texts; may be given again.", min=0)
     ] = None,
-    pair: Annotated[str | None, typer.Option(help="A second text, of both.")] = None,
-    what: Annotated[
+    pair: Annotated[str | None, option("A second text, of both.")] = None,
+    part_kind: Annotated[
         Literal["state", "attention", "feed_forward", "head", "pattern", "query", "key", "value", "neuron"],
-        typer.Option(help="What is carried over: of a token at a depth or in a layer, of a head, or single neurons."),
+        option("What is carried over: of a token at a depth or in a layer, of a head, or single neurons.", "--what"),
     ] = "state",
     noise: Annotated[
-        float | None,
-        typer.Option(metavar="SIZE", help="Instead of SOURCE: TEXT with noise, in deviations of word embeddings."),
+        float | None, option("Instead of SOURCE: TEXT with noise, in deviations of word embeddings.", metavar="SIZE")
     ] = None,
     mean_of: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="Instead of SOURCE: the mean over all tokens of these texts, one a line."
-        ),
+        Path | None, input_file("Instead of SOURCE: the mean over all tokens of these texts, one a line.")
     ] = None,
     place: Annotated[
-        str | None, typer.Option(metavar="LAYER.POSITION", help="Of neurons: the layer and the token, as in 3.4.")
+        str | None, option("Of neurons: the layer and the token, as in 3.4.", metavar="LAYER.POSITION")
     ] = None,
     reverse: Annotated[
-        bool, typer.Option("--reverse", help="Read the source, with parts of TEXT; positions are those of the source.")
+        bool, option("Read the source, with parts of TEXT; positions are those of the source.", "--reverse")
     ] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="What the estimate from one pass there and back misses.")
-    ] = False,
-    band: Annotated[bool, typer.Option("--band", help=f"Mark what {RANDOM_TEXTS} random texts do as well.")] = False,
-    model: ModelName = "headlight-mini",
-    out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help=f"All numbers as a file: {', '.join(EFFECT_KINDS)}.")
-    ] = None,
+    estimate: Annotated[bool, option("What the estimate from one pass there and back misses.", "--estimate")] = False,
+    band: Annotated[bool, option(f"Mark what {RANDOM_TEXTS} random texts do as well.", "--band")] = False,
+    model: ModelName = DEFAULT_MODEL,
+    out: Annotated[Path | None, output_file(f"All numbers as a file: {', '.join(EFFECT_KINDS)}.")] = None,
     device: Device = "auto",
 ) -> None:
     """Which part of its reading of SOURCE makes a model answer TEXT as it answers SOURCE: patches, one by one.
 
     0 changes nothing, 1 gives the source's answer.
     """
-    kind = None if out is None else kind_of_file("--out", out, EFFECT_KINDS)
-    if out is not None:
-        check_place(out)
+    file_format = check_output(out, kinds=EFFECT_KINDS)
     if [source is None, noise is None, mean_of is None].count(False) != 1:
         raise Refused("give one of SOURCE, a second text that differs in a word or two, --noise and --mean-of")
     if reverse and mean_of is not None:
         raise Refused("a mean of texts is none that could be read: leave --reverse out")
-    if (what == "neuron") != (place is not None):
+    if (part_kind == "neuron") != (place is not None):
         raise Refused("neurons are put in one by one at a token of a layer: give --what neuron and --place together")
     if (word is None) == (target is None):
         raise Refused("say what is followed: either --word, as in --word her --against his, or --target")
-    if against is not None and word is None:
+    if contrast is not None and word is None:
         raise Refused("--against is another word in the place of --word: give both")
     import bert_core
     from bert_core import MeanOf, Noised
@@ -112,158 +103,157 @@ def patch(
     from viz_app.export.effects import effects_file
 
     loaded = load(model, device)
-    typed = source_typed = encode(loaded, text, pair)
-    read: Encoding | Noised = loaded.tokenizer.mask_words(typed, mask or ())
-    other: Encoding | Noised | MeanOf
+    original = source_original = encode(loaded, text, pair)
+    base: Encoding | Noised = loaded.tokenizer.mask_words(original, mask or ())
+    patch_source: Encoding | Noised | MeanOf
     if mean_of is not None:
-        longest = loaded.config.max_position_embeddings
-        texts = first_texts(mean_of)
-        other = MeanOf(tuple(loaded.tokenizer.encode(one, max_length=longest) for one in texts))
+        max_length = loaded.config.max_position_embeddings
+        patch_source = MeanOf(
+            tuple(loaded.tokenizer.encode(line, max_length=max_length) for line in first_texts(mean_of))
+        )
     elif noise is not None:
-        other = Noised(loaded.tokenizer.mask_words(typed, mask or ()), noise)
+        patch_source = Noised(loaded.tokenizer.mask_words(original, mask or ()), noise)
     else:
-        source_typed = encode(loaded, source or "", pair)
-        other = mask_same_words(loaded.tokenizer, source_typed, typed, mask or ())
-    if reverse and not isinstance(other, MeanOf):
-        read, other, typed, source_typed = other, read, source_typed, typed
-    written = target or (word or "") + ("" if against is None else CONTRAST_SEPARATOR + against)
+        source_original = encode(loaded, source or "", pair)
+        patch_source = mask_same_words(loaded.tokenizer, source_original, original, mask or ())
+    if reverse and not isinstance(patch_source, MeanOf):
+        base, patch_source = patch_source, base
+        original, source_original = source_original, original
+    target_text = target or (word or "") + ("" if contrast is None else CONTRAST_SEPARATOR + contrast)
     option = "--word" if target is None else "--target"
-    followed, encoding = parse_target(loaded, without_noise(read), written, original=typed, label=option)
-    if encoding is not without_noise(read):  # one text of a pair, read by itself: so is that of the source
-        if not isinstance(other, MeanOf):
-            other = _with(other, parse_target(loaded, without_noise(other), written, original=source_typed).encoding)
-        read = _with(read, encoding)
-    some: dict[str, Any] = {"part_kind": what}
-    some["align"] = "tokens" if isinstance(other, MeanOf) or len(other) == len(read) else "words"
+    model_target, encoding = parse_target(loaded, without_noise(base), target_text, original=original, label=option)
+    if encoding is not without_noise(base):  # one text of a pair, encoded alone: so is that of the source
+        if not isinstance(patch_source, MeanOf):
+            single = parse_target(loaded, without_noise(patch_source), target_text, original=source_original)
+            patch_source = _with_noise_of(patch_source, single.encoding)
+        base = _with_noise_of(base, encoding)
+    same_length = isinstance(patch_source, MeanOf) or len(patch_source) == len(base)
+    options: dict[str, Any] = {"part_kind": part_kind, "align": "tokens" if same_length else "words"}
     if place is not None:
         layer, _, position = place.partition(".")
         if not (layer.isdecimal() and position.isdecimal()):
             raise Refused(f"--place is {place!r}: write the layer and the position, as in 3.4")
-        some |= {"layers": [int(layer)], "positions": [int(position)]}
-    estimated = bert_core.estimate_patches(loaded, other, read, followed, **some)
-    _check_sides(estimated)
-    found = bert_core.patch(loaded, other, read, followed, **some, report=Notes())
-    random = bert_core.patch_band(loaded, found, texts=RANDOM_TEXTS, report=Notes()) if band else None
-    typer.echo(_answers(loaded, found))
-    typer.echo("\n".join(_lines(found, random)))
+        options |= {"layers": [int(layer)], "positions": [int(position)]}
+    estimates = bert_core.estimate_patches(loaded, patch_source, base, model_target, **options)
+    _check_sides(estimates)
+    patches = bert_core.patch(loaded, patch_source, base, model_target, **options, report=ProgressPrinter())
+    random = bert_core.patch_band(loaded, patches, texts=RANDOM_TEXTS, report=ProgressPrinter()) if band else None
+    typer.echo(_answers(loaded, patches))
+    if "neuron" in patches.axes:
+        typer.echo("\n".join(_neuron_lines(patches)))
+    else:
+        typer.echo("\n".join(_effect_lines(patches, random)))
     if estimate:
-        missed = bert_core.patch_estimate_quality(found, estimated)
+        quality = bert_core.patch_estimate_quality(patches, estimates)
         typer.echo(
-            f"of the {missed.top} places that move the answer most, the estimate misses "
-            f"{round(missed.missed * missed.top)}; Spearman's rank correlation {missed.agreement:.2f}"
+            f"of the {quality.top} places that move the answer most, the estimate misses "
+            f"{round(quality.missed * quality.top)}; Spearman's rank correlation {quality.agreement:.2f}"
         )
-    if out is not None and kind is not None:
-        from bert_core.checkpoint import write_atomically
-
-        write_atomically(out, effects_file(found, estimated, kind, random))
+    if out is not None:
+        write_file(out, effects_file(patches, estimates, file_format, random))
 
 
-def _with(text: Encoding | Noised, encoding: Encoding) -> Encoding | Noised:
-    """Another text, with the noise that this one carries."""
+def _with_noise_of(text: Encoding | Noised, encoding: Encoding) -> Encoding | Noised:
+    """Return an encoding with the noise of another text, if that has any."""
     from bert_core.records import Noised
 
     return replace(text, encoding=encoding) if isinstance(text, Noised) else encoding
 
 
-def _check_sides(found: Patches) -> None:
-    """Say on stderr which words have no partner. Raise Refused where there is nothing to explain.
+def _check_sides(patches: Patches) -> None:
+    """Note words without a partner on stderr.
 
-    That is where both texts give the same answer, or a word is hidden in one alone: the source would read its own.
+    Raises Refused if both texts give the same answer, or if a word is masked in one text only, so that the source
+    would read its own word.
     """
     from bert_core.analysis.causes import word_partners
     from bert_core.tokenizer import Encoding
 
-    read, source = found.text, found.source
+    base, source = patches.text, patches.source
     if isinstance(source, Encoding):
-        for row in () if found.target.pooled else found.target.rows:
-            partner = found.partners[row] or 0
-            theirs = source.tokens[partner]
-            if read.roles[row] == "mask" != source.roles[partner]:
+        for row in () if patches.target.pooled else patches.target.rows:
+            partner = patches.partners[row] or 0
+            if base.roles[row] == "mask" != source.roles[partner]:
                 raise Refused(
-                    f"position {row} is hidden in the text that is read, and in the source {theirs!r} stands there: "
-                    f"type {read.special_tokens.mask} in both, or hide the word with --mask"
+                    f"position {row} is hidden in the text that is read, and in the source {source.tokens[partner]!r} "
+                    f"stands there: type {base.special_tokens.mask} in both, or hide the word with --mask"
                 )
-        if len(source) != len(read):
-            _, alone, only = word_partners(source, read)
-            said = [
-                f"{where}: {', '.join(words[:MOST_NAMED])}"
-                for where, words in (("only in the text that is read", alone), ("only in the source", only))
+        if len(source) != len(base):
+            _, base_only, source_only = word_partners(source, base)
+            unmatched = [
+                f"{side}: {', '.join(words[:MAX_UNMATCHED])}"
+                for side, words in (("only in the text that is read", base_only), ("only in the source", source_only))
                 if words
             ]
-            note("; ".join(["the texts have other numbers of tokens, so words go to words", *said]))
-    if not math.isnan(found.source_value):
-        _ = found.effects
+            note("; ".join(["the texts have other numbers of tokens, so words go to words", *unmatched]))
+    if not math.isnan(patches.source_value):
+        _ = patches.effects  # raises Refused if both answers are equal
 
 
-def _answers(loaded: LoadedModel, found: Patches) -> str:
-    """What is followed, and what both texts answer."""
+def _answers(loaded: LoadedModel, patches: Patches) -> str:
+    """Return a sentence about the target and its values for both texts."""
     from bert_core.task_heads import head_of
 
-    target = found.target
-    names = head_of(target).template_values(loaded, found.text, target)
-    what = target.target_kind.supports.format(**names)
+    target, kind = patches.target, patches.target.target_kind
+    names = head_of(target).template_values(loaded, patches.text, target)
+    answer = kind.supports.format(**names)
     if target.against is not None:
-        what += f" rather than “{names['other']}”"
-    text, source = (
-        target.target_kind.format_value(value, "{:.3g}".format) for value in (found.base_value, found.source_value)
-    )
-    if math.isnan(found.source_value):
-        return (
-            f"{what}: {text} in the text that is read; the table says how far that moves, in {target.target_kind.unit}"
-        )
-    return f"{what}: {text} in the text that is read, {source} in the source"
+        answer += f" rather than “{names['other']}”"
+    base, source = (kind.format_value(value, "{:.3g}".format) for value in (patches.base_value, patches.source_value))
+    if math.isnan(patches.source_value):
+        return f"{answer}: {base} in the text that is read; the table says how far that moves, in {kind.unit}"
+    return f"{answer}: {base} in the text that is read, {source} in the source"
 
 
-def _lines(found: Patches, band: PatchBand | None) -> Iterator[str]:
-    """The effects as a table, of layers and heads or of tokens and depths, the largest of them, and what is marked."""
+def _effect_lines(patches: Patches, band: PatchBand | None) -> Iterator[str]:
+    """Yield the effects as a table of layers and heads, or of tokens and depths, and the largest effect.
+
+    band: effects within it are marked.
+    """
     from viz_app.export.effects import both_labels, shares, source_labels, strongest
 
-    if "neuron" in found.axes:
-        yield from _neuron_lines(found)
-        return
-    layers, heads = found.head_mask.shape
+    layers, heads = patches.head_mask.shape
     depths = [f"L{layer}" for layer in range(layers)]
-    if of_heads := "head" in found.axes:
-        rows, columns = depths, [f"H{head}" for head in range(heads)]
+    effects, best = shares(patches), strongest(patches)
+    band_mask = None if band is None else band.contains(patches)
+    if "head" in patches.axes:
+        rows, columns, separator = depths, [f"H{head}" for head in range(heads)], " "
     else:
-        read = found.text
-        rows = both_labels(read.labels, source_labels(found.source, read, found.partners))
-        columns = ["emb."] * (found.kind == "state") + depths
-    effects, width = shares(found), max(map(len, rows))
-    yield " " * width + "".join(f"{column:>7}" for column in columns)
-    held = None if band is None else band.contains(found)
-    for row, label in enumerate(rows):
-        line = f"{label:<{width}}"
-        for column in range(len(columns)):
-            place: tuple[int, ...] = (row, column) if of_heads else (column, row)
-            line += f"{_two_places(float(effects[place])):>6}{'○' if held is not None and held[place] else ' '}"
-        yield line.rstrip()
-    place = strongest(found)
-    row, column = place if of_heads else place[::-1]
-    named = f"{rows[row]} {columns[column]}" if of_heads else f"{rows[row]} at {columns[column]}"
-    yield f"the largest effect: {named}, {_two_places(float(effects[place]))}"
-    if held is not None:
-        there = int((found.values == found.values).sum())
-        yield f"○ moves the answer no more than {RANDOM_TEXTS} random texts do: {int(held.sum())} of {there} places"
+        rows = both_labels(patches.text.labels, source_labels(patches.source, patches.text, patches.partners))
+        columns, separator = ["emb."] * (patches.kind == "state") + depths, " at "
+        effects, best = effects.T, best[::-1]
+        band_mask = None if band_mask is None else band_mask.T
+    marked = [[False] * len(columns)] * len(rows) if band_mask is None else band_mask.tolist()
+    yield text_table(
+        {"": "", **{column + " ": ">" for column in columns}},
+        (
+            [label, *(_format_effect(float(value)) + "○ "[not mark] for value, mark in zip(values, marks, strict=True))]
+            for label, values, marks in zip(rows, effects, marked, strict=True)
+        ),
+    )
+    yield f"the largest effect: {rows[best[0]]}{separator}{columns[best[1]]}, {_format_effect(float(effects[best]))}"
+    if band_mask is not None:
+        counts = f"{int(band_mask.sum())} of {int((patches.values == patches.values).sum())}"  # without NaN
+        yield f"○ moves the answer no more than {RANDOM_TEXTS} random texts do: {counts} places"
 
 
-def _neuron_lines(found: Patches) -> Iterator[str]:
-    """The neurons of a token of a layer with the largest effects, the largest first."""
+def _neuron_lines(patches: Patches) -> Iterator[str]:
+    """Yield the neurons of a token of a layer with the largest effects, the largest first."""
     import numpy as np
 
     from viz_app.export.effects import shares
 
-    effects = shares(found)
+    effects = shares(patches)
     (layer, position), *_ = np.argwhere(np.isfinite(effects).any(-1)).tolist()
-    of_place = effects[layer, position]
-    order = np.argsort(-np.abs(of_place), kind="stable")[:MOST_NEURONS].tolist()
-    yield f"the {len(order)} of {len(of_place):,} neurons of L{layer} at {found.text.labels[position]} ({position})"
+    values = effects[layer, position]
+    order = np.argsort(-np.abs(values), kind="stable")[:MAX_NEURONS].tolist()
+    yield f"the {len(order)} of {len(values):,} neurons of L{layer} at {patches.text.labels[position]} ({position})"
     for neuron in order:
-        yield f"neuron {neuron:<6}{_two_places(float(of_place[neuron])):>6}"
+        yield f"neuron {neuron:<6}{_format_effect(float(values[neuron])):>6}"
 
 
-def _two_places(effect: float) -> str:
-    """An effect as it stands in the table: 0 for what rounds to it, nothing where nothing was patched."""
+def _format_effect(effect: float) -> str:
+    """Return an effect with two decimals: "0" for what rounds to it, "" where nothing was patched."""
     if math.isnan(effect):
         return ""
     return f"{effect:.2f}" if round(abs(effect), 2) else "0"

@@ -1,8 +1,7 @@
-"""Commands that print what the task heads of a model predict of a text."""
+"""Commands that print the predictions of the task heads of a model for a text."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Arrows, Device, ModelName, additions, encode, load, note, with_cuts
+from viz_app.cli.shared import DEFAULT_MODEL, Cuts, Device, ModelName, additions, encode, load, note, option, with_cuts
+from viz_app.cli.tables import print_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -20,17 +20,14 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 def predict(
     text: Annotated[str, typer.Argument(help="A text, with a [MASK] where a word is to be guessed.")],
-    pair: Annotated[
-        str | None, typer.Option(help="A second text: does it follow, or where in it is the answer?")
-    ] = None,
+    pair: Annotated[str | None, option("A second text: does it follow, or where in it is the answer?")] = None,
     head: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this trained head of the model; may be given again."),
+        list[str] | None, option("Only this trained head of the model; may be given again.", metavar="NAME")
     ] = None,
-    model: ModelName = "headlight-mini",
-    top_k: Annotated[int, typer.Option(min=1, help="How many pieces for each [MASK], classes or answers.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, with the rows of each head.")] = False,
-    cut: Arrows = "",
+    model: ModelName = DEFAULT_MODEL,
+    top_k: Annotated[int, option("How many pieces for each [MASK], classes or answers.", min=1)] = 5,
+    as_json: Annotated[bool, option("As one JSON object, with the rows of each head.", "--json")] = False,
+    cut: Cuts = "",
     device: Device = "auto",
 ) -> None:
     """What every trained head of a model predicts: pieces at each [MASK], classes, tags, an answer, what follows."""
@@ -39,33 +36,38 @@ def predict(
 
     loaded = load(model, device)
     encoding = encode(loaded, text, pair)
-    heads = _chosen(loaded, head or ())
-    cannot_guess = bool(encoding.mask_positions) and not head and not loaded.has_head("words")
+    heads = _trained_heads(loaded, head or ())
+    lacks_word_head = bool(encoding.mask_positions) and not head and not loaded.has_head("words")
     run = bert_core.capture(with_cuts(loaded, cut), encoding, top_k=top_k)
     readouts = {task_head.name: task_head.readouts(loaded, run, top_k) for task_head in heads}
-    silent = [name for name, of_head in readouts.items() if not of_head]
-    if cannot_guess and len(silent) == len(heads):
+    silent = [name for name, head_readouts in readouts.items() if not head_readouts]
+    if lacks_word_head and len(silent) == len(heads):
         loaded.require_head("words", "it cannot guess words")
     if len(silent) == len(heads) or (head and silent):
-        ways = additions(encoding, heads) or [f"its trained heads are {', '.join(readouts) or 'none'}"]
-        named = f" with the head {', '.join(silent)}" if head else ""
-        raise Refused(f"{loaded.name} predicts nothing of this text{named}: {' or '.join(ways)}")
-    if cannot_guess:
+        advice = additions(encoding, heads) or [f"its trained heads are {', '.join(readouts) or 'none'}"]
+        with_head = f" with the head {', '.join(silent)}" if head else ""
+        raise Refused(f"{loaded.name} predicts nothing of this text{with_head}: {' or '.join(advice)}")
+    if lacks_word_head:
         note(f"{loaded.name} {TASK_HEADS['words'].missing_reason(loaded)}: it cannot guess words")
     if as_json:
-        given = {name: [readout._asdict() for readout in of_head] for name, of_head in readouts.items() if of_head}
-        typer.echo(json.dumps(given, ensure_ascii=False))
+        print_json(
+            {
+                name: [readout._asdict() for readout in head_readouts]
+                for name, head_readouts in readouts.items()
+                if head_readouts
+            }
+        )
         return
     for task_head in heads:
         if task_head.name not in silent:
-            typer.echo("\n".join(_lines(task_head, loaded, run, top_k)))
+            typer.echo("\n".join(_head_lines(task_head, loaded, run, top_k)))
 
 
 def nsp(
     first: Annotated[str, typer.Argument(metavar="A", help="The first text.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The text that may follow it.")],
-    model: ModelName = "headlight-mini",
-    cut: Arrows = "",
+    model: ModelName = DEFAULT_MODEL,
+    cut: Cuts = "",
     device: Device = "auto",
 ) -> None:
     """Whether the second text follows the first."""
@@ -73,14 +75,14 @@ def nsp(
         raise Refused("there is no second text: type at least one word")
     loaded = load(model, device)
     run = _run_for("next", "it cannot say what follows", loaded, first, second, cut)
-    typer.echo("\n".join(_verdict(loaded, run)))
+    typer.echo("\n".join(_next_lines(loaded, run)))
 
 
 def replaced(
     text: Annotated[str, typer.Argument(help="A text, maybe with a word in it that does not belong there.")],
-    pair: Annotated[str | None, typer.Option(help="A second text.")] = None,
-    model: ModelName = "headlight-mini",
-    cut: Arrows = "",
+    pair: Annotated[str | None, option("A second text.")] = None,
+    model: ModelName = DEFAULT_MODEL,
+    cut: Cuts = "",
     device: Device = "auto",
 ) -> None:
     """How likely each token was put in the place of another: what the discriminator of an ELECTRA says."""
@@ -88,14 +90,14 @@ def replaced(
     run = _run_for("detector", "choose the discriminator of an ELECTRA", loaded, text, pair, cut)
     if run.encoding.mask_positions:
         note(f"{model} has never read a {run.encoding.special_tokens.mask}: leave it out for a fair answer")
-    typer.echo("\n".join(_tokens(loaded, run)))
+    typer.echo("\n".join(_detector_lines(loaded, run)))
 
 
 def tags(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts whose words are to be tagged.")],
-    model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model that tags words.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object a text: its words and spans.")] = False,
-    cut: Arrows = "",
+    model: Annotated[str, option("A checkpoint folder, or a hub id, of a model that tags words.")],
+    as_json: Annotated[bool, option("As JSON, one object a text: its words and spans.", "--json")] = False,
+    cut: Cuts = "",
     device: Device = "auto",
 ) -> None:
     """The tag of every word, and the spans that they come to: names, parts of speech."""
@@ -106,55 +108,58 @@ def tags(
         run = _run_for("tagger", "`headlight finetune` can teach it", loaded, text, None, cut)
         if as_json:
             words, spans = bert_core.tagged_words(run), bert_core.tagged_spans(run)
-            listed = [
+            span_values = [
                 {"kind": span.kind, "first": span.first, "last": span.last, "begun": span.has_begin_tag}
                 for span in spans
             ]
-            given = {"text": text, "words": list(map(asdict, words)), "spans": listed}
-            typer.echo(json.dumps(given, ensure_ascii=False))
+            print_json({"text": text, "words": list(map(asdict, words)), "spans": span_values})
         else:
-            typer.echo("\n".join([*[""] * (number > 0), *_tagged(loaded, run)]))
+            typer.echo("\n".join([*[""] * (number > 0), *_tag_lines(loaded, run)]))
 
 
-def _chosen(loaded: LoadedModel, names: Sequence[str]) -> list[TaskHead]:
-    """The trained heads with these names, all without any. Raises Refused for a name of none of them."""
+def _trained_heads(loaded: LoadedModel, names: Sequence[str]) -> list[TaskHead]:
+    """Return the trained heads with given names; all if there are none. Raises Refused for an unknown name."""
     from bert_core.task_heads import trained_heads
 
     trained = {head.name: head for head in trained_heads(loaded) if head.gives_predictions}
     for name in names:
         if name not in trained:
-            known = ", ".join(trained) or "none"
-            raise Refused(f"--head is {name!r:.60}: the trained heads of {loaded.name} are {known}")
+            raise Refused(
+                f"--head is {name!r:.60}: the trained heads of {loaded.name} are {', '.join(trained) or 'none'}"
+            )
     return [head for name, head in trained.items() if not names or name in names]
 
 
 def _run_for(head: str, consequence: str, loaded: LoadedModel, text: str, pair: str | None, cut: str) -> ModelRun:
-    """One text in a model that must have a trained head; consequence: the end of the error if it has not."""
+    """Return the run of one text in a model that must have a trained head.
+
+    head: name of the head. consequence: the end of the message if the model does not have it.
+    """
     import bert_core
 
     loaded.require_head(head, consequence)
     return bert_core.capture(with_cuts(loaded, cut), encode(loaded, text, pair), top_k=1)
 
 
-def _lines(head: TaskHead, loaded: LoadedModel, run: ModelRun, most: int) -> Iterator[str]:
-    """The prediction of a head, in its own form or as its readouts. most: rows of each readout."""
+def _head_lines(head: TaskHead, loaded: LoadedModel, run: ModelRun, max_rows: int) -> Iterator[str]:
+    """Yield the prediction of a head, in its own form or as its readouts. max_rows: rows of each readout."""
     if head.name in _OWN_FORMS:
         yield from _OWN_FORMS[head.name](loaded, run)
         return
-    for readout in head.readouts(loaded, run, most):
+    for readout in head.readouts(loaded, run, max_rows):
         yield readout.title
         yield from (f"  {number:.3f}  {name}" for name, number in readout.rows)
 
 
-def _verdict(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
-    """Whether the second text follows, as a sentence."""
+def _next_lines(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
+    """Yield a sentence about whether the second text follows."""
     assert run.nsp is not None  # there is a pair and a head
     yes, no = ("In order", "Swapped") if loaded.predicts_order else ("Yes", "No")
     yield f"{yes if run.nsp >= 0.5 else no}: B follows A with probability {run.nsp:#.2g}"
 
 
-def _tokens(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
-    """Every typed token, the probability that it was replaced, and whether that is more than one half."""
+def _detector_lines(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
+    """Yield each typed token with the probability that it was replaced, marked from one half."""
     assert run.replaced is not None  # there is a detector
     encoding, width = run.encoding, max(map(len, run.encoding.tokens))
     for position, (token, probability) in enumerate(zip(encoding.tokens, run.replaced.tolist(), strict=True)):
@@ -163,21 +168,23 @@ def _tokens(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
             yield f"{position:4}  {token:<{width}}  {probability:.3f}{verdict}"
 
 
-def _tagged(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
-    """Every word with its tag, the probability of that, and the kind of the span that it is in."""
+def _tag_lines(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
+    """Yield each word with its tag, its probability, and the kind of its span."""
     import bert_core
 
     words, spans = bert_core.tagged_words(run), bert_core.tagged_spans(run)
-    width, tag_width = (max((len(getattr(one, name)) for one in words), default=0) for name in ("text", "label"))
+    width, tag_width = (max((len(getattr(word, name)) for word in words), default=0) for name in ("text", "label"))
     kinds = {number: span.kind for span in spans for number in range(span.first, span.last + 1)}
-    begins = {span.first for span in spans}
+    first_words = {span.first for span in spans}
     for word in words:
         kind = kinds.get(word.word, "")
-        mark = "" if kind in ("", word.label) else f"  {'' if word.word in begins else '… '}{kind}"
+        mark = "" if kind in ("", word.label) else f"  {'' if word.word in first_words else '… '}{kind}"
         yield f"{word.text:<{width}}  {word.label:<{tag_width}}  {word.probability:.3f}{mark}"
 
 
-# Presentations that say more than the readouts of a head, by the name of the head.
+# Head -> a presentation with more details than its readouts.
 _OWN_FORMS: dict[str, Callable[[LoadedModel, ModelRun], Iterator[str]]] = {
-    "next": _verdict, "detector": _tokens, "tagger": _tagged,
-}  # fmt: skip
+    "next": _next_lines,
+    "detector": _detector_lines,
+    "tagger": _tag_lines,
+}

@@ -1,4 +1,4 @@
-"""The command that counts what heads, tokens and neurons do over an index."""
+"""The command that profiles heads, tokens and neurons over an index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, Notes, check_place, note, parse_heads, parse_neurons
+from viz_app.cli.shared import (
+    Device,
+    ProgressPrinter,
+    check_output,
+    input_file,
+    load,
+    note,
+    option,
+    output_file,
+    parse_heads,
+    parse_neurons,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from bert_core.loading import LoadedModel
@@ -18,32 +30,25 @@ if TYPE_CHECKING:
     from bert_core.studies.profiles import HeadProfile
 
 ENDINGS = (".json", ".json.gz", ".csv", ".parquet")
-SHOWN = 8  # heads
+MAX_PRINTED = 8  # heads
 
 
 def profile(
     index: Annotated[Path, typer.Argument(help="A folder that `headlight index` made.")],
-    out: Annotated[
-        Path,
-        typer.Option(dir_okay=False, help="A .json or .json.gz, which the page Profiles opens; or .csv, .parquet."),
-    ],
-    heads: Annotated[str, typer.Option(help="layer.head with commas, as in 3.8,4.*; all, or none.")] = "all",
-    tokens: Annotated[
-        str, typer.Option(help="Also of these pieces of the vocabulary, with spaces: 'bank ##ing'.")
-    ] = "",
-    frequent: Annotated[int, typer.Option(min=0, help="Also of so many tokens, those that come most often.")] = 0,
-    neurons: Annotated[str, typer.Option(help="Also of these, layer.neuron with commas, as in 3.120,4.7-19.")] = "",
-    drawn: Annotated[int, typer.Option(min=0, help="Also of so many neurons of every layer, drawn by the seed.")] = 0,
-    each: Annotated[int, typer.Option(min=1, max=100, help="Sentences drawn from every tenth of each.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
-    pages: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Also a page for each, .html, into this folder.")
-    ] = None,
-    table: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A table of `headlight heads`: what removal costs.")
-    ] = None,
-    table_source: Annotated[str, typer.Option(help="Over whose text the table was measured; shown beside it.")] = "",
-    source: Annotated[str, typer.Option(help="Whose text it is, and its licence; shown beside the sentences.")] = "",
+    out: Annotated[Path, output_file("A .json or .json.gz, which the page Profiles opens; or .csv, .parquet.")],
+    heads: Annotated[str, option("layer.head with commas, as in 3.8,4.*; all, or none.")] = "all",
+    tokens: Annotated[str, option("Also of these pieces of the vocabulary, with spaces: 'bank ##ing'.")] = "",
+    frequent: Annotated[int, option("Also of so many tokens, those that come most often.", min=0)] = 0,
+    neurons: Annotated[str, option("Also of these, layer.neuron with commas, as in 3.120,4.7-19.")] = "",
+    random_neurons: Annotated[
+        int, option("Also of so many neurons of every layer, drawn by the seed.", "--drawn", min=0)
+    ] = 0,
+    examples: Annotated[int, option("Sentences drawn from every tenth of each.", "--each", min=1, max=100)] = 3,
+    seed: Annotated[int, option("Of what is drawn.", min=0)] = 0,
+    pages: Annotated[Path | None, option("Also a page for each, .html, into this folder.", file_okay=False)] = None,
+    table: Annotated[Path | None, input_file("A table of `headlight heads`: what removal costs.")] = None,
+    table_source: Annotated[str, option("Over whose text the table was measured; shown beside it.")] = "",
+    source: Annotated[str, option("Whose text it is, and its licence; shown beside the sentences.")] = "",
     device: Device = "auto",
 ) -> None:
     """What every head does over a corpus: kinds, offsets, relations and words it looks at, beside what chance gives.
@@ -51,7 +56,6 @@ def profile(
     With sentences from every tenth of its activity, the heads that look in the same way, and what its removal costs.
     Of tokens, where they stand and how alike their states are; of neurons, at what they fire.
     """
-    from bert_core import checkpoint, load
     from bert_core.studies.head_profiles import head_profiles
     from bert_core.studies.head_tables import read_table
     from bert_core.studies.index_reader import open_index
@@ -63,44 +67,45 @@ def profile(
 
     if not out.name.lower().endswith(ENDINGS):
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
-    check_place(out, index)
+    check_output(out, index)
     if pages is not None and pages.resolve() == index.resolve():
         raise Refused(f"--pages is the index, {str(pages)!r}: name another folder")
-    there = open_index(index)
-    given: dict[str, Any] = {"examples": each, "seed": seed, "report": Notes()}
-    pairs = _parse_heads(heads, there)
-    measured = None if table is None else read_table(table.read_bytes(), table.name)
-    found = head_profiles(there, pairs, **given, source=source, table=measured, table_source=table_source)
-    if table is not None and measured is not None and not measured.weights:
+    corpus = open_index(index)
+    options: dict[str, Any] = {"examples": examples, "seed": seed, "report": ProgressPrinter()}
+    head_table = None if table is None else read_table(table.read_bytes(), table.name)
+    profiles = head_profiles(
+        corpus, _parse_heads(heads, corpus), **options, source=source, table=head_table, table_source=table_source
+    )
+    if table is not None and head_table is not None and not head_table.weights:
         note(
             f"{table.name} does not say of which weights it is, as tables of version 0.2: its name and the number of "
             "heads fit the index"
         )
     if frequent:
-        found = replace(found, tokens=token_profiles(there, max_pieces=frequent, **given))
-    known = {one.piece for one in found.tokens}
-    if pieces := [piece for piece in tokens.split() if piece not in known]:
-        found = replace(found, tokens=(*found.tokens, *token_profiles(there, pieces, **given)))
-    if neurons or drawn:
-        loaded = load(there.model, device=device)
-        named = parse_neurons(neurons, loaded.config.intermediate_size) if neurons else []
-        wanted = [*named, *_drawn(loaded, drawn, seed)]
-        found = replace(found, neurons=neuron_profiles(there, loaded, wanted, **given))
-    if not found.all_profiles:
+        profiles = replace(profiles, tokens=token_profiles(corpus, max_pieces=frequent, **options))
+    profiled = {token.piece for token in profiles.tokens}
+    if pieces := [piece for piece in tokens.split() if piece not in profiled]:
+        profiles = replace(profiles, tokens=(*profiles.tokens, *token_profiles(corpus, pieces, **options)))
+    if neurons or random_neurons:
+        loaded = load(corpus.model, device)
+        pairs = parse_neurons(neurons, loaded.config.intermediate_size) if neurons else []
+        pairs += _random_neurons(loaded, random_neurons, seed)
+        profiles = replace(profiles, neurons=neuron_profiles(corpus, loaded, pairs, **options))
+    if not profiles.all_profiles:
         raise Refused("nothing was asked for: name --heads, --tokens, --frequent, --neurons or --drawn")
     if out.suffix.lower() in (".json", ".gz"):
-        write_profiles(found, out)
+        write_profiles(profiles, out)
     else:
-        write_columns(profile_columns(found.all_profiles), out)
+        write_columns(profile_columns(profiles.all_profiles), out)
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
-        for one in found.all_profiles:
-            checkpoint.write_atomically(pages / f"{file_name(found, one)}.html", profile_page(found, one))
-    for head in found.heads[:SHOWN]:
-        typer.echo(_line(head))
-    counts = {"heads": found.heads, "tokens": found.tokens, "neurons": found.neurons}
-    said = ", ".join(f"{len(of)} {name}" for name, of in counts.items() if of)
-    typer.echo(f"{out}: {said} over {found.all_profiles[0].tokens:,} tokens")
+        for entry in profiles.all_profiles:
+            write_file(pages / f"{file_name(profiles, entry)}.html", profile_page(profiles, entry))
+    for head in profiles.heads[:MAX_PRINTED]:
+        typer.echo(_summary(head))
+    groups = {"heads": profiles.heads, "tokens": profiles.tokens, "neurons": profiles.neurons}
+    counts = ", ".join(f"{len(entries)} {name}" for name, entries in groups.items() if entries)
+    typer.echo(f"{out}: {counts} over {profiles.all_profiles[0].tokens:,} tokens")
 
 
 @functools.wraps(profile)
@@ -110,29 +115,30 @@ def dossier(**arguments: Any) -> None:
     profile(**arguments)
 
 
-def _parse_heads(written: str, index: Index) -> list[tuple[int, int]] | None:
-    """`3.8,4.*` as pairs; None for all. Raises Refused for anything else."""
-    if written.strip() in ("all", "none"):
-        return None if written.strip() == "all" else []
-    return parse_heads(written, max(index.layers) + 1, index.heads)
+def _parse_heads(text: str, index: Index) -> list[tuple[int, int]] | None:
+    """Return the (layer, head) pairs of `3.8,4.*`; None for "all". Raises Refused for another form."""
+    if text.strip() in ("all", "none"):
+        return None if text.strip() == "all" else []
+    return parse_heads(text, max(index.layers) + 1, index.heads)
 
 
-def _drawn(loaded: LoadedModel, count: int, seed: int) -> list[tuple[int, int]]:
-    """So many neurons of every layer, drawn by the seed."""
+def _random_neurons(loaded: LoadedModel, count: int, seed: int) -> list[tuple[int, int]]:
+    """Return (layer, neuron) pairs, `count` random neurons of each layer."""
     import numpy as np
 
-    draw, config, found = np.random.default_rng(seed), loaded.config, list[tuple[int, int]]()
+    rng, config, pairs = np.random.default_rng(seed), loaded.config, list[tuple[int, int]]()
     for layer in range(config.num_hidden_layers):
-        there = config.neurons_of(layer)
-        some = draw.choice(there, min(count, len(there)), replace=False)
-        found += [(layer, neuron) for neuron in sorted(some.tolist())]
-    return found
+        neurons = config.neurons_of(layer)
+        sample = rng.choice(neurons, min(count, len(neurons)), replace=False)
+        pairs += [(layer, neuron) for neuron in sorted(sample.tolist())]
+    return pairs
 
 
-def _line(one: HeadProfile) -> str:
-    """Where a head rests, and what stands out most where it is active."""
-    best = [
-        f"{asked} {bar.name} {bar.share:.0%} (chance {bar.chance:.0%})" for asked, bar in one.distinctive_groups[:3]
-    ]
-    rests = f"L{one.layer} H{one.head}: at [CLS] or [SEP] from {one.sink_share:.0%}"
-    return f"{rests}; where most active: {', '.join(best) or 'nothing above chance'}"
+def _summary(head: HeadProfile) -> str:
+    """Return a line about a head: its attention to [CLS] and [SEP], and the groups that exceed chance most."""
+    groups = ", ".join(
+        f"{kind} {group.name} {group.share:.0%} (chance {group.chance:.0%})"
+        for kind, group in head.distinctive_groups[:3]
+    )
+    sinks = f"L{head.layer} H{head.head}: at [CLS] or [SEP] from {head.sink_share:.0%}"
+    return f"{sinks}; where most active: {groups or 'nothing above chance'}"

@@ -1,4 +1,4 @@
-"""Commands that take heads, neurons or layers out of a model, and show what that does to it."""
+"""Commands that remove heads, neurons or layers from a model, and measure the effect."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli.shared import (
+    DEFAULT_MODEL,
     Device,
     ModelName,
-    Notes,
+    ProgressPrinter,
     TextColumn,
     TextFile,
-    check_place,
+    check_output,
     first_texts,
+    input_file,
     load,
     note,
-    note_each,
+    note_progress,
+    option,
+    output_file,
     parse_heads,
+    parse_names,
     parse_neurons,
 )
 
@@ -30,23 +35,18 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 
 def prune(
-    out: Annotated[Path, typer.Option(help="The new model: a folder, or a name that ends in .zip.")],
-    heads: Annotated[
-        str, typer.Option(help="Which to take out, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
-    ] = "",
+    out: Annotated[Path, option("The new model: a folder, or a name that ends in .zip.")],
+    heads: Annotated[str, option("Which to take out, as in 0.3,2.11: layer.head from zero, 4.* a layer.")] = "",
     neurons: Annotated[
-        str, typer.Option(help="Neurons to take out, as in 0.3,2.100-199: layer.neuron from zero, 4.* a layer's.")
+        str, option("Neurons to take out, as in 0.3,2.100-199: layer.neuron from zero, 4.* a layer's.")
     ] = "",
-    layers: Annotated[str, typer.Option(help="Whole layers to take out, as in 4,5.")] = "",
-    plan: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A plan file, as prune-curve writes them.")
-    ] = None,
-    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="How much of the plan to carry out.")] = 0.3,
+    layers: Annotated[str, option("Whole layers to take out, as in 4,5.")] = "",
+    plan: Annotated[Path | None, input_file("A plan file, as prune-curve writes them.")] = None,
+    share: Annotated[float, option("How much of the plan to carry out.", min=0.0, max=1.0)] = 0.3,
     full_shape: Annotated[
-        bool,
-        typer.Option("--full-shape", help="Zeros where heads and neurons were, for programs that know no pruning."),
+        bool, option("Zeros where heads and neurons were, for programs that know no pruning.", "--full-shape")
     ] = False,
-    model: ModelName = "headlight-mini",
+    model: ModelName = DEFAULT_MODEL,
     device: Device = "cpu",
 ) -> None:
     """A new, smaller model without some heads, neurons or layers; the old one stays as it is."""
@@ -63,9 +63,9 @@ def prune(
     loaded = load(model, device)
     config = loaded.config
     if plan is not None:
-        carried_out = read_plan(plan, loaded)
-        smaller = prune_parts(loaded, carried_out.what, carried_out.first(share))
-        changed = [carried_out.what]
+        pruning_plan = read_plan(plan, loaded)
+        smaller = prune_parts(loaded, pruning_plan.what, pruning_plan.first(share))
+        part_kinds = [pruning_plan.what]
     else:
         smaller = bert_core.pruned(
             loaded,
@@ -73,46 +73,41 @@ def prune(
             neurons=parse_neurons(neurons, config.intermediate_size) if neurons else [],
             layers=_parse_layers(layers) if layers else [],
         )
-        given = {"heads": heads, "neurons": neurons, "layers": layers}
-        changed = [what for what, written in given.items() if written]
+        part_kinds = [kind for kind, text in (("heads", heads), ("neurons", neurons), ("layers", layers)) if text]
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
-    counts = (
-        f"{existing_parts(smaller, what).sum():,} of {existing_parts(smaller, what).size:,} {what}, "
-        for what in changed
+    masks = {kind: existing_parts(smaller, kind) for kind in part_kinds}
+    counts = ", ".join(f"{mask.sum():,} of {mask.size:,} {kind}" for kind, mask in masks.items())
+    before, after = (
+        sum(parameter.numel() for parameter in version.model.parameters()) for version in (loaded, smaller)
     )
-    before, after = (sum(p.numel() for p in one.model.parameters()) for one in (loaded, smaller))
-    said = "".join(counts).removesuffix(", ")
-    typer.echo(f"{said} and {after:,} of {before:,} parameters are left: {out}")
+    typer.echo(f"{counts} and {after:,} of {before:,} parameters are left: {out}")
 
 
-def _parse_layers(written: str) -> list[int]:
-    """`4,5` as numbers. Raises Refused for anything else; whether a layer exists, the model says."""
+def _parse_layers(text: str) -> list[int]:
+    """Return the numbers of `4,5`. Raises Refused for another form; the model checks whether the layers exist."""
     try:
-        return [int(part) for part in written.split(",")]
+        return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise Refused(f"--layers is {written!r}: write numbers with commas, as in 4,5") from error
+        raise Refused(f"--layers is {text!r}: write numbers with commas, as in 4,5") from error
 
 
 def prune_curve(
     corpus: TextFile,
-    out: Annotated[Path, typer.Option(dir_okay=False, help="A CSV file; what it has already is not computed again.")],
-    what: Annotated[str, typer.Option(help="What goes: heads, neurons or layers.")] = "heads",
+    out: Annotated[Path, output_file("A CSV file; what it has already is not computed again.")],
+    part_kind: Annotated[str, option("What goes: heads, neurons or layers.", "--what")] = "heads",
     orders: Annotated[
         str | None,
-        typer.Option(
-            help="importance, importance-in-layer, ablation, ablation-mean, ablation-resample, iterative, random: some "
+        option(
+            "importance, importance-in-layer, ablation, ablation-mean, ablation-resample, iterative, random: some "
             "of them, with commas; neurons have no ablation, layers ablation, iterative and random. If left out: "
             "importance,random, of layers ablation,random."
         ),
     ] = None,
-    reference: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Texts for ablation-mean and -resample, a line each."),
-    ] = None,
-    points: Annotated[int, typer.Option(min=1, help="Into how many steps they are divided.")] = 10,
-    examples: Annotated[int, typer.Option(min=1, help="Examples to ask, and as many others to estimate on.")] = 256,
-    length: Annotated[int, typer.Option(min=5, help="Tokens of each.")] = 64,
-    model: ModelName = "headlight-mini",
+    reference: Annotated[Path | None, input_file("Texts for ablation-mean and -resample, a line each.")] = None,
+    points: Annotated[int, option("Into how many steps they are divided.", min=1)] = 10,
+    examples: Annotated[int, option("Examples to ask, and as many others to estimate on.", min=1)] = 256,
+    length: Annotated[int, option("Tokens of each.", min=5)] = 64,
+    model: ModelName = DEFAULT_MODEL,
     column: TextColumn = None,
     device: Device = "auto",
 ) -> None:
@@ -127,60 +122,67 @@ def prune_curve(
     from bert_core.studies.curve import existing_points, pruning_curve, read_curve
     from bert_core.studies.documents import check_documents
 
-    check_place(out, corpus, *([] if reference is None else [reference]))
-    check_orders(what, [])
-    offered = ORDERS_BY_PART[what]
-    chosen = [offered[0], "random"] if orders is None else [one.strip() for one in orders.split(",") if one.strip()]
-    if not chosen:
-        raise Refused(f"--orders is {orders!r}: some of {', '.join(offered)}")
+    check_output(out, corpus, reference)
+    check_orders(part_kind, [])
+    known_orders = ORDERS_BY_PART[part_kind]
+    order_names = [known_orders[0], "random"] if orders is None else list(parse_names(orders))
+    if not order_names:
+        raise Refused(f"--orders is {orders!r}: some of {', '.join(known_orders)}")
     loaded = load(model, device)
     check_documents(corpus, column)
-    made_on = {"text": corpus.name, "examples": str(examples), "length": str(length)}
-    existing_points(loaded, out, chosen, made_on, part_kind=what)  # what is wrong is said before anything is read
-    longest = loaded.config.max_position_embeddings
-    others = [] if reference is None else [
-        loaded.tokenizer.encode(text, max_length=longest) for text in first_texts(reference)
-    ]  # fmt: skip
-    there, notes = int(existing_parts(loaded, what).sum()), Notes()
+    example_columns = {"text": corpus.name, "examples": str(examples), "length": str(length)}
+    existing_points(loaded, out, order_names, example_columns, part_kind=part_kind)  # reports errors before any work
+    max_length = loaded.config.max_position_embeddings
+    reference_texts = () if reference is None else first_texts(reference)
+    part_count, printer = int(existing_parts(loaded, part_kind).sum()), ProgressPrinter()
 
-    def report(done: float | None, what: str = "") -> None:
-        if what.startswith("finding"):
-            note(what)
+    def report(share: float | None, message: str = "") -> None:
+        if message.startswith("finding"):
+            note(message)
         else:
-            notes(done, what)
+            printer(share, message)
 
-    for point in pruning_curve(
-        loaded, *_examples(loaded, corpus, column, examples, length), out, part_kind=what, orders=chosen, steps=points,
-        reference=others, example_columns=made_on,
-        estimation_source=f"{examples} examples of {length} tokens of {_sized(corpus)}",
-        reference_name="" if reference is None else _sized(reference), report=report,
-    ):  # fmt: skip
-        note(f"{point.order}: {point.removed:,} of {there:,} {what} gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")
-    found = read_curve(out)
-    for order in dict.fromkeys(point.order for point in found):
-        if order.partition(" ")[0] in chosen:
-            fine = removable_head_count(found, order)
-            typer.echo(f"{order}: {fine:,} of {there:,} {what} can go before the loss rises by more than 1%")
+    curve_points = pruning_curve(
+        loaded,
+        *_examples(loaded, corpus, column, examples, length),
+        out,
+        part_kind=part_kind,
+        orders=order_names,
+        steps=points,
+        reference=[loaded.tokenizer.encode(text, max_length=max_length) for text in reference_texts],
+        example_columns=example_columns,
+        estimation_source=f"{examples} examples of {length} tokens of {_name_and_size(corpus)}",
+        reference_name="" if reference is None else _name_and_size(reference),
+        report=report,
+    )
+    for point in curve_points:
+        note(
+            f"{point.order}: {point.removed:,} of {part_count:,} {part_kind} gone, loss {point.loss:.3f}, "
+            f"MLM {point.mlm:.1%}"
+        )
+    curve = read_curve(out)
+    for order in dict.fromkeys(point.order for point in curve):
+        if order.partition(" ")[0] in order_names:
+            count = removable_head_count(curve, order)
+            typer.echo(f"{order}: {count:,} of {part_count:,} {part_kind} can go before the loss rises by more than 1%")
     typer.echo(str(out))
 
 
 def _examples(
     loaded: LoadedModel, corpus: Path, column: str | None, count: int, length: int
 ) -> tuple[list[Batch], list[Batch]]:
-    """Examples to estimate on, and others to ask, of the same text."""
+    """Return examples for the estimates, and other examples of the same text for the evaluation."""
     from bert_core.training.data import Corpus, ExampleMaker
     from bert_core.training.pretrain import EVALUATION_MASKING
 
     if length > loaded.config.max_position_embeddings:
         raise Refused(f"--length is {length}: {loaded.name} reads {loaded.config.max_position_embeddings} tokens")
     with tempfile.TemporaryDirectory() as cache:
-        maker = ExampleMaker(
-            Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each, column=column), loaded.tokenizer,
-            EVALUATION_MASKING, predict_order=loaded.predicts_order,
-        )  # fmt: skip
+        text = Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_progress, column=column)
+        maker = ExampleMaker(text, loaded.tokenizer, EVALUATION_MASKING, predict_order=loaded.predicts_order)
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 
 
-def _sized(path: Path) -> str:
-    """A file by its name and size: another of the same name is told apart."""
+def _name_and_size(path: Path) -> str:
+    """Return the name and size of a file, which distinguish it from another one of the same name."""
     return f"{path.name} ({path.stat().st_size:,} bytes)"

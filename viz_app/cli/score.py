@@ -1,4 +1,4 @@
-"""The command that says how likely a model finds sentences."""
+"""The command that computes how likely a model finds sentences."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from bert_core.unknown_tokens import current_counts
-from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, encode, load, note
+from viz_app.cli.shared import (
+    DEFAULT_MODEL,
+    Device,
+    ModelName,
+    PairColumn,
+    ProgressPrinter,
+    TextColumn,
+    encode,
+    input_file,
+    load,
+    mark_unknown_as_reported,
+    note,
+    option,
+)
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import PairRow
@@ -17,17 +29,14 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 def score(
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences to compare.")] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A file of pairs instead: two sentences a line; gives CSV."),
-    ] = None,
+    pairs: Annotated[Path | None, input_file("A file of pairs instead: two sentences a line; gives CSV.")] = None,
     text: TextColumn = None,
     pair: PairColumn = None,
-    model: ModelName = "headlight-mini",
+    model: ModelName = DEFAULT_MODEL,
     within_word: Annotated[
-        bool, typer.Option("--within-word", help="Also hide the later pieces of the same word; better for rare words.")
+        bool, option("Also hide the later pieces of the same word; better for rare words.", "--within-word")
     ] = False,
-    pieces: Annotated[bool, typer.Option("--pieces", help="The log-probability of every piece, too.")] = False,
+    pieces: Annotated[bool, option("The log-probability of every piece, too.", "--pieces")] = False,
     device: Device = "auto",
 ) -> None:
     """How likely a masked-word model finds each sentence: pseudo-log-likelihood in nats, and perplexity per piece.
@@ -42,23 +51,24 @@ def score(
     if pairs is not None:
         if pieces:
             raise Refused("--pieces is for sentences on the command line: --pairs gives the totals of each pair")
-        _score_pairs(model, device, _read_pairs(pairs, text, pair), variant)
+        _print_pairs(model, device, _read_pairs(pairs, text, pair), variant)
         return
     if text or pair:
         raise Refused("--text and --pair name the columns of a table: give --pairs")
     loaded = load(model, device)
     for sentence in texts or []:
         encoding = encode(loaded, sentence, None)
-        found = bert_core.pseudo_log_likelihood(loaded, encoding, variant=variant, report=Notes())
-        typer.echo(f"{found.total:9.3f} nats  perplexity {found.perplexity:8.2f}  {sentence}")
+        likelihood = bert_core.pseudo_log_likelihood(loaded, encoding, variant=variant, report=ProgressPrinter())
+        typer.echo(f"{likelihood.total:9.3f} nats  perplexity {likelihood.perplexity:8.2f}  {sentence}")
         if pieces:
-            for token, likely, added in zip(encoding.tokens, found.log_probabilities, encoding.special, strict=True):
-                if not added:
-                    typer.echo(f"  {likely:9.3f}  {token}")
+            values = zip(encoding.tokens, likelihood.log_probabilities, encoding.special, strict=True)
+            for token, log_probability, is_special in values:
+                if not is_special:
+                    typer.echo(f"  {log_probability:9.3f}  {token}")
 
 
 def _read_pairs(path: Path, text: str | None, pair: str | None) -> list[PairRow]:
-    """Two sentences a line of plain text or a .csv or .tsv without a header, or a row of any table by its columns."""
+    """Return the pairs of a table by its columns, or of lines of plain text or of a .csv or .tsv without a header."""
     from bert_core.studies.files import Format, identify
     from bert_core.studies.pairs import pair_rows, read_pairs
     from bert_core.studies.rows import MAX_JSON_BYTES, read_rows
@@ -74,22 +84,22 @@ def _read_pairs(path: Path, text: str | None, pair: str | None) -> list[PairRow]
     return read_pairs(source.read_text(MAX_JSON_BYTES))
 
 
-def _score_pairs(model: str, device: str, pairs: list[PairRow], variant: str) -> None:
-    """The table to stdout, and what it comes to to stderr."""
+def _print_pairs(model: str, device: str, pairs: list[PairRow], variant: str) -> None:
+    """Print the scores of the pairs as CSV, and a summary on stderr."""
     from bert_core.analysis.scoring import mostly_unknown
     from bert_core.run.scoring import score_pairs
     from bert_core.studies.pairs import pairs_csv
 
     loaded = load(model, device)
-    found = score_pairs(loaded, pairs, variant=variant, report=Notes())
-    typer.echo(pairs_csv(found), nl=False)
-    scored = [one for one in found if one.preferred is not None]
-    first = sum(one.preferred == "first" for one in scored)
-    if scored:
-        note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(scored):,} pairs")
-    if unknown := mostly_unknown(found):
-        if (read := current_counts()) is not None:
-            read.reported = True
+    scores = score_pairs(loaded, pairs, variant=variant, report=ProgressPrinter())
+    typer.echo(pairs_csv(scores), nl=False)
+    preferred = [pair_score.preferred for pair_score in scores if pair_score.preferred is not None]
+    if preferred:
+        first = preferred.count("first")
+        note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(preferred):,} pairs")
+    if unknown := mostly_unknown(scores):
+        mark_unknown_as_reported()
         note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these characters")
-    if len(scored) < len(found):
-        note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: see the column problem")
+    if len(preferred) < len(scores):
+        failed = len(scores) - len(preferred)
+        note(f"{failed:,} of {len(scores):,} lines could not be scored: see the column problem")

@@ -1,4 +1,4 @@
-"""The commands that serve the app, and list the models that come with it."""
+"""Commands that serve the app, and list the bundled models."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, note
+from viz_app.cli.shared import Device, note, option
 
-# glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
-# It reads them when a process starts, so they are set for the process that we start, or start again.
+# glibc returns large blocks to the system after every step and then maps them again, unless these settings prevent it.
+# It reads them when a process starts, so they are set for the process that the command starts, or starts again.
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
 
-CLASS = "HEADLIGHT_CLASS"  # the teacher's code, for the process that serves
+CLASS = "HEADLIGHT_CLASS"  # environment variable with the teacher's code, for the server process
 
 
 def malloc_settings() -> dict[str, str]:
-    """What a process of ours is started with; nothing where the system's malloc is not glibc's."""
+    """Return the environment variables of a server or training process; none without glibc."""
     return MALLOC if platform.libc_ver()[0] == "glibc" else {}
 
 
@@ -43,67 +43,59 @@ def list_models() -> None:
 
 def open_app(
     models: Annotated[
-        list[str] | None,
-        typer.Option("--models", metavar="NAME_OR_DIR", help="A model to offer beside the bundled ones."),
+        list[str] | None, option("A model to offer beside the bundled ones.", "--models", metavar="NAME_OR_DIR")
     ] = None,
     more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="More of them.")] = None,
     tables: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="A folder of tables of `headlight heads`, to open on Roles."),
+        Path | None, option("A folder of tables of `headlight heads`, to open on Roles.", exists=True, file_okay=False)
     ] = None,
     index: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="A folder of `headlight index`, searched on Layers."),
+        Path | None, option("A folder of `headlight index`, searched on Layers.", exists=True, file_okay=False)
     ] = None,
     lessons: Annotated[
-        Path | None,
-        typer.Option(exists=True, file_okay=False, help="A folder of lessons of your own, for the page Learn."),
+        Path | None, option("A folder of lessons of your own, for the page Learn.", exists=True, file_okay=False)
     ] = None,
     device: Device = "auto",
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="8501, or the next free one.")] = None,
-    address: Annotated[str, typer.Option(help="Where to listen; any but localhost is for others too.")] = "localhost",
+    port: Annotated[int | None, option("8501, or the next free one.", min=1, max=65535)] = None,
+    address: Annotated[str, option("Where to listen; any but localhost is for others too.")] = "localhost",
     shared: Annotated[
-        bool, typer.Option("--shared", help="For others too, though it listens on localhost: behind a proxy.")
+        bool, option("For others too, though it listens on localhost: behind a proxy.", "--shared")
     ] = False,
     host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name by which others ask; with none, any is answered.")
+        list[str] | None, option("A name by which others ask; with none, any is answered.", metavar="NAME")
     ] = None,
     base_path: Annotated[
-        str, typer.Option(metavar="PATH", help="What stands before every path, where a proxy serves more than this.")
+        str, option("What stands before every path, where a proxy serves more than this.", metavar="PATH")
     ] = "",
     embed_in: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="A site whose pages may show the app in a frame, may be given again."),
+        option("A site whose pages may show the app in a frame, may be given again.", metavar="ORIGIN"),
     ] = None,
-    metrics: Annotated[
-        int | None, typer.Option(min=1, max=65535, hidden=True, help="Deprecated: without effect.")
-    ] = None,
+    metrics: Annotated[int | None, option("Deprecated: without effect.", min=1, max=65535, hidden=True)] = None,
     for_class: Annotated[
-        bool,
-        typer.Option("--class", help="For a class that answers together: shows the teacher's code in this terminal."),
+        bool, option("For a class that answers together: shows the teacher's code in this terminal.", "--class")
     ] = False,
     memory: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "What it may use in all; if not given, 2 GB beside Python and the models, and 60% of the machine's.",
             metavar="GB",
-            help="What it may use in all; if not given, 2 GB beside Python and the models, and 60% of the machine's.",
         ),
     ] = None,
     model_memory: Annotated[
-        float | None,
-        typer.Option(metavar="GB", help="What its models may take of that; if not given, half."),
+        float | None, option("What its models may take of that; if not given, half.", metavar="GB")
     ] = None,
 ) -> None:
     """Serve the app to a browser."""
-    offered = [*(models or []), *(more_models or [])]
-    for name in offered:
-        _check_offered(name)
+    model_names = [*(models or []), *(more_models or [])]
+    for name in model_names:
+        _check_model_name(name)
     if device != "auto":
         from bert_core.loading import best_device
 
         best_device(device)
     if host and not shared:
-        from viz_app.access import LOCAL_HOSTS  # brings Streamlit, which the process that serves imports by itself
+        from viz_app.access import LOCAL_HOSTS  # imports Streamlit, which only the server process needs otherwise
 
         if address in LOCAL_HOSTS:
             raise Refused("--host names a server for others: give --shared too, or an --address that others reach")
@@ -111,10 +103,10 @@ def open_app(
         from viz_app.access import parse_origins
 
         embed_in = list(parse_origins(embed_in))
-    front_door = find_spec("streamlit_app")
-    if front_door is None or front_door.origin is None:
+    script = find_spec("streamlit_app")
+    if script is None or script.origin is None:
         raise Refused("streamlit_app.py is not installed beside this command: install Headlight again")
-    # The settings of .streamlit/config.toml, which an installed Headlight does not have.
+    # As in .streamlit/config.toml, which an installed Headlight does not have.
     flags = {
         "server.address": address,
         "server.showEmailPrompt": "false",
@@ -128,52 +120,52 @@ def open_app(
         **({} if port is None else {"server.port": str(port)}),
         **({"server.baseUrlPath": base_path.strip("/")} if base_path.strip("/") else {}),
     }
-    choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
+    variables = {"HEADLIGHT_MODELS": json.dumps(model_names), "HEADLIGHT_DEVICE": device}
     if embed_in:
-        choices["HEADLIGHT_EMBED_IN"] = " ".join(embed_in)
+        variables["HEADLIGHT_EMBED_IN"] = " ".join(embed_in)
     if shared:
-        choices["HEADLIGHT_SHARED"] = "1"
+        variables["HEADLIGHT_SHARED"] = "1"
     if metrics is not None:
         note("`headlight app --metrics` is deprecated and has no effect: /_stcore/health says whether the server runs")
-    for option, variable, gigabytes in (
+    for name, variable, gigabytes in (
         ("--memory", "HEADLIGHT_MEMORY", memory),
         ("--model-memory", "HEADLIGHT_MODEL_MEMORY", model_memory),
     ):
         if gigabytes is not None:
             if not 0 < gigabytes < float("inf"):
-                raise Refused(f"{option} is {gigabytes:g}: it must be a number of GB above 0")
-            choices[variable] = str(gigabytes)
+                raise Refused(f"{name} is {gigabytes:g}: it must be a number of GB above 0")
+            variables[variable] = str(gigabytes)
     if for_class or os.environ.get(CLASS):
-        choices[CLASS] = _teachers_code()
+        variables[CLASS] = _teachers_code()
     if tables is not None:
-        choices["HEADLIGHT_TABLES"] = str(tables.resolve())
+        variables["HEADLIGHT_TABLES"] = str(tables.resolve())
     if index is not None:
         from bert_core.studies.index import read_contents
 
         read_contents(index)
-        choices["HEADLIGHT_INDEX"] = str(index.resolve())
+        variables["HEADLIGHT_INDEX"] = str(index.resolve())
     if lessons is not None:
-        choices["HEADLIGHT_LESSONS"] = str(lessons.resolve())
-    # Threads of a computation that wait for each other sleep: busy waiting would take the cores from other visitors.
-    choices["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
-    # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
-    command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
+        variables["HEADLIGHT_LESSONS"] = str(lessons.resolve())
+    # Threads that wait for each other sleep: busy waiting would take cores from other visitors.
+    variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
+    # -P prevents that a streamlit.py in the current folder is run.
+    command = [sys.executable, "-P", "-m", "streamlit", "run", script.origin]
     command += [f"--{name}={value}" for name, value in flags.items()]
     command += [f"--server.allowedHosts={name}" for name in host or ()]
-    os.execve(sys.executable, command, {**malloc_settings(), **os.environ, **choices})
+    os.execve(sys.executable, command, {**malloc_settings(), **os.environ, **variables})
 
 
 def _teachers_code() -> str:
-    """What the teacher of a class says to this server: a new code, shown in the terminal alone, or the one given.
+    """Return the code of the teacher of a class: the one in the environment, or a new one, printed in the terminal.
 
-    Raises Refused for one that can be guessed, or where there is no terminal, since a log would keep what is shown.
+    Raises Refused for a code that is too short, and if stdout is no terminal, since a log would store the code.
     """
     from viz_app.classroom import CODE_LENGTH, group_code, new_code, plain_code
 
-    if given := os.environ.get(CLASS):
-        if len(plain_code(given)) < CODE_LENGTH:
-            raise Refused(f"{CLASS} has {len(plain_code(given))} signs: a teacher's code needs {CODE_LENGTH} or more")
-        return given
+    if code := os.environ.get(CLASS):
+        if len(plain_code(code)) < CODE_LENGTH:
+            raise Refused(f"{CLASS} has {len(plain_code(code))} signs: a teacher's code needs {CODE_LENGTH} or more")
+        return code
     if not sys.stdout.isatty():
         raise Refused(
             f"--class shows the teacher's code in a terminal, and there is none: choose one of {CODE_LENGTH} signs or "
@@ -185,8 +177,8 @@ def _teachers_code() -> str:
     return code
 
 
-def _check_offered(name: str) -> None:
-    """Raise Refused unless a model of this name may be there: what the app would only say on its page."""
+def _check_model_name(name: str) -> None:
+    """Raise Refused unless a name may be that of a model: the app would only report it on its page."""
     from bert_core.checkpoint import read_config
     from bert_core.loading import bundled_models
     from bert_core.pooling import read_pooling
@@ -194,6 +186,6 @@ def _check_offered(name: str) -> None:
     if Path(name).is_dir():
         read_config(read_pooling(Path(name))[0])
     elif name.endswith(".zip") and Path(name).is_file():
-        return  # what is in it, the page says
+        return  # the page checks its content
     elif name not in bundled_models() and not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         raise Refused(f"there is no model {name!r}: it is neither a folder, nor bundled, nor a hub id")

@@ -1,16 +1,18 @@
-"""What the commands share: their options, a model, an encoded text, a note."""
+"""What several commands share: options, loading of models and texts, notation of their options, and messages."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bert_core.progress import format_duration
 from bert_core.refused import Refused
 from bert_core.run import MAX_REFERENCES
 from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, target_questions, text_form
@@ -22,9 +24,46 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.task_heads import TaskHead
     from bert_core.tokenizer import Encoding
 
+SECONDS_BETWEEN_LINES = 5.0
+TARGET_FORMS = ", ".join(
+    filter(None, ("POSITION:WORD", *starmap(text_form, TARGET_KINDS.present.items()), "like:TEXT, alike:A or alike:B"))
+)
+_QUESTION_NAMES = "; ".join(
+    ": ".join([name, *(title.lower() for title in question.faithfulness_kinds.values())])
+    for name, question in FILE_QUESTIONS.present.items()
+    if question.loss_from_targets
+)
+
+
+def option(help: str, *names: str, **values: Any) -> Any:
+    """Return an option of typer. names: of the option, if it is not named like its parameter; a bool needs one."""
+    return typer.Option(*names, help=help, **values)
+
+
+def input_file(help: str) -> Any:
+    """Return an option for an existing file."""
+    return option(help, exists=True, dir_okay=False)
+
+
+def file_argument(help: str) -> Any:
+    """Return an argument for an existing file."""
+    return typer.Argument(exists=True, dir_okay=False, help=help)
+
+
+def output_file(help: str) -> Any:
+    """Return an option for a file that is written."""
+    return option(help, dir_okay=False)
+
+
+def column(help: str, *names: str) -> Any:
+    """Return an option for the name of a column of a table."""
+    return option(help, *names, metavar="COLUMN")
+
+
 ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
+DEFAULT_MODEL = "headlight-mini"
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
-Arrows = Annotated[
+Cuts = Annotated[
     str,
     typer.Option(
         metavar="CUTS",
@@ -34,46 +73,28 @@ Arrows = Annotated[
 ]
 FileOfTexts = Annotated[
     Path,
-    typer.Argument(
-        exists=True,
-        dir_okay=False,
-        help="Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, "
-        ".jsonl, .json).",
+    file_argument(
+        "Plain text (.txt), one text per line; a treebank (.conllu); or, with --text, a table (.csv, .tsv, .jsonl, "
+        ".json)."
     ),
 ]
 TextFile = Annotated[
     Path,
-    typer.Argument(
-        exists=True,
-        dir_okay=False,
-        help="Plain text (.txt), one paragraph per line; or, with --text, a table (.csv, .tsv, .jsonl, .json).",
-    ),
+    file_argument("Plain text (.txt), one paragraph per line; or, with --text, a table (.csv, .tsv, .jsonl, .json)."),
 ]
-TextColumn = Annotated[
-    str | None, typer.Option("--text", metavar="COLUMN", help="The column of the texts, in a table.")
+TextColumn = Annotated[str | None, column("The column of the texts, in a table.", "--text")]
+PairColumn = Annotated[str | None, column("The column of second texts.", "--pair")]
+QuestionName = Annotated[
+    str | None, typer.Option("--ask", metavar="KIND", help=f"Ask another head of the model: {_QUESTION_NAMES}")
 ]
-Ask = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND",
-        help="Ask another head of the model: "
-        + "; ".join(
-            ": ".join([name, *(title.lower() for title in question.faithfulness_kinds.values())])
-            for name, question in FILE_QUESTIONS.present.items()
-            if question.loss_from_targets
-        ),
-    ),
-]
-PairColumn = Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="The column of second texts.")]
+Engine = Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a result of other settings or another file.")]
-TARGET_FORMS = ", ".join(
-    filter(None, ("POSITION:WORD", *starmap(text_form, TARGET_KINDS.present.items()), "like:TEXT, alike:A or alike:B"))
-)
-SECONDS_BETWEEN_LINES = 5.0
+
+# ---------------------------------------------------------------------------- models and texts
 
 
 def load(name: str, device: str) -> LoadedModel:
-    """`bert_core.load`, imported when it is needed; what there is to know of the model's files is said on stderr."""
+    """Return `bert_core.load(name, device)`; notes about the files of the model are printed on stderr."""
     import bert_core
 
     loaded = bert_core.load(name, device=device)
@@ -83,13 +104,12 @@ def load(name: str, device: str) -> LoadedModel:
 
 
 def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
-    """A text as the model reads it; what was cut, or is mostly unknown, is said on stderr."""
+    """Return the encoding of a text; truncation, and mostly unknown tokens, are noted on stderr."""
     encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     if encoding.truncated_count:
         note(f"the last {encoding.truncated_count} of {encoding.full_length} tokens did not fit and were left out")
     if encoding.mostly_unknown:
-        if (read := current_counts()) is not None:
-            read.reported = True
+        mark_unknown_as_reported()
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are {encoding.special_tokens.unknown}: "
             f"{loaded.name} does not know these characters and cannot tell them apart"
@@ -97,36 +117,34 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     return encoding
 
 
+def mark_unknown_as_reported() -> None:
+    """Prevent the note about unknown tokens at the end of the command, because the command has printed its own."""
+    if (counts := current_counts()) is not None:
+        counts.reported = True
+
+
 def additions(encoding: Encoding, heads: Sequence[TaskHead]) -> list[str]:
-    """What can be added to a text so that trained heads of a model predict something of it."""
+    """Return what can be added to a text so that trained heads of a model predict something for it."""
     needs_mask = not encoding.mask_positions and any(head.name == "words" for head in heads)
     needs_pair = encoding.pair is None and any(head.needs_pair for head in heads)
     return [*["put a [MASK] into the text"] * needs_mask, *["add --pair"] * needs_pair]
 
 
-def with_cuts(loaded: LoadedModel, written: str) -> LoadedModel:
-    """The model without the arrows that --cut names. Raises Refused for what names none, or one that is not there."""
+def with_cuts(loaded: LoadedModel, cuts: str) -> LoadedModel:
+    """Return the model without the edges that --cut names. Raises Refused if it names none, or one that is missing."""
     import bert_core
     from viz_app.notation import parse_cuts
 
-    if not written:
+    if not cuts:
         return loaded
     try:
-        return bert_core.edited(loaded, parse_cuts(written))
+        return bert_core.edited(loaded, parse_cuts(cuts))
     except Refused as error:
-        raise Refused(f"--cut is {written!r}: {error}") from error
-
-
-def kind_of_file(option: str, path: Path, endings: tuple[str, ...]) -> str:
-    """The kind of file that an option names, by its ending. Raises Refused for another one."""
-    kind = path.suffix.removeprefix(".").lower()
-    if kind not in endings:
-        raise Refused(f"{option} is {str(path)!r}: its ending must be one of {', '.join(endings)}")
-    return kind
+        raise Refused(f"--cut is {cuts!r}: {error}") from error
 
 
 def first_texts(path: Path) -> tuple[str, ...]:
-    """The first texts of a file. Raises Refused if there is none."""
+    """Return the first texts of a file. Raises Refused if there is none."""
     from bert_core.studies.lines import line_shards
 
     first = next(line_shards(path, size=MAX_REFERENCES), None)
@@ -135,128 +153,186 @@ def first_texts(path: Path) -> tuple[str, ...]:
     return tuple(line.text for line in first.lines)
 
 
-def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") -> list[tuple[int, int]]:
-    """`0.3,2.*` as pairs. Raises Refused for anything else; whether a head exists, the model says."""
-    found: list[tuple[int, int]] = []
+# ---------------------------------------------------------------------------- values of options
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Return the different names of a list with commas, in their order."""
+    return tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+
+
+def parse_numbers(text: str, option: str, kind: str, example: str) -> list[int] | None:
+    """Return the numbers of a list with commas; None for "all". The caller checks whether they exist.
+
+    option, kind, example: the option, what the numbers are, and an example, for the message of Refused.
+    """
+    if text.strip() == "all":
+        return None
     try:
-        for part in written.split(","):
-            layer, _, head = part.strip().partition(".")
-            found += [(int(layer), number) for number in (range(heads) if head == "*" else [int(head)])]
+        return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise Refused(f"{option} is {written!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
-    return found
+        raise Refused(f"{option} is {text!r}: write {kind} with commas, as in {example}, or all") from error
 
 
-def parse_neurons(written: str, neurons: int) -> list[tuple[int, int]]:
-    """`0.3,2.100-199,4.*` as pairs. Raises Refused for anything else; whether a neuron exists, the model says."""
-    found: list[tuple[int, int]] = []
+def parse_heads(text: str, layers: int, heads: int, option: str = "--heads") -> list[tuple[int, int]]:
+    """Return the (layer, head) pairs of `0.3,2.*`. Raises Refused for another form; the model checks the numbers."""
+    pairs: list[tuple[int, int]] = []
     try:
-        for part in written.split(","):
-            layer, _, which = part.strip().partition(".")
-            first, _, last = which.partition("-")
-            numbers = range(neurons) if which == "*" else range(int(first), int(last or first) + 1)
+        for part in text.split(","):
+            layer, _, head = part.strip().partition(".")
+            pairs += [(int(layer), number) for number in (range(heads) if head == "*" else [int(head)])]
+    except ValueError as error:
+        raise Refused(f"{option} is {text!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
+    return pairs
+
+
+def parse_neurons(text: str, neurons: int) -> list[tuple[int, int]]:
+    """Return the (layer, neuron) pairs of `0.3,2.100-199,4.*`. Raises Refused for another form.
+
+    neurons: number of neurons of a layer. The model checks whether the neurons exist.
+    """
+    pairs: list[tuple[int, int]] = []
+    try:
+        for part in text.split(","):
+            layer, _, interval = part.strip().partition(".")
+            first, _, last = interval.partition("-")
+            numbers = range(neurons) if interval == "*" else range(int(first), int(last or first) + 1)
             if not numbers or len(numbers) > neurons:
-                raise ValueError(which)
-            found += [(int(layer), number) for number in numbers]
+                raise ValueError(interval)
+            pairs += [(int(layer), number) for number in numbers]
     except (ValueError, OverflowError) as error:
-        raise Refused(
-            f"--neurons is {written!r}: write layer.neuron with commas, as in 0.3,2.100-199, or 4.*"
-        ) from error
-    return found
+        raise Refused(f"--neurons is {text!r}: write layer.neuron with commas, as in 0.3,2.100-199, or 4.*") from error
+    return pairs
 
 
-def check_place(out: Path, *read: Path) -> None:
-    """Raise Refused unless a file can be written there, and is none of those that are read."""
-    if out.exists() and any(out.samefile(path) for path in read):
-        raise Refused(f"--out is {str(out)!r}, which is read: choose another name")
-    if out.is_dir():
-        raise Refused(f"--out is {str(out)!r}: that is a folder, and a file is needed")
-    if not out.parent.is_dir():
-        raise Refused(f"--out is {str(out)!r}: there is no folder {str(out.parent)!r}")
-    if not os.access(out.parent, os.W_OK):
-        raise Refused(f"--out is {str(out)!r}: nothing may be written to the folder {str(out.parent)!r}")
+def file_kind(name: str, path: Path, kinds: tuple[str, ...]) -> str:
+    """Return the ending of a file in lower case, without the point. Raises Refused if it is none of `kinds`."""
+    kind = path.suffix.removeprefix(".").lower()
+    if kinds and kind not in kinds:
+        raise Refused(f"{name} is {str(path)!r}: its ending must be one of {', '.join(kinds)}")
+    return kind
 
 
-def note(sentence: str) -> None:
-    """Say it on stderr, where it does not mix with what a command gives."""
-    typer.echo(sentence, err=True)
+def check_output(path: Path | None, *inputs: Path | None, kinds: tuple[str, ...] = (), name: str = "--out") -> str:
+    """Check that a file can be written, and return its kind: its ending in lower case, without the point.
 
-
-def as_time(seconds: float) -> str:
-    """Seconds as hours and minutes, or minutes, or seconds."""
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def say(done: float | None, what: str = "") -> None:
-    """A report of long work that says all that it is told, on stdout."""
-    typer.echo(what)
-
-
-def note_each(done: float | None, what: str = "") -> None:
-    """A report of long work that says all that it is told, on stderr."""
-    note(what)
-
-
-class Notes:
-    """A report of long work that says a line on stderr every few seconds, with about what time is left.
-
-    Work that is done before the first line is due says nothing.
-    begun: the share that was done before, which took no time.
+    path: the file; None for none, whose kind is "".
+    inputs: files that are read, and must not be overwritten.
+    kinds: allowed kinds; empty for any.
+    name: the option, for the message about the kind.
+    Raises Refused for another kind, for one of the inputs, and for a path that is a folder or cannot be written.
     """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, begun: float = 0.0) -> None:
-        self.clock, self.begun = clock, begun
-        self.started = self.last = clock()
-
-    def __call__(self, done: float | None, what: str = "") -> None:
-        """Say how far it is, if it is time."""
-        now = self.clock()
-        if now - self.last < SECONDS_BETWEEN_LINES or done == 1:
-            return
-        self.last = now
-        left = None if not done else (now - self.started) / max(done - self.begun, 1e-9) * (1 - done)
-        parts = [what or f"{done or 0:.0%}", *([] if left is None else [f"{as_time(left)} left"])]
-        note(", ".join(parts))
+    if path is None:
+        return ""
+    kind = file_kind(name, path, kinds)
+    if path.exists() and any(source is not None and path.samefile(source) for source in inputs):
+        raise Refused(f"--out is {str(path)!r}, which is read: choose another name")
+    if path.is_dir():
+        raise Refused(f"--out is {str(path)!r}: that is a folder, and a file is needed")
+    if not path.parent.is_dir():
+        raise Refused(f"--out is {str(path)!r}: there is no folder {str(path.parent)!r}")
+    if not os.access(path.parent, os.W_OK):
+        raise Refused(f"--out is {str(path)!r}: nothing may be written to the folder {str(path.parent)!r}")
+    return kind
 
 
-def kind_asked(
-    options: Mapping[str, tuple[str, object]], ask: str | None, tags: str, *, otherwise: str, advice: str
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file atomically: it has the whole content, or is not changed."""
+    from bert_core.checkpoint import write_atomically
+
+    write_atomically(path, content)
+
+
+def chosen_question(
+    options: Mapping[str, tuple[str, object]], question: str | None, tags: str, *, default: str, advice: str
 ) -> str:
-    """What is asked of every text of a file, by whichever option was given; otherwise, where none was.
+    """Return the name of the question that one of several options asks about every text, or a default.
 
-    options: by name what each asks, and what was given. advice: of what to give in place of several.
-    Raises Refused for several, and as `head_asked`.
+    options: option -> the question that it asks, and its value. question, tags: values of --ask and --tags.
+    advice: the alternative to several options, for the message.
+    Raises Refused for several options, and as `named_question`.
     """
-    head = head_asked(ask, tags)
-    given = [name for name, (_, value) in options.items() if value]
-    if head is not None and FILE_QUESTIONS[head].takes_word and "--word" in given:
-        given.remove("--word")  # it says of which word
-    if head is not None:
-        given.append("--ask")
-    if len(given) > 1:
-        raise Refused(f"{' and '.join(given)} ask for different things: give {advice}")
-    return head or (options[given[0]][0] if given else otherwise)
+    name = named_question(question, tags)
+    used_options = [option for option, (_, value) in options.items() if value]
+    if name is not None and FILE_QUESTIONS[name].takes_word and "--word" in used_options:
+        used_options.remove("--word")  # it restricts the question
+    if name is not None:
+        used_options.append("--ask")
+    if len(used_options) > 1:
+        raise Refused(f"{' and '.join(used_options)} ask for different things: give {advice}")
+    return name or (options[used_options[0]][0] if used_options else default)
 
 
-def columns_asked(text: str | None, pair: str | None, label: str | None, answer: str | None) -> Columns | None:
-    """The columns that options name; None for plain text. Raises Refused for others without that of the texts."""
+def named_question(question: str | None, tags: str) -> str | None:
+    """Return the question that --ask and --tags name; None for neither. Raises Refused for an unknown one."""
+    if tags and question not in (None, "tag"):
+        raise Refused(f"--tags {tags!r} is the label of a file of words: it is asked for by --ask tag")
+    if question is not None and question not in target_questions():
+        raise Refused(f"--ask {question!r} is unknown: one of {', '.join(target_questions())}")
+    return "tag" if tags else question
+
+
+def table_columns(
+    text: str | None, pair: str | None, label: str | None = None, answer: str | None = None
+) -> Columns | None:
+    """Return the columns that options name; None for plain text. Raises Refused if that of the texts is missing."""
     from bert_core.studies.rows import Columns
 
     if text is not None:
         return Columns(text, pair, label or answer)
-    for name, column in (("pair", pair), ("label", label), ("answer", answer)):
-        if column:
+    for name, value in (("pair", pair), ("label", label), ("answer", answer)):
+        if value:
             raise Refused(f"--{name} names a column: say with --text which column holds the texts")
     return None
 
 
-def head_asked(ask: str | None, tags: str) -> str | None:
-    """Which other head of a model `--ask` and `--tags` ask; None: neither was given. Raises Refused for any other."""
-    if tags and ask not in (None, "tag"):
-        raise Refused(f"--tags {tags!r} is the label of a file of words: it is asked for by --ask tag")
-    if ask is not None and ask not in target_questions():
-        raise Refused(f"--ask {ask!r} is unknown: one of {', '.join(target_questions())}")
-    return "tag" if tags else ask
+# ---------------------------------------------------------------------------- messages
+
+
+def note(sentence: str) -> None:
+    """Print a sentence on stderr, apart from the result of a command."""
+    typer.echo(sentence, err=True)
+
+
+def note_progress(share: float | None, message: str = "") -> None:
+    """Print the message of each progress report on stderr."""
+    note(message)
+
+
+class ProgressPrinter:
+    """Progress callback that prints a line on stderr every few seconds, with an estimate of the remaining time.
+
+    clock: returns the time in seconds.
+    initial_share: share that was done before and took no time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, initial_share: float = 0.0) -> None:
+        self.clock, self.initial_share = clock, initial_share
+        self.started = self.last_printed = clock()
+
+    def __call__(self, share: float | None, message: str = "") -> None:
+        """Print the progress, unless a line was printed recently or all is done."""
+        time_now = self.clock()
+        if time_now - self.last_printed < SECONDS_BETWEEN_LINES or share == 1:
+            return
+        self.last_printed = time_now
+        line = message or f"{share or 0:.0%}"
+        if share:
+            remaining = (time_now - self.started) / max(share - self.initial_share, 1e-9) * (1 - share)
+            line += f", {format_duration(remaining)} left"
+        note(line)
+
+
+@contextmanager
+def resumable(state: Path, explanation: str = "") -> Iterator[None]:
+    """If the block is interrupted while its state exists, note that the same command continues.
+
+    state: a file or folder.
+    explanation: what the state holds, for the message.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if state.exists():
+            note(f"stopped: {explanation}the same command goes on")
+        raise

@@ -1,4 +1,4 @@
-"""The command that says how alike two texts are, read apart."""
+"""The command that measures how similar two texts are that are encoded separately."""
 
 from __future__ import annotations
 
@@ -7,30 +7,42 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bert_core.progress import report_count
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, check_place, kind_of_file, load, note
+from viz_app.cli.shared import (
+    DEFAULT_MODEL,
+    Device,
+    ModelName,
+    PairColumn,
+    ProgressPrinter,
+    TextColumn,
+    check_output,
+    input_file,
+    load,
+    note,
+    output_file,
+    write_file,
+)
+from viz_app.cli.tables import print_csv
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
+    from bert_core.records import Similarity
     from bert_core.tokenizer import Encoding
 
-SHOWN = 10  # parts
+MAX_PRINTED = 10  # parts
 
 
 def similarity(
     first: Annotated[str | None, typer.Argument(metavar="A", help="A text.")] = None,
     second: Annotated[str | None, typer.Argument(metavar="B", help="Another.")] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A table of pairs instead, by --text and --pair."),
-    ] = None,
+    pairs: Annotated[Path | None, input_file("A table of pairs instead, by --text and --pair.")] = None,
     text: TextColumn = None,
     pair: PairColumn = None,
     out: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="What each pair of tokens adds: .csv, or .png, .svg, .pdf as a picture."),
+        Path | None, output_file("What each pair of tokens adds: .csv, or .png, .svg, .pdf as a picture.")
     ] = None,
-    model: ModelName = "headlight-mini",
+    model: ModelName = DEFAULT_MODEL,
     device: Device = "auto",
 ) -> None:
     """How alike two texts are, each read by itself: the cosine of their vectors, and what tokens add to it.
@@ -44,75 +56,72 @@ def similarity(
         if first is not None or out is not None:
             raise Refused("--pairs is a table instead of two texts, and its cosines go to the standard output")
         if text is None or pair is None:
-            raise Refused(
-                missing_columns_message(identify(pairs), "the first texts (--text) and that of the second (--pair)")
-            )
-        _table(load(model, device), pairs, text, pair)
+            columns = "the first texts (--text) and that of the second (--pair)"
+            raise Refused(missing_columns_message(identify(pairs), columns))
+        _print_cosines(load(model, device), pairs, text, pair)
         return
     if first is None or second is None:
         raise Refused("give two texts, or --pairs and a table of them")
+    kind = check_output(out, kinds=("csv", "png", "svg", "pdf"))
+    result = _compare_texts(load(model, device), first, second)
     if out is not None:
-        check_place(out)
-        kind_of_file("--out", out, ("csv", "png", "svg", "pdf"))
-    _two(load(model, device), first, second, out)
+        from viz_app.export.drawing import picture_bytes
+        from viz_app.export.similarity import parts_csv, parts_picture
+
+        write_file(out, parts_csv(result) if kind == "csv" else picture_bytes(parts_picture(result), kind))
 
 
-def _two(loaded: LoadedModel, first: str, second: str, out: Path | None) -> None:
-    """Two texts: the cosine, where it stands among those of unrelated sentences, and its largest parts."""
+def _compare_texts(loaded: LoadedModel, first: str, second: str) -> Similarity:
+    """Print and return the cosine of two texts, its rank among those of unrelated sentences, and its largest parts."""
     import numpy as np
 
     import bert_core
 
-    found = bert_core.sentence_similarity(loaded, _read(loaded, first), _read(loaded, second))
-    others = bert_core.unrelated_cosines(loaded)
-    low, high = np.quantile(others, (0.025, 0.975))
-    typer.echo(f"cosine {found.cosine:.4f}")
+    result = bert_core.sentence_similarity(loaded, _encode(loaded, first), _encode(loaded, second))
+    cosines = bert_core.unrelated_cosines(loaded)
+    low, high = np.quantile(cosines, (0.025, 0.975))
+    typer.echo(f"cosine {result.cosine:.4f}")
     typer.echo(
-        f"above {int((others < found.cosine).sum())} of {len(others)} cosines of unrelated English sentences "
+        f"above {int((cosines < result.cosine).sum())} of {len(cosines)} cosines of unrelated English sentences "
         f"(middle 95%: {low:.2f} to {high:.2f})"
     )
     _note_pooling(loaded)
-    order = np.argsort(-np.abs(found.parts), axis=None)[:SHOWN]
-    typer.echo(f"its largest parts of {found.parts.size:,} (they sum to it)")
-    for row, column in zip(*np.unravel_index(order, found.parts.shape), strict=True):
-        typer.echo(f"  {found.parts[row, column]:+.4f}  {found.first.labels[row]}  {found.second.labels[column]}")
-    if out is not None:
-        from bert_core.checkpoint import write_atomically
-        from viz_app.export.drawing import picture_bytes
-        from viz_app.export.similarity import parts_csv, parts_picture
-
-        kind = out.suffix.removeprefix(".").lower()
-        write_atomically(out, parts_csv(found) if kind == "csv" else picture_bytes(parts_picture(found), kind))
+    order = np.argsort(-np.abs(result.parts), axis=None)[:MAX_PRINTED]
+    typer.echo(f"its largest parts of {result.parts.size:,} (they sum to it)")
+    for row, column in zip(*np.unravel_index(order, result.parts.shape), strict=True):
+        typer.echo(f"  {result.parts[row, column]:+.4f}  {result.first.labels[row]}  {result.second.labels[column]}")
+    return result
 
 
-def _table(loaded: LoadedModel, path: Path, text: str, pair: str) -> None:
-    """Every row of a table with its cosine, as CSV; each text is read once."""
+def _print_cosines(loaded: LoadedModel, path: Path, text: str, pair: str) -> None:
+    """Print the rows of a table with their cosines, as CSV; each text is encoded once."""
     import numpy as np
 
     import bert_core
     from bert_core.studies.rows import Columns, check_rows, row_shards
-    from viz_app.export.tables import labelled_csv
 
     columns = Columns(text, pair)
     check_rows(path, columns, pairs=True)
     lines = [line for shard in row_shards(path, columns) for line in shard.lines]
-    texts = list(dict.fromkeys(one for line in lines for one in (line.text, line.pair or "")))
-    report, units = Notes(), dict[str, np.ndarray]()
-    for number, one in enumerate(texts):
-        vector = bert_core.sentence_vector(loaded, _read(loaded, one)).astype(np.float64)
-        units[one] = vector / np.linalg.norm(vector)
-        report((number + 1) / len(texts), f"{number + 1:,} of {len(texts):,} texts")
+    texts = list(dict.fromkeys(side for line in lines for side in (line.text, line.pair or "")))
+    report, units = ProgressPrinter(), dict[str, np.ndarray]()
+    for number, sentence in enumerate(texts, 1):
+        vector = bert_core.sentence_vector(loaded, _encode(loaded, sentence)).astype(np.float64)
+        units[sentence] = vector / np.linalg.norm(vector)
+        report_count(report, number, len(texts), "texts")
     _note_pooling(loaded)
-    written = labelled_csv({
-        "row": [line.number for line in lines], "first": [line.text for line in lines],
-        "second": [line.pair for line in lines],
-        "cosine": [float(units[line.text] @ units[line.pair or ""]) for line in lines],
-    })  # fmt: skip
-    typer.echo(written.decode(), nl=False)
+    print_csv(
+        {
+            "row": [line.number for line in lines],
+            "first": [line.text for line in lines],
+            "second": [line.pair for line in lines],
+            "cosine": [float(units[line.text] @ units[line.pair or ""]) for line in lines],
+        }
+    )
 
 
-def _read(loaded: LoadedModel, text: str) -> Encoding:
-    """A text by itself; what was cut is said on stderr."""
+def _encode(loaded: LoadedModel, text: str) -> Encoding:
+    """Return the encoding of a text; truncation is noted on stderr."""
     import bert_core
 
     encoding = bert_core.read_sentence(loaded, text)
@@ -125,5 +134,6 @@ def _read(loaded: LoadedModel, text: str) -> Encoding:
 
 
 def _note_pooling(loaded: LoadedModel) -> None:
+    """Note on stderr if the model was not trained for sentence vectors."""
     if loaded.pooling is None:
         note(f"{loaded.name} was not trained to make one vector of a text: this is the mean of its states")

@@ -1,4 +1,4 @@
-"""The commands of those who write lessons of their own."""
+"""The commands for authors of lessons."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ def export(
     if lang not in LANGUAGES:
         raise Refused(f"--lang is {lang[:60]!r}: one of {', '.join(LANGUAGES)}")
     if name.endswith(".toml"):
-        one = _of_file(Path(name), lang)
+        lesson = _file_lesson(Path(name), lang)
     else:
         try:
-            one = lesson_of(name, lang)
+            lesson = lesson_of(name, lang)
         except Refused as error:
             raise Refused(f"there is no lesson {name[:60]!r}: {error}, or a file that ends in .toml") from error
     from bert_core.checkpoint import write_atomically
     from viz_app.shell.handouts import handout_of
 
-    page = handout_of(one, load(model, device), lang).encode()
+    page = handout_of(lesson, load(model, device), lang).encode()
     write_atomically(out, page)
-    typer.echo(f"{out}: {one.title}, {len(page) / 1e3:.0f} kB")
+    typer.echo(f"{out}: {lesson.title}, {len(page) / 1e3:.0f} kB")
 
 
-def _of_file(file: Path, lang: str) -> Lesson:
-    """The lesson of a file, in a language if it has words in it. Raises Refused for the first fault."""
+def _file_lesson(file: Path, lang: str) -> Lesson:
+    """Return the lesson of a file, translated if it has a translation. Raises Refused for the first fault."""
     from viz_app.lessons.parsing import parse_file, parse_translation, translation_files
 
     lesson, faults = parse_file(file)
@@ -93,7 +93,7 @@ def check(
     from viz_app.shell.frame import params_of_pages
     from viz_app.shell.lesson_check import check_lesson
 
-    # Streamlit's caches miss a page now and then, and say so.
+    # Streamlit's caches warn about a missing page.
     logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context").setLevel(logging.ERROR)
     pages, table, loaded = {page.path: page for page in PAGES}, params_of_pages(PAGES), None
     bad = 0
@@ -110,12 +110,12 @@ def check(
                     note(f"{words}:{fault.line}: {fault.message}")
                     wrong = True
             text = file.read_text("utf-8")
-            for found in check_lesson(lesson, loaded, pages, table):
-                if found.is_fault:
-                    note(f"{file}:{line_of(text, found.key)}: {found.key} {found.message}")
+            for finding in check_lesson(lesson, loaded, pages, table):
+                if finding.is_fault:
+                    note(f"{file}:{line_of(text, finding.key)}: {finding.key} {finding.message}")
                 else:
-                    typer.echo(f"  {found.key}: {found.message}")
-                wrong = wrong or found.is_fault
+                    typer.echo(f"  {finding.key}: {finding.message}")
+                wrong = wrong or finding.is_fault
         bad += wrong
     if bad:
         raise Refused(f"{bad} of {len(files)} lessons have faults" if len(files) > 1 else "the lesson has faults")

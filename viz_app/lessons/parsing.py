@@ -67,8 +67,10 @@ def lessons(language: str = ENGLISH) -> tuple[Lesson, ...]:
 
     language: one of `LANGUAGES`; a lesson of a teacher without a translation remains untranslated.
     """
-    own = [lesson for lesson, _ in _own_lessons(language) if lesson is not None]
-    return tuple(sorted([*_bundled(language), *own], key=lambda lesson: (lesson.course, lesson.number, lesson.name)))
+    own_lessons = [lesson for lesson, _ in _own_lessons(language) if lesson is not None]
+    return tuple(
+        sorted([*_bundled(language), *own_lessons], key=lambda lesson: (lesson.course, lesson.number, lesson.name))
+    )
 
 
 def folder_faults(language: str = ENGLISH) -> list[str]:
@@ -260,7 +262,7 @@ class _Table:
     def __init__(self, prefix: str, values: Mapping[str, Any], faults: list[tuple[str, str]]) -> None:
         self._prefix, self._values, self.faults = prefix, values, faults
         self._parts: list[_Table] = []
-        self._known: set[str] = set()
+        self._read_keys: set[str] = set()
 
     def fault(self, key: str, message: str) -> None:
         """Record a fault of a key."""
@@ -268,7 +270,7 @@ class _Table:
 
     def value(self, key: str, kind: type, *, default: Any = None) -> Any:
         """Return the value of a key, or None if it has another type."""
-        self._known.add(key)
+        self._read_keys.add(key)
         if key not in self._values:
             if default is None:
                 self.fault(key, f"is missing: {_KINDS[kind]}")
@@ -315,7 +317,7 @@ class _Table:
                 self.fault(key, f"writes the number {name} as {form or conversion or ''!r}: such as .2f, .0f, .0%")
         return text
 
-    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+    def allowed_text(self, key: str, allowed: tuple[str, ...]) -> str:
         """Return one of the allowed texts."""
         word = self.text(key)
         if word and word not in allowed:
@@ -373,15 +375,15 @@ class _Table:
     def check_keys(self) -> None:
         """Record each key of this table and its parts that was not read."""
         for key in self._values:
-            if key not in self._known:
-                self.fault(key, f"is not known: {', '.join(sorted(self._known))}")
+            if key not in self._read_keys:
+                self.fault(key, f"is not known: {', '.join(sorted(self._read_keys))}")
         for part in self._parts:
             part.check_keys()
 
 
 def _parse_task(table: _Table, step: str) -> Task:
-    check = table.one_of("check", tuple(CHECKS))
-    answer = table.one_of("answer", ANSWERS)
+    check = table.allowed_text("check", tuple(CHECKS))
+    answer = table.allowed_text("answer", ANSWERS)
     if check in CHECKS and answer in ANSWERS and answer not in CHECKS[check].answers:
         table.fault("answer", f"is {answer!r}: {check} takes {' or '.join(CHECKS[check].answers)}")
     default = None if step in ("do", "yours") else ""  # the verdict on a prediction is part of the reveal

@@ -154,7 +154,7 @@ def largest_drop(record: WordDrops, answer: int) -> Verdict:
         **{"probability": record.probability, "drop": drops[best], "own": drops[answer]},
         **{"left": record.probability - drops[best], "own_left": record.probability - drops[answer]},
     }
-    bars = tuple(Bar(words[word], drops[word], bar_mark(word, true=best, yours=answer)) for word in charted)
+    bars = tuple(Bar(words[word], drops[word], bar_mark(word, true=best, answer=answer)) for word in charted)
     return Verdict(answer == best, (words[best],), figures, bars, claim_holds=best > record.gap)
 
 
@@ -253,7 +253,7 @@ def job_of_head(record: HeadJobs, answer: Option) -> Verdict:
         **{"share": shares[best], "chance": chances[best], "own": shares[guess], "own_chance": chances[guess]},
         "rests": float(record.special_shares[head]),
     }
-    bars = (*marked_bars(shares, true=best, yours=guess), Bar("chance", chances[best]))
+    bars = (*marked_bars(shares, true=best, answer=guess), Bar("chance", chances[best]))
     return Verdict(guess == best, (JOBS[best],), figures, bars, claim_holds=record.stands_out(head, best))
 
 

@@ -141,9 +141,9 @@ class SentencePair:
 
     def figures(self) -> Figures:
         """Return the figures of all checks of this record."""
-        believed = self.differing[0] if self.difference > 0 else self.differing[1]
+        more_probable = self.differing[0] if self.difference > 0 else self.differing[1]
         words = zip(("one", "two", "first", "second"), (*self.differing, *self.lesson_differing), strict=True)
-        return {"believed": believed, **dict(words), "nats": abs(self.difference)}
+        return {"believed": more_probable, **dict(words), "nats": abs(self.difference)}
 
 
 # ---------------------------------------------------------------------------- is attention an explanation?
@@ -172,7 +172,7 @@ def order_of_methods(record: MethodScores, answer: tuple[str, ...]) -> Verdict:
         "better": ", ".join(better) or Phrase("none of them"),
         **{name: falls[name] for name in ("attention", "occlusion")},
     }
-    bars = [*marked_bars(falls, true=true[0], yours=answer[0]), Bar("chance", record.random_upper)]
+    bars = [*marked_bars(falls, true=true[0], answer=answer[0]), Bar("chance", record.random_upper)]
     return Verdict(
         swapped <= MAX_SWAPPED_PAIRS,
         tuple(true),
@@ -240,7 +240,7 @@ def parted_after(record: Meanings, answer: float) -> Verdict:
         is_separate and abs(answer - after) <= DEPTH_TOLERANCE,
         (float(after),),
         record.figures(yours=answer, after=after, gap=gaps[after], start=gaps[0]),
-        tuple(Bar(name, gaps[depth], bar_mark(depth, true=after, yours=guess)) for depth, name in names),
+        tuple(Bar(name, gaps[depth], bar_mark(depth, true=after, answer=guess)) for depth, name in names),
         claim_holds=is_separate and after < layers and bool(record.matched[0] < record.places),
     )
 

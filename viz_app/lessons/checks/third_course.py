@@ -150,14 +150,14 @@ def beyond_distance(record: TreebankAccuracy, answer: Option) -> Verdict:
     gaps = {name: record.best[name].head_accuracy - record.best[name].rule_accuracy for name in relations}
     best = max(gaps, key=gaps.__getitem__)
     head = record.best[best].head
-    named = {"": record.best[best], "own_": record.best[guess], "near_": record.best["amod"]}
+    accuracies = {"": record.best[best], "own_": record.best[guess], "near_": record.best["amod"]}
     figures: Figures = {
         **{"yours": RELATIONS[guess], "best": RELATIONS[best]},
         "head": Phrase("no head") if head is None else head_name(head),
-        **{f"{prefix}found": accuracy.head_accuracy for prefix, accuracy in named.items()},
-        **{f"{prefix}rule": accuracy.rule_accuracy for prefix, accuracy in named.items()},
+        **{f"{prefix}found": accuracy.head_accuracy for prefix, accuracy in accuracies.items()},
+        **{f"{prefix}rule": accuracy.rule_accuracy for prefix, accuracy in accuracies.items()},
     }
-    bars = marked_bars({name: 100 * gap for name, gap in gaps.items()}, true=best, yours=guess)
+    bars = marked_bars({name: 100 * gap for name, gap in gaps.items()}, true=best, answer=guess)
     claim_holds = best == "obj" and gaps["obj"] > MIN_ADVANTAGE > gaps["amod"]
     return Verdict(guess == best, (best,), figures, bars, claim_holds)
 
@@ -180,8 +180,8 @@ def tied_word(record: LinkedWord, answer: int) -> Verdict:
     """Check whether the answer, the number of a word, is the word to which the head links the last word."""
     words, linked, last = record.words, record.linked, record.last
     require_other_word(answer, words, last, "the last one")
-    named = {"last": words[last], "word": words[linked], "yours": words[answer]}
-    figures: Figures = {"head": head_name(record.head), **named, "away": abs(last - linked)}
+    named_words = {"last": words[last], "word": words[linked], "yours": words[answer]}
+    figures: Figures = {"head": head_name(record.head), **named_words, "away": abs(last - linked)}
     return Verdict(answer == linked, (words[linked],), figures)
 
 
@@ -219,12 +219,12 @@ def guesses_that_stay(record: NegationGuesses, answer: float) -> Verdict:
     """Check an estimate of how many first guesses remain when "not" is inserted."""
     remaining = [word for word in record.plain if word in record.negated]
     lost = [word for word in record.plain if word not in record.negated]
-    gone, unchanged = (", ".join(words) or Phrase("none") for words in (lost, remaining))
+    lost_words, remaining_words = (", ".join(words) or Phrase("none") for words in (lost, remaining))
     return estimate_verdict(
         answer,
         len(remaining),
         GUESSES_TOLERANCE,
-        record.figures(stay=len(remaining), gone=gone, kept=unchanged, all=len(record.plain)),
+        record.figures(stay=len(remaining), gone=lost_words, kept=remaining_words, all=len(record.plain)),
         marked_bars({"yours": answer, "stay": len(remaining)}, true="stay"),
         claim_holds=len(remaining) > len(record.plain) / 2,
     )

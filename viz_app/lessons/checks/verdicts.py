@@ -103,16 +103,16 @@ def check(
     return register
 
 
-def bar_mark(name: object, *, true: object, yours: object) -> Mark:
+def bar_mark(name: object, *, true: object, answer: object) -> Mark:
     """Return the mark of a bar, given the names of the true answer and of the reader's answer."""
     if name == true:
-        return "both" if name == yours else "true"
-    return "yours" if name == yours else ""
+        return "both" if name == answer else "true"
+    return "yours" if name == answer else ""
 
 
-def marked_bars(values: Mapping[str, float], *, true: str, yours: str = "yours") -> tuple[Bar, ...]:
+def marked_bars(values: Mapping[str, float], *, true: str, answer: str = "yours") -> tuple[Bar, ...]:
     """Return one bar for each value, in order, marked by the names of the true answer and of the reader's answer."""
-    return tuple(Bar(name, value, bar_mark(name, true=true, yours=yours)) for name, value in values.items())
+    return tuple(Bar(name, value, bar_mark(name, true=true, answer=answer)) for name, value in values.items())
 
 
 def estimate_verdict(

@@ -97,7 +97,7 @@ def _guesses(context: CheckContext) -> Work[Guesses]:
     return record_work(context, "guesses", "reads the sentence", compute, 2, lesson)
 
 
-def _looks(context: CheckContext) -> Work[RoleScores]:
+def _role_scores(context: CheckContext) -> Work[RoleScores]:
     def compute(_: object) -> RoleScores:
         run = capture(context.loaded, context.encoding, positions=())
         return RoleScores(role_scores(run.attention, context.encoding), context.lesson_head)
@@ -105,7 +105,7 @@ def _looks(context: CheckContext) -> Work[RoleScores]:
     return record_work(context, "looks", "reads the sentence", compute, 1, context.lesson_head)
 
 
-def _brought(context: CheckContext) -> Work[HeadContribution]:
+def _contribution(context: CheckContext) -> Work[HeadContribution]:
     def compute(_: object) -> HeadContribution:
         encoding, head = context.encoding, context.head
         norms = attention_norms(context.loaded, encoding).heads
@@ -185,7 +185,7 @@ def _first_look(context: CheckContext) -> Work[FirstWordAttention]:
 
 WORKS: Mapping[str, Callable[[CheckContext], Work[Any]]] = MappingProxyType(
     {
-        **{"drops": _drops, "guesses": _guesses, "looks": _looks, "brought": _brought},
+        **{"drops": _drops, "guesses": _guesses, "looks": _role_scores, "brought": _contribution},
         **{"curves": _curves, "losses": _losses, "jobs": _jobs, "first_look": _first_look},
     }
 )

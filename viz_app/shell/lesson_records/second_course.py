@@ -114,8 +114,8 @@ def _meanings(context: CheckContext) -> Work[Meanings]:
         is_same = meaning[:, None] == meaning
         nearest = np.where(is_pair, cosines, -2.0).argmax(-1)
         matched = (meaning[nearest] == meaning).sum(-1)
-        within, between = (cosines[:, pairs].mean(-1) for pairs in (is_same & is_pair, ~is_same))
-        return Meanings(word, within, between, matched, len(lines), depth)
+        within_meaning, between_meanings = (cosines[:, pairs].mean(-1) for pairs in (is_same & is_pair, ~is_same))
+        return Meanings(word, within_meaning, between_meanings, matched, len(lines), depth)
 
     return record_work(context, "meanings", "reads the sentences", compute, len(lines), lines, word, depth)
 
@@ -141,8 +141,10 @@ def _agreed(context: CheckContext) -> Work[VerbAccuracy]:
         phrases = [sentence for sentence in sentences() if sentence.structure == "phrase"]
         sample = [sentence for sentence in phrases if sentence.frame < phrases[0].frame + FRAMES]
         right = _right_verbs(context.loaded, sample)
-        same = np.array([sentence.subject == sentence.attractor for sentence in sample])
-        return VerbAccuracy(float(right[same].mean()), float(right[~same].mean()), int((~same).sum()))
+        is_same_number = np.array([sentence.subject == sentence.attractor for sentence in sample])
+        return VerbAccuracy(
+            float(right[is_same_number].mean()), float(right[~is_same_number].mean()), int((~is_same_number).sum())
+        )
 
     return record_work(context, "agreed", "is asked for verbs", compute, 4 * FRAMES)
 

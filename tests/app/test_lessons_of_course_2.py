@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from bert_core import Refused
 from tests.lessons import FLOWERS, asked_of, bundled
 from tests.visit import at, settled, visited, words
+from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import second_course as of
 from viz_app.lessons.checks.second_course import LensReadings, Meanings, MethodScores, SentencePair, VerbAccuracy
 from viz_app.lessons.parsing import lesson_of
@@ -120,7 +121,7 @@ def test_a_verb_is_pulled_over_only_with_both_verbs_in_their_places() -> None:
 
 def test_own_sentences_are_judged_as_the_lesson_is() -> None:
     """To park and the park are told apart, banks in no order are not; another verb is pulled over too."""
-    name, check = "bank_and_bank", of.CHECKS["told_apart"]
+    name, check = "bank_and_bank", CHECKS["told_apart"]
     for word, lines, right in (
         ("park", ("The children played in the park.", "We walked through the park to the lake.",
                   "You can not park the car here.", "He wanted to park his car near the house."), True),

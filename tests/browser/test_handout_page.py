@@ -74,7 +74,7 @@ def test_no_text_of_a_lesson_becomes_more_than_text(page: Page, tmp_path: Path, 
         texts=[[(text, True) for text in texts]],
         pictures=[Picture(b"<svg xmlns='http://www.w3.org/2000/svg' onload='window.ran=1'/>", whole)], answer=answer,
         choices=dict(enumerate(texts)), bounds=(0, 3), outcomes={"1": Outcome(texts, bars)}, bars_title=whole,
-        true_pictures=[], about=whole, source=whole, link=whole, links=[(text, text) for text in texts],
+        true_pictures=[], description=whole, source=whole, link=whole, links=[(text, text) for text in texts],
         words=WORDS | {"number": whole, "hint": whole},
     ))  # fmt: skip
     opened_from_disk(page, tmp_path, made)

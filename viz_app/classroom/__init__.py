@@ -1,7 +1,7 @@
-"""A class: people who answer a lesson's question together, and who leads them.
+"""A class whose members answer the question of a lesson together, and its teacher.
 
-What they answer is held in the memory of one process, is counted, and is gone when the class is closed. Nothing here
-knows Streamlit or a model; the time is handed in, in seconds of a clock that only grows.
+Answers are stored in the memory of one process, counted, and deleted when the class is closed. This module imports
+neither Streamlit nor a model. Times are arguments, in seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ STEPS = ("wait", "ask", "stop", "do", "reveal")
 MAX_PEOPLE = 500  # in a class
 MAX_CLASSES = 20  # in a process
 MAX_QUESTIONS = 100  # of a class
-MAX_VOTES = 2  # about a question: before people have talked about it, and after
-MAX_IDLE_SECONDS = 3 * 3600.0  # seconds without its teacher after which a class is closed
-ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 signs; none is easily read as another
-CODE_LENGTH = 12  # of a code, five bits each
+MAX_VOTES = 2  # on a question: before and after a discussion
+MAX_IDLE_SECONDS = 3 * 3600.0  # without its teacher, after which a class is closed
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 characters that are hard to confuse
+CODE_LENGTH = 12  # characters of five bits each
 CODE = re.compile(rf"([A-Za-z0-9_]{{1,32}}-)?[{ALPHABET}]{{{CODE_LENGTH}}}")
 MAX_WRONG_CODES, MAX_WRONG_CODES_OF_VISITOR = 10, 5  # teacher's codes in a minute, of all visitors and of one
-MAX_PASS_LENGTH = 64  # signs by which a browser says whose it is
+MAX_PASS_LENGTH = 64  # characters of the pass of a teacher
 
 UNKNOWN_CLASS = "There is no such class: it was closed, or the link is not whole."
 CLASS_FULL = "This class is full: 500 have joined it, and no more can."
@@ -42,48 +42,39 @@ WRONG_CODE = "That is not the teacher's code. It stands in the terminal in which
 TOO_MANY_ATTEMPTS = "Too many wrong codes: wait a minute, then try again."
 TOO_MANY_CLASSES = "No more classes can be open here at once: close one first."
 MESSAGES = (
-    UNKNOWN_CLASS,
-    CLASS_FULL,
-    JOIN_BUSY,
-    VOTE_CLOSED,
-    INVALID_ANSWER,
-    WRONG_CODE,
-    TOO_MANY_ATTEMPTS,
-    TOO_MANY_CLASSES,
+    *(UNKNOWN_CLASS, CLASS_FULL, JOIN_BUSY, VOTE_CLOSED),
+    *(INVALID_ANSWER, WRONG_CODE, TOO_MANY_ATTEMPTS, TOO_MANY_CLASSES),
 )
 
 
 class Limit:
-    """So many times in so many seconds, and no more."""
+    """A maximum number of events in a period."""
 
-    def __init__(self, most: int, seconds: float) -> None:
-        self._most, self._seconds = most, seconds
+    def __init__(self, maximum: int, seconds: float) -> None:
+        self._maximum, self._seconds = maximum, seconds
         self._times: deque[float] = deque()
 
-    def is_reached(self, now: float) -> bool:
-        """Whether it may not be done now."""
-        while self._times and self._times[0] <= now - self._seconds:
+    def is_reached(self, time: float) -> bool:
+        """Return whether no further event is allowed."""
+        while self._times and self._times[0] <= time - self._seconds:
             self._times.popleft()
-        return len(self._times) >= self._most
+        return len(self._times) >= self._maximum
 
-    def count(self, now: float) -> None:
-        """Note that it was done."""
-        self._times.append(now)
+    def count(self, time: float) -> None:
+        """Count an event."""
+        self._times.append(time)
 
 
 @dataclass(frozen=True)
 class ClassQuestion:
-    """What a class is asked: the prediction of a lesson, of a model.
-
-    words: the numbers of the words that can be chosen, where a word is the answer.
-    """
+    """The prediction of a lesson on a model; words: numbers of the words that are possible answers, if words are."""
 
     lesson: Lesson
     model: str
     words: Collection[int] = ()
 
     def is_answer(self, answer: object) -> bool:
-        """Whether this can be an answer."""
+        """Return whether this is a possible answer."""
         task = self.lesson.predict
         if task.answer == "choice":
             return answer in task.options
@@ -96,7 +87,7 @@ class ClassQuestion:
 
 @dataclass(frozen=True)
 class CountedVotes:
-    """A question and its votes, counted: how often each answer was given, in the order of the votes."""
+    """A question and, for each of its votes in order, the number of times that each answer was given."""
 
     question: ClassQuestion
     votes: tuple[Mapping[Answer, int], ...]
@@ -104,10 +95,10 @@ class CountedVotes:
 
 @dataclass(frozen=True)
 class ClassState:
-    """What everybody in a class may see.
+    """The state of a class that all its members may see.
 
-    number: of the question, from 1; 0 before the first. vote: its number, from 1; 0 before the first.
-    version: a number that grows when the step changes. joined, answered: how many people.
+    number, vote: of the question and of its vote, from 1; 0 before the first. version: increases with each change of
+    the step. people_count, answer_count: of the class and of the vote.
     """
 
     question: ClassQuestion | None
@@ -124,16 +115,19 @@ class _Round:
     question: ClassQuestion
     votes: list[dict[str, Answer]] = field(default_factory=list)
 
+    def counted(self) -> CountedVotes:
+        return CountedVotes(self.question, tuple(Counter(vote.values()) for vote in self.votes))
+
 
 class Class:
-    """People who joined, the question that they are asked now, and their answers.
+    """The members of a class, the current question and the answers.
 
-    Whose an answer is, is held to put a second one in its place, and is never handed out.
+    Answers are stored by member, so that a second one replaces the first. No method returns that assignment.
     """
 
-    def __init__(self, code: str, now: float) -> None:
+    def __init__(self, code: str, time: float) -> None:
         self.code = code
-        self.last_seen = now  # when its teacher was there last
+        self.last_seen = time  # of its teacher
         self._lock = threading.Lock()
         self._people: set[str] = set()
         self._rounds: list[_Round] = []
@@ -143,16 +137,16 @@ class Class:
     # ------------------------------------------------------------------------ its teacher
 
     def begin_question(self, question: ClassQuestion) -> None:
-        """Come to a question, which nobody has answered yet."""
+        """Start a question without votes."""
         with self._lock:
             del self._rounds[: len(self._rounds) + 1 - MAX_QUESTIONS]
             self._rounds.append(_Round(question))
-            self._to("wait")
+            self._set_step("wait")
 
     def begin_vote(self, vote: int) -> None:
-        """Take answers of this vote, 1 or 2: begin it, or go on with it.
+        """Accept answers of vote 1 or 2: start it or continue it.
 
-        Nothing where another one comes first, or once the truth was to be seen.
+        Without effect if the votes before it are missing, or once the truth could be seen.
         """
         with self._lock:
             if not self._rounds or self._step not in STEPS[:3]:
@@ -162,205 +156,203 @@ class Class:
                 return
             if vote > len(votes):
                 votes.append({})
-            self._to("ask")
+            self._set_step("ask")
 
     def move_to(self, step: str) -> None:
-        """Take no more answers, and be at this step; nothing before something was asked."""
+        """Accept no more answers and set a step; without effect before the first vote."""
         with self._lock:
             if self._rounds and self._rounds[-1].votes and step in STEPS[2:]:
-                self._to(step)
+                self._set_step(step)
 
     def counted_questions(self) -> tuple[CountedVotes, ...]:
-        """All questions so far, in their order."""
+        """Return the counted votes of all questions, in order."""
         with self._lock:
-            return tuple(_counted(one) for one in self._rounds)
+            return tuple(question.counted() for question in self._rounds)
 
     def current_votes(self) -> CountedVotes | None:
-        """The question that there is now; None before the first."""
+        """Return the counted votes of the current question; None before the first."""
         with self._lock:
-            return _counted(self._rounds[-1]) if self._rounds else None
+            return self._rounds[-1].counted() if self._rounds else None
 
-    # ------------------------------------------------------------------------ its people
+    # ------------------------------------------------------------------------ its members
 
     def state(self) -> ClassState:
-        """What everybody may see."""
+        """Return the state that all members may see."""
         with self._lock:
-            last = self._rounds[-1] if self._rounds else None
-            votes = [] if last is None else last.votes
+            question = self._rounds[-1].question if self._rounds else None
+            votes = self._rounds[-1].votes if self._rounds else []
+            answers = len(votes[-1]) if votes else 0
             return ClassState(
-                None if last is None else last.question, len(self._rounds), self._step, len(votes), self._version,
-                len(self._people), len(votes[-1]) if votes else 0,
-            )  # fmt: skip
+                question, len(self._rounds), self._step, len(votes), self._version, len(self._people), answers
+            )
 
-    def join(self, me: str) -> None:
-        """Be one of its people. Raises Refused where it is full."""
+    def join(self, member: str) -> None:
+        """Add a member. Raises Refused if the class is full."""
         with self._lock:
-            if me not in self._people and len(self._people) >= MAX_PEOPLE:
+            if member not in self._people and len(self._people) >= MAX_PEOPLE:
                 raise Refused(CLASS_FULL)
-            self._people.add(me)
+            self._people.add(member)
 
-    def is_member(self, me: str) -> bool:
-        """Whether somebody has joined."""
+    def is_member(self, member: str) -> bool:
+        """Return whether a member has joined."""
         with self._lock:
-            return me in self._people
+            return member in self._people
 
-    def answer(self, me: str, number: int, vote: int, answer: Answer) -> None:
-        """Give an answer, in the place of an earlier one. number: of the question; vote: of the vote it was given in.
+    def answer(self, member: str, number: int, vote: int, answer: Answer) -> None:
+        """Store an answer in place of an earlier one. number, vote: of the question and of the vote.
 
-        Raises Refused where no answers are taken, or this is none.
+        Raises Refused if no answers are accepted, or if this is not a possible one.
         """
         with self._lock:
-            last = self._rounds[-1] if self._rounds else None
-            if last is None or me not in self._people or self._step != "ask":
+            current = self._rounds[-1] if self._rounds else None
+            if current is None or member not in self._people or self._step != "ask":
                 raise Refused(VOTE_CLOSED)
-            if (number, vote) != (len(self._rounds), len(last.votes)):
+            if (number, vote) != (len(self._rounds), len(current.votes)):
                 raise Refused(VOTE_CLOSED)
-            if not last.question.is_answer(answer):
+            if not current.question.is_answer(answer):
                 raise Refused(INVALID_ANSWER)
-            last.votes[-1][me] = answer
+            current.votes[-1][member] = answer
 
-    def answer_of(self, me: str) -> Answer | None:
-        """What somebody has answered in the vote that there is now, to be shown to themselves."""
+    def answer_of(self, member: str) -> Answer | None:
+        """Return the answer of a member in the current vote, to be shown to this member only."""
         with self._lock:
             votes = self._rounds[-1].votes if self._rounds else []
-            return votes[-1].get(me) if votes else None
+            return votes[-1].get(member) if votes else None
 
     def clear(self) -> None:
-        """Forget everybody and everything that was answered: pages that are still open hold the class."""
+        """Delete all members and answers: open pages still refer to the class."""
         with self._lock:
             self._people.clear()
             self._rounds.clear()
-            self._to("wait")
+            self._set_step("wait")
 
-    def _to(self, step: str) -> None:
+    def _set_step(self, step: str) -> None:
         self._step = step
         self._version += 1
 
 
-def _counted(one: _Round) -> CountedVotes:
-    return CountedVotes(one.question, tuple(Counter(vote.values()) for vote in one.votes))
-
-
 class Classes:
-    """The classes of this process, by their codes."""
+    """The classes of this process, by code."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[str, Class] = {}
-        self._joining = Limit(1_500, 60)
-        self._wrong = Limit(300, 60)
+        self._joins = Limit(1_500, 60)
+        self._wrong_joins = Limit(300, 60)
 
-    def open(self, now: float, route: str = "") -> Class:
-        """A new class. route: the name by which a proxy knows this process, if there is one before it.
+    def open(self, time: float, route: str = "") -> Class:
+        """Return a new class. route: the name of this process at the proxy in front of it, if there is one.
 
-        Raises Refused where there are too many.
+        Raises Refused for too many classes.
         """
         with self._lock:
-            self._sweep(now)
+            self._close_idle(time)
             if len(self._open) >= MAX_CLASSES:
                 raise Refused(TOO_MANY_CLASSES)
             code = f"{route}-{new_code()}" if route else new_code()
-            self._open[code] = made = Class(code, now)
-            return made
+            self._open[code] = group = Class(code, time)
+            return group
 
-    def find(self, code: str, now: float) -> Class | None:
-        """The class of this code, if it is open."""
+    def find(self, code: str, time: float) -> Class | None:
+        """Return the class of this code, or None if it is not open."""
         with self._lock:
-            self._sweep(now)
+            self._close_idle(time)
             return self._open.get(code)
 
-    def join(self, code: str, me: str, now: float) -> Class:
-        """Join the class of this code, or be in it still. Raises Refused where there is none, or not now."""
-        found = self.find(code, now)
-        if found is not None and found.is_member(me):
-            return found
+    def join(self, code: str, member: str, time: float) -> Class:
+        """Return the class of this code after joining it. Raises Refused for an unknown class and for many joins."""
+        group = self.find(code, time)
+        if group is not None and group.is_member(member):
+            return group
         with self._lock:
-            if self._joining.is_reached(now) or (found is None and self._wrong.is_reached(now)):
+            if self._joins.is_reached(time) or (group is None and self._wrong_joins.is_reached(time)):
                 raise Refused(JOIN_BUSY)
-            if found is None:
-                self._wrong.count(now)
+            if group is None:
+                self._wrong_joins.count(time)
                 raise Refused(UNKNOWN_CLASS)
-            self._joining.count(now)
-        found.join(me)
-        return found
+            self._joins.count(time)
+        group.join(member)
+        return group
 
     def close(self, code: str) -> None:
-        """Forget a class and all that was answered in it."""
+        """Delete a class and its answers."""
         with self._lock:
-            found = self._open.pop(code, None)
-        if found is not None:
-            found.clear()
+            group = self._open.pop(code, None)
+        if group is not None:
+            group.clear()
 
-    def open_classes(self, now: float) -> tuple[Class, ...]:
-        """All that are open."""
+    def open_classes(self, time: float) -> tuple[Class, ...]:
+        """Return all open classes."""
         with self._lock:
-            self._sweep(now)
+            self._close_idle(time)
             return tuple(self._open.values())
 
-    def _sweep(self, now: float) -> None:
-        for code in [code for code, one in self._open.items() if now - one.last_seen > MAX_IDLE_SECONDS]:
+    def _close_idle(self, time: float) -> None:
+        for code in [code for code, group in self._open.items() if time - group.last_seen > MAX_IDLE_SECONDS]:
             self._open.pop(code).clear()
 
 
 class Teachers:
-    """Who may lead classes: whoever has given the code; a browser is known again by a pass."""
+    """The visitors who may lead classes: those who entered the code, recognised later by a pass."""
 
     def __init__(self, code: str) -> None:
-        self._code = _bytes(plain_code(code))
+        self._code = _encode(plain_code(code))
         self._lock = threading.Lock()
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG_CODES)  # when, and whose
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG_CODES)  # time and visitor
         self._passes: dict[bytes, float] = {}
 
-    def issue_pass(self, code: str, visitor: str, now: float) -> str:
-        """A pass for whoever gives the right code. Raises Refused for another one, or after too many of them."""
+    def issue_pass(self, code: str, visitor: str, time: float) -> str:
+        """Return a pass for the right code. Raises Refused for a wrong one, and after too many of them."""
         with self._lock:
-            recent = [who for when, who in self._wrong if now - when < 60]
+            recent = [wrong_visitor for wrong_time, wrong_visitor in self._wrong if time - wrong_time < 60]
             if len(recent) >= MAX_WRONG_CODES or recent.count(visitor) >= MAX_WRONG_CODES_OF_VISITOR:
                 raise Refused(TOO_MANY_ATTEMPTS)
-            if not self._code or not hmac.compare_digest(_bytes(plain_code(code[:200])), self._code):
-                self._wrong.append((now, visitor))
+            if not self._code or not hmac.compare_digest(_encode(plain_code(code[:200])), self._code):
+                self._wrong.append((time, visitor))
                 raise Refused(WRONG_CODE)
-            made = secrets.token_urlsafe(24)
-            self._passes[made.encode()] = now
-            return made
+            token = secrets.token_urlsafe(24)
+            self._passes[token.encode()] = time
+            return token
 
-    def is_valid(self, given: str, now: float) -> bool:
-        """Whether a pass is one, and was used in the last hours."""
+    def is_valid(self, token: str, time: float) -> bool:
+        """Return whether a pass was issued and used within `MAX_IDLE_SECONDS`."""
         with self._lock:
-            self._passes = {one: used for one, used in self._passes.items() if now - used <= MAX_IDLE_SECONDS}
-            known = _bytes(given[:MAX_PASS_LENGTH])
-            found = next((one for one in self._passes if hmac.compare_digest(one, known)), None)
-            if found is not None:
-                self._passes[found] = now
-            return found is not None
+            self._passes = {
+                key: last_use for key, last_use in self._passes.items() if time - last_use <= MAX_IDLE_SECONDS
+            }
+            encoded = _encode(token[:MAX_PASS_LENGTH])
+            match = next((key for key in self._passes if hmac.compare_digest(key, encoded)), None)
+            if match is not None:
+                self._passes[match] = time
+            return match is not None
 
-    def revoke(self, given: str) -> None:
-        """Make a pass worthless."""
+    def revoke(self, token: str) -> None:
+        """Invalidate a pass."""
         with self._lock:
-            self._passes.pop(_bytes(given), None)
+            self._passes.pop(_encode(token), None)
 
 
 def new_code() -> str:
-    """A code that nobody guesses: 60 bits."""
+    """Return a random code of 60 bits."""
     return "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
 
 
-def _bytes(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def plain_code(given: str) -> str:
-    """A code as it is compared: what was put between its signs, or written large, counts for nothing."""
-    return re.sub(r"[\s-]", "", given).lower()
+def plain_code(text: str) -> str:
+    """Return a code without separators, in lower case."""
+    return re.sub(r"[\s-]", "", text).lower()
 
 
 def group_code(code: str) -> str:
-    """A code as it is read aloud, in groups of four."""
-    return "-".join(code[at : at + 4] for at in range(0, len(code), 4))
+    """Return a code in groups of four characters."""
+    return "-".join(code[start : start + 4] for start in range(0, len(code), 4))
 
 
 def parse_code(value: str) -> str:
-    """The code of a class, as a link has it; nothing for none. Raises Refused for what can be none."""
+    """Return the code of a class in a link, or "" for none. Raises Refused for any other text."""
     if value and not CODE.fullmatch(value):
         raise Refused(f"a class has a code of {CODE_LENGTH} letters and figures")
     return value

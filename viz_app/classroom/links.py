@@ -1,4 +1,4 @@
-"""How people come to a class: its link, and the link as a QR code."""
+"""The link to a class, and its QR code."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import segno
 
 
 def app_base_url(url: str) -> str:
-    """Where the app stands, with a slash at its end, from the address of its page Learn."""
+    """Return the base URL of the app, with a final slash, from the URL of its page Learn."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/").removesuffix("learn").rstrip("/")
     return urlunsplit((parts.scheme, parts.netloc, f"{path}/", "", ""))
 
 
 def class_link(base: str, code: str) -> str:
-    """The link to a class. base: where the app stands."""
+    """Return the link to a class. base: the base URL of the app."""
     return f"{base}learn?{urlencode({'class': code})}"
 
 
 def qr_code(link: str) -> str:
-    """A link as a QR code, an SVG that has no size of its own: black on white, as cameras read it."""
-    drawn: str = segno.make_qr(link, error="m").svg_inline(border=4, omitsize=True, light="#fff", dark="#000")
-    return drawn
+    """Return the QR code of a link as an SVG without a size, black on white."""
+    svg: str = segno.make_qr(link, error="m").svg_inline(border=4, omitsize=True, light="#fff", dark="#000")
+    return svg

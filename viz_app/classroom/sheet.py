@@ -1,4 +1,4 @@
-"""What somebody has answered in lessons, to take along: a page that stands for itself, and JSON."""
+"""The answers of a reader in all lessons as files: a self-contained HTML page, and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ a { margin-right: 1rem; }
 
 
 class Entry(NamedTuple):
-    """One lesson: what it asks, what was answered, what was found, and links to its steps, each with its name."""
+    """One lesson: its question, the answer, the text of the reveal, and links to its steps with their labels."""
 
     lesson: str
     title: str
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What the page says around the entries, in the reader's language; language: its tag."""
+    """The labels of the page in the language of the reader; language: its tag."""
 
     language: str
     title: str
@@ -44,7 +44,7 @@ class Words(NamedTuple):
 
 
 def as_page(entries: Sequence[Entry], words: Words) -> str:
-    """All entries as one HTML page that asks nobody for anything and runs nothing; every text in it is escaped."""
+    """Return all entries as one HTML page without scripts and requests; every text is escaped."""
     policy = f"default-src 'none'; style-src '{hash_source(STYLE)}'; base-uri 'none'; form-action 'none'"
     return (
         f'<!doctype html>\n<html lang="{escape(words.language)}">\n<head>\n<meta charset="utf-8">\n'
@@ -59,7 +59,7 @@ def as_page(entries: Sequence[Entry], words: Words) -> str:
 
 
 def as_json(entries: Sequence[Entry]) -> str:
-    """All entries as JSON: lesson, title, question, answer, right (null if not known), found, links by step."""
+    """Return all entries as JSON: lesson, title, question, answer, right (null if unknown), found, links by step."""
     rows = [
         {
             **{name: getattr(entry, name) for name in ("lesson", "title", "question", "answer", "right")},
@@ -78,8 +78,8 @@ def _section(entry: Entry, words: Words) -> str:
         for name, link in entry.links
         if link.startswith(("http://", "https://"))
     )
-    found = f'<p class="says">{escape(entry.outcome)}</p>\n' if entry.outcome else ""
+    outcome = f'<p class="says">{escape(entry.outcome)}</p>\n' if entry.outcome else ""
     return (
         f"<h2>{escape(entry.title)}</h2>\n<p>{escape(entry.question)}</p>\n"
-        f"<p><b>{escape(words.expected)}</b> {escape(entry.answer)}{escape(right)}</p>\n{found}<p>{links}</p>\n"
+        f"<p><b>{escape(words.expected)}</b> {escape(entry.answer)}{escape(right)}</p>\n{outcome}<p>{links}</p>\n"
     )

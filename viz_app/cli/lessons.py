@@ -1,4 +1,4 @@
-"""Commands for authors of lessons."""
+"""The commands for authors of lessons."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def export(
     if lang not in LANGUAGES:
         raise Refused(f"--lang is {lang[:60]!r}: one of {', '.join(LANGUAGES)}")
     if name.endswith(".toml"):
-        lesson = _read_lesson(Path(name), lang)
+        lesson = _file_lesson(Path(name), lang)
     else:
         try:
             lesson = lesson_of(name, lang)
@@ -76,8 +76,8 @@ def export(
     typer.echo(f"{out}: {lesson.title}, {len(page) / 1e3:.0f} kB")
 
 
-def _read_lesson(file: Path, lang: str) -> Lesson:
-    """Return the lesson of a file, in a language if it is translated. Raises Refused for the first fault."""
+def _file_lesson(file: Path, lang: str) -> Lesson:
+    """Return the lesson of a file, translated if it has a translation. Raises Refused for the first fault."""
     from viz_app.lessons.parsing import parse_file, parse_translation, translation_files
 
     lesson, faults = parse_file(file)
@@ -98,13 +98,12 @@ def check(
     """Try lessons on a model: every fault with its line, what is true, and what a student is told."""
     from viz_app.lessons.parsing import line_of, parse_file, parse_translation, translation_files
     from viz_app.pages import PAGES
-    from viz_app.shell.frame import params_of_pages
     from viz_app.shell.lesson_check import check_lesson
     from viz_app.streamlit_compat import CONTEXT_LOGGER
 
-    # The caches of Streamlit warn that there is no page.
+    # Streamlit's caches warn about a missing page.
     logging.getLogger(CONTEXT_LOGGER).setLevel(logging.ERROR)
-    pages, table, loaded = {page.path: page for page in PAGES}, params_of_pages(PAGES), None
+    pages, loaded = {page.path: page for page in PAGES}, None
     faulty_count = 0
     for file in files:
         lesson, faults = parse_file(file)
@@ -119,7 +118,7 @@ def check(
                     note(f"{words}:{fault.line}: {fault.message}")
                     is_faulty = True
             text = file.read_text("utf-8")
-            for finding in check_lesson(lesson, loaded, pages, table):
+            for finding in check_lesson(lesson, loaded, pages):
                 if finding.is_fault:
                     note(f"{file}:{line_of(text, finding.key)}: {finding.key} {finding.message}")
                 else:
@@ -127,6 +126,5 @@ def check(
                 is_faulty = is_faulty or finding.is_fault
         faulty_count += is_faulty
     if faulty_count:
-        raise Refused(
-            f"{faulty_count} of {len(files)} lessons have faults" if len(files) > 1 else "the lesson has faults"
-        )
+        several = f"{faulty_count} of {len(files)} lessons have faults"
+        raise Refused(several if len(files) > 1 else "the lesson has faults")

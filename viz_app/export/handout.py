@@ -1,6 +1,6 @@
-"""A lesson as one HTML file that opens from disk: the question, the reader's answer, then what is true.
+"""A lesson as one self-contained HTML file: the question, the answer of the reader, then the truth.
 
-Every answer that can be given stands in the file with what is said of it, so nobody has to be asked.
+The file contains the verdict on every possible answer, so that it works without a server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCRIPT = joined(_FOLDER / "handout.js")
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of what is true.
+    """One bar of the truth.
 
     start, length: shares of the width, from 0 to 1. mark: "yours", "true", "both" or ""; mark_label: its words.
     """
@@ -39,7 +39,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is said of an answer, paragraph by paragraph, and the bars beside it."""
+    """The paragraphs of the verdict on an answer, and its bars."""
 
     paragraphs: Sequence[str]
     bars: Sequence[Bar]
@@ -47,7 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as SVG, and what it shows."""
+    """A picture as SVG, and its description."""
 
     svg: bytes
     alt: str
@@ -55,13 +55,13 @@ class Picture:
 
 @dataclass(frozen=True)
 class Handout:
-    """What stands in the file; every text is written as it is.
+    """The content of the file; every text is escaped.
 
-    texts: the one or two sentences, word by word, each with whether it is hidden. answer: "word", "number", "choice" or
-    "order". choices: what can be chosen or put in order, by the numbers that name them. bounds: the least and the
-    largest number. outcomes: by the number of the answer, or numbers with commas between. told: the title of the bars.
-    ways: where to look on, each with the address of it. words: what the page itself says, in its language: "expect",
-    "say", "number", "hint", "true", "on", "needs".
+    texts: the one or two sentences as words, each with whether it is hidden. answer: "word", "number", "choice" or
+    "order". choices: words, options or items of an order, by the numbers that denote them. bounds: the smallest and the
+    largest number. outcomes: by the number of the answer, or by numbers separated by commas. links: further views, each
+    a label and an address. words: labels of the page in its language: "expect", "say", "number", "hint", "true", "on",
+    "needs".
     """
 
     language: str
@@ -77,7 +77,7 @@ class Handout:
     outcomes: Mapping[str, Outcome]
     bars_title: str
     true_pictures: Sequence[Picture]
-    about: str
+    description: str
     source: str
     link: str
     links: Sequence[tuple[str, str]]
@@ -85,13 +85,13 @@ class Handout:
 
 
 def handout_page(handout: Handout) -> str:
-    """The file."""
-    yours = [f":root {{--yours: {colours[-4]};}}" for colours in DIVERGING]
+    """Return the HTML of the file."""
+    colours = [f":root {{--yours: {scale[-4]};}}" for scale in DIVERGING]
     style = "\n".join([
-        variables(None), yours[0], f"@media (prefers-color-scheme: dark) {{{yours[1]}}}",
+        variables(None), colours[0], f"@media (prefers-color-scheme: dark) {{{colours[1]}}}",
         (_FOLDER / "handout.css").read_text("utf-8"),
     ])  # fmt: skip
-    told = {number: asdict(outcome) for number, outcome in handout.outcomes.items()}
+    outcomes = {number: asdict(outcome) for number, outcome in handout.outcomes.items()}
     filling = {
         "language": html.escape(handout.language),
         "title": html.escape(handout.title),
@@ -107,19 +107,19 @@ def handout_page(handout: Handout) -> str:
         "hint": _hint(handout),
         "told": html.escape(handout.bars_title),
         "true-pictures": _pictures(handout.true_pictures),
-        "about": html.escape(handout.about),
+        "about": html.escape(handout.description),
         "source": html.escape(handout.source),
         "link": html.escape(handout.link),
         "ways": "".join(
             f"<li>{html.escape(label)}<br><code>{html.escape(address)}</code></li>" for label, address in handout.links
         ),
-        # In a script no text but this one could end it.
-        "outcomes": json.dumps(told).replace("<", "\\u003c"),
+        # Within a script, only "<" could end it.
+        "outcomes": json.dumps(outcomes).replace("<", "\\u003c"),
         **{name: html.escape(handout.words[name]) for name in ("expect", "say", "true", "on", "needs")},
     }
-    # In one go, so that nothing that was filled in is read as a place to fill.
+    # In one pass, so that no inserted text is replaced again.
     template = (_FOLDER / "handout.html").read_text("utf-8")
-    return re.sub(r"\{\{([\w-]+)\}\}", lambda found: filling[found[1]], template)
+    return re.sub(r"\{\{([\w-]+)\}\}", lambda match: filling[match[1]], template)
 
 
 def _text(words: Iterable[tuple[str, bool]], side: str) -> str:
@@ -136,29 +136,29 @@ def _paragraphs(parts: Iterable[str]) -> str:
 
 def _pictures(pictures: Iterable[Picture]) -> str:
     return "".join(
-        f'<figure><img alt="{html.escape(one.alt)}" src="data:image/svg+xml;base64,'
-        f'{base64.b64encode(one.svg).decode()}"></figure>'
-        for one in pictures
+        f'<figure><img alt="{html.escape(picture.alt)}" src="data:image/svg+xml;base64,'
+        f'{base64.b64encode(picture.svg).decode()}"></figure>'
+        for picture in pictures
     )
 
 
 def _answers(handout: Handout) -> str:
-    """The control of the answer: a field for a number, a list for each place of an order, else a button for each."""
+    """Return the control of the answer: a number field, a list for each rank of an order, or radio buttons."""
     if handout.answer == "number":
-        least, most = handout.bounds
-        asks = html.escape(handout.words["number"])
-        return f'<label>{asks} <input name="answer" type="number" min="{least}" max="{most}" step="1" required></label>'
+        minimum, maximum = handout.bounds
+        attributes = f'name="answer" type="number" min="{minimum}" max="{maximum}" step="1" required'
+        return f"<label>{html.escape(handout.words['number'])} <input {attributes}></label>"
     if handout.answer == "order":
         options = "".join(
-            f'<option value="{key}">{html.escape(says)}</option>' for key, says in handout.choices.items()
+            f'<option value="{key}">{html.escape(label)}</option>' for key, label in handout.choices.items()
         )
         return "".join(
             f'<label>{place}. <select name="answer"><option value=""></option>{options}</select></label>'
             for place in range(1, len(handout.choices) + 1)
         )
     return "".join(
-        f'<label><input name="answer" type="radio" value="{key}"> {html.escape(says)}</label>'
-        for key, says in handout.choices.items()
+        f'<label><input name="answer" type="radio" value="{key}"> {html.escape(label)}</label>'
+        for key, label in handout.choices.items()
     )
 
 

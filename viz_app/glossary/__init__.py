@@ -1,7 +1,7 @@
-"""The glossary: every technical word of the pages with one sentence, from `terms.toml`; and where a text says one.
+"""The glossary: every technical term of the pages with one sentence, from `terms.toml`; and the terms in a text.
 
-What it says in another language stands in a file called after the language, under the English names of the terms: only
-its words. There a text may say a term in English, too, as most pages do.
+The translations are in a file named by the tag of the language, by the English names of the terms. A translated text
+can contain a term in English, too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Term:
-    """One term: the forms in which a text may say it, and what it means in one sentence.
+    """One term: the forms in which a text can contain it, and its meaning in one sentence.
 
-    page: the path of a page that says it. source, link: who said it first or measured it so; empty where nobody knows.
-    english: what it is called in English, where that is not its name.
+    page: path of a page that contains it. source, link: the publication that introduced or measured it, or "". english:
+    its English name, if that is another.
     """
 
     forms: tuple[str, ...]
@@ -36,51 +36,51 @@ class Term:
 
     @property
     def name(self) -> str:
-        """The form that stands for all."""
+        """The first form."""
         return self.forms[0]
 
     @property
     def letters(self) -> str:
-        """What it is sorted by."""
+        """The key by which terms are sorted."""
         return self.name.strip("[]").casefold()
 
     @property
     def title(self) -> str:
-        """Its name, and beside it what it is called in English, where that is another."""
+        """The name, followed by the English one if that is another."""
         return f"{self.name} ({self.english})" if self.english else self.name
 
 
 @cache
 def terms(language: str = ENGLISH) -> tuple[Term, ...]:
-    """All terms in alphabetical order. language: one of `lessons.LANGUAGES`."""
+    """Return all terms in alphabetical order. language: one of `lessons.LANGUAGES`."""
     table = tomllib.loads((FOLDER / "terms.toml").read_text("utf-8"))["term"]
-    made = [Term(**(one | {"forms": tuple(one["forms"])})) for one in table]
+    all_terms = [Term(**(entry | {"forms": tuple(entry["forms"])})) for entry in table]
     if language != ENGLISH:
         words = tomllib.loads((FOLDER / f"{language}.toml").read_text("utf-8"))
-        made = [_in_other_words(term, **words[term.name]) for term in made]
-    return tuple(sorted(made, key=lambda term: term.letters))
+        all_terms = [_translate(term, **words[term.name]) for term in all_terms]
+    return tuple(sorted(all_terms, key=lambda term: term.letters))
 
 
-def _in_other_words(term: Term, forms: list[str], meaning: str) -> Term:
+def _translate(term: Term, forms: list[str], meaning: str) -> Term:
     english = "" if term.name.casefold() == forms[0].casefold() else term.name
     return replace(term, forms=(*forms, *term.forms), meaning=meaning, english=english)
 
 
 def first_uses(text: str, language: str = ENGLISH) -> Iterator[tuple[int, int, Term]]:
-    """Where a text says a term for the first time, as start and end, from left to right."""
-    seen: set[str] = set()
+    """Yield start, end and term of the first occurrence of each term in a text, from left to right."""
+    names: set[str] = set()
     for match in _pattern(language).finditer(text):
         term = _by_form(language)[match[0].casefold()]
-        if term.name not in seen:
-            seen.add(term.name)
+        if term.name not in names:
+            names.add(term.name)
             yield match.start(), match.end(), term
 
 
-def find_terms(typed: str, language: str = ENGLISH) -> list[Term]:
-    """The terms one form of which holds what was typed; that with just this form first."""
-    wanted = typed.strip().casefold()
-    found = [term for term in terms(language) if any(wanted in form.casefold() for form in term.forms)]
-    return sorted(found, key=lambda term: wanted not in (form.casefold() for form in term.forms))
+def find_terms(query: str, language: str = ENGLISH) -> list[Term]:
+    """Return the terms one form of which contains the query, an exact match first."""
+    wanted_form = query.strip().casefold()
+    matches = [term for term in terms(language) if any(wanted_form in form.casefold() for form in term.forms)]
+    return sorted(matches, key=lambda term: wanted_form not in (form.casefold() for form in term.forms))
 
 
 @cache
@@ -90,10 +90,10 @@ def _by_form(language: str) -> dict[str, Term]:
 
 @cache
 def _pattern(language: str) -> re.Pattern[str]:
-    """Any form as a word of its own, the longest that fits: by first letters, which takes a fifth of the time."""
+    """Match any form as a separate word, the longest first; grouped by first letters, which is five times as fast."""
     forms = sorted(_by_form(language), key=lambda form: (form[0], -len(form)))
-    some = (
+    groups = (
         f"{re.escape(letter)}(?:{'|'.join(re.escape(form[1:]) for form in group)})"
         for letter, group in groupby(forms, key=lambda form: form[0])
     )
-    return re.compile(rf"(?<![\w-])(?:{'|'.join(some)})(?![\w-])", re.IGNORECASE)
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(groups)})(?![\w-])", re.IGNORECASE)

@@ -1,7 +1,8 @@
-"""Lessons: what is asked, said and checked, as data; the words of each stand in a file of their own.
+"""Lessons as data; the text of each lesson is in a TOML file of its own.
 
-A lesson asks before it shows. Its steps are `STEPS`: a prediction, something to do on the live page, the truth beside
-the prediction, the same with one's own sentence, and free play. Nothing here knows Streamlit or a model.
+The reader answers a question before the truth is shown. `STEPS` are: a prediction, an exercise on the live page, the
+truth beside the prediction, the same question about a sentence of the reader's own, and free exploration. This package
+imports neither Streamlit nor a model.
 """
 
 from __future__ import annotations
@@ -10,17 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 STEPS = ("predict", "do", "reveal", "yours", "free")
-# How an answer is given: in the panel, by a click on a word, as a number, as one of some options or as an order of
-# some things; or on the page.
+# The kinds of answer: given in the panel as a word that is clicked, a number, an option or an order; or on the page.
 ANSWERS = ("word", "number", "choice", "order", "page")
-# By their tags, each in its own name. A lesson is written in English; its words in another stand in a folder so called.
+# Names of languages in themselves, by tag. Lessons are written in English; translations are in a folder named by tag.
 LANGUAGES = {"en": "English", "de": "Deutsch"}
 ENGLISH = "en"
 
 
 @dataclass(frozen=True)
 class View:
-    """What a page shows: its path, and its address by the names of the choices; no address leaves it as it is."""
+    """The state of a page: its path, and its choices as in an address; an empty address leaves them unchanged."""
 
     page: str
     address: Mapping[str, str]
@@ -28,23 +28,31 @@ class View:
 
 @dataclass(frozen=True)
 class Option:
-    """One of several answers: the range of numbers that it stands for, both ends in it, and what it says.
+    """One option of a choice: a range of numbers, both ends included, and its label.
 
-    In any language it is the same answer.
+    Options are equal whatever the language of their labels.
     """
 
     minimum: float
     maximum: float
     label: str = field(compare=False)
 
+    def contains(self, number: float) -> bool:
+        """Return whether a number is in the range."""
+        return self.minimum <= number <= self.maximum
+
+    def nearest_to(self, number: float) -> float:
+        """Return the number of the range that is nearest to a number."""
+        return min(max(number, self.minimum), self.maximum)
+
 
 @dataclass(frozen=True)
 class Task:
-    """What a step asks for.
+    """The question or instruction of a step.
 
-    view: where. says: what is to be done. answer: one of `ANSWERS`. check: its name in `checks.CHECKS`.
-    right, wrong: what is said of the answer, with the check's figures in braces. hint: given when it is asked for.
-    options: of a choice. least, most: of a number; unit: what it counts.
+    text: what to do. answer: one of `ANSWERS`. check: a name in `checks.CHECKS`. right, wrong: the text for a right and
+    a wrong answer, with figures of the check in braces. options: of a choice. minimum, maximum: of a number, counted in
+    `unit`.
     """
 
     view: View
@@ -62,10 +70,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Reveal:
-    """What is said when the truth is shown: of a right answer, of a wrong one, and where the model does otherwise.
+    """The step that shows the truth.
 
-    view: where. title: of the picture. bars: what its bars are called, by the names that the check gives them.
-    form: how a bar's number is written, as in a sentence.
+    right, wrong, claim_fails: the text for a right answer, a wrong answer, and a model for which the claim of the
+    lesson is false. title: of the chart. bars: labels of bars by the names in the check. form: format specification of
+    the numbers of bars.
     """
 
     view: View
@@ -79,7 +88,7 @@ class Reveal:
 
 @dataclass(frozen=True)
 class PageLink:
-    """Where to go on without prompts: what the link says, and what it opens."""
+    """A link to further exploration: its label and the view that it opens."""
 
     label: str
     view: View
@@ -87,10 +96,10 @@ class PageLink:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson: one question, its steps, and on whose result it stands.
+    """A lesson: one question, its steps, and the publication that it is based on.
 
-    name: of its file. course: 1 to 3. number: its place among all lessons. minutes: about how long it takes.
-    source: whose result; link: where to read it.
+    name: the name of its file. course: 1 to 3. number: position among all lessons. minutes: approximate duration.
+    source, link: the publication and its address.
     """
 
     name: str
@@ -108,14 +117,11 @@ class Lesson:
     free: tuple[PageLink, ...]
 
     def view(self, step: str) -> View:
-        """What the page shows when a step begins; the last one leaves it as it is."""
-        views = {
-            "predict": self.predict.view, "do": self.exercise.view, "reveal": self.reveal.view,
-            "yours": self.own_sentence.view,
-        }  # fmt: skip
+        """Return the view at the start of a step; the last step has that of the step before it."""
+        views = {"predict": self.predict.view, "do": self.exercise.view, "reveal": self.reveal.view}
         return views.get(step, self.own_sentence.view)
 
 
 def split_paragraphs(text: str) -> list[str]:
-    """What a lesson says, paragraph by paragraph, as an empty line parts them in its file; each in one line."""
+    """Return the paragraphs of a text, which empty lines separate, each on one line."""
     return [" ".join(part.split()) for part in text.split("\n\n")]

@@ -1,8 +1,8 @@
-"""Lessons from their files; every fault is said in one sentence with the file, the key and what may be.
+"""Parse the TOML files of lessons. Every fault is one sentence with the file, the key and what is allowed.
 
-Beside those that come along there may be a folder of a teacher's own, which is looked at again whenever it changes.
-What a lesson says in another language stands in a file of the same name, in a folder called after the language: only
-its words, under the keys that they have in the lesson.
+Besides the bundled lessons, a folder of a teacher can contain further ones; changed files are read again. The
+translation of a lesson is a file of the same name in a folder named by the tag of the language, with the translated
+texts under the keys of the lesson.
 """
 
 from __future__ import annotations
@@ -24,117 +24,123 @@ from viz_app.moved_pages import MOVED
 
 FOLDER = Path(__file__).parent
 COURSES = (1, 2, 3)
-OWN_COURSE = 4  # of the lessons in a teacher's own folder, whatever their files say
-OWN_LESSONS = "HEADLIGHT_LESSONS"  # that folder, named at start
-MAX_TEXT_LENGTH = 2_000  # signs of a text
-MAX_FILE_BYTES = 1 << 20  # bytes of a file
-NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a lesson, which stands in addresses
+OWN_COURSE = 4  # of the lessons in the folder of a teacher, whatever their files state
+OWN_LESSONS = "HEADLIGHT_LESSONS"  # environment variable with the path of that folder
+MAX_TEXT_LENGTH = 2_000  # characters
+MAX_FILE_BYTES = 1 << 20
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a lesson, which is part of addresses
 _KINDS = {str: "a text", int: "a whole number", float: "a number", dict: "a table", list: "a list"}
 _Labelled = TypeVar("_Labelled", Option, PageLink)
 _FORM = re.compile(r"[+,]?(\.\d)?[fg%]?")
 
 
 class Fault(NamedTuple):
-    """Something wrong in a file of a lesson: the line, 0 where there is none, and what is wrong, in a sentence."""
+    """A fault in the file of a lesson: its line, 0 if it has none, and a sentence."""
 
     line: int
     message: str
 
 
+Parsed = tuple[Lesson | None, list[Fault]]
+
+
 @cache
 def _bundled(language: str) -> tuple[Lesson, ...]:
-    found = tuple(parse_lesson(file.read_text("utf-8"), file.stem) for file in FOLDER.glob("*.toml"))
-    return found if language == ENGLISH else tuple(_bundled_words(lesson, language) for lesson in found)
+    originals = (parse_lesson(file.read_text("utf-8"), file.stem) for file in FOLDER.glob("*.toml"))
+    if language == ENGLISH:
+        return tuple(originals)
+    return tuple(
+        _require_lesson(parse_translation(lesson, FOLDER / language / f"{lesson.name}.toml")) for lesson in originals
+    )
 
 
-def _bundled_words(lesson: Lesson, language: str) -> Lesson:
-    said, faults = parse_translation(lesson, FOLDER / language / f"{lesson.name}.toml")
-    if said is None:
+def _require_lesson(parsed: Parsed) -> Lesson:
+    """Return the lesson. Raises Refused for the first fault."""
+    lesson, faults = parsed
+    if lesson is None:
         raise Refused(faults[0].message)
-    return said
+    return lesson
 
 
 def lessons(language: str = ENGLISH) -> tuple[Lesson, ...]:
-    """All lessons that have no fault, in the order of their courses; those of a teacher's own folder last.
+    """Return all lessons without faults, in the order of their courses; those of the folder of a teacher are last.
 
-    language: one of `LANGUAGES`; a teacher's lesson that has no words in it stays as it is.
+    language: one of `LANGUAGES`; a lesson of a teacher without a translation remains untranslated.
     """
-    own = [lesson for _, lesson, _ in _own(language) if lesson is not None]
-    return tuple(sorted([*_bundled(language), *own], key=lambda lesson: (lesson.course, lesson.number, lesson.name)))
+    own_lessons = [lesson for lesson, _ in _own_lessons(language) if lesson is not None]
+    return tuple(
+        sorted([*_bundled(language), *own_lessons], key=lambda lesson: (lesson.course, lesson.number, lesson.name))
+    )
 
 
 def folder_faults(language: str = ENGLISH) -> list[str]:
-    """What is wrong with the files of a teacher's own folder, a sentence for each that has faults.
-
-    language: one of `LANGUAGES`, whose words are looked at too.
-    """
-    return [faults[0].message for _, _, faults in _own(language) if faults]
+    """Return the first fault of each faulty file in the folder of a teacher, including the translations."""
+    return [faults[0].message for _, faults in _own_lessons(language) if faults]
 
 
 def lesson_of(name: str, language: str = ENGLISH) -> Lesson:
-    """The lesson of this name, in one of `LANGUAGES`. Raises Refused for a name that none has."""
+    """Return the lesson of this name in one of `LANGUAGES`. Raises Refused for an unknown name."""
     for lesson in lessons(language):
         if lesson.name == name:
             return lesson
     raise Refused(f"one of the lessons {', '.join(lesson.name for lesson in lessons())}")
 
 
-def _own(language: str) -> Iterator[tuple[Path, Lesson | None, list[Fault]]]:
-    """The files of the teacher's own folder, each with its lesson, and with the faults of it and of its words."""
+def _own_lessons(language: str) -> Iterator[Parsed]:
+    """Yield the lesson and the faults of each file in the folder of a teacher."""
     if not (folder := os.environ.get(OWN_LESSONS)):
         return
     for file in sorted(Path(folder).glob("*.toml")):
-        looked_at = [file, *(words for tag, words in translation_files(file) if tag == language)]
+        files = (file, *(translation for tag, translation in translation_files(file) if tag == language))
         try:
-            abouts = [one.stat() for one in looked_at]
-        except OSError:  # it has just been taken away
+            stats = [path.stat() for path in files]
+        except OSError:  # it has just been deleted
             continue
-        changed = tuple((about.st_mtime_ns, about.st_size) for about in abouts)
-        yield file, *_of_files(tuple(looked_at), changed)
+        yield _parse_own(files, tuple((stat.st_mtime_ns, stat.st_size) for stat in stats))
 
 
 @lru_cache(maxsize=512)
-def _of_files(files: tuple[Path, ...], changed: tuple[tuple[int, int], ...]) -> tuple[Lesson | None, list[Fault]]:
-    """A lesson, or the faults of its file, as it was when it was changed last.
+def _parse_own(files: tuple[Path, ...], versions: tuple[tuple[int, int], ...]) -> Parsed:
+    """Return a lesson or its faults. files: the lesson and at most one translation, ignored if it has faults.
 
-    files: the lesson's, and perhaps that of its words in another language; where these have faults, it goes without.
+    versions: time of modification and size of each file, as part of the key of the cache.
     """
-    file, *words = files
+    file, *translations = files
     lesson, faults = parse_file(file)
     if lesson is None:
         return None, faults
-    if any(lesson.name == one.name for one in _bundled(ENGLISH)):
+    if any(lesson.name == bundled.name for bundled in _bundled(ENGLISH)):
         return None, [Fault(0, f"{file.name}: a lesson of this name comes along: rename the file")]
-    for one in words:
-        said, faults = parse_translation(lesson, one)
-        lesson = said or lesson
+    for path in translations:
+        translated, faults = parse_translation(lesson, path)
+        lesson = translated or lesson
     return replace(lesson, course=OWN_COURSE), faults
 
 
 def translation_files(file: Path) -> list[tuple[str, Path]]:
-    """The languages that a lesson's file has words in, each with their file."""
-    found = ((tag, file.parent / tag / file.name) for tag in LANGUAGES if tag != ENGLISH)
-    return [(tag, words) for tag, words in found if words.exists()]
+    """Return the tag and the path of each translation of the file of a lesson."""
+    paths = ((tag, file.parent / tag / file.name) for tag in LANGUAGES if tag != ENGLISH)
+    return [(tag, path) for tag, path in paths if path.exists()]
 
 
-def parse_file(file: Path) -> tuple[Lesson | None, list[Fault]]:
-    """The lesson of a file, or None and all its faults."""
+def parse_file(file: Path) -> Parsed:
+    """Return the lesson of a file, or None and all its faults."""
     if not NAME.fullmatch(file.stem):
-        says = "a small letter first, then small letters, figures and _, 40 signs at most"
-        return None, [Fault(0, f"{file.name}: the name of a lesson has {says}")]
-    text = _text_of(file, file.name)
-    return (None, [text]) if isinstance(text, Fault) else _read(text, file.stem)
+        rule = "a small letter first, then small letters, figures and _, 40 signs at most"
+        return None, [Fault(0, f"{file.name}: the name of a lesson has {rule}")]
+    text = _read_text(file, file.name)
+    return (None, [text]) if isinstance(text, Fault) else _parse_text(text, file.stem)
 
 
-def parse_translation(lesson: Lesson, file: Path) -> tuple[Lesson | None, list[Fault]]:
-    """A lesson with the words of a file, or None and all faults of the file."""
+def parse_translation(lesson: Lesson, file: Path) -> Parsed:
+    """Return a lesson with the texts of a translation, or None and all faults of the translation."""
     name = f"{file.parent.name}/{file.name}"
-    text = _text_of(file, name)
-    return (None, [text]) if isinstance(text, Fault) else _translated(lesson, text, name)
+    text = _read_text(file, name)
+    return (None, [text]) if isinstance(text, Fault) else _translate(lesson, text, name)
 
 
-def _text_of(file: Path, name: str) -> str | Fault:
-    """The text of a file, or why it has none. name: of the file, for that sentence."""
+def _read_text(file: Path, name: str) -> str | Fault:
+    """Return the text of a file, or why it cannot be read. name: of the file, for the sentence."""
     try:
         if (size := file.stat().st_size) > MAX_FILE_BYTES:
             return Fault(0, f"{name} has {size:,} bytes: at most {MAX_FILE_BYTES:,}")
@@ -146,120 +152,130 @@ def _text_of(file: Path, name: str) -> str | Fault:
 
 
 def parse_lesson(text: str, name: str) -> Lesson:
-    """The lesson that the text of a file holds. Raises Refused for the first fault in it.
+    """Return the lesson in the text of a file. Raises Refused for its first fault.
 
-    name: of the file, without its ending.
+    name: of the file, without its extension.
     """
-    lesson, faults = _read(text, name)
-    if lesson is None:
-        raise Refused(faults[0].message)
-    return lesson
+    return _require_lesson(_parse_text(text, name))
 
 
-def _parsed(text: str, file: str) -> dict[str, Any] | Fault:
+def _parse_toml(text: str, file: str) -> _Table | Fault:
     try:
-        return tomllib.loads(text)
+        return _Table("", tomllib.loads(text), [])
     except tomllib.TOMLDecodeError as error:
-        at = re.search(r"at line (\d+)", str(error))
-        return Fault(int(at[1]) if at else 0, f"{file} is no TOML file: {error}")
+        line = re.search(r"at line (\d+)", str(error))
+        return Fault(int(line[1]) if line else 0, f"{file} is no TOML file: {error}")
     except RecursionError:
         return Fault(0, f"{file} is no TOML file that can be read: tables stand too deep in each other")
 
 
-def _read(text: str, name: str) -> tuple[Lesson | None, list[Fault]]:
+def _parse_text(text: str, name: str) -> Parsed:
     file = f"{name}.toml"
-    given = _parsed(text, file)
-    if isinstance(given, Fault):
-        return None, [given]
-    top = _Table(file, "", given, [])
+    top = _parse_toml(text, file)
+    if isinstance(top, Fault):
+        return None, [top]
     link = top.text("link")
     if link and not link.startswith("https://"):
         top.fault("link", f"is {link[:60]!r}: an address that begins with https://")
-    predict, do, yours = (_task(top.table(step), step) for step in ("predict", "do", "yours"))
+    predict, exercise, own_sentence = (_parse_task(top.table(step), step) for step in ("predict", "do", "yours"))
     if predict.answer == "page":
         top.fault("predict.answer", "is 'page': a prediction is given in the panel")
     if not predict.view.address:
         top.fault("predict.address", "is missing: a lesson begins with a text of its own")
     lesson = Lesson(
-        name, top.text("title"), top.text("question"), top.whole("course", COURSES[0], COURSES[-1]),
-        top.whole("number", 1, 99), top.whole("minutes", 1, 60), top.text("source"), link,
-        predict, do, _reveal(top.table("reveal"), predict.check), yours,
-        tuple(PageLink(one.text("label"), one.view()) for one in top.tables("free")),
-    )  # fmt: skip
-    faults = _faults(top, text, file)
+        name,
+        title=top.text("title"),
+        question=top.text("question"),
+        course=top.whole("course", COURSES[0], COURSES[-1]),
+        number=top.whole("number", 1, 99),
+        minutes=top.whole("minutes", 1, 60),
+        source=top.text("source"),
+        link=link,
+        predict=predict,
+        exercise=exercise,
+        reveal=_parse_reveal(top.table("reveal"), predict.check),
+        own_sentence=own_sentence,
+        free=tuple(PageLink(table.text("label"), table.view()) for table in top.tables("free")),
+    )
+    faults = _all_faults(top, text, file)
     return (None, faults) if faults else (lesson, [])
 
 
-def _translated(lesson: Lesson, text: str, file: str) -> tuple[Lesson | None, list[Fault]]:
-    given = _parsed(text, file)
-    if isinstance(given, Fault):
-        return None, [given]
-    top = _Table(file, "", given, [])
-    shown, old = top.table("reveal"), lesson.reveal
-    right, wrong, otherwise = (shown.sentence(key, lesson.predict.check) for key in ("right", "wrong", "otherwise"))
-    bars = old.bars and shown.texts("bars")
-    if set(bars) != set(old.bars):
-        shown.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(old.bars)}")
-    said = replace(
-        lesson, title=top.text("title"), question=top.text("question"),
-        predict=_task_said(lesson.predict, top.table("predict")), exercise=_task_said(lesson.exercise, top.table("do")),
-        reveal=replace(old, right=right, wrong=wrong, claim_fails=otherwise, title=shown.text("title"), bars=bars),
-        own_sentence=_task_said(lesson.own_sentence, top.table("yours")),
-        free=tuple(replace(way, label=label) for way, label in _labelled(top, "free", lesson.free)),
-    )  # fmt: skip
-    faults = _faults(top, text, file)
-    return (None, faults) if faults else (said, [])
+def _translate(lesson: Lesson, text: str, file: str) -> Parsed:
+    top = _parse_toml(text, file)
+    if isinstance(top, Fault):
+        return None, [top]
+    table, original = top.table("reveal"), lesson.reveal
+    right, wrong, claim_fails = _reveal_sentences(table, lesson.predict.check)
+    bars = original.bars and table.texts("bars")
+    if set(bars) != set(original.bars):
+        table.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(original.bars)}")
+    reveal = replace(original, right=right, wrong=wrong, claim_fails=claim_fails, title=table.text("title"), bars=bars)
+    translated = replace(
+        lesson,
+        title=top.text("title"),
+        question=top.text("question"),
+        predict=_translate_task(lesson.predict, top.table("predict")),
+        exercise=_translate_task(lesson.exercise, top.table("do")),
+        reveal=reveal,
+        own_sentence=_translate_task(lesson.own_sentence, top.table("yours")),
+        free=_translate_labels(top, "free", lesson.free),
+    )
+    faults = _all_faults(top, text, file)
+    return (None, faults) if faults else (translated, [])
 
 
-def _faults(top: _Table, text: str, file: str) -> list[Fault]:
-    """All faults of a file once everything was asked of it, in the order of their lines."""
-    top.nothing_else()
-    return sorted(Fault(line_of(text, key), f"{file}: {key} {says}") for key, says in top.faults)
+def _all_faults(top: _Table, text: str, file: str) -> list[Fault]:
+    """Return all faults of a file after all its keys were read, in the order of their lines."""
+    top.check_keys()
+    return sorted(Fault(line_of(text, key), f"{file}: {key} {message}") for key, message in top.faults)
 
 
 def line_of(text: str, key: str) -> int:
-    """The line of a file in which a key stands, as `do.check` or `free[1].label`; else that of its table; else 0."""
-    *tables, last = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
-    seen: dict[str, int] = {}
-    now: list[str] = []
-    found = 0
+    """Return the line of a key such as `do.check` or `free[1].label`, or of its table, or 0."""
+    *tables, name = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
+    indices: dict[str, int] = {}
+    current: list[str] = []
+    table_line = 0
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*(\[\[?)\s*([\w.]+)\s*\]", line):
-            now = header[2].split(".")
+            current = header[2].split(".")
             if header[1] == "[[":
-                seen[header[2]] = seen.get(header[2], -1) + 1
-                now.append(str(seen[header[2]]))
-            if now in (tables, [*tables, last]):
-                found = number
-        elif now == tables and re.match(rf"\s*{re.escape(last)}\s*=", line):
+                indices[header[2]] = indices.get(header[2], -1) + 1
+                current.append(str(indices[header[2]]))
+            if current in (tables, [*tables, name]):
+                table_line = number
+        elif current == tables and re.match(rf"\s*{re.escape(name)}\s*=", line):
             return number
-        elif now == tables[:-1] and tables and re.match(rf"\s*{re.escape(tables[-1])}\s*=", line):
-            found = number
-    return found
+        elif current == tables[:-1] and tables and re.match(rf"\s*{re.escape(tables[-1])}\s*=", line):
+            table_line = number
+    return table_line
 
 
 class _Table:
-    """A table of a file; what is missing, of the wrong kind or not known is noted, and something empty stands for it.
+    """A table of a file that records missing keys, wrong types and unknown keys, and returns empty values for them.
 
-    faults: shared by all tables of a file: the key, and what is wrong, as the end of a sentence that begins with it.
+    prefix: path of the table, as the start of its keys. faults: shared by all tables of a file: pairs of a key and the
+    end of a sentence that begins with it.
     """
 
-    def __init__(self, file: str, at: str, given: Mapping[str, Any], faults: list[tuple[str, str]]) -> None:
-        self._file, self._at, self._given, self.faults = file, at, given, faults
+    def __init__(self, prefix: str, values: Mapping[str, Any], faults: list[tuple[str, str]]) -> None:
+        self._prefix, self._values, self.faults = prefix, values, faults
         self._parts: list[_Table] = []
-        self._asked: set[str] = set()
+        self._read_keys: set[str] = set()
 
-    def fault(self, key: str, says: str) -> None:
-        self.faults.append((f"{self._at}{key}", says))
+    def fault(self, key: str, message: str) -> None:
+        """Record a fault of a key."""
+        self.faults.append((f"{self._prefix}{key}", message))
 
-    def value(self, key: str, kind: type, *, first: Any = None) -> Any:
-        """What stands under a key, if it is of this kind; None where it is not."""
-        self._asked.add(key)
-        if key not in self._given:
-            if first is None:
+    def value(self, key: str, kind: type, *, default: Any = None) -> Any:
+        """Return the value of a key, or None if it has another type."""
+        self._read_keys.add(key)
+        if key not in self._values:
+            if default is None:
                 self.fault(key, f"is missing: {_KINDS[kind]}")
-            return first
-        value = self._given[key]
+            return default
+        value = self._values[key]
         if kind is float and type(value) is int:
             value = float(value)
         if type(value) is not kind:
@@ -267,150 +283,160 @@ class _Table:
             return None
         return value
 
-    def text(self, key: str, *, first: str | None = None) -> str:
-        value = self.value(key, str, first=first)
+    def text(self, key: str, *, default: str | None = None) -> str:
+        """Return a text without surrounding whitespace."""
+        value = self.value(key, str, default=default)
         if value is None:
             return ""
         text: str = value.strip()
-        if first is None and not text:
+        if default is None and not text:
             self.fault(key, "is empty: a text is needed")
         if len(text) > MAX_TEXT_LENGTH:
             self.fault(key, f"has {len(text):,} signs: at most {MAX_TEXT_LENGTH:,}")
         return text
 
-    def sentence(self, key: str, check: str, *, first: str | None = None) -> str:
-        """A text in which figures of a check are named in braces, as {drop} or {drop:.2f}."""
-        text = self.text(key, first=first)
+    def sentence(self, key: str, check: str, *, default: str | None = None) -> str:
+        """Return a text that can contain figures of a check in braces, as {drop} or {drop:.2f}."""
+        text = self.text(key, default=default)
         try:
             fields = list(Formatter().parse(text))
         except ValueError as error:
             self.fault(key, f"has braces that do not fit: {error}")
             return ""
-        if check not in CHECKS:  # which is said already
+        if check not in CHECKS:  # a fault of its own
             return text
-        asked = CHECKS[check]
+        words, numbers = CHECKS[check].words, CHECKS[check].numbers
         for _, name, form, conversion in fields:
             if name is None:
                 continue
-            if name not in (*asked.words, *asked.numbers):
-                self.fault(key, f"names {{{name[:40]}}}: {check} gives {', '.join((*asked.words, *asked.numbers))}")
-            elif name in asked.words and (form or conversion):
+            if name not in (*words, *numbers):
+                self.fault(key, f"names {{{name[:40]}}}: {check} gives {', '.join((*words, *numbers))}")
+            elif name in words and (form or conversion):
                 self.fault(key, f"writes the word {name} as {form or conversion!r}: it is written as {{{name}}}")
-            elif name in asked.numbers and (conversion or not form or not _FORM.fullmatch(form)):
+            elif name in numbers and (conversion or not form or not _FORM.fullmatch(form)):
                 self.fault(key, f"writes the number {name} as {form or conversion or ''!r}: such as .2f, .0f, .0%")
         return text
 
-    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+    def allowed_text(self, key: str, allowed: tuple[str, ...]) -> str:
+        """Return one of the allowed texts."""
         word = self.text(key)
         if word and word not in allowed:
             self.fault(key, f"is {word[:60]!r}: one of {', '.join(allowed)}")
         return word
 
-    def whole(self, key: str, least: int, most: int) -> int:
+    def whole(self, key: str, minimum: int, maximum: int) -> int:
+        """Return a whole number within bounds."""
         number = self.value(key, int)
         if number is None:
-            return least
-        if not least <= number <= most:
-            self.fault(key, f"is {number}: {least} to {most}")
+            return minimum
+        if not minimum <= number <= maximum:
+            self.fault(key, f"is {number}: {minimum} to {maximum}")
         return int(number)
 
     def number(self, key: str) -> float | None:
+        """Return a number."""
         number: float | None = self.value(key, float)
         return number
 
     def texts(self, key: str) -> dict[str, str]:
-        """A table of texts; nothing where it is not given."""
-        found = self.value(key, dict, first={}) or {}
-        for name, text in found.items():
+        """Return a table of texts, empty if it is missing."""
+        table = self.value(key, dict, default={}) or {}
+        for name, text in table.items():
             if type(text) is not str:
                 self.fault(f"{key}.{name}", f"is {str(text)[:60]!r}: a text is needed")
-        return {name: text for name, text in found.items() if type(text) is str}
+        return {name: text for name, text in table.items() if type(text) is str}
 
     def table(self, key: str) -> _Table:
-        given = self.value(key, dict)
-        # Of a table that is not there, it is said once.
-        part = _Table(self._file, f"{self._at}{key}.", given or {}, self.faults if given is not None else [])
+        """Return a table of this table."""
+        values = self.value(key, dict)
+        # A missing table is one fault, not one for each of its keys.
+        return self._add_part(f"{key}.", values or {}, self.faults if values is not None else [])
+
+    def tables(self, key: str) -> list[_Table]:
+        """Return a list of tables."""
+        entries = self.value(key, list)
+        if entries is None:
+            return []
+        if not entries or any(type(entry) is not dict for entry in entries):
+            self.fault(key, f"is no list of tables: write [[{self._prefix}{key}]] over each")
+            return []
+        return [self._add_part(f"{key}[{number}].", entry, self.faults) for number, entry in enumerate(entries)]
+
+    def _add_part(self, prefix: str, values: Mapping[str, Any], faults: list[tuple[str, str]]) -> _Table:
+        part = _Table(f"{self._prefix}{prefix}", values, faults)
         self._parts.append(part)
         return part
 
-    def tables(self, key: str) -> list[_Table]:
-        found = self.value(key, list)
-        if found is None:
-            return []
-        if not found or any(type(one) is not dict for one in found):
-            self.fault(key, f"is no list of tables: write [[{self._at}{key}]] over each")
-            return []
-        parts = [
-            _Table(self._file, f"{self._at}{key}[{number}].", one, self.faults) for number, one in enumerate(found)
-        ]
-        self._parts += parts
-        return parts
-
     def view(self) -> View:
+        """Return the view in the keys `page` and `address`."""
         page = self.text("page")
         return View(MOVED.get(page, page), self.texts("address"))
 
-    def nothing_else(self) -> None:
-        """Note each key that nobody asked for, here or below."""
-        for key in self._given:
-            if key not in self._asked:
-                self.fault(key, f"is not known: {', '.join(sorted(self._asked))}")
+    def check_keys(self) -> None:
+        """Record each key of this table and its parts that was not read."""
+        for key in self._values:
+            if key not in self._read_keys:
+                self.fault(key, f"is not known: {', '.join(sorted(self._read_keys))}")
         for part in self._parts:
-            part.nothing_else()
+            part.check_keys()
 
 
-def _task(given: _Table, step: str) -> Task:
-    check = given.one_of("check", tuple(CHECKS))
-    answer = given.one_of("answer", ANSWERS)
+def _parse_task(table: _Table, step: str) -> Task:
+    check = table.allowed_text("check", tuple(CHECKS))
+    answer = table.allowed_text("answer", ANSWERS)
     if check in CHECKS and answer in ANSWERS and answer not in CHECKS[check].answers:
-        given.fault("answer", f"is {answer!r}: {check} takes {' or '.join(CHECKS[check].answers)}")
-    needed = None if step in ("do", "yours") else ""  # of a prediction nothing is said before the reveal
+        table.fault("answer", f"is {answer!r}: {check} takes {' or '.join(CHECKS[check].answers)}")
+    default = None if step in ("do", "yours") else ""  # the verdict on a prediction is part of the reveal
     options: tuple[Option, ...] = ()
-    least = most = 0.0
+    minimum = maximum = 0.0
     if answer == "choice":
         options = tuple(
-            Option(one.number("least") or 0.0, one.number("most") or 0.0, one.text("label"))
-            for one in given.tables("options")
+            Option(entry.number("least") or 0.0, entry.number("most") or 0.0, entry.text("label"))
+            for entry in table.tables("options")
         )
     if answer == "number":
-        low, high = given.number("least"), given.number("most")
-        least, most = low or 0.0, high or 0.0
+        low, high = table.number("least"), table.number("most")
+        minimum, maximum = low or 0.0, high or 0.0
         if low is not None and high is not None and not low < high:
-            given.fault("most", f"is {high:g}: more than least, {low:g}")
-    return Task(
-        given.view(), given.text("says"), answer, check,
-        given.sentence("right", check, first=needed), given.sentence("wrong", check, first=needed),
-        given.text("hint", first=""), options, least, most, given.text("unit", first=""),
-    )  # fmt: skip
+            table.fault("most", f"is {high:g}: more than least, {low:g}")
+    view, text = table.view(), table.text("says")
+    right, wrong = (table.sentence(key, check, default=default) for key in ("right", "wrong"))
+    hint, unit = (table.text(key, default="") for key in ("hint", "unit"))
+    return Task(view, text, answer, check, right, wrong, hint, options, minimum, maximum, unit)
 
 
-def _task_said(task: Task, given: _Table) -> Task:
-    """A task with its words in another language; what it does not say in English, it says in none."""
+def _translate_task(task: Task, table: _Table) -> Task:
+    """Return a task with translated texts; texts that the original lacks are not read."""
     return replace(
-        task, text=given.text("says"),
-        right=task.right and given.sentence("right", task.check),
-        wrong=task.wrong and given.sentence("wrong", task.check),
-        hint=task.hint and given.text("hint"), unit=task.unit and given.text("unit"),
-        options=tuple(replace(one, label=label) for one, label in _labelled(given, "options", task.options)),
-    )  # fmt: skip
+        task,
+        text=table.text("says"),
+        right=task.right and table.sentence("right", task.check),
+        wrong=task.wrong and table.sentence("wrong", task.check),
+        hint=task.hint and table.text("hint"),
+        unit=task.unit and table.text("unit"),
+        options=_translate_labels(table, "options", task.options),
+    )
 
 
-def _labelled(given: _Table, key: str, old: tuple[_Labelled, ...]) -> list[tuple[_Labelled, str]]:
-    """Each of some things with what it is called in another language."""
-    if not old:
-        return []
-    labels = [one.text("label") for one in given.tables(key)]
-    if labels and len(labels) != len(old):
-        given.fault(key, f"has {len(labels)} tables: {len(old)} are needed")
-    return list(zip(old, labels, strict=False))
+def _translate_labels(table: _Table, key: str, originals: tuple[_Labelled, ...]) -> tuple[_Labelled, ...]:
+    """Return options or links with translated labels."""
+    if not originals:
+        return ()
+    labels = [entry.text("label") for entry in table.tables(key)]
+    if labels and len(labels) != len(originals):
+        table.fault(key, f"has {len(labels)} tables: {len(originals)} are needed")
+    return tuple(replace(original, label=label) for original, label in zip(originals, labels, strict=False))
 
 
-def _reveal(given: _Table, check: str) -> Reveal:
-    bars, wanted = given.texts("bars"), CHECKS[check].bars if check in CHECKS else None
-    if wanted is not None and set(bars) != set(wanted):
-        given.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(wanted) or 'nothing'}")
-    form = given.text("form")
+def _reveal_sentences(table: _Table, check: str) -> tuple[str, str, str]:
+    return table.sentence("right", check), table.sentence("wrong", check), table.sentence("otherwise", check)
+
+
+def _parse_reveal(table: _Table, check: str) -> Reveal:
+    bars, names = table.texts("bars"), CHECKS[check].bars if check in CHECKS else None
+    if names is not None and set(bars) != set(names):
+        table.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(names) or 'nothing'}")
+    form = table.text("form")
     if form and not _FORM.fullmatch(form):
-        given.fault("form", f"is {form[:60]!r}: such as .2f, .0f, .0%")
-    right, wrong, otherwise = (given.sentence(key, check) for key in ("right", "wrong", "otherwise"))
-    return Reveal(given.view(), right, wrong, otherwise, given.text("title"), bars, form)
+        table.fault("form", f"is {form[:60]!r}: such as .2f, .0f, .0%")
+    return Reveal(table.view(), *_reveal_sentences(table, check), table.text("title"), bars, form)

@@ -1,4 +1,4 @@
-"""How an answer is given in the panel of a lesson: a control for each kind of it; and how it is said afterwards."""
+"""The controls by which answers are given in the panel of a lesson, and answers in words."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from viz_app.shell.lesson import Answer
 from viz_app.shell.lesson_records.context import CheckContext
 from viz_app.shell.markdown import escape_markdown
 
-Drafts = dict[str, object]  # what is chosen and not yet said, by the step; may be written to
+Drafts = dict[str, object]  # answers that are not submitted, by step; mutable
 
 _PRESSED_BUTTON = "_answer_pressed"
 
 
-def answer_control(one: Lesson, step: str, task: Task, asked: CheckContext) -> Answer | None:
-    """Draw the control of an answer, which stays when the page is left, and return what is chosen; None at first."""
-    drafts, key = lesson.drafts(one), f"{one.name}_{step}"
+def answer_control(content: Lesson, step: str, task: Task, context: CheckContext) -> Answer | None:
+    """Draw the control of an answer and return the draft, which is kept when the page is left; None at first."""
+    drafts, key = lesson.drafts(content), f"{content.name}_{step}"
     if task.answer == "word":
-        return _word(asked, drafts, key)
+        return _word(context, drafts, key)
     if task.answer == "number":
         return _number(task, drafts, key)
     if task.answer == "order":
@@ -34,29 +34,29 @@ def answer_control(one: Lesson, step: str, task: Task, asked: CheckContext) -> A
 
 
 def mark_pressed(key: str, question: object) -> None:
-    """Note that the button of an answer was pressed; a click on a button. question: what it is an answer to.
+    """Record that the button of an answer was pressed; a callback. question: what the answer belongs to.
 
-    Not more than that: who chooses another answer and presses at once does both in one run, or before the first of two
-    is over, and means what was chosen last, which is known when its control is drawn.
+    The answer itself is read when its control is drawn: a visitor who changes it and presses at once can do both in one
+    run, or press before the first run has ended.
     """
     st.session_state[_PRESSED_BUTTON] = key, question
 
 
 def pop_pressed(key: str) -> Any:
-    """What was answered since this was last asked, by the button of a key; None where it was not pressed."""
+    """Return the question for which the button of a key was pressed since the last call, or None."""
     if st.session_state.get(_PRESSED_BUTTON, ("", None))[0] != key:
         return None
     _, question = st.session_state.pop(_PRESSED_BUTTON)
     return question
 
 
-def selectable_words(asked: CheckContext) -> list[int]:
-    """The numbers of the words that can be an answer: all but those that are hidden."""
-    return [word for word in range(asked.original.word_count) if word not in asked.hidden]
+def selectable_words(context: CheckContext) -> list[int]:
+    """Return the numbers of the words that are possible answers: all that are not hidden."""
+    return [word for word in range(context.original.word_count) if word not in context.hidden]
 
 
 def answer_text(task: Task, answer: Answer, original: Encoding | None) -> str:
-    """An answer as it is said. original: the text, for its words; None where it is not at hand."""
+    """Return an answer in words. original: the text, if it is available."""
     if isinstance(answer, Option):
         return current_option(task, answer).label
     if isinstance(answer, tuple):
@@ -67,82 +67,85 @@ def answer_text(task: Task, answer: Answer, original: Encoding | None) -> str:
 
 
 def current_option(task: Task, answer: Option) -> Option:
-    """The option that was chosen, in the words of the language that is chosen now."""
+    """Return an option with its label in the current language."""
     return next((option for option in task.options if option == answer), answer)
 
 
-def _word(asked: CheckContext, drafts: Drafts, key: str) -> int | None:
-    chosen = drafts.get(key)
-    if not isinstance(chosen, int) or chosen >= asked.original.word_count or chosen in asked.hidden:
-        chosen = None
+def _word(context: CheckContext, drafts: Drafts, key: str) -> int | None:
+    word = drafts.get(key)
+    if not isinstance(word, int) or word >= context.original.word_count or word in context.hidden:
+        word = None
     token_strip(
-        _chips(asked, chosen), key="lesson_words",
+        _chips(context, word),
+        key="lesson_words",
         label=translate("Words of the sentence; a click chooses the one that you expect"),
         on_click=lambda click: drafts.update({key: click.word}),
-    )  # fmt: skip
-    word = "" if chosen is None else escape_markdown(asked.original.word_text(chosen))
-    st.caption(translate("Chosen: {word}").format(word=word) if word else translate("Nothing chosen yet"))
-    return chosen
+    )
+    text = "" if word is None else escape_markdown(context.original.word_text(word))
+    st.caption(translate("Chosen: {word}").format(word=text) if text else translate("Nothing chosen yet"))
+    return word
 
 
-def _chips(asked: CheckContext, chosen: int | None) -> list[Chip]:
-    """The text's tokens to choose a word from: those that are hidden stay out of it."""
-    hidden, original = asked.hidden, asked.original
-    return [
-        Chip(
-            text=token, word=word, side=original.sides[at], special=original.special[at] or word in hidden,
-            masked=word in hidden, target=word is not None and word == chosen,
-            title=translate("{token}: choose it").format(token=token) if word not in hidden else translate("The gap"),
-        )
-        for at, (token, word) in enumerate(zip(original.tokens, original.words, strict=True))
-        if not original.special[at]
-    ]  # fmt: skip
+def _chips(context: CheckContext, selected_word: int | None) -> list[Chip]:
+    """Return the tokens of the text as chips, of which those of hidden words cannot be selected."""
+    hidden, original = context.hidden, context.original
+    chips = []
+    for position, (token, word) in enumerate(zip(original.tokens, original.words, strict=True)):
+        if original.special[position]:
+            continue
+        is_hidden = word in hidden
+        title = translate("The gap") if is_hidden else translate("{token}: choose it").format(token=token)
+        is_target = word is not None and word == selected_word
+        side = original.sides[position]
+        chips.append(Chip(token, title, word, side, special=is_hidden, masked=is_hidden, target=is_target))
+    return chips
 
 
 def _number(task: Task, drafts: Drafts, key: str) -> int | None:
-    chosen: Any = drafts.get(key)
+    draft: Any = drafts.get(key)
     number: int | None = st.number_input(
-        translate("How many {unit}?").format(unit=task.unit), value=chosen,
-        min_value=int(task.minimum), max_value=int(task.maximum), step=1, key=f"lesson_number_{key}",
+        translate("How many {unit}?").format(unit=task.unit),
+        *(int(task.minimum), int(task.maximum), draft, 1),
+        key=f"lesson_number_{key}",
         placeholder=translate("{least:g} to {most:g}").format(least=task.minimum, most=task.maximum),
-    )  # fmt: skip
+    )
     drafts[key] = number
     return number
 
 
-def _order(things: tuple[str, ...], drafts: Drafts, key: str) -> tuple[str, ...] | None:
-    """Draw a button for each thing, two in a row, which gives it the next place, or takes it and what follows back.
+def _order(items: tuple[str, ...], drafts: Drafts, key: str) -> tuple[str, ...] | None:
+    """Draw a button for each item, which appends it to the order, or removes it and the items after it.
 
-    Returns the order once all have a place.
+    Returns the order once it is complete.
     """
     order: Any = drafts.get(key, ())
-    if len(order) == len(things) - 1:  # the last one is known
-        order = (*order, *(thing for thing in things if thing not in order))
+    if len(order) == len(items) - 1:  # the last one is determined
+        order = (*order, *(item for item in items if item not in order))
 
-    def click(thing: str) -> None:
-        drafts[key] = order[: order.index(thing)] if thing in order else (*order, thing)
+    def click(item: str) -> None:
+        drafts[key] = order[: order.index(item)] if item in order else (*order, item)
 
     columns = st.columns(2, gap="small")
-    for number, thing in enumerate(things):
-        place = f"{order.index(thing) + 1}. " if thing in order else ""
-        columns[number % 2].button(
-            f"{place}{escape_markdown(thing)}", key=f"lesson_order_{number}", on_click=click, args=(thing,),
-            width="stretch", type="primary" if place else "secondary",
-        )  # fmt: skip
-    st.caption(
-        translate("Press the best one first; press again to take it back.") if order
-        else translate("Press the best one first.")
-    )  # fmt: skip
-    return order if len(order) == len(things) else None
+    for number, item in enumerate(items):
+        rank = f"{order.index(item) + 1}. " if item in order else ""
+        label, kind = f"{rank}{escape_markdown(item)}", "primary" if rank else "secondary"
+        options: dict[str, Any] = {"key": f"lesson_order_{number}", "type": kind, "width": "stretch"}
+        columns[number % 2].button(label, on_click=click, args=(item,), **options)
+    following = translate("Press the best one first; press again to take it back.")
+    st.caption(following if order else translate("Press the best one first."))
+    return order if len(order) == len(items) else None
 
 
 def _option(task: Task, drafts: Drafts, key: str) -> Option | None:
-    chosen: Any = drafts.get(key)
-    labels = [option.label for option in task.options]
+    draft: Any = drafts.get(key)
+    labels = [escape_markdown(option.label) for option in task.options]
     number = st.radio(
-        translate("Choose one"), range(len(labels)), index=chosen,
-        format_func=lambda place: escape_markdown(labels[place]),
-        key=f"lesson_choice_{key}", label_visibility="collapsed",
-    )  # fmt: skip
+        translate("Choose one"),
+        range(len(labels)),
+        index=draft,
+        format_func=labels.__getitem__,
+        key=f"lesson_choice_{key}",
+        label_visibility="collapsed",
+    )
     drafts[key] = number
     return None if number is None else task.options[number]

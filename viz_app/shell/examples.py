@@ -1,4 +1,4 @@
-"""Texts to start from; each was chosen because the bundled model gets it right (see its model card)."""
+"""Example texts, chosen because the bundled model predicts them correctly (see its model card)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ TREES = Path(__file__).parent / "trees.conllu"  # sixty sentences with their dep
 
 @dataclass(frozen=True)
 class Example:
-    """A text, perhaps a second one, and the words that are masked in it.
+    """A text, an optional second one, and the numbers of its masked words.
 
-    target, contrast: as in the address bar; empty for the first there is, and for no other word. remark: what there is
-    to see, in Markdown.
-    follows: whether the second text follows the first.
+    target, contrast: as in the address; "" for the first target, and for no contrast. remark: explanation in Markdown.
+    is_continuation: whether the second text follows the first.
     """
 
     text: str
@@ -35,23 +34,23 @@ class Example:
 
     @property
     def title(self) -> str:
-        """What is hidden, and what comes after it."""
+        """The hidden words, and whether the second text follows."""
         words = re.findall(r"\w+|[^\w\s]", self.text)
         names = ", ".join(words[number] for number in self.masked)
         hidden = translate("{piece}, hidden").format(piece=names) if self.masked else translate("Nothing hidden")
-        return hidden + (translate("; B follows") if self.is_continuation else translate("; B does not follow")) * bool(
-            self.pair
-        )
+        if not self.pair:
+            return hidden
+        return hidden + (translate("; B follows") if self.is_continuation else translate("; B does not follow"))
 
     @property
     def full_text(self) -> str:
-        """The text, and the second one behind a bar."""
+        """The text, followed by a bar and the second one."""
         return f"{self.text} | {self.pair}" if self.pair else self.text
 
 
 @cache
 def all_examples() -> tuple[Example, ...]:
-    """The examples that come with the bundled model."""
+    """Return the examples of the bundled model."""
     entries = json.loads(FILE.read_text(encoding="utf-8"))
     return tuple(
         Example(e["text"], e.get("pair", ""), tuple(e.get("masked", ())), is_continuation=e["follows"]) for e in entries
@@ -59,12 +58,12 @@ def all_examples() -> tuple[Example, ...]:
 
 
 def first_example() -> Example:
-    """What a new visitor sees."""
+    """Return the example of a new visitor."""
     return all_examples()[0]
 
 
 def by_kind(surprises: Iterable[Example]) -> dict[str, list[Example]]:
-    """The examples to choose from, under a heading each. surprises: those of pages, the simplest to explain first."""
+    """Return examples by heading. surprises: those of pages, sorted by the length of their remarks."""
     return {
         "With a surprise": sorted(surprises, key=lambda example: len(example.remark)),
         "The second sentence follows": [example for example in all_examples() if example.is_continuation],
@@ -74,7 +73,7 @@ def by_kind(surprises: Iterable[Example]) -> dict[str, list[Example]]:
     }
 
 
-# What stands in for a head that is taken out by mean or resample, until other texts are given.
+# Default texts for the replacement of a removed head by mean or resample.
 REFERENCE = "\n".join(
     (
         "She opened the window and looked out at the garden.",

@@ -1,4 +1,4 @@
-"""A lesson on a model as one file for whoever has neither: what is said of each answer, and the pictures it needs."""
+"""A lesson on a model as one file that works without both: the verdict on each answer, and the pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from bert_core.tokenizer import Encoding
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
 from viz_app.export.pictures import bars_picture, maps_picture
-from viz_app.export.profiles import mark_guess
 from viz_app.figures.lessons import MARKS, number_written
 from viz_app.lessons import Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks import CHECKS
@@ -30,143 +29,155 @@ from viz_app.shell.profiles import looks_to_guess, profiles_of
 from viz_app.shell.work import Work
 
 SHOWN_WORDS = 10  # of a gap
-MAPS = ("attention", "roles")  # pages whose picture is of the maps of a text
-PROFILES = "profiles"  # the page that shows looks in a corpus, and none of the text
-PACKING = 2.0  # seconds for pictures and text, more or less
+MAPS = ("attention", "roles")  # pages with the attention maps of a text
+PROFILES = "profiles"  # the page with examples from a corpus instead of the text
+PACKING = 2.0  # approximate seconds for pictures and text
 
 
-def handout_work(one: Lesson, loaded: LoadedModel, tag: str) -> Work[str]:
-    """The file of a lesson as work for the queue. tag: of the language that the lesson speaks."""
-    asked = lesson_context(loaded, one.predict.view, one.exercise.view.address)
-    seconds = lesson_records.work_for(CHECKS[one.predict.check].record, asked).seconds
-    key = ("handout", loaded.weights_key, repr(one), tag)
-    return Work(key, one.title, lambda report: handout_of(one, loaded, tag, report), seconds + PACKING)
+def handout_work(content: Lesson, loaded: LoadedModel, tag: str) -> Work[str]:
+    """Return the work that creates the file of a lesson. tag: of the language of the lesson."""
+    context = lesson_context(loaded, content.predict.view, content.exercise.view.address)
+    seconds = lesson_records.work_for(CHECKS[content.predict.check].record, context).seconds
+    key = ("handout", loaded.weights_key, repr(content), tag)
+    return Work(key, content.title, lambda report: handout_of(content, loaded, tag, report), seconds + PACKING)
 
 
-def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = ignore_progress) -> str:
-    """The file of a lesson, asked of a model.
+def handout_of(content: Lesson, loaded: LoadedModel, tag: str, report: Progress = ignore_progress) -> str:
+    """Return the file of a lesson on a model.
 
-    tag: of the language that the lesson speaks. Raises Refused for a model or a text that it cannot be asked of, or a
-    number with more than `MOST_ANSWERS` answers.
+    tag: of the language of the lesson. Raises Refused for an unsuitable model or text, or more than `MAX_ANSWERS`
+    numbers.
     """
-    task, reveal = one.predict, one.reveal
+    task, reveal = content.predict, content.reveal
     if task.answer == "number" and task.maximum - task.minimum >= MAX_ANSWERS:
         raise Refused(
             f"predict.least and predict.most are {task.minimum:g} and {task.maximum:g}: a file holds what is said of "
-            "each "
-            f"answer, {MAX_ANSWERS:,} at most"
+            f"each answer, {MAX_ANSWERS:,} at most"
         )
-    asked = lesson_context(loaded, task.view, one.exercise.view.address)
-    record = lesson_records.work_for(CHECKS[task.check].record, asked).compute(report)
+    context = lesson_context(loaded, task.view, content.exercise.view.address)
+    record = lesson_records.work_for(CHECKS[task.check].record, context).compute(report)
     outcomes: dict[str, Outcome] = {}
     choices: dict[int, str] = {}
-    holds = True
-    for answer in possible_answers(task, asked):
+    claim_holds = True
+    for answer in possible_answers(task, context):
         try:
-            verdict = lesson_records.judge_answer(task, asked, record, answer)
+            verdict = lesson_records.judge_answer(task, context, record, answer)
         except Refused:
-            continue  # the gap itself is no answer
-        number = _number(task, answer)
-        outcomes[number] = _outcome(one, verdict, tag)
-        holds = verdict.claim_holds
+            continue  # the gap itself is not a possible answer
+        key = _answer_key(task, answer)
+        outcomes[key] = _outcome(content, verdict, tag)
+        claim_holds = verdict.claim_holds
         if task.answer in ("word", "choice"):
-            says = answer.label if isinstance(answer, Option) else asked.original.word_text(answer)
-            choices[int(number)] = says
+            choices[int(key)] = answer.label if isinstance(answer, Option) else context.original.word_text(answer)
     if task.answer == "order":
         choices = dict(enumerate(CHECKS[task.check].items))
-    about = translate("{model} was asked. Layers and heads count from zero.", tag=tag)
-    if not holds:
-        about = translate(
+    description = translate("{model} was asked. Layers and heads count from zero.", tag=tag)
+    if not claim_holds:
+        description = translate(
             "{model} was asked, and on it the lesson's claim does not hold. Layers and heads count from zero.", tag=tag
         )
-    words = {
-        "expect": translate("What do you expect?", tag=tag), "say": translate("That is what I expect", tag=tag),
-        "number": translate("How many {unit}?", tag=tag).format(unit=task.unit), "hint": translate("Hint", tag=tag),
-        "true": translate("What is true", tag=tag), "on": translate("Where to look on:", tag=tag),
-        "needs": translate("This page needs JavaScript to show what is true.", tag=tag),
-    }  # fmt: skip
-    return handout_page(Handout(
-        language=tag, title=one.title, question=one.question,
-        paragraphs=[*split_paragraphs(task.text), *_looks(asked, task.view)],
-        hint=task.hint, texts=[] if task.view.page == PROFILES else _texts(asked),
-        pictures=list(_pictures(loaded, task.view, tag)), answer=task.answer, choices=choices,
-        bounds=(int(task.minimum), int(task.maximum)), outcomes=outcomes, bars_title=reveal.title,
+    handout = Handout(
+        language=tag,
+        title=content.title,
+        question=content.question,
+        paragraphs=[*split_paragraphs(task.text), *_corpus_examples(context, task.view)],
+        hint=task.hint,
+        texts=[] if task.view.page == PROFILES else _texts(context),
+        pictures=list(_pictures(loaded, task.view, tag)),
+        answer=task.answer,
+        choices=choices,
+        bounds=(int(task.minimum), int(task.maximum)),
+        outcomes=outcomes,
+        bars_title=reveal.title,
         true_pictures=[] if reveal.view == task.view else list(_pictures(loaded, reveal.view, tag)),
-        about=about.format(model=shown_name(loaded.name)), source=one.source, link=one.link,
-        links=[(way.label, f"/{way.view.page}?{urlencode(way.view.address)}") for way in one.free], words=words,
-    ))  # fmt: skip
+        description=description.format(model=shown_name(loaded.name)),
+        source=content.source,
+        link=content.link,
+        links=[(link.label, f"/{link.view.page}?{urlencode(link.view.address)}") for link in content.free],
+        words=_labels(task, tag),
+    )
+    return handout_page(handout)
 
 
-def _number(task: Task, answer: Any) -> str:
-    """How the file names an answer."""
+def _labels(task: Task, tag: str) -> dict[str, str]:
+    """Return the labels of the page in its language."""
+    return {
+        "expect": translate("What do you expect?", tag=tag),
+        "say": translate("That is what I expect", tag=tag),
+        "number": translate("How many {unit}?", tag=tag).format(unit=task.unit),
+        "hint": translate("Hint", tag=tag),
+        "true": translate("What is true", tag=tag),
+        "on": translate("Where to look on:", tag=tag),
+        "needs": translate("This page needs JavaScript to show what is true.", tag=tag),
+    }
+
+
+def _answer_key(task: Task, answer: Any) -> str:
+    """Return the key of an answer in the file."""
     if isinstance(answer, Option):
         return str(task.options.index(answer))
     if isinstance(answer, tuple):
-        things = CHECKS[task.check].items
-        return ",".join(str(things.index(thing)) for thing in answer)
+        items = CHECKS[task.check].items
+        return ",".join(str(items.index(item)) for item in answer)
     return str(answer)
 
 
-def _outcome(one: Lesson, verdict: Verdict, tag: str) -> Outcome:
-    reveal = one.reveal
-    says = verdict.reveal_text(reveal).format(**verdict.translated_figures(partial(translate, tag=tag)))
+def _outcome(content: Lesson, verdict: Verdict, tag: str) -> Outcome:
+    reveal = content.reveal
+    text = verdict.reveal_text(reveal).format(**verdict.translated_figures(partial(translate, tag=tag)))
     values = [bar.value for bar in verdict.bars]
-    least = min((*values, 0.0))
-    room = max((*values, 0.0)) - least or 1.0
-    said = {mark: translate(MARKS[mark], tag=tag) for mark in MARKS}
-    bars = [
-        Bar(
-            reveal.bars.get(bar.name, bar.name), number_written(bar.value, reveal.form),
-            (min(bar.value, 0.0) - least) / room, abs(bar.value) / room, bar.mark, said[bar.mark],
-        )
-        for bar in verdict.bars
-    ]  # fmt: skip
-    return Outcome(split_paragraphs(says), bars)
+    start = min((*values, 0.0))
+    width = max((*values, 0.0)) - start or 1.0
+    marks = {mark: translate(MARKS[mark], tag=tag) for mark in MARKS}
+    bars = []
+    for name, value, mark in verdict.bars:
+        label, number = reveal.bars.get(name, name), number_written(value, reveal.form)
+        shares = (min(value, 0.0) - start) / width, abs(value) / width
+        bars.append(Bar(label, number, *shares, mark, marks[mark]))
+    return Outcome(split_paragraphs(text), bars)
 
 
-def _texts(asked: CheckContext) -> list[list[tuple[str, bool]]]:
-    """The words of each sentence, each with whether it is hidden from the model."""
-    original, hidden = asked.original, asked.hidden
-    found: dict[str, list[tuple[str, bool]]] = {}
-    for word in range(original.word_count):
+def _texts(context: CheckContext) -> list[list[tuple[str, bool]]]:
+    """Return the words of each sentence, each with whether it is hidden."""
+    original, hidden = context.original, context.hidden
+    texts: dict[str, list[tuple[str, bool]]] = {}
+    for word, text in enumerate(context.words):
         side = original.sides[original.words.index(word)] or "A"
-        found.setdefault(side, []).append((original.word_text(word), word in hidden))
-    return list(found.values())
+        texts.setdefault(side, []).append((text, word in hidden))
+    return list(texts.values())
 
 
-def _looks(asked: CheckContext, view: View) -> list[str]:
-    """What the page Profiles shows of the head to whoever guesses first; nothing of another page."""
-    found = profiles_of(asked.loaded) if view.page == PROFILES else None
-    looks = [] if found is None else looks_to_guess(found.find_head(*asked.head))
-    return [f"{number}. {mark_guess(look)}" for number, look in enumerate(looks, 1)]
+def _corpus_examples(context: CheckContext, view: View) -> list[str]:
+    """Return the examples of the head on the page Profiles before its truth is shown; none for another page."""
+    profiles = profiles_of(context.loaded) if view.page == PROFILES else None
+    examples = [] if profiles is None else looks_to_guess(profiles.find_head(*context.head))
+    return [f"{number}. {mark_guess(example)}" for number, example in enumerate(examples, 1)]
 
 
 def _pictures(loaded: LoadedModel, view: View, tag: str) -> Iterator[Picture]:
-    """What a page shows at an address, where a file can show it: the guesses of each gap, and heads."""
-    asked = lesson_context(loaded, view)
+    """Yield the pictures of a view that a file can contain: the guesses for each gap, or attention maps."""
+    context = lesson_context(loaded, view)
     if view.page == "predict":
-        yield from _guesses(loaded, asked.encoding, asked.original, tag)
+        yield from _guesses(loaded, context.encoding, tag)
     elif view.page in MAPS:
-        run = capture(loaded, asked.encoding)
-        one_head = "head" in view.address
-        shown = MapView(layer=asked.head[0], heads=(asked.head[1],) if one_head else ())
-        alt = translate("Who looks at whom: {heads}", tag=tag).format(
-            heads="L{} H{}".format(*asked.head) if one_head else translate("all heads", tag=tag)
-        )
-        yield Picture(picture_bytes(maps_picture(shown.of(run), shown), "svg"), alt)
+        run = capture(loaded, context.encoding)
+        layer, head = context.head
+        is_one_head = "head" in view.address
+        map_view = MapView(layer=layer, heads=(head,) if is_one_head else ())
+        heads = f"L{layer} H{head}" if is_one_head else translate("all heads", tag=tag)
+        alt = translate("Who looks at whom: {heads}", tag=tag).format(heads=heads)
+        yield Picture(picture_bytes(maps_picture(map_view.of(run), map_view), "svg"), alt)
 
 
-def _guesses(loaded: LoadedModel, encoding: Encoding, original: Encoding, tag: str) -> Iterator[Picture]:
+def _guesses(loaded: LoadedModel, encoding: Encoding, tag: str) -> Iterator[Picture]:
     run = capture(loaded, encoding, top_k=SHOWN_WORDS)
     unit = translate("probability", tag=tag)
     for prediction in run.predictions:
         pieces = [loaded.tokenizer.token_of(piece) for piece, _ in prediction.top]
-        drawn = bars_picture(pieces, [share for _, share in prediction.top], unit=unit)
+        bars = bars_picture(pieces, [share for _, share in prediction.top], unit=unit)
         alt = translate("The likeliest words at position {position}: {words}", tag=tag)
-        yield Picture(
-            picture_bytes(drawn, "svg"), alt.format(position=prediction.position, words=", ".join(pieces[:5]))
-        )
+        words = ", ".join(pieces[:5])
+        yield Picture(picture_bytes(bars, "svg"), alt.format(position=prediction.position, words=words))
     if run.nsp is not None and not run.predictions:
-        follows = translate("“B follows A”", tag=tag)
-        drawn = bars_picture([follows], [run.nsp], unit=unit)
-        yield Picture(picture_bytes(drawn, "svg"), f"{follows}: {run.nsp:.2f}")
+        label = translate("“B follows A”", tag=tag)
+        yield Picture(picture_bytes(bars_picture([label], [run.nsp], unit=unit), "svg"), f"{label}: {run.nsp:.2f}")

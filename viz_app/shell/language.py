@@ -1,4 +1,4 @@
-"""The language in which the app speaks: its English sentences stand in the code, another's in a file of pairs."""
+"""The language of the app: English sentences are in the code, translations in a file for each language."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from viz_app.streamlit_compat import is_in_script_run
 
 
 def language() -> str:
-    """The tag of the language that is chosen, of `lessons.LANGUAGES`; outside of the app, English."""
+    """Return the tag of the selected language, of `lessons.LANGUAGES`; outside of the app, English."""
     if not is_in_script_run():
         return ENGLISH
     return str(st.session_state.get("lang", ENGLISH))
 
 
 def translate(english: str, *, tag: str | None = None) -> str:
-    """A sentence of the app in the language that is chosen; one that has no other words stays English.
+    """Return a sentence of the app in the selected language, or in English without a translation.
 
-    What it names stands in braces, and is filled in afterwards. tag: of another language than the chosen one.
+    Values are formatted into its braces afterwards. tag: of a language other than the selected one.
     """
-    chosen = language() if tag is None else tag
-    return english if chosen == ENGLISH else translations(chosen).get(english, english)
+    tag = language() if tag is None else tag
+    return english if tag == ENGLISH else translations(tag).get(english, english)
 
 
 @cache
 def translations(tag: str) -> Mapping[str, str]:
-    """The sentences of a language by the English ones."""
+    """Return the sentences of a language by the English ones."""
     return tomllib.loads(Path(__file__).with_name(f"{tag}.toml").read_text("utf-8"))

@@ -1,8 +1,9 @@
-"""A lesson tried on a model, as its author does before a class: is every page there, can every answer be given."""
+"""Check a lesson on a model, for its author: whether its pages exist and its answers can be given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -16,126 +17,118 @@ from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import lesson_records
 from viz_app.shell.lesson import parse_view
 from viz_app.shell.lesson_records.context import CheckContext, lesson_context
-from viz_app.shell.params import Page, Param
+from viz_app.shell.params import Page
 
-MAX_ANSWERS = 1_000  # of a number, as many are tried, evenly
+MAX_ANSWERS = 1_000  # numbers that are tried, at equal distances
 
 
 class Finding(NamedTuple):
-    """One thing that was found out about a lesson: the key of its file, what it is, and whether it must be mended."""
+    """One finding about a lesson: a key of its file, a message, and whether it is a fault."""
 
     key: str
     message: str
-    is_fault: bool
+    is_fault: bool = False
 
 
-def check_lesson(
-    one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]
-) -> Iterator[Finding]:
-    """What becomes of a lesson on a model, step by step.
+def check_lesson(content: Lesson, loaded: LoadedModel, pages: Mapping[str, Page]) -> Iterator[Finding]:
+    """Yield the findings about each step of a lesson on a model.
 
-    pages: by their paths. table: every choice that an address carries, by its name.
+    pages: by path. table: all parameters of addresses by name.
     """
-    views = [(step, one.view(step)) for step in STEPS[:-1]]
-    for key, view in (*views, *((f"free[{number}]", way.view) for number, way in enumerate(one.free))):
+    views = [(step, content.view(step)) for step in STEPS[:-1]]
+    links = ((f"free[{number}]", link.view) for number, link in enumerate(content.free))
+    for key, view in (*views, *links):
         try:
             if view.page not in pages or view.address:
-                parse_view(view, pages, table)
+                parse_view(view, pages)
         except Refused as error:
-            yield Finding(f"{key}.{'address' if view.page in pages else 'page'}", str(error), True)
-    yield from _refused("predict.check", lambda: _predicted(one, loaded))
-    yield from _refused("do.check", lambda: _done(one, loaded, pages, table))
-
-
-def _refused(key: str, what: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    try:
-        yield from what()
-    except Refused as error:
-        yield Finding(key, str(error), True)
-
-
-def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Finding]:
-    task, asked = one.predict, lesson_context(loaded, one.predict.view, one.exercise.view.address)
-    record = lesson_records.work_for(CHECKS[task.check].record, asked).compute(ignore_progress)
-    right: list[Any] = []
-    wrong: list[Any] = []
-    verdict = None
-    for answer in possible_answers(task, asked):
+            yield Finding(f"{key}.{'address' if view.page in pages else 'page'}", str(error), is_fault=True)
+    for key, findings in (
+        ("predict.check", _check_prediction(content, loaded)),
+        ("do.check", _check_exercise(content, loaded, pages)),
+    ):
         try:
-            verdict = lesson_records.judge_answer(task, asked, record, answer)
-        except Refused:
-            continue  # the gap itself is no answer
-        (right if verdict.right else wrong).append((answer, verdict))
-    if verdict is None:
-        yield Finding("predict.answer", "has no answer that can be given", True)
+            yield from findings
+        except Refused as error:
+            yield Finding(key, str(error), is_fault=True)
+
+
+def _check_prediction(content: Lesson, loaded: LoadedModel) -> Iterator[Finding]:
+    task, reveal = content.predict, content.reveal
+    context = lesson_context(loaded, task.view, content.exercise.view.address)
+    record = lesson_records.work_for(CHECKS[task.check].record, context).compute(ignore_progress)
+    verdicts: list[tuple[Any, Verdict]] = []
+    for answer in possible_answers(task, context):
+        with suppress(Refused):  # the gap itself is not a possible answer
+            verdicts.append((answer, lesson_records.judge_answer(task, context, record, answer)))
+    if not verdicts:
+        yield Finding("predict.answer", "has no answer that can be given", is_fault=True)
         return
-    yield Finding("predict", f"true is {', '.join(_written(part) for part in verdict.truth)}", False)
-    for name, some, other in (("right", right, wrong), ("wrong", wrong, right)):
-        if not some:
-            yield Finding("predict.answer", f"has no {name} answer among the {len(other)} that can be given", True)
+    verdict = verdicts[-1][1]
+    yield Finding("predict", f"true is {', '.join(_short(part) for part in verdict.truth)}")
+    right, wrong = ([entry for entry in verdicts if entry[1].right is is_right] for is_right in (True, False))
+    for name, entries in (("right", right), ("wrong", wrong)):
+        if not entries:
+            message = f"has no {name} answer among the {len(verdicts)} that can be given"
+            yield Finding("predict.answer", message, is_fault=True)
     if right:
-        given = ", ".join(_in_words(task, asked, answer) for answer, _ in right[:3])
-        yield Finding("predict", f"right: {given}" + (f" and {len(right) - 3} more" if len(right) > 3 else ""), False)
+        texts = ", ".join(_answer_text(task, context, answer) for answer, _ in right[:3])
+        yield Finding("predict", f"right: {texts}" + (f" and {len(right) - 3} more" if len(right) > 3 else ""))
     if not verdict.claim_holds:
-        yield Finding("reveal.otherwise", "is what this model gets: what the lesson claims does not hold on it", False)
-    for key, text, some in (("right", one.reveal.right, right), ("wrong", one.reveal.wrong, wrong)):
-        if some:
-            yield Finding(f"reveal.{key}", _filled(text, some[0][1]), False)
+        yield Finding("reveal.otherwise", "is what this model gets: what the lesson claims does not hold on it")
+    for key, text, entries in (("right", reveal.right, right), ("wrong", reveal.wrong, wrong)):
+        if entries:
+            yield Finding(f"reveal.{key}", _fill_figures(text, entries[0][1]))
 
 
-def _done(
-    one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Param[Any]]
-) -> Iterator[Finding]:
-    task, view = one.exercise, one.exercise.view
+def _check_exercise(content: Lesson, loaded: LoadedModel, pages: Mapping[str, Page]) -> Iterator[Finding]:
+    task, view = content.exercise, content.exercise.view
     if task.answer != "page":
         return
     try:
-        found = parse_view(view, pages, table)
-    except Refused:  # which is said already
+        values = parse_view(view, pages)
+    except Refused:  # a finding of its own
         return
-    there, params = lesson_context(loaded, view), pages[view.page].params
-    chosen = {param.name: param.write(found[param.name]) for param in params if found[param.name] is not None}
-    asked = replace(
-        lesson_context(loaded, one.predict.view, view.address), encoding=there.encoding, original=there.original,
-        head=there.head, choices=chosen,
-    )  # fmt: skip
+    start, params = lesson_context(loaded, view), pages[view.page].params
+    choices = {param.name: param.write(values[param.name]) for param in params if values[param.name] is not None}
+    context = lesson_context(loaded, content.predict.view, view.address)
+    context = replace(context, encoding=start.encoding, original=start.original, head=start.head, choices=choices)
     try:
-        record = lesson_records.work_for(CHECKS[task.check].record, asked).compute(ignore_progress)
-        verdict = lesson_records.judge_answer(task, asked, record, None)
+        record = lesson_records.work_for(CHECKS[task.check].record, context).compute(ignore_progress)
+        verdict = lesson_records.judge_answer(task, context, record, None)
     except Refused as error:
-        yield Finding("do", f"at first the panel says: {error}", False)
+        yield Finding("do", f"at first the panel says: {error}")
         return
     if verdict.right:
-        yield Finding("do.address", "is done before anything was done: begin with another view", True)
-    yield Finding(
-        "do", f"at first the panel says: {_filled(task.right if verdict.right else task.wrong, verdict)}", False
-    )
+        yield Finding("do.address", "is done before anything was done: begin with another view", is_fault=True)
+    text = _fill_figures(task.right if verdict.right else task.wrong, verdict)
+    yield Finding("do", f"at first the panel says: {text}")
 
 
-def possible_answers(task: Task, asked: CheckContext) -> Iterator[Any]:
-    """Every answer that can be given; of very many numbers some."""
+def possible_answers(task: Task, context: CheckContext) -> Iterator[Any]:
+    """Yield every possible answer, or about `MAX_ANSWERS` of very many numbers."""
     if task.answer == "word":
-        yield from range(asked.original.word_count)
+        yield from range(context.original.word_count)
     elif task.answer == "number":
-        least, most = int(task.minimum), int(task.maximum)
-        yield from range(least, most + 1, max(1, (most - least) // MAX_ANSWERS))
+        minimum, maximum = int(task.minimum), int(task.maximum)
+        yield from range(minimum, maximum + 1, max(1, (maximum - minimum) // MAX_ANSWERS))
     elif task.answer == "choice":
         yield from task.options
     elif task.answer == "order":
         yield from permutations(CHECKS[task.check].items)
 
 
-def _in_words(task: Task, asked: CheckContext, answer: Any) -> str:
+def _answer_text(task: Task, context: CheckContext, answer: Any) -> str:
     if isinstance(answer, Option):
         return f"“{answer.label}”"
     if task.answer == "word":
-        return f"“{asked.original.word_text(answer)}”"
+        return f"“{context.original.word_text(answer)}”"
     return ", ".join(answer) if isinstance(answer, tuple) else str(answer)
 
 
-def _written(part: object) -> str:
+def _short(part: object) -> str:
     return f"{part:.3g}" if isinstance(part, float) else str(part)
 
 
-def _filled(text: str, verdict: Verdict) -> str:
+def _fill_figures(text: str, verdict: Verdict) -> str:
     return " ".join(text.format(**verdict.figures).split())

@@ -1,7 +1,7 @@
-"""The panel of a lesson, beside the page: what is asked, what was expected, what is true.
+"""The panel of a lesson beside the page: the question, the answer of the reader and the truth.
 
-It is drawn in one place for all pages (`front`), and asks the queue by itself. Everything that a lesson's file says is
-shown as it is written, like any text of a stranger.
+It is drawn in one place for all pages and requests its results from the queue itself. The texts of a lesson file are
+escaped like any text of a stranger.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from viz_app.classroom import CountedVotes as ClassAsked
+from viz_app.classroom import CountedVotes
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks import CHECKS
@@ -34,18 +35,29 @@ from viz_app.shell.selection import SELECTION, Selection
 from viz_app.shell.work import poll, prefetch
 
 STEP_NAMES = {
-    "predict": "What do you expect?", "do": "Try it", "reveal": "What is true", "yours": "Your own sentence",
+    "predict": "What do you expect?",
+    "do": "Try it",
+    "reveal": "What is true",
+    "yours": "Your own sentence",
     "free": "On your own",
-}  # fmt: skip
+}
 LEARN = "learn"  # the page of all lessons
-# Whose a bar is, where a class has answered.
+# Labels of marked bars for a class.
 CLASS_MARKS = {"": "", "yours": "most of the class", "true": "true", "both": "most of the class, true"}
-_FOLDED = "_lesson_folded"  # whether the panel is folded away
+_FOLDED = "_lesson_folded"  # whether the panel is folded
 _STYLE = f"<style>{(Path(__file__).parent / 'panel.css').read_text('utf-8')}</style>"
 
 
+def button(
+    label: str, key: str, on_click: Callable[..., None], *args: Any, primary: bool = False, **options: Any
+) -> None:
+    """Draw a button with a callback. options: further ones of `st.button`."""
+    kind = options.pop("type", "primary" if primary else "secondary")
+    st.button(label, key=key, on_click=on_click, args=args, type=kind, **options)
+
+
 def place() -> DeltaGenerator | None:
-    """The place of the panel, before that of the page; None where no lesson is on."""
+    """Return the container of the panel, which precedes that of the page; None without a lesson."""
     if lesson.current() is None:
         return None
     st.html(_STYLE)
@@ -54,54 +66,52 @@ def place() -> DeltaGenerator | None:
 
 
 def draw(place: DeltaGenerator | None) -> None:
-    """Draw the panel of the lesson that is on, if one is."""
-    on = lesson.current()
-    if place is None or on is None:
+    """Draw the panel of the current lesson, if there is one."""
+    current = lesson.current()
+    if place is None or current is None:
         return
     with place, error_boundary():
-        one, step = on
-        classroom.advance_class(one.name, step)
+        content, step = current
+        classroom.advance_class(content.name, step)
         if st.session_state.get(_FOLDED, False):
-            st.button(
-                translate("Lesson"), icon=":material/left_panel_open:", key="lesson_unfold", on_click=_fold,
-                args=(False,),
-                help=translate("Show the lesson again"),
-            )  # fmt: skip
+            icon, tip = ":material/left_panel_open:", translate("Show the lesson again")
+            button(translate("Lesson"), "lesson_unfold", _fold, False, icon=icon, help=tip)
         else:
-            _panel(one, step)
+            _panel(content, step)
 
 
-def begin(one: Lesson) -> None:
-    """Open the first step of a lesson that was not done, on its page; a click on a button."""
-    note = lesson.note_of(one)
-    step = next((step for step, is_done in zip(STEPS, _is_done(note), strict=True) if not is_done), STEPS[-1])
-    _go(one, step)
+def begin(content: Lesson) -> None:
+    """Open the first step of a lesson that is not completed, on its page; a callback."""
+    completed = _completed_steps(lesson.note_of(content))
+    step = next((step for step, is_done in zip(STEPS, completed, strict=True) if not is_done), STEPS[-1])
+    _go(content, step)
 
 
-def restart(one: Lesson) -> None:
-    """Open a lesson anew, with nothing said; a click on a button."""
-    lesson.forget(one)
-    begin(one)
+def restart(content: Lesson) -> None:
+    """Open a lesson without the earlier answers; a callback."""
+    lesson.forget(content)
+    begin(content)
 
 
-def progress_summary(one: Lesson) -> str:
-    """What was done of a lesson, in words: nothing where it was not begun."""
-    note = lesson.note_of(one)
-    said = [translate("predicted")] * (note.answer is not None) + [translate("tried")] * note.is_tried
+def progress_summary(content: Lesson) -> str:
+    """Return the completed steps of a lesson in words; "" before the first."""
+    note = lesson.note_of(content)
+    parts = [translate("predicted")] * (note.answer is not None) + [translate("tried")] * note.is_tried
     if note.right is not None:
-        said = [translate("predicted rightly") if note.right else translate("predicted otherwise"), *said[1:]]
-    return ", ".join(said + [translate("own sentence")] * (note.own_right is not None))
+        parts = [translate("predicted rightly") if note.right else translate("predicted otherwise"), *parts[1:]]
+    return ", ".join(parts + [translate("own sentence")] * (note.own_right is not None))
 
 
-def _is_done(note: Note) -> tuple[bool, ...]:
+def _completed_steps(note: Note) -> tuple[bool, ...]:
     return note.answer is not None, note.is_tried, note.right is not None, note.own_right is not None, False
 
 
-# ---------------------------------------------------------------------------- where to
+# ---------------------------------------------------------------------------- navigation
 
 
-def _go(one: Lesson, step: str) -> None:
-    lesson.leave_for(one, step, one.view(step) if step != STEPS[-1] else View(st.session_state[PAGE], {}))
+def _go(content: Lesson, step: str) -> None:
+    view = content.view(step) if step != STEPS[-1] else View(st.session_state[PAGE], {})
+    lesson.leave_for(content, step, view)
 
 
 def _fold(folded: bool) -> None:
@@ -115,251 +125,229 @@ def _leave() -> None:
 # ---------------------------------------------------------------------------- the panel
 
 
-def _panel(one: Lesson, step: str) -> None:
+def _panel(content: Lesson, step: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lesson_bar"):
-        place = (
-            translate("{number} of {all}").format(number=STEPS.index(step) + 1, all=len(STEPS)).replace(" ", "\u00a0")
-        )
-        st.caption(f"{escape_markdown(one.title)} · {place}")
-        st.button("", icon=":material/right_panel_close:", key="lesson_fold", on_click=_fold, args=(True,),
-                  help=translate("Fold the lesson away"), type="tertiary")  # fmt: skip
-        st.button("", icon=":material/close:", key="lesson_leave", on_click=_leave, type="tertiary",
-                  help=translate("Leave the lesson; what you said and did is kept"))  # fmt: skip
+        position = translate("{number} of {all}").format(number=STEPS.index(step) + 1, all=len(STEPS))
+        st.caption(f"{escape_markdown(content.title)} · " + position.replace(" ", "\u00a0"))
+        tips = translate("Fold the lesson away"), translate("Leave the lesson; what you said and did is kept")
+        button("", "lesson_fold", _fold, True, icon=":material/right_panel_close:", help=tips[0], type="tertiary")
+        button("", "lesson_leave", _leave, icon=":material/close:", help=tips[1], type="tertiary")
     st.subheader(translate(STEP_NAMES[step]), anchor=False)
     if st.session_state["class"] and st.session_state[PAGE] != LEARN:
-        st.button(
-            translate("Back to the class"), icon=":material/groups:", key="lesson_class", on_click=lesson.leave,
-            args=(LEARN,), shortcut="5" if classroom.class_on_lesson(one.name) else None,
-        )  # fmt: skip
-    _DRAW[step](one, step)
-    if step in ("predict", "do") and (asked := _of_lesson(one)) is not None:
-        prefetch_truth(one, asked)
+        shortcut = "5" if classroom.class_on_lesson(content.name) else None
+        label = translate("Back to the class")
+        button(label, "lesson_class", lesson.leave, LEARN, icon=":material/groups:", shortcut=shortcut)
+    _STEPS[step](content, step)
+    if step in ("predict", "do") and (context := _lesson_context(content)) is not None:
+        prefetch_truth(content, context)
 
 
-def prefetch_truth(one: Lesson, asked: CheckContext) -> None:
-    """Begin what the truth is made of while the reader still predicts and tries; nothing of it is shown."""
+def prefetch_truth(content: Lesson, context: CheckContext) -> None:
+    """Start the work for the truth while the reader still predicts and tries."""
     with suppress(Refused):
-        prefetch(lesson_records.work_for(CHECKS[one.predict.check].record, asked))
+        prefetch(lesson_records.work_for(CHECKS[content.predict.check].record, context))
 
 
-def _predict(one: Lesson, step: str) -> None:
-    task, note = one.predict, lesson.note_of(one)
-    said: set[str] = set()
-    st.markdown(f"**{escape_and_mark_terms(one.question, said)}**", unsafe_allow_html=True)
-    draw_paragraphs(task.text, said)
-    if _is_elsewhere(one, step):
+def _predict(content: Lesson, step: str) -> None:
+    task, note = content.predict, lesson.note_of(content)
+    terms: set[str] = set()
+    st.markdown(f"**{escape_and_mark_terms(content.question, terms)}**", unsafe_allow_html=True)
+    draw_paragraphs(task.text, terms)
+    if _is_on_another_page(content, step):
         return
+    context = _lesson_context(content)
     if note.answer is not None:
-        asked = _of_lesson(one)
-        answered = escape_markdown(answer_text(task, note.answer, None if asked is None else asked.original))
-        st.info(with_help(translate("You said: {answer}").format(answer=answered)))
-        st.button(translate("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
+        text = answer_text(task, note.answer, None if context is None else context.original)
+        st.info(with_help(translate("You said: {answer}").format(answer=escape_markdown(text))))
+    if note.answer is not None or classroom.class_on_lesson(content.name):  # the teacher does not answer
+        button(translate("Go on"), "lesson_next", _go, content, "do", primary=True)
         return
-    if classroom.class_on_lesson(one.name):  # who leads the class does not answer
-        st.button(translate("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
-        return
-    asked = _of_lesson(one)
-    answer = None if asked is None else answer_control(one, step, task, asked)
-    if pop_pressed("lesson_say") == one.name and asked is not None and answer is not None:
-        lesson.update_note(one, answer=answer, answer_text=answer_text(task, answer, asked.original))
-        _go(one, "do")
+    answer = None if context is None else answer_control(content, step, task, context)
+    if pop_pressed("lesson_say") == content.name and context is not None and answer is not None:
+        lesson.update_note(content, answer=answer, answer_text=answer_text(task, answer, context.original))
+        _go(content, "do")
         st.rerun()
-    st.button(
-        translate("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None,
-        on_click=mark_pressed,
-        args=("lesson_say", one.name),
-    )  # fmt: skip
-    _hint(task, said)
+    label, is_missing = translate("That is what I expect"), answer is None
+    button(label, "lesson_say", mark_pressed, "lesson_say", content.name, primary=True, disabled=is_missing)
+    _hint(task, terms)
 
 
-def _do(one: Lesson, step: str) -> None:
-    task = one.exercise
-    said: set[str] = set()
-    draw_paragraphs(task.text, said)
-    if _is_elsewhere(one, step):
+def _do(content: Lesson, step: str) -> None:
+    task = content.exercise
+    terms: set[str] = set()
+    draw_paragraphs(task.text, terms)
+    if _is_on_another_page(content, step):
         return
-    asked, did = _of_page(one), lesson.note_of(one).is_tried
-    verdict = None if asked is None else request_verdict(task, asked, None)
+    context, is_tried = _page_context(content), lesson.note_of(content).is_tried
+    verdict = None if context is None else request_verdict(task, context, None)
     if verdict is not None:
         if verdict.right:
-            lesson.update_note(one, is_tried=True)
-            did = True
-        _say(verdict.right, fill_figures(task.right if verdict.right else task.wrong, verdict, protect_terms))
+            lesson.update_note(content, is_tried=True)
+            is_tried = True
+        _draw_verdict(task, verdict)
     with st.container(horizontal=True, gap="small"):
-        st.button(
-            translate("See what is true") if did else translate("Go on without it"),
-            type="primary" if did else "secondary",
-            key="lesson_next", on_click=_go, args=(one, "reveal"),
-        )  # fmt: skip
-        st.button(
-            translate("Set the page up again"), key="lesson_again", type="tertiary", on_click=_go, args=(one, "do")
-        )  # fmt: skip
-    _hint(task, said)
+        label = translate("See what is true") if is_tried else translate("Go on without it")
+        button(label, "lesson_next", _go, content, "reveal", primary=is_tried)
+        button(translate("Set the page up again"), "lesson_again", _go, content, "do", type="tertiary")
+    _hint(task, terms)
 
 
-def _reveal(one: Lesson, step: str) -> None:
-    asked, on = _of_lesson(one), classroom.class_on_lesson(one.name)
-    if asked is not None and on is not None:
-        _reveal_to_class(one, asked, on[0].current_votes())
-    elif asked is not None:
-        draw_truth(one, asked, lesson.note_of(one).answer)
-    if not _is_elsewhere(one, step):
-        st.button(
-            translate("With a sentence of your own"), type="primary", key="lesson_next", on_click=_go,
-            args=(one, "yours"),
-        )  # fmt: skip
+def _reveal(content: Lesson, step: str) -> None:
+    context, group = _lesson_context(content), classroom.class_on_lesson(content.name)
+    if context is not None and group is not None:
+        _reveal_to_class(content, context, group[0].current_votes())
+    elif context is not None:
+        draw_truth(content, context, lesson.note_of(content).answer)
+    if not _is_on_another_page(content, step):
+        button(translate("With a sentence of your own"), "lesson_next", _go, content, "yours", primary=True)
 
 
-def draw_truth(one: Lesson, asked: CheckContext, answer: Answer | None) -> None:
-    """Draw what is true of the lesson's prediction, beside an answer, and note what was found."""
-    verdict = request_verdict(one.predict, asked, answer)
+def draw_truth(content: Lesson, context: CheckContext, answer: Answer | None) -> None:
+    """Draw the truth about the prediction beside an answer, and store the text."""
+    verdict = request_verdict(content.predict, context, answer)
     if verdict is not None:
-        says = _truth(one, verdict, MARKS)
-        lesson.update_note(one, right=verdict.right, outcome_text=says)
+        text = _draw_reveal(content, verdict, MARKS)
+        lesson.update_note(content, right=verdict.right, outcome_text=text)
 
 
-def _truth(one: Lesson, verdict: Verdict, marks: Mapping[str, str]) -> str:
-    """Draw what is true, with these words for the marks of the bars; returns the sentence that says it."""
-    reveal = one.reveal
+def _draw_reveal(content: Lesson, verdict: Verdict, marks: Mapping[str, str]) -> str:
+    """Draw the chart and the text of the reveal, and return the text. marks: labels of the marked bars."""
+    reveal, bars = content.reveal, verdict.bars
     st.caption(escape_markdown(reveal.title))
-    names = [reveal.bars.get(bar.name, bar.name) for bar in verdict.bars]
-    st.plotly_chart(
-        answer_bars(
-            names, [bar.value for bar in verdict.bars], [bar.mark for bar in verdict.bars], form=reveal.form,
-            words={mark: translate(marks[mark]) for mark in marks},
-        ),
-        theme=None, key="lesson_bars", config={"displayModeBar": False},
-        alt=translate("{title}: what you expected beside what is true").format(title=reveal.title),
-    )  # fmt: skip
-    says = verdict.reveal_text(reveal)
-    draw_paragraphs(fill_figures(says, verdict, protect_terms), set())
-    return fill_figures(says, verdict)
+    figure = answer_bars(
+        [reveal.bars.get(bar.name, bar.name) for bar in bars],
+        [bar.value for bar in bars],
+        [bar.mark for bar in bars],
+        form=reveal.form,
+        words={mark: translate(marks[mark]) for mark in marks},
+    )
+    alt = translate("{title}: what you expected beside what is true").format(title=reveal.title)
+    st.plotly_chart(figure, theme=None, key="lesson_bars", config={"displayModeBar": False}, alt=alt)
+    text = verdict.reveal_text(reveal)
+    draw_paragraphs(fill_figures(text, verdict, protect_terms), set())
+    return fill_figures(text, verdict)
 
 
-def _reveal_to_class(one: Lesson, asked: CheckContext, answers: ClassAsked | None) -> None:
-    """Draw what is true beside what most of the class expected, and how many were right in each vote."""
+def _reveal_to_class(content: Lesson, context: CheckContext, answers: CountedVotes | None) -> None:
+    """Draw the truth beside the most frequent answer of the class, and the number of right answers in each vote."""
     votes = () if answers is None else answers.votes
-    last = next((vote for vote in reversed(votes) if vote), None)
-    if last is None:
+    last_vote = next((vote for vote in reversed(votes) if vote), None)
+    if last_vote is None:
         st.caption(translate("Nobody has answered."))
         return
-    judged = request_verdicts(one.predict, asked, [answer for vote in votes for answer in vote])
-    if not judged:
+    verdicts = request_verdicts(content.predict, context, [answer for vote in votes for answer in vote])
+    if not verdicts:
         return
     st.caption(translate("“You” is what most of the class expected."))
-    _truth(one, judged[max(last, key=last.__getitem__)], CLASS_MARKS)
+    _draw_reveal(content, verdicts[max(last_vote, key=last_vote.__getitem__)], CLASS_MARKS)
     for number, vote in enumerate(votes, 1):
-        right = sum(count for answer, count in vote.items() if judged[answer].right)
+        right = sum(count for answer, count in vote.items() if verdicts[answer].right)
         if vote:
-            says = translate("Vote {number}: {right} of {all} expected it.")
-            st.markdown(says.format(number=number, right=right, all=sum(vote.values())))
+            sentence = translate("Vote {number}: {right} of {all} expected it.")
+            st.markdown(sentence.format(number=number, right=right, all=sum(vote.values())))
 
 
-def _yours(one: Lesson, step: str) -> None:
-    task = one.own_sentence
-    said: set[str] = set()
-    draw_paragraphs(task.text, said)
-    if _is_elsewhere(one, step):
+def _own_sentence(content: Lesson, step: str) -> None:
+    task = content.own_sentence
+    terms: set[str] = set()
+    draw_paragraphs(task.text, terms)
+    if _is_on_another_page(content, step):
         return
-    asked = _of_page(one)
-    if asked is not None and not asked.is_own:
+    context = _page_context(content)
+    if context is not None and not context.is_own:
         st.caption(f":material/edit: {translate('The sentence on the page is still that of the lesson.')}")
-    elif asked is not None:
-        if task.answer == "page":
-            verdict = request_verdict(task, asked, None)
-        else:
-            answer = answer_control(one, step, task, asked)
-            # An answer is one to this text, this head and this model: to others it is given anew.
-            given = (asked.encoding, asked.head, asked.loaded.name, answer)
-            drafts = lesson.drafts(one)
-            if pop_pressed("lesson_say") == asked.encoding:
-                drafts["given"] = given
-            st.button(
-                translate("Is that right?"), key="lesson_say", disabled=answer is None, on_click=mark_pressed,
-                args=("lesson_say", asked.encoding),
-            )  # fmt: skip
-            verdict = request_verdict(task, asked, answer) if drafts.get("given") == given else None
+    elif context is not None:
+        verdict = _own_verdict(content, step, context)
         if verdict is not None:
-            if verdict.right or task.answer != "page":  # the page is right when it is; an answer is given
-                lesson.update_note(one, own_right=bool(lesson.note_of(one).own_right or verdict.right))
-            _say(verdict.right, fill_figures(task.right if verdict.right else task.wrong, verdict, protect_terms))
-    did = lesson.note_of(one).own_right is not None
-    st.button(
-        translate("Go on") if did else translate("Go on without it"), type="primary" if did else "secondary",
-        key="lesson_next", on_click=_go, args=(one, "free"),
-    )  # fmt: skip
-    _hint(task, said)
+            if verdict.right or task.answer != "page":  # on the page only a right answer counts as given
+                lesson.update_note(content, own_right=bool(lesson.note_of(content).own_right or verdict.right))
+            _draw_verdict(task, verdict)
+    is_done = lesson.note_of(content).own_right is not None
+    label = translate("Go on") if is_done else translate("Go on without it")
+    button(label, "lesson_next", _go, content, "free", primary=is_done)
+    _hint(task, terms)
 
 
-def _free(one: Lesson, step: str) -> None:
-    done = progress_summary(one) or translate("looked")
-    st.markdown(translate("You have walked through this lesson: {done}.").format(done=done))
+def _own_verdict(content: Lesson, step: str, context: CheckContext) -> Verdict | None:
+    """Draw the control of an answer about the reader's own sentence, and return the verdict once it is submitted."""
+    task = content.own_sentence
+    if task.answer == "page":
+        return request_verdict(task, context, None)
+    answer = answer_control(content, step, task, context)
+    # An answer belongs to this text, head and model.
+    submission = (context.encoding, context.head, context.loaded.name, answer)
+    drafts = lesson.drafts(content)
+    if pop_pressed("lesson_say") == context.encoding:
+        drafts["given"] = submission
+    label, is_missing = translate("Is that right?"), answer is None
+    button(label, "lesson_say", mark_pressed, "lesson_say", context.encoding, disabled=is_missing)
+    return request_verdict(task, context, answer) if drafts.get("given") == submission else None
+
+
+def _free(content: Lesson, step: str) -> None:
+    summary = progress_summary(content) or translate("looked")
+    st.markdown(translate("You have walked through this lesson: {done}.").format(done=summary))
     st.caption(translate("Where to look on:"))
-    for number, way in enumerate(one.free):
-        st.button(
-            escape_markdown(way.label), key=f"lesson_way_{number}", width="stretch", on_click=lesson.leave_for,
-            args=(one, step, way.view),
-        )  # fmt: skip
-    following = lesson.next_lesson(one)
+    for number, link in enumerate(content.free):
+        label = escape_markdown(link.label)
+        button(label, f"lesson_way_{number}", lesson.leave_for, content, step, link.view, width="stretch")
+    following = lesson.next_lesson(content)
     if following is not None:
-        st.button(
-            translate("Next lesson: {title}").format(title=escape_markdown(following.title)), type="primary",
-            key="lesson_following", width="stretch", on_click=begin, args=(following,),
-        )  # fmt: skip
+        label = translate("Next lesson: {title}").format(title=escape_markdown(following.title))
+        button(label, "lesson_following", begin, following, primary=True, width="stretch")
     loaded = _loaded()
     if loaded is not None:
         tag, model = language(), ModelReference(loaded)
-        downloads.lesson_file(lambda: handout_work(one, model.get(), tag), one.name)
-    st.link_button(escape_markdown(one.source), one.link, icon=":material/menu_book:", width="stretch")
+        downloads.lesson_file(lambda: handout_work(content, model.get(), tag), content.name)
+    st.link_button(escape_markdown(content.source), content.link, icon=":material/menu_book:", width="stretch")
     st.page_link(frame.streamlit_page(LEARN), label=translate("All lessons"), icon=":material/school:")
 
 
-_DRAW = {"predict": _predict, "do": _do, "reveal": _reveal, "yours": _yours, "free": _free}
+_STEPS = {"predict": _predict, "do": _do, "reveal": _reveal, "yours": _own_sentence, "free": _free}
 
 
 # ---------------------------------------------------------------------------- its parts
 
 
-def _is_elsewhere(one: Lesson, step: str) -> bool:
-    """Whether the page is not that of the step, which is then offered."""
-    view = one.view(step)
+def _is_on_another_page(content: Lesson, step: str) -> bool:
+    """Return whether the page is not that of the step, and offer a button that opens it."""
+    view = content.view(step)
     if view.page == st.session_state[PAGE]:
         return False
     title = translate(st.session_state[lesson.PAGES][view.page].title)
     st.caption(translate("This step is on the page {title}.").format(title=title))
-    st.button(
-        translate("Open {title}").format(title=title), key="lesson_open", type="primary", on_click=_go, args=(one, step)
-    )
+    button(translate("Open {title}").format(title=title), "lesson_open", _go, content, step, primary=True)
     return True
 
 
-def prediction_context(one: Lesson, model: str) -> CheckContext:
-    """What a lesson's prediction is asked about, on a model. Raises Refused for one that cannot be loaded."""
-    return lesson_context(loaded_model(model), one.predict.view, one.exercise.view.address)
+def prediction_context(content: Lesson, model: str) -> CheckContext:
+    """Return the context of the prediction on a model. Raises Refused for a model that cannot be loaded."""
+    return lesson_context(loaded_model(model), content.predict.view, content.exercise.view.address)
 
 
-def masked_text(asked: CheckContext) -> str:
-    """The text with a mask for what is hidden, in Markdown; two sentences in two lines."""
-    mask, texts = asked.original.special_tokens.mask, {"A": asked.original.text, "B": asked.original.pair or ""}
-    for at in reversed(asked.encoding.mask_positions):
-        (first, last), side = asked.original.offsets[at], asked.original.sides[at]
+def masked_text(context: CheckContext) -> str:
+    """Return the text with a mask for each hidden token, in Markdown; two sentences on two lines."""
+    original = context.original
+    mask, texts = original.special_tokens.mask, {"A": original.text, "B": original.pair or ""}
+    for position in reversed(context.encoding.mask_positions):
+        (start, end), side = original.offsets[position], original.sides[position]
         if side is not None:
-            texts[side] = f"{texts[side][:first]}{mask}{texts[side][last:]}"
+            texts[side] = f"{texts[side][:start]}{mask}{texts[side][end:]}"
     return "  \n".join(escape_markdown(" ".join(text.split())) for text in texts.values() if text)
 
 
-def _of_lesson(one: Lesson) -> CheckContext | None:
-    """The lesson's own text on the page's model; None where there is no model."""
+def _lesson_context(content: Lesson) -> CheckContext | None:
+    """Return the context of the lesson's own text on the model of the page; None without a model."""
     loaded = _loaded()
-    return None if loaded is None else lesson_context(loaded, one.predict.view, one.exercise.view.address)
+    return None if loaded is None else lesson_context(loaded, content.predict.view, content.exercise.view.address)
 
 
-def _of_page(one: Lesson) -> CheckContext | None:
-    state, began = st.session_state, _of_lesson(one)
-    if began is None:
+def _page_context(content: Lesson) -> CheckContext | None:
+    state, context = st.session_state, _lesson_context(content)
+    if context is None:
         return None
-    chosen = {param.name: param.write(state[param.name]) for param in _page().params if state[param.name] is not None}
-    return page_context(began, state[SELECTION], state.head, chosen)
+    choices = {param.name: param.write(state[param.name]) for param in _page().params if state[param.name] is not None}
+    return page_context(context, state[SELECTION], state.head, choices)
 
 
 def _page() -> Page:
@@ -368,7 +356,7 @@ def _page() -> Page:
 
 
 def _loaded() -> LoadedModel | None:
-    """The page's model; None where it has none, or none that can be loaded, which it says itself."""
+    """Return the model of the page; None without one, or if it cannot be loaded, which the page reports."""
     current: Selection | None = st.session_state[SELECTION]
     if current is not None:
         return current.plain
@@ -380,40 +368,46 @@ def _loaded() -> LoadedModel | None:
         return None
 
 
-def request_verdict(task: Task, asked: CheckContext, answer: Answer | None) -> Verdict | None:
-    """What the check says; None until the model has answered, or where it cannot be asked, which is said."""
-    return next(iter(request_verdicts(task, asked, [answer]).values()), None)
+def request_verdict(task: Task, context: CheckContext, answer: Answer | None) -> Verdict | None:
+    """Return the verdict on one answer as `request_verdicts` does, or None."""
+    return next(iter(request_verdicts(task, context, [answer]).values()), None)
 
 
-def request_verdicts(task: Task, asked: CheckContext, answers: Iterable[Answer | None]) -> dict[Answer | None, Verdict]:
-    """What the check says of each answer; nothing until the model has answered, or where it cannot be asked."""
+def request_verdicts(
+    task: Task, context: CheckContext, answers: Iterable[Answer | None]
+) -> dict[Answer | None, Verdict]:
+    """Return the verdict on each answer; empty until the record is computed, or if it is refused, which is shown."""
     try:
-        record = poll(lesson_records.work_for(CHECKS[task.check].record, asked)).value
+        record = poll(lesson_records.work_for(CHECKS[task.check].record, context)).value
         if record is None:
             return {}
-        now = {one: current_option(task, one) if isinstance(one, Option) else one for one in answers}
-        return {answer: lesson_records.judge_answer(task, asked, record, said) for answer, said in now.items()}
+        current = {answer: current_option(task, answer) if isinstance(answer, Option) else answer for answer in answers}
+        return {
+            answer: lesson_records.judge_answer(task, context, record, translated)
+            for answer, translated in current.items()
+        }
     except Refused as error:
         st.caption(f":material/info: {error_sentence(error)}")
         return {}
 
 
 def fill_figures(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> str:
-    """A sentence of the lesson with the figures in it. word: what is made of one that is a word."""
+    """Return a sentence of a lesson with its figures. word: applied to each figure that is a word."""
     figures = verdict.translated_figures(translate)
-    return text.format(**{name: word(what) if isinstance(what, str) else what for name, what in figures.items()})
+    return text.format(**{name: word(value) if isinstance(value, str) else value for name, value in figures.items()})
 
 
-def draw_paragraphs(text: str, said: set[str]) -> None:
-    """Write what a lesson says, each technical word explained once. said: those that the step has said before."""
-    st.markdown(escape_and_mark_terms("\n\n".join(split_paragraphs(text)), said), unsafe_allow_html=True)
+def draw_paragraphs(text: str, terms: set[str]) -> None:
+    """Draw a text of a lesson, and explain each term once. terms: those that the step has explained; updated."""
+    st.markdown(escape_and_mark_terms("\n\n".join(split_paragraphs(text)), terms), unsafe_allow_html=True)
 
 
-def _say(right: bool, text: str) -> None:
-    (st.success if right else st.info)(with_help(escape_markdown(" ".join(text.split()))))
+def _draw_verdict(task: Task, verdict: Verdict) -> None:
+    text = fill_figures(task.right if verdict.right else task.wrong, verdict, protect_terms)
+    (st.success if verdict.right else st.info)(with_help(escape_markdown(" ".join(text.split()))))
 
 
-def _hint(task: Task, said: set[str]) -> None:
+def _hint(task: Task, terms: set[str]) -> None:
     if task.hint:
         with st.expander(translate("Hint"), icon=":material/lightbulb:"):
-            draw_paragraphs(task.hint, said)
+            draw_paragraphs(task.hint, terms)

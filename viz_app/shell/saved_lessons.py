@@ -1,6 +1,6 @@
-"""What was said and done in lessons, as the reader's own browser keeps it: a reload, or another server, loses nothing.
+"""The notes of lessons saved by the reader's own browser: they survive a reload and a change of the server.
 
-It is a stranger's text when it comes back: what is not a note of a lesson that there is, is left out.
+A saved text is untrusted input: whatever is not a note of an existing lesson is ignored.
 """
 
 from __future__ import annotations
@@ -18,78 +18,76 @@ from viz_app.shell import lesson
 from viz_app.shell.lesson import Answer, Note
 
 NAME = "lessons"
-MAX_TEXT_LENGTH = 2_000  # signs of an answer in words, or of what was found
+MAX_TEXT_LENGTH = 2_000  # characters of an answer in words, and of the text of a reveal
 
 
 def draw() -> None:
-    """Ask the browser what it has kept, once in a session; then let it keep what there is now."""
-    heard = lesson.is_restored()
-    browser_storage(NAME, encode_notes(lesson.notes()) if heard else None, _take)
+    """Request the saved notes once in a session, and then save the current ones."""
+    browser_storage(NAME, encode_notes(lesson.notes()) if lesson.is_restored() else None, _restore)
 
 
-def _take(kept: str) -> None:
-    lesson.restore_notes(decode_notes(kept))
+def _restore(text: str) -> None:
+    lesson.restore_notes(decode_notes(text))
 
 
 def encode_notes(notes: Mapping[str, Note]) -> str:
-    """Notes by the names of lessons as a text, JSON."""
-    by_name = {one.name: one for one in lessons()}
-    said = {
-        name: {
-            "answer": _plain(note.answer, by_name[name].predict), "right": note.right, "did": note.is_tried,
-            "own": note.own_right,
-            "said": note.answer_text[:MAX_TEXT_LENGTH], "found": note.outcome_text[:MAX_TEXT_LENGTH],
-        }
-        for name, note in notes.items()
-        if name in by_name
-    }  # fmt: skip
-    text = json.dumps(said)
+    """Return notes by the names of lessons as JSON; without their texts if these are too long."""
+    by_name = {content.name: content for content in lessons()}
+    entries = {name: _encode(note, by_name[name].predict) for name, note in notes.items() if name in by_name}
+    text = json.dumps(entries)
     if len(text) <= MAX_CHARACTERS:
         return text
-    # What was said and done counts more than the words for it.
-    return json.dumps({name: {**about, "said": "", "found": ""} for name, about in said.items()})
+    return json.dumps({name: {**entry, "said": "", "found": ""} for name, entry in entries.items()})
+
+
+def _encode(note: Note, task: Task) -> dict[str, Any]:
+    texts = {"said": note.answer_text[:MAX_TEXT_LENGTH], "found": note.outcome_text[:MAX_TEXT_LENGTH]}
+    states = {"right": note.right, "did": note.is_tried, "own": note.own_right}
+    return {"answer": _encode_answer(note.answer, task), **states, **texts}
 
 
 def decode_notes(text: str) -> dict[str, Note]:
-    """The notes of a text that `written` made; of any other text what there is of them."""
+    """Return the notes in a text of `encode_notes`, and the valid ones in any other text."""
     try:
-        said = json.loads(text) if text else {}
+        entries = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(entries, dict):
         return {}
-    found = {one.name: _note(one, said[one.name]) for one in lessons() if one.name in said}
-    return {name: note for name, note in found.items() if note is not None}
+    decoded = {content.name: _decode(content, entries.get(content.name)) for content in lessons()}
+    return {name: note for name, note in decoded.items() if note is not None}
 
 
-def _note(one: Lesson, said: Any) -> Note | None:
-    """A note, if it is one with an answer that this lesson can have."""
-    if not isinstance(said, dict):
+def _decode(content: Lesson, entry: Any) -> Note | None:
+    """Return a note if its answer is possible in this lesson."""
+    if not isinstance(entry, dict):
         return None
-    answer = _answer(said.get("answer"), one.predict)
-    right, did, own = said.get("right"), said.get("did"), said.get("own")
-    if answer is None or not isinstance(did, bool) or any(part not in (None, True, False) for part in (right, own)):
+    answer = _decode_answer(entry.get("answer"), content.predict)
+    right, is_tried, own_right = (entry.get(name) for name in ("right", "did", "own"))
+    if answer is None or not isinstance(is_tried, bool):
         return None
-    words = (str(said[part])[:MAX_TEXT_LENGTH] if isinstance(said.get(part), str) else "" for part in ("said", "found"))
-    return Note(answer, right, did, own, *words)
+    if any(state not in (None, True, False) for state in (right, own_right)):
+        return None
+    texts = (text[:MAX_TEXT_LENGTH] if isinstance(text := entry.get(name), str) else "" for name in ("said", "found"))
+    return Note(answer, right, is_tried, own_right, *texts)
 
 
-def _plain(answer: Answer | None, task: Task) -> Any:
-    """An answer as JSON has it: of a choice the number of the option."""
+def _encode_answer(answer: Answer | None, task: Task) -> Any:
+    """Return an answer for JSON: of a choice, the number of the option."""
     if isinstance(answer, Option):
         return task.options.index(answer) if answer in task.options else None
     return answer
 
 
-def _answer(said: Any, task: Task) -> Answer | None:
+def _decode_answer(value: Any, task: Task) -> Answer | None:
     if task.answer == "order":
-        things = CHECKS[task.check].items
-        is_order = isinstance(said, list) and len(said) == len(things) and all(thing in said for thing in things)
-        return tuple(said) if is_order else None
-    if isinstance(said, bool) or not isinstance(said, int | float) or not isfinite(said):
+        items = CHECKS[task.check].items
+        is_order = isinstance(value, list) and len(value) == len(items) and all(item in value for item in items)
+        return tuple(value) if is_order else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None
     if task.answer == "choice":
-        return task.options[said] if isinstance(said, int) and said in range(len(task.options)) else None
+        return task.options[value] if isinstance(value, int) and value in range(len(task.options)) else None
     if task.answer == "word":
-        return said if isinstance(said, int) and 0 <= said < 10_000 else None
-    return said if task.minimum <= said <= task.maximum else None
+        return value if isinstance(value, int) and 0 <= value < 10_000 else None
+    return value if task.minimum <= value <= task.maximum else None

@@ -1,6 +1,6 @@
-"""Whether an answer is right, asked of records: no model is in here, and nothing of the app.
+"""Checks of answers: functions of records, independent of the model and of the app.
 
-A lesson's claim may be untrue of another model: a `Verdict` says whether it holds, with the figures.
+The claim of a lesson may be false for another model: the `Verdict` states whether it holds.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from viz_app.lessons.checks import first_course, second_course, third_course
-from viz_app.lessons.checks.verdicts import Check
+# Imported for the checks that they register.
+from viz_app.lessons.checks import first_course, second_course, third_course  # noqa: F401
+from viz_app.lessons.checks.verdicts import REGISTRY, Check
 
-CHECKS: Mapping[str, Check] = MappingProxyType({**first_course.CHECKS, **second_course.CHECKS, **third_course.CHECKS})
+CHECKS: Mapping[str, Check] = MappingProxyType(REGISTRY)

@@ -1,10 +1,9 @@
-"""The checks of the first course, and the records that they are asked of."""
+"""The checks of the first course, and their records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,29 +12,44 @@ from bert_core.analysis.roles import THRESHOLDS, heads_by_role, roles_of_heads
 from bert_core.records import CurvePoint
 from bert_core.refused import Refused
 from viz_app.lessons import Option
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Phrase, Verdict, bar_mark, best_head, head_name
+from viz_app.lessons.checks.verdicts import (
+    Bar,
+    Figures,
+    Head,
+    Phrase,
+    Verdict,
+    bar_mark,
+    best_head,
+    check,
+    estimate_verdict,
+    head_name,
+    marked_bars,
+    require_other_word,
+)
 
-FIXED = ("previous", "next", "self", "cls", "sep")  # roles of heads that look at one fixed place
-PERCENT_TOLERANCE = 15  # how far a guessed share may be from the true one, in points
-HEADS_TOLERANCE = 9  # how far a guessed number of heads may be
-MIN_HEADS_OFF = 12  # heads that are to be switched off
-TOLERANCE = 0.01  # by what share the loss may rise
-# What a head may look at, in the order in which a choice numbers it.
+FIXED = ("previous", "next", "self", "cls", "sep")  # roles of heads that attend to one fixed position
+PERCENT_TOLERANCE = 15  # of an estimated share, in percentage points
+HEADS_TOLERANCE = 9  # of an estimated number of heads
+MIN_HEADS_OFF = 12  # heads to be switched off
+TOLERANCE = 0.01  # the largest relative increase of the loss
+# What a head can attend to, in the order of the options of a choice.
 JOBS = {
-    "previous": Phrase("the token before"), "next": Phrase("the next token"), "self": Phrase("the token itself"),
-    "ends": Phrase("[CLS] or [SEP]"), "governor": Phrase("the word it depends on"),
+    "previous": Phrase("the token before"),
+    "next": Phrase("the next token"),
+    "self": Phrase("the token itself"),
+    "ends": Phrase("[CLS] or [SEP]"),
+    "governor": Phrase("the word it depends on"),
     "dependent": Phrase("a word that depends on it"),
-}  # fmt: skip
+}
 SAME_HEAD = Phrase("what you seek; but it is the head that you saw")
 
 
 @dataclass(frozen=True)
 class WordDrops:
-    """What the first guess for one gap loses when one more word is hidden.
+    """Decreases of the probability of the first guess for a gap, each with one further word hidden.
 
-    words: the text's. gap: the number of the word that is hidden. guess, probability: what stands first in the gap.
-    drops: (word,), by how much its probability falls when this word is hidden too; NaN for the gap itself.
-    firsts: what then stands first.
+    gap: number of the hidden word. guess, probability: the first guess. drops: (word,), NaN for the gap. firsts: the
+    first guess with the further word hidden.
     """
 
     words: tuple[str, ...]
@@ -48,7 +62,7 @@ class WordDrops:
 
 @dataclass(frozen=True)
 class Guesses:
-    """The first guess for a gap as the lesson began, and now. hidden: the words that were hidden since."""
+    """The first guess for a gap before and after further words were hidden, and these words."""
 
     before: str
     after: str
@@ -57,7 +71,7 @@ class Guesses:
 
 @dataclass(frozen=True)
 class RoleScores:
-    """Where every head looks: scores as `analysis.roles.role_scores` gives them. asked: the head of the lesson."""
+    """Scores of all heads as returned by `analysis.roles.role_scores`, and the head of the lesson."""
 
     scores: Mapping[str, np.ndarray] = field(repr=False)
     lesson_head: Head
@@ -65,9 +79,9 @@ class RoleScores:
 
 @dataclass(frozen=True)
 class HeadContribution:
-    """Of one head: the share of its attention that goes to [CLS], and the share of what it brings from there.
+    """Shares of [CLS] in the attention of a head and in its output, from 0 to 1.
 
-    What it brings is measured by length: attention times the length of the value vector behind the head's output.
+    The contribution to the output is the norm of attention times the value vector behind the output of the head.
     """
 
     head: Head
@@ -77,7 +91,7 @@ class HeadContribution:
 
 @dataclass(frozen=True)
 class Losses:
-    """The loss with all heads and with those that are on now, nats. off: how many are off."""
+    """The loss in nats with all heads and without those that are off, and the number of these."""
 
     before: float
     after: float
@@ -86,11 +100,11 @@ class Losses:
 
 @dataclass(frozen=True)
 class HeadJobs:
-    """What the heads look at from the tokens of a corpus where they are most active, as their profiles count it.
+    """What heads attend to in a corpus, from the tokens at which they are most active, as counted by their profiles.
 
-    shares, chances: by the names in `JOBS`, (layer, head), of how many tokens, and of how many by chance; NaN for a
-    head without a profile. rests: the share of all tokens from which a head looks at an added one. clear: by how much a
-    share must be above chance to stand out. asked: the head of the lesson.
+    shares, chances: by the names in `JOBS`, (layer, head): the share of these tokens, and that expected by chance; NaN
+    for a head without a profile. special_shares: the share of all tokens from which a head attends to a special token.
+    min_excess: the difference above chance from which a share stands out.
     """
 
     shares: Mapping[str, np.ndarray] = field(repr=False)
@@ -100,22 +114,22 @@ class HeadJobs:
     lesson_head: Head
 
     def job_of(self, head: Head) -> str:
-        """The job whose share is farthest above chance. Raises Refused for a head without a profile."""
-        above = {name: float(self.shares[name][head] - self.chances[name][head]) for name in JOBS}
-        if np.isnan(list(above.values())).any():
+        """Return the job with the largest share above chance. Raises Refused for a head without a profile."""
+        excess = {name: float(self.shares[name][head] - self.chances[name][head]) for name in JOBS}
+        if np.isnan(list(excess.values())).any():
             raise Refused(f"there is no profile of {head_name(head)}: choose another head")
-        return max(above, key=above.__getitem__)
+        return max(excess, key=excess.__getitem__)
 
     def stands_out(self, head: Head, job: str) -> bool:
-        """Whether a head does this clearly more often than chance would."""
+        """Return whether the share of a job is clearly above chance."""
         return bool(self.shares[job][head] - self.chances[job][head] > self.min_excess)
 
 
 @dataclass(frozen=True)
 class FirstWordAttention:
-    """Where one head looks from the first word of a text.
+    """The attention of one head from the first word of a text.
 
-    words: the text's. shares: (word,) of its attention; NaN for the first word itself. rest: what added tokens get.
+    shares: (word,), NaN for the first word itself. special_share: the attention to special tokens.
     """
 
     words: tuple[str, ...]
@@ -127,204 +141,142 @@ class FirstWordAttention:
 # ---------------------------------------------------------------------------- checks
 
 
-def largest_drop(found: WordDrops, answer: int) -> Verdict:
-    """Whether the answer, the number of a word, is the one that the first guess needs most."""
-    if answer == found.gap or answer not in range(len(found.words)):
-        raise Refused(f"word {answer} cannot be the answer: choose another word than the hidden one")
-    best = int(np.nanargmax(found.drops))
-    order = [n for n in np.argsort(-found.drops).tolist() if n != found.gap]
-    shown = order[:5] if answer in order[:5] else [*order[:4], answer]
+@check("drops", "word", "word yours guess then", "probability drop own left own_left")
+def largest_drop(record: WordDrops, answer: int) -> Verdict:
+    """Check whether the answer, the number of a word, is the word that the first guess depends on most."""
+    words, drops = record.words, record.drops.tolist()
+    require_other_word(answer, words, record.gap, "the hidden one")
+    best = int(np.nanargmax(record.drops))
+    order = [word for word in np.argsort(-record.drops).tolist() if word != record.gap]
+    charted = order[:5] if answer in order[:5] else [*order[:4], answer]
+    figures: Figures = {
+        **{"word": words[best], "yours": words[answer], "guess": record.guess, "then": record.firsts[best]},
+        **{"probability": record.probability, "drop": drops[best], "own": drops[answer]},
+        **{"left": record.probability - drops[best], "own_left": record.probability - drops[answer]},
+    }
+    bars = tuple(Bar(words[word], drops[word], bar_mark(word, true=best, answer=answer)) for word in charted)
+    return Verdict(answer == best, (words[best],), figures, bars, claim_holds=best > record.gap)
 
+
+@check("guesses", "page", "before now hidden")
+def guess_changes(record: Guesses, answer: None = None) -> Verdict:
+    """Check whether hiding further words changes the first guess."""
+    figures: Figures = {"before": record.before, "now": record.after, "hidden": ", ".join(record.hidden)}
+    return Verdict(bool(record.hidden) and record.after != record.before, (record.after,), figures)
+
+
+@check("looks", "choice", "yours", f"fixed heads rest {' '.join(FIXED)}", bars=f"yours fixed {' '.join(FIXED)}")
+def fixed_places(record: RoleScores, answer: Option) -> Verdict:
+    """Check whether the answer contains the number of heads that attend to one fixed position."""
+    counts = {name: len(heads) for name, heads in heads_by_role(roles_of_heads(record.scores)).items()}
+    fixed, total = sum(counts[name] for name in FIXED), sum(counts.values())
+    figures: Figures = {"yours": answer.label, "fixed": fixed, "heads": total, "rest": total - fixed}
+    bars = {"yours": answer.nearest_to(float(fixed)), "fixed": float(fixed), **{name: counts[name] for name in FIXED}}
     return Verdict(
-        answer == best,
-        (found.words[best],),
-        {
-            "word": found.words[best], "yours": found.words[answer], "guess": found.guess,
-            "probability": found.probability, "drop": float(found.drops[best]), "own": float(found.drops[answer]),
-            "left": found.probability - float(found.drops[best]),
-            "own_left": found.probability - float(found.drops[answer]),
-            "then": found.firsts[best],
-        },
-        tuple(
-            Bar(found.words[word], float(found.drops[word]), bar_mark(word, true=best, yours=answer)) for word in shown
-        ),
-        claim_holds=best > found.gap,
-    )  # fmt: skip
-
-
-def guess_changes(found: Guesses, answer: None = None) -> Verdict:
-    """Whether hiding more words put another word first."""
-    figures = {"before": found.before, "now": found.after, "hidden": ", ".join(found.hidden)}
-    return Verdict(bool(found.hidden) and found.after != found.before, (found.after,), figures)
-
-
-def fixed_places(found: RoleScores, answer: Option) -> Verdict:
-    """Whether the answer's range holds the number of heads that look at one fixed place."""
-    roles = heads_by_role(roles_of_heads(found.scores))
-    counts = {name: len(heads) for name, heads in roles.items()}
-    fixed, all_heads = sum(counts[name] for name in FIXED), sum(counts.values())
-    nearest = min(max(float(fixed), answer.minimum), answer.maximum)
-    bars = [Bar("yours", nearest, "yours"), Bar("fixed", fixed, "true"), *(Bar(name, counts[name]) for name in FIXED)]
-    return Verdict(
-        answer.minimum <= fixed <= answer.maximum,
+        answer.contains(fixed),
         (float(fixed),),
-        {
-            "yours": answer.label, "fixed": fixed, "heads": all_heads, "rest": all_heads - fixed,
-            **{name: counts[name] for name in FIXED},
-        },
-        tuple(bars),
+        {**figures, **{name: counts[name] for name in FIXED}},
+        marked_bars(bars, true="fixed"),
         claim_holds=counts["next"] > 0,
-    )  # fmt: skip
-
-
-def next_token_head(found: RoleScores, answer: Head) -> Verdict:
-    """Whether the chosen head gives half of its attention, or more, to the next token."""
-    scores = found.scores["next"]
-    best = best_head(scores)
-    figures: Figures = {
-        "head": head_name(answer), "share": float(scores[answer]), "best": head_name(best), "most": float(scores[best]),
-    }  # fmt: skip
-    return Verdict(
-        float(scores[answer]) >= THRESHOLDS["next"],
-        (best,),
-        figures,
-        claim_holds=float(scores[best]) >= THRESHOLDS["next"],
     )
 
 
-def another_sink(found: RoleScores, answer: Head) -> Verdict:
-    """Whether the chosen head is another one that gives most of its attention to [CLS]."""
-    scores = found.scores["cls"].copy()
+def _role_verdict(role: str, scores: np.ndarray, answer: Head, share: float, **figures: str) -> Verdict:
+    """Return the verdict on a head that should have at least the threshold of a role."""
+    best = best_head(scores)
+    largest = float(scores[best])
+    heads = {"head": head_name(answer), "best": head_name(best)}
+    all_figures: Figures = {**figures, **heads, "share": share, "most": largest}
+    return Verdict(share >= THRESHOLDS[role], (best,), all_figures, claim_holds=largest >= THRESHOLDS[role])
+
+
+@check("looks", "page", "head best", "share most", page_choice="head")
+def next_token_head(record: RoleScores, answer: Head) -> Verdict:
+    """Check whether the chosen head gives at least half of its attention to the next token."""
+    scores = record.scores["next"]
+    return _role_verdict("next", scores, answer, float(scores[answer]))
+
+
+@check("looks", "page", "head best asked", "share most", page_choice="head")
+def another_sink(record: RoleScores, answer: Head) -> Verdict:
+    """Check whether the chosen head is another one that gives most of its attention to [CLS]."""
+    scores = record.scores["cls"].copy()
     share = float(scores[answer])
-    scores[found.lesson_head] = -1.0
-    best = best_head(scores)
-    figures: Figures = {
-        "head": head_name(answer), "share": share, "best": head_name(best), "most": float(scores[best]),
-        "asked": head_name(found.lesson_head),
-    }  # fmt: skip
-    right = answer != found.lesson_head and share >= THRESHOLDS["cls"]
-    return Verdict(right, (best,), figures, claim_holds=float(scores[best]) >= THRESHOLDS["cls"])
+    scores[record.lesson_head] = -1.0
+    verdict = _role_verdict("cls", scores, answer, share, asked=head_name(record.lesson_head))
+    return replace(verdict, right=verdict.right and answer != record.lesson_head)
 
 
-def brought_share(found: HeadContribution, answer: float) -> Verdict:
-    """Whether a guessed share, in percent, is near that of what the head brings from [CLS]."""
-    brought, attention = 100 * found.contribution, 100 * found.attention
-    return Verdict(
-        abs(answer - brought) <= PERCENT_TOLERANCE,
-        (brought,),
-        {
-            "head": head_name(found.head), "yours": answer, "brought": brought, "attention": attention,
-            "away": abs(answer - brought), "near": PERCENT_TOLERANCE,
-        },
-        (Bar("attention", attention), Bar("yours", answer, "yours"), Bar("brought", brought, "true")),
-        claim_holds=attention - brought >= PERCENT_TOLERANCE,
-    )  # fmt: skip
-
-
-def heads_that_can_go(found: tuple[CurvePoint, ...], answer: float) -> Verdict:
-    """Whether a guessed number of heads is near to how many can go by the gradient's order at a loss 1% higher."""
-    gradient, single = (removable_head_count(found, order, TOLERANCE) for order in ("importance", "ablation"))
-    heads = max(point.removed for point in found)
-    return Verdict(
-        abs(answer - gradient) <= HEADS_TOLERANCE,
-        (float(gradient),),
-        {
-            "yours": answer, "gradient": gradient, "single": single, "heads": heads, "near": HEADS_TOLERANCE,
-            "away": abs(answer - gradient), "left": heads - gradient,
-        },
-        (Bar("yours", answer, "yours"), Bar("gradient", gradient, "true"), Bar("single", single)),
-        claim_holds=gradient >= heads / 6,
-    )  # fmt: skip
-
-
-def few_missed(found: Losses, answer: None = None) -> Verdict:
-    """Whether so many heads are off as are asked for, and the loss has risen by 1% at most."""
-    rise = found.after / found.before - 1
-    figures: Figures = {
-        "off": found.heads_off, "least": MIN_HEADS_OFF, "rise": rise, "before": found.before, "now": found.after,
-    }  # fmt: skip
-    return Verdict(found.heads_off >= MIN_HEADS_OFF and rise <= TOLERANCE, (found.after,), figures)
-
-
-def job_of_head(found: HeadJobs, answer: Option) -> Verdict:
-    """Whether the answer, the number of a job in `JOBS`, is what the head does in a corpus, farthest above chance."""
-    names = list(JOBS)
-    chosen, best = names[min(int(answer.minimum), len(names) - 1)], found.job_of(found.lesson_head)
-    shares, chances = (
-        {name: float(of[name][found.lesson_head]) for name in names} for of in (found.shares, found.chances)
-    )  # fmt: skip
-    bars = [Bar(name, shares[name], bar_mark(name, true=best, yours=chosen)) for name in names]
-    return Verdict(
-        chosen == best,
-        (JOBS[best],),
-        {
-            "head": head_name(found.lesson_head), "job": JOBS[best], "yours": answer.label, "share": shares[best],
-            "chance": chances[best], "own": shares[chosen], "own_chance": chances[chosen],
-            "rests": float(found.special_shares[found.lesson_head]),
-        },
-        (*bars, Bar("chance", chances[best])),
-        claim_holds=found.stands_out(found.lesson_head, best),
-    )  # fmt: skip
-
-
-def same_job(found: HeadJobs, answer: Head) -> Verdict:
-    """Whether the chosen head is another one that does in a corpus what the lesson's head does there."""
-    wanted, job = found.job_of(found.lesson_head), found.job_of(answer)
-    figures: Figures = {
-        "head": head_name(answer), "job": JOBS[job] if answer != found.lesson_head else SAME_HEAD,
-        "share": float(found.shares[job][answer]), "chance": float(found.chances[job][answer]),
-    }  # fmt: skip
-    return Verdict(
-        answer != found.lesson_head and job == wanted and found.stands_out(answer, job), (JOBS[job],), figures
+@check("brought", "number", "head", "yours brought attention away near", bars="attention yours brought")
+def brought_share(record: HeadContribution, answer: float) -> Verdict:
+    """Check an estimate, in percent, of the share of [CLS] in the output of the head."""
+    shares = {"attention": 100 * record.attention, "yours": answer, "brought": 100 * record.contribution}
+    return estimate_verdict(
+        answer,
+        shares["brought"],
+        PERCENT_TOLERANCE,
+        {"head": head_name(record.head), **shares},
+        marked_bars(shares, true="brought"),
+        claim_holds=shares["attention"] - shares["brought"] >= PERCENT_TOLERANCE,
     )
 
 
-def first_word_looks_at(found: FirstWordAttention, answer: int) -> Verdict:
-    """Whether the answer, the number of a word, is the one that the head looks at most from the first word."""
-    if answer not in range(1, len(found.words)):
-        raise Refused(f"word {answer} cannot be the answer: choose another word than the first one")
-    best = int(np.nanargmax(found.shares))
-    return Verdict(
-        answer == best,
-        (found.words[best],),
-        {
-            "head": head_name(found.head), "first": found.words[0], "word": found.words[best],
-            "yours": found.words[answer], "share": float(found.shares[best]), "own": float(found.shares[answer]),
-            "rest": found.special_share,
-        },
-    )  # fmt: skip
+@check("curves", "number", "", "yours gradient single heads near away left", bars="yours gradient single")
+def heads_that_can_go(record: tuple[CurvePoint, ...], answer: float) -> Verdict:
+    """Check an estimate of how many heads can be removed, in the order of the gradient, at a loss 1% higher."""
+    gradient, single = (removable_head_count(record, order, TOLERANCE) for order in ("importance", "ablation"))
+    heads = max(point.removed for point in record)
+    bars = marked_bars({"yours": answer, "gradient": gradient, "single": single}, true="gradient")
+    figures: Figures = {"gradient": gradient, "single": single, "heads": heads, "left": heads - gradient}
+    return estimate_verdict(answer, gradient, HEADS_TOLERANCE, figures, bars, claim_holds=gradient >= heads / 6)
 
 
-CHECKS: Mapping[str, Check] = MappingProxyType({
-    "largest_drop": Check(
-        largest_drop, "drops", ("word",), ("word", "yours", "guess", "then"),
-        ("probability", "drop", "own", "left", "own_left"),
-    ),
-    "guess_changes": Check(guess_changes, "guesses", ("page",), ("before", "now", "hidden"), ()),
-    "fixed_places": Check(
-        fixed_places, "looks", ("choice",), ("yours",), ("fixed", "heads", "rest", *FIXED), ("yours", "fixed", *FIXED)
-    ),
-    "next_token_head": Check(
-        next_token_head, "looks", ("page",), ("head", "best"), ("share", "most"), page_choice="head"
-    ),
-    "another_sink": Check(
-        another_sink, "looks", ("page",), ("head", "best", "asked"), ("share", "most"), page_choice="head"
-    ),
-    "brought_share": Check(
-        brought_share, "brought", ("number",), ("head",), ("yours", "brought", "attention", "away", "near"),
-        ("attention", "yours", "brought"),
-    ),
-    "heads_that_can_go": Check(
-        heads_that_can_go, "curves", ("number",), (), ("yours", "gradient", "single", "heads", "near", "away", "left"),
-        ("yours", "gradient", "single"),
-    ),
-    "few_missed": Check(few_missed, "losses", ("page",), (), ("off", "least", "rise", "before", "now")),
-    "job_of_head": Check(
-        job_of_head, "jobs", ("choice",), ("head", "job", "yours"), ("share", "chance", "own", "own_chance", "rests"),
-        (*JOBS, "chance"),
-    ),
-    "same_job": Check(same_job, "jobs", ("page",), ("head", "job"), ("share", "chance"), page_choice="head"),
-    "first_word_looks_at": Check(
-        first_word_looks_at, "first_look", ("word",), ("head", "first", "word", "yours"), ("share", "own", "rest")
-    ),
-})  # fmt: skip
+@check("losses", "page", "", "off least rise before now")
+def few_missed(record: Losses, answer: None = None) -> Verdict:
+    """Check whether enough heads are off at a loss that is at most 1% higher."""
+    rise = record.after / record.before - 1
+    figures: Figures = {"off": record.heads_off, "least": MIN_HEADS_OFF, "before": record.before, "now": record.after}
+    right = record.heads_off >= MIN_HEADS_OFF and rise <= TOLERANCE
+    return Verdict(right, (record.after,), {**figures, "rise": rise})
+
+
+@check("jobs", "choice", "head job yours", "share chance own own_chance rests", bars=f"{' '.join(JOBS)} chance")
+def job_of_head(record: HeadJobs, answer: Option) -> Verdict:
+    """Check whether the answer, the number of a job in `JOBS`, is the job of the head that is most above chance."""
+    head, names = record.lesson_head, list(JOBS)
+    guess, best = names[min(int(answer.minimum), len(names) - 1)], record.job_of(head)
+    shares, chances = (
+        {name: float(by_job[name][head]) for name in names} for by_job in (record.shares, record.chances)
+    )
+    figures: Figures = {
+        **{"head": head_name(head), "job": JOBS[best], "yours": answer.label},
+        **{"share": shares[best], "chance": chances[best], "own": shares[guess], "own_chance": chances[guess]},
+        "rests": float(record.special_shares[head]),
+    }
+    bars = (*marked_bars(shares, true=best, answer=guess), Bar("chance", chances[best]))
+    return Verdict(guess == best, (JOBS[best],), figures, bars, claim_holds=record.stands_out(head, best))
+
+
+@check("jobs", "page", "head job", "share chance", page_choice="head")
+def same_job(record: HeadJobs, answer: Head) -> Verdict:
+    """Check whether the chosen head is another one with the job of the head of the lesson."""
+    expected, job = record.job_of(record.lesson_head), record.job_of(answer)
+    is_other = answer != record.lesson_head
+    figures: Figures = {
+        **{"head": head_name(answer), "job": JOBS[job] if is_other else SAME_HEAD},
+        **{"share": float(record.shares[job][answer]), "chance": float(record.chances[job][answer])},
+    }
+    return Verdict(is_other and job == expected and record.stands_out(answer, job), (JOBS[job],), figures)
+
+
+@check("first_look", "word", "head first word yours", "share own rest")
+def first_word_looks_at(record: FirstWordAttention, answer: int) -> Verdict:
+    """Check whether the answer, the number of a word, has most of the attention of the head from the first word."""
+    words, shares = record.words, record.shares.tolist()
+    require_other_word(answer, words, 0, "the first one")
+    best = int(np.nanargmax(record.shares))
+    figures: Figures = {
+        **{"head": head_name(record.head), "first": words[0], "word": words[best], "yours": words[answer]},
+        **{"share": shares[best], "own": shares[answer], "rest": record.special_share},
+    }
+    return Verdict(answer == best, (words[best],), figures)

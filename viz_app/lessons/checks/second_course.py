@@ -1,34 +1,41 @@
-"""The checks of the second course, and the records that they are asked of."""
+"""The checks of the second course, and their records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from types import MappingProxyType
 
 import numpy as np
 
 from bert_core.refused import Refused
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Phrase, Verdict, bar_mark
+from viz_app.lessons.checks.verdicts import (
+    Bar,
+    Figures,
+    Phrase,
+    Verdict,
+    bar_mark,
+    check,
+    estimate_verdict,
+    marked_bars,
+)
 
-RANKED_METHODS = ("attention", "rollout", "DecompX", "occlusion")  # methods that are put in order
-TIE = 0.01  # of a fall of the probability: methods that are nearer to each other count as alike
-MAX_SWAPPED_PAIRS = 1  # pairs of methods that an order may have the wrong way round
-DEPTH_TOLERANCE = 1  # how far a guessed number of layers may be from the true one
-MIN_LAYER_DIFFERENCE = 2  # layers that two readings must differ by
-MIN_MEANING_GAP = 0.05  # of cosines, within a meaning above between meanings
-PERCENT_TOLERANCE = 15  # how far a guessed share may be from the true one, in points
-NEAR_CHANCE_ACCURACY = 0.6  # share of right verbs that is hardly better than guessing
-MIN_ATTRACTION = 0.2  # by how much more often the verb must be wrong where the nearest noun has the other number
+RANKED_METHODS = ("attention", "rollout", "DecompX", "occlusion")
+TIE = 0.01  # of a decrease of the probability: methods that differ by less count as equal
+MAX_SWAPPED_PAIRS = 1  # pairs of methods in the wrong order
+DEPTH_TOLERANCE = 1  # of an estimated number of layers
+MIN_LAYER_DIFFERENCE = 2  # between the two lenses
+MIN_MEANING_GAP = 0.05  # of cosines, within a meaning minus between meanings
+PERCENT_TOLERANCE = 15  # of an estimated share, in percentage points
+NEAR_CHANCE_ACCURACY = 0.6  # share of right verbs below which a model is hardly better than chance
+MIN_ATTRACTION = 0.2  # decrease of the accuracy if the nearest noun has the other number
 
 
 @dataclass(frozen=True)
 class MethodScores:
-    """How far the probability of the first guess falls as the words that each method names are hidden.
+    """The decrease of the probability of the first guess while the words that each method ranks first are hidden.
 
-    guess, probability: what stands first in the gap. methods: by name. falls: (method,), the mean over the whole curve
-    of removals (AOPC). most: the upper end of the band in which 95% of random orders lie.
+    guess, probability: the first guess for the gap. methods: names. falls: (method,), the mean over the curve of
+    removals (AOPC). random_upper: the upper end of the 95% band of random rankings.
     """
 
     guess: str
@@ -40,12 +47,11 @@ class MethodScores:
 
 @dataclass(frozen=True)
 class LensReadings:
-    """After how many layers the word that the model ends with stands first for good, read in two ways.
+    """The number of layers after which the final prediction remains the first guess, by two lenses.
 
-    word: that word. layers: how many there are. plain, tuned: how many it takes, with the states as they are and with
-    each brought to the last layer by the tuned lens; without such a lens both are alike. firsts: of the plain way,
-    what stands first at each depth. place: where the gap is. has_tuned: whether there is a tuned lens.
-    lens, depth, position: what is chosen on the page.
+    word: the final prediction. layers: of the model. plain, tuned: that number by the logit lens and by the tuned lens;
+    equal without a tuned lens. firsts: the first guess of the logit lens at each depth. place: position of the gap.
+    lens, depth, position: the choices on the page.
     """
 
     word: str
@@ -59,14 +65,26 @@ class LensReadings:
     depth: int
     position: int
 
+    def figures(self, **values: str | float) -> Figures:
+        """Return the figures of all checks of this record, with further ones."""
+        names = ("word", "layers", "plain", "tuned", "depth")
+        is_gap = self.position == self.place
+        return {
+            **{name: getattr(self, name) for name in names},
+            "apart": MIN_LAYER_DIFFERENCE,
+            "lens": f"{self.lens} lens",
+            "token": "the token of the gap" if is_gap else "another token than the gap",
+            **values,
+        }
+
 
 @dataclass(frozen=True)
 class Meanings:
-    """How alike a word is in sentences of one meaning and of another, depth by depth.
+    """Similarities of the states of a word in sentences of two meanings, at each depth.
 
-    word: which. within, between: (depth,), the mean cosine of two places of one meaning, and of two meanings.
-    sorted: (depth,), how many places are most alike to one of their own meaning. places: how many there are.
-    depth: the chosen one.
+    within_meaning, between_meanings: (depth,), the mean cosine of two sentences of one meaning and of two meanings.
+    matched: (depth,), the number of sentences whose most similar one has the same meaning. places: the number of
+    sentences. depth: the chosen one.
     """
 
     word: str
@@ -76,13 +94,33 @@ class Meanings:
     places: int
     depth: int
 
+    @property
+    def gaps(self) -> np.ndarray:
+        """The mean cosine within a meaning minus that between meanings, (depth,)."""
+        gaps: np.ndarray = self.within_meaning - self.between_meanings
+        return gaps
+
+    @property
+    def separation(self) -> tuple[int, bool]:
+        """The number of layers after which all sentences remain matched, and whether they ever do; else the last."""
+        wrong = np.flatnonzero(self.matched != self.places)
+        after = int(wrong[-1]) + 1 if len(wrong) else 0
+        return min(after, len(self.matched) - 1), after < len(self.matched)
+
+    def figures(self, **values: str | float) -> Figures:
+        """Return the figures of all checks of this record, with further ones."""
+        counts = {"places": self.places, "depth": self.depth, "layers": len(self.matched) - 1}
+        matched = {"sorted": int(self.matched[self.depth]), "sorted_at_end": int(self.matched[-1])}
+        gaps = {"end": float(self.gaps[-1]), "least": MIN_MEANING_GAP}
+        return {"word": self.word, **counts, **matched, **gaps, **values}
+
 
 @dataclass(frozen=True)
 class VerbAccuracy:
-    """How often the verb in the number of its subject is likelier than in the other number, from 0 to 1.
+    """How often the verb in the number of its subject is more probable than in the other number, from 0 to 1.
 
-    same, other: where a noun between them has the number of the subject, and where it has the other. count: sentences
-    of each kind. chance is one half.
+    same_number, other_number: with a noun between them in the number of the subject, and in the other number. count:
+    sentences of each kind. Chance is 0.5.
     """
 
     same_number: float
@@ -92,209 +130,163 @@ class VerbAccuracy:
 
 @dataclass(frozen=True)
 class SentencePair:
-    """Two sentences, and by how many nats the first is likelier.
+    """Two sentences, and the log-probability of the first minus that of the second, in nats.
 
-    parted: the words in which the two differ. asked: those in which the lesson's two differ.
+    differing: the two words in which they differ. lesson_differing: those of the sentences of the lesson.
     """
 
     difference: float
     differing: tuple[str, str]
     lesson_differing: tuple[str, str]
 
+    def figures(self) -> Figures:
+        """Return the figures of all checks of this record."""
+        more_probable = self.differing[0] if self.difference > 0 else self.differing[1]
+        words = zip(("one", "two", "first", "second"), (*self.differing, *self.lesson_differing), strict=True)
+        return {"believed": more_probable, **dict(words), "nats": abs(self.difference)}
+
 
 # ---------------------------------------------------------------------------- is attention an explanation?
 
 
-def order_of_methods(found: MethodScores, answer: tuple[str, ...]) -> Verdict:
-    """Whether an order of methods, best first, is that of what their words are worth."""
-    falls = {
-        name: fall for name, fall in zip(found.methods, found.falls.tolist(), strict=True) if name in RANKED_METHODS
-    }
+@check(
+    "judged",
+    "order",
+    "guess yours order best better",
+    "probability swapped chance attention occlusion",
+    bars=f"{' '.join(RANKED_METHODS)} chance",
+    items=RANKED_METHODS,
+)
+def order_of_methods(record: MethodScores, answer: tuple[str, ...]) -> Verdict:
+    """Check whether an order of methods, best first, is that of the decreases of the probability."""
+    all_falls = dict(zip(record.methods, record.falls.tolist(), strict=True))
+    falls = {name: fall for name, fall in all_falls.items() if name in RANKED_METHODS}
     if sorted(answer) != sorted(falls):
         raise Refused(f"the order is {', '.join(answer)}: each of {', '.join(falls)} once")
     true = sorted(falls, key=lambda name: -falls[name])
     swapped = sum(falls[later] - falls[earlier] > TIE for earlier, later in combinations(answer, 2))
-    better = [name for name in true if falls[name] > found.random_upper]
-
-    bars = [Bar(name, falls[name], bar_mark(name, true=true[0], yours=answer[0])) for name in true]
-    bars.append(Bar("chance", found.random_upper))
+    better = [name for name in true if falls[name] > record.random_upper]
+    figures: Figures = {
+        **{"guess": record.guess, "probability": record.probability, "chance": record.random_upper},
+        **{"yours": ", ".join(answer), "order": ", ".join(true), "swapped": swapped, "best": true[0]},
+        "better": ", ".join(better) or Phrase("none of them"),
+        **{name: falls[name] for name in ("attention", "occlusion")},
+    }
+    bars = [*marked_bars(falls, true=true[0], answer=answer[0]), Bar("chance", record.random_upper)]
     return Verdict(
         swapped <= MAX_SWAPPED_PAIRS,
         tuple(true),
-        {
-            "guess": found.guess, "probability": found.probability, "yours": ", ".join(answer),
-            "order": ", ".join(true), "swapped": swapped, "chance": found.random_upper, "best": true[0],
-            "better": ", ".join(better) or Phrase("none of them"),
-            **{name: falls[name] for name in ("attention", "occlusion")},
-        },
+        figures,
         tuple(sorted(bars, key=lambda bar: -bar.value)),
-        claim_holds=falls["attention"] <= found.random_upper < falls[true[0]],
-    )  # fmt: skip
+        claim_holds=falls["attention"] <= record.random_upper < falls[true[0]],
+    )
 
 
-def better_than_chance(found: MethodScores, answer: str) -> Verdict:
-    """Whether the words that the chosen method names are worth more than those that random orders name."""
-    fall = float(found.falls[found.methods.index(answer)])
-    figures: Figures = {"method": answer, "fall": fall, "chance": found.random_upper, "guess": found.guess}
-    return Verdict(fall > found.random_upper, (fall,), figures)
+@check("judged", "page", "method guess", "fall chance", page_choice="method")
+def better_than_chance(record: MethodScores, answer: str) -> Verdict:
+    """Check whether the words of the chosen method decrease the probability more than random rankings do."""
+    fall = float(record.falls[record.methods.index(answer)])
+    figures: Figures = {"method": answer, "fall": fall, "chance": record.random_upper, "guess": record.guess}
+    return Verdict(fall > record.random_upper, (fall,), figures)
 
 
 # ---------------------------------------------------------------------------- when does it know?
 
+_LENS_WORDS, _LENS_NUMBERS = "word lens token", "layers plain tuned depth apart"
 
-def known_after(found: LensReadings, answer: float) -> Verdict:
-    """Whether a guessed number of layers is near to that after which the answer stands first, read as it is."""
-    before = found.firsts[found.plain - 1] if found.plain else found.word
-    return Verdict(
-        abs(answer - found.plain) <= DEPTH_TOLERANCE,
-        (float(found.plain),),
-        {**_readings(found), "yours": answer, "before": before},
-        (Bar("yours", answer, "yours"), Bar("plain", found.plain, "true"), Bar("tuned", found.tuned)),
-        claim_holds=found.plain - found.tuned >= MIN_LAYER_DIFFERENCE,
+
+@check("reading", "number", f"{_LENS_WORDS} before", f"{_LENS_NUMBERS} yours", bars="yours plain tuned")
+def known_after(record: LensReadings, answer: float) -> Verdict:
+    """Check an estimate of the number of layers after which the answer is first, by the logit lens."""
+    before = record.firsts[record.plain - 1] if record.plain else record.word
+    return estimate_verdict(
+        answer,
+        record.plain,
+        DEPTH_TOLERANCE,
+        record.figures(before=before),
+        marked_bars({"yours": answer, "plain": record.plain, "tuned": record.tuned}, true="plain"),
+        claim_holds=record.plain - record.tuned >= MIN_LAYER_DIFFERENCE,
     )
 
 
-def cell_of_the_answer(found: LensReadings, answer: None = None) -> Verdict:
-    """Whether the chosen cell is the first of the gap in which the tuned lens reads the answer for good."""
-    right = (found.lens, found.position, found.depth) == ("tuned", found.place, found.tuned) and found.has_tuned
-    return Verdict(right, (float(found.tuned),), _readings(found))
+@check("reading", "page", _LENS_WORDS, _LENS_NUMBERS)
+def cell_of_the_answer(record: LensReadings, answer: None = None) -> Verdict:
+    """Check whether the chosen cell is the first of the gap from which the tuned lens reads the final prediction."""
+    right = (record.lens, record.position, record.depth) == ("tuned", record.place, record.tuned) and record.has_tuned
+    return Verdict(right, (float(record.tuned),), record.figures())
 
 
-def readings_differ(found: LensReadings, answer: None = None) -> Verdict:
-    """Whether the two ways of reading differ by two layers or more."""
-    return Verdict(
-        abs(found.plain - found.tuned) >= MIN_LAYER_DIFFERENCE,
-        (float(found.plain), float(found.tuned)),
-        _readings(found),
-    )
-
-
-def _readings(found: LensReadings) -> Figures:
-    chosen = "the token of the gap" if found.position == found.place else "another token than the gap"
-    return {
-        "word": found.word, "layers": found.layers, "plain": found.plain, "tuned": found.tuned,
-        "apart": MIN_LAYER_DIFFERENCE,
-        "lens": f"{found.lens} lens", "depth": found.depth, "token": chosen,
-    }  # fmt: skip
+@check("reading", "page", _LENS_WORDS, _LENS_NUMBERS)
+def readings_differ(record: LensReadings, answer: None = None) -> Verdict:
+    """Check whether the two lenses differ by at least two layers."""
+    truth = float(record.plain), float(record.tuned)
+    return Verdict(abs(record.plain - record.tuned) >= MIN_LAYER_DIFFERENCE, truth, record.figures())
 
 
 # ---------------------------------------------------------------------------- bank and bank
 
+_MEANING_NUMBERS = "layers places depth sorted end sorted_at_end least"
 
-def parted_after(found: Meanings, answer: float) -> Verdict:
-    """Whether a guessed number of layers is near to that after which the meanings are apart, for good."""
-    gaps, layers = found.within_meaning - found.between_meanings, len(found.matched) - 1
-    after, is_sorted = _parted(found)
-    yours = min(int(answer), layers)
-    # A depth has one bar, under the name that says most.
-    names = {0: "start", layers: "end", yours: "yours", after: "true"}
 
+@check("meanings", "number", "word", f"{_MEANING_NUMBERS} yours after gap start", bars="start yours true end")
+def parted_after(record: Meanings, answer: float) -> Verdict:
+    """Check an estimate of the number of layers after which the meanings are and remain separate."""
+    gaps, layers = record.gaps.tolist(), len(record.matched) - 1
+    after, is_separate = record.separation
+    guess = min(int(answer), layers)
+    # Each depth has one bar, under the most specific name.
+    names = sorted({0: "start", layers: "end", guess: "yours", after: "true"}.items())
     return Verdict(
-        is_sorted and abs(answer - after) <= DEPTH_TOLERANCE,
+        is_separate and abs(answer - after) <= DEPTH_TOLERANCE,
         (float(after),),
-        {**_meanings(found), "yours": answer, "after": after, "gap": float(gaps[after]), "start": float(gaps[0])},
-        tuple(
-            Bar(name, float(gaps[depth]), bar_mark(depth, true=after, yours=yours))
-            for depth, name in sorted(names.items())
-        ),
-        claim_holds=is_sorted and after < layers and found.matched[0] < found.places,
+        record.figures(yours=answer, after=after, gap=gaps[after], start=gaps[0]),
+        tuple(Bar(name, gaps[depth], bar_mark(depth, true=after, answer=guess)) for depth, name in names),
+        claim_holds=is_separate and after < layers and bool(record.matched[0] < record.places),
     )
 
 
-def first_apart(found: Meanings, answer: None = None) -> Verdict:
-    """Whether the chosen depth is the first from which on each place is most alike to one of its own meaning."""
-    after, is_sorted = _parted(found)
-    return Verdict(is_sorted and found.depth == after, (float(after),), _meanings(found))
+@check("meanings", "page", "word", _MEANING_NUMBERS)
+def first_apart(record: Meanings, answer: None = None) -> Verdict:
+    """Check whether the chosen depth is the first from which every sentence remains matched."""
+    after, is_separate = record.separation
+    return Verdict(is_separate and record.depth == after, (float(after),), record.figures())
 
 
-def meanings_are_separate(found: Meanings, answer: None = None) -> Verdict:
-    """Whether at the end each place is most alike to one of its own meaning, with a clear gap."""
-    gap = float(found.within_meaning[-1] - found.between_meanings[-1])
-    return Verdict(bool(found.matched[-1] == found.places) and gap > MIN_MEANING_GAP, (gap,), _meanings(found))
-
-
-def _parted(found: Meanings) -> tuple[int, bool]:
-    """After how many layers all places are sorted and stay so, and whether that is ever the case; else the last."""
-    wrong = np.flatnonzero(found.matched != found.places)
-    after = int(wrong[-1]) + 1 if len(wrong) else 0
-    return min(after, len(found.matched) - 1), after < len(found.matched)
-
-
-def _meanings(found: Meanings) -> Figures:
-    return {
-        "word": found.word, "layers": len(found.matched) - 1, "places": found.places, "depth": found.depth,
-        "sorted": int(found.matched[found.depth]), "end": float(found.within_meaning[-1] - found.between_meanings[-1]),
-        "sorted_at_end": int(found.matched[-1]), "least": MIN_MEANING_GAP,
-    }  # fmt: skip
+@check("meanings", "page", "word", _MEANING_NUMBERS, name="told_apart")
+def meanings_are_separate(record: Meanings, answer: None = None) -> Verdict:
+    """Check whether every sentence is matched after the last layer, with a clear gap."""
+    gap = float(record.gaps[-1])
+    return Verdict(bool(record.matched[-1] == record.places) and gap > MIN_MEANING_GAP, (gap,), record.figures())
 
 
 # ---------------------------------------------------------------------------- the keys to the cabinet
 
+_PAIR_WORDS = "believed one two first second"
 
-def verbs_right(found: VerbAccuracy, answer: float) -> Verdict:
-    """Whether a guessed share, in percent, is near that of verbs that fit their subject past a noun of other number."""
-    same, other = 100 * found.same_number, 100 * found.other_number
-    return Verdict(
-        abs(answer - other) <= PERCENT_TOLERANCE,
-        (other,),
-        {"yours": answer, "same": same, "other": other, "count": found.count, "near": PERCENT_TOLERANCE},
-        (Bar("same", same), Bar("yours", answer, "yours"), Bar("other", other, "true")),
-        claim_holds=found.other_number < NEAR_CHANCE_ACCURACY
-        and found.same_number - found.other_number >= MIN_ATTRACTION,
+
+@check("agreed", "number", "", "yours same other count near", bars="same yours other")
+def verbs_right(record: VerbAccuracy, answer: float) -> Verdict:
+    """Check an estimate, in percent, of the accuracy on verbs after a noun of the other number."""
+    shares = {"same": 100 * record.same_number, "yours": answer, "other": 100 * record.other_number}
+    is_attracted = record.same_number - record.other_number >= MIN_ATTRACTION
+    return estimate_verdict(
+        answer,
+        shares["other"],
+        PERCENT_TOLERANCE,
+        {**shares, "count": record.count},
+        marked_bars(shares, true="other"),
+        claim_holds=record.other_number < NEAR_CHANCE_ACCURACY and is_attracted,
     )
 
 
-def verb_pulled_over(found: SentencePair, answer: None = None) -> Verdict:
-    """Whether the second sentence is the likelier one, with the two verbs where the lesson has them."""
-    return Verdict(
-        found.differing == found.lesson_differing and found.difference < 0, (found.difference,), _pair(found)
-    )
+@check("pair", "page", _PAIR_WORDS, "nats")
+def verb_pulled_over(record: SentencePair, answer: None = None) -> Verdict:
+    """Check whether the second sentence is more probable, with the two verbs of the lesson."""
+    right = record.differing == record.lesson_differing and record.difference < 0
+    return Verdict(right, (record.difference,), record.figures())
 
 
-def second_is_likelier(found: SentencePair, answer: None = None) -> Verdict:
-    """Whether the second of two sentences, which differ in a word each, is the likelier one."""
-    return Verdict(found.difference < 0, (found.difference,), _pair(found))
-
-
-def _pair(found: SentencePair) -> Figures:
-    believed = found.differing[0] if found.difference > 0 else found.differing[1]
-    first, second = found.lesson_differing
-    return {
-        "believed": believed, "one": found.differing[0], "two": found.differing[1], "first": first, "second": second,
-        "nats": abs(found.difference),
-    }  # fmt: skip
-
-
-# ---------------------------------------------------------------------------- by name
-
-_READINGS = (("word", "lens", "token"), ("layers", "plain", "tuned", "depth", "apart"))
-_MEANINGS = (("word",), ("layers", "places", "depth", "sorted", "end", "sorted_at_end", "least"))
-_PAIR = (("believed", "one", "two", "first", "second"), ("nats",))
-
-CHECKS: Mapping[str, Check] = MappingProxyType({
-    "order_of_methods": Check(
-        order_of_methods, "judged", ("order",), ("guess", "yours", "order", "best", "better"),
-        ("probability", "swapped", "chance", "attention", "occlusion"), (*RANKED_METHODS, "chance"),
-        items=RANKED_METHODS,
-    ),
-    "better_than_chance": Check(
-        better_than_chance, "judged", ("page",), ("method", "guess"), ("fall", "chance"), page_choice="method",
-    ),
-    "known_after": Check(
-        known_after, "reading", ("number",), (*_READINGS[0], "before"), (*_READINGS[1], "yours"),
-        ("yours", "plain", "tuned"),
-    ),
-    "cell_of_the_answer": Check(cell_of_the_answer, "reading", ("page",), *_READINGS),
-    "readings_differ": Check(readings_differ, "reading", ("page",), *_READINGS),
-    "parted_after": Check(
-        parted_after, "meanings", ("number",), _MEANINGS[0], (*_MEANINGS[1], "yours", "after", "gap", "start"),
-        ("start", "yours", "true", "end"),
-    ),
-    "first_apart": Check(first_apart, "meanings", ("page",), *_MEANINGS),
-    "told_apart": Check(meanings_are_separate, "meanings", ("page",), *_MEANINGS),
-    "verbs_right": Check(
-        verbs_right, "agreed", ("number",), (), ("yours", "same", "other", "count", "near"), ("same", "yours", "other"),
-    ),
-    "verb_pulled_over": Check(verb_pulled_over, "pair", ("page",), *_PAIR),
-    "second_is_likelier": Check(second_is_likelier, "pair", ("page",), *_PAIR),
-})  # fmt: skip
+@check("pair", "page", _PAIR_WORDS, "nats")
+def second_is_likelier(record: SentencePair, answer: None = None) -> Verdict:
+    """Check whether the second of two sentences that differ in one word is more probable."""
+    return Verdict(record.difference < 0, (record.difference,), record.figures())

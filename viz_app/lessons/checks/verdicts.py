@@ -1,26 +1,27 @@
-"""What a check says of an answer, and how a lesson names a check."""
+"""The verdict on an answer, and the registry of checks by the names that lessons use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from bert_core.refused import Refused
 from viz_app.lessons import Reveal
 
 Head = tuple[int, int]  # layer, head
-Figures = dict[str, str | float]
+Figures = Mapping[str, str | float]
 Mark = Literal["", "yours", "true", "both"]
 
 
 class Phrase(str):
-    """A word of a figure that is ours, and not the text's or the model's: it is said in the reader's language."""
+    """A figure that is a phrase of Headlight, not of the text or the model, and is therefore translated."""
 
 
 class Bar(NamedTuple):
-    """One bar of the picture: its name, its length, and whose it is: your answer, the true one, both or neither."""
+    """One bar of the chart: its name, its length, and whether it marks the reader's answer, the true one or both."""
 
     name: str
     value: float
@@ -31,35 +32,37 @@ class Bar(NamedTuple):
 class Verdict:
     """Whether an answer is right, and what is true.
 
-    figures: numbers and words for a sentence, by name. bars: your answer and the truth in one picture.
-    holds: whether what the lesson claims is so on this model and this text.
+    figures: numbers and words that a sentence can contain, by name. bars: the answer and the truth in one chart.
+    claim_holds: whether the claim of the lesson is true of this model and this text.
     """
 
     right: bool
     truth: tuple[str | float | Head, ...]
-    figures: Mapping[str, str | float]
+    figures: Figures
     bars: tuple[Bar, ...] = ()
     claim_holds: bool = True
 
     def reveal_text(self, reveal: Reveal) -> str:
-        """What a lesson says of the answer: of a right one, a wrong one, or where the model does otherwise."""
+        """Return the text of a lesson for a right answer, a wrong answer, or a claim that does not hold."""
         if not self.claim_holds:
             return reveal.claim_fails
         return reveal.right if self.right else reveal.wrong
 
-    def translated_figures(self, say: Callable[[str], str]) -> Figures:
-        """The figures in a reader's language. say: says a word of ours in it."""
-        return {name: say(what) if isinstance(what, Phrase) else what for name, what in self.figures.items()}
+    def translated_figures(self, translator: Callable[[str], str]) -> dict[str, str | float]:
+        """Return the figures with every `Phrase` translated."""
+        return {
+            name: translator(figure) if isinstance(figure, Phrase) else figure for name, figure in self.figures.items()
+        }
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check, as a lesson names it.
+    """A check that lessons refer to by name.
 
-    judge: record and answer to a verdict. needs: the record that it is asked of. answers: the ways of answering that
-    it takes, of `lessons.ANSWERS`. words, numbers: the figures that a sentence may name. bars: the names of its bars
-    that are no words of the text. things: what an order puts in order, by its names. page: what of the page is the
-    answer, where it is given there: "head", or the name of a choice; nothing where the record holds it.
+    judge: returns the verdict on a record and an answer. record: name of the record that it needs. answers: the kinds
+    of answer that it accepts, of `lessons.ANSWERS`. words, numbers: names of the figures that a sentence can contain.
+    bars: names of its bars that are not words of the text. items: what an order consists of. page_choice: for an answer
+    given on the page, "head" or the name of the choice; empty where the record contains it.
     """
 
     judge: Callable[[Any, Any], Verdict]
@@ -72,19 +75,70 @@ class Check:
     page_choice: str = ""
 
 
-def bar_mark(what: object, *, true: object, yours: object) -> Mark:
-    """Whose a bar is that stands for `what`, beside the true answer and yours."""
-    if what == true:
-        return "both" if what == yours else "true"
-    return "yours" if what == yours else ""
+REGISTRY: dict[str, Check] = {}
+Judge = TypeVar("Judge", bound=Callable[..., Verdict])
+
+
+def check(
+    record: str,
+    answer: str,
+    words: str = "",
+    numbers: str = "",
+    *,
+    bars: str = "",
+    items: tuple[str, ...] = (),
+    page_choice: str = "",
+    name: str = "",
+) -> Callable[[Judge], Judge]:
+    """Return a decorator that registers a function as a `Check` under its own name, or under `name`.
+
+    words, numbers, bars: names separated by spaces; the other arguments are those of `Check`.
+    """
+
+    def register(judge: Judge) -> Judge:
+        names = tuple(words.split()), tuple(numbers.split()), tuple(bars.split())
+        REGISTRY[name or judge.__name__] = Check(judge, record, (answer,), *names, items, page_choice)
+        return judge
+
+    return register
+
+
+def bar_mark(name: object, *, true: object, answer: object) -> Mark:
+    """Return the mark of a bar, given the names of the true answer and of the reader's answer."""
+    if name == true:
+        return "both" if name == answer else "true"
+    return "yours" if name == answer else ""
+
+
+def marked_bars(values: Mapping[str, float], *, true: str, answer: str = "yours") -> tuple[Bar, ...]:
+    """Return one bar for each value, in order, marked by the names of the true answer and of the reader's answer."""
+    return tuple(Bar(name, value, bar_mark(name, true=true, answer=answer)) for name, value in values.items())
+
+
+def estimate_verdict(
+    answer: float, truth: float, tolerance: float, figures: Figures, bars: tuple[Bar, ...], *, claim_holds: bool
+) -> Verdict:
+    """Return the verdict on an estimated number, which is right if it differs from the truth by `tolerance` at most.
+
+    The figures "yours" (the answer), "away" (its distance from the truth) and "near" (the tolerance) are added.
+    """
+    distance = abs(answer - truth)
+    figures = {"yours": answer, "away": distance, "near": tolerance, **figures}
+    return Verdict(distance <= tolerance, (float(truth),), figures, bars, claim_holds)
+
+
+def require_other_word(answer: int, words: Sequence[str], excluded: int, description: str) -> None:
+    """Raise Refused for the number of a word that does not exist, or of the excluded word."""
+    if answer == excluded or answer not in range(len(words)):
+        raise Refused(f"word {answer} cannot be the answer: choose another word than {description}")
 
 
 def head_name(head: Head) -> str:
-    """A head as a sentence names it."""
+    """Return a head in the notation of sentences, such as L3 H2."""
     return f"L{head[0]} H{head[1]}"
 
 
 def best_head(scores: np.ndarray) -> Head:
-    """The head with the largest score; one without a score, NaN, is passed over."""
+    """Return the head with the largest score. scores: (layer, head), NaN for a head without a score."""
     layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
     return int(layer), int(head)

@@ -3,14 +3,14 @@
 from bert_core.refused import Refused
 from viz_app.shell.params import Page, Param
 
-LONGEST = 40  # signs of what is looked for
+MAX_QUERY_LENGTH = 40  # characters
 
 
-def parse_term(typed: str) -> str:
-    """What is looked for. Raises Refused for what is longer than any term."""
-    if len(typed) > LONGEST:
-        raise Refused(f"at most {LONGEST} characters")
-    return typed
+def parse_term(query: str) -> str:
+    """Return a search query. Raises Refused for one that is longer than any term."""
+    if len(query) > MAX_QUERY_LENGTH:
+        raise Refused(f"at most {MAX_QUERY_LENGTH} characters")
+    return query
 
 
 PAGE = Page(

@@ -1,8 +1,9 @@
-"""What the reader has answered in all lessons, as files to take along."""
+"""The answers of the reader in all lessons, as files."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -18,35 +19,30 @@ from viz_app.shell.panel import STEP_NAMES
 
 
 def draw() -> None:
-    """Draw the buttons of the files; nothing where nothing was answered."""
-    entries = [_entry(one) for one in lessons(language()) if lesson.note_of(one).answer is not None]
+    """Draw the buttons of the files; nothing without an answer."""
+    entries = [_entry(content) for content in lessons(language()) if lesson.note_of(content).answer is not None]
     if not entries:
         return
-    words = Words(
-        language(), translate("What I expected in Headlight"), translate("Expected:"), translate("so it is"),
-        translate("it is otherwise"),
-    )  # fmt: skip
+    title, expected = translate("What I expected in Headlight"), translate("Expected:")
+    words = Words(language(), title, expected, translate("so it is"), translate("it is otherwise"))
+    tip = translate("What you expected in every lesson, what was found, and links to its steps, as one page")
+    label, page, name = translate("My answers"), partial(as_page, entries, words), "headlight-answers"
+    options: dict[str, Any] = {"on_click": "ignore", "help": tip, "icon": ":material/download:"}
     with st.container(horizontal=True, gap="small", key="answer_sheet"):
-        st.download_button(
-            translate("My answers"), partial(as_page, entries, words), "headlight-answers.html", "text/html",
-            on_click="ignore", key="sheet_html", icon=":material/download:",
-            help=translate("What you expected in every lesson, what was found, and links to its steps, as one page"),
-        )  # fmt: skip
-        st.download_button(
-            "JSON", partial(as_json, entries), "headlight-answers.json", "application/json", on_click="ignore",
-            key="sheet_json",
-        )  # fmt: skip
+        st.download_button(label, page, f"{name}.html", "text/html", key="sheet_html", **options)
+        data = partial(as_json, entries)
+        st.download_button("JSON", data, f"{name}.json", "application/json", key="sheet_json", on_click="ignore")
 
 
-def _entry(one: Lesson) -> Entry:
-    note = lesson.note_of(one)
-    said = note.answer_text or ("" if note.answer is None else answer_text(one.predict, note.answer, None))
-    links = tuple((translate(STEP_NAMES[step]), _link(one, step)) for step in STEPS[:-1])
-    return Entry(one.name, one.title, one.question, said, note.right, note.outcome_text, links)
+def _entry(content: Lesson) -> Entry:
+    note = lesson.note_of(content)
+    text = note.answer_text or ("" if note.answer is None else answer_text(content.predict, note.answer, None))
+    links = tuple((translate(STEP_NAMES[step]), _link(content, step)) for step in STEPS[:-1])
+    return Entry(content.name, content.title, content.question, text, note.right, note.outcome_text, links)
 
 
-def _link(one: Lesson, step: str) -> str:
-    """The address of a step of a lesson on this server."""
-    view = one.view(step)
-    asked = urlencode({**view.address, "lesson": one.name, "step": step})
-    return f"{app_base_url(st.context.url or '')}{view.page}?{asked}"
+def _link(content: Lesson, step: str) -> str:
+    """Return the URL of a step of a lesson on this server."""
+    view = content.view(step)
+    query = urlencode({**view.address, "lesson": content.name, "step": step})
+    return f"{app_base_url(st.context.url or '')}{view.page}?{query}"

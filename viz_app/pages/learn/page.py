@@ -22,16 +22,16 @@ COURSES = {
 
 
 def draw(page: View) -> None:
-    """Draw the page: a class that is led or joined, else all lessons."""
+    """Draw the class that is led or joined, or else all lessons."""
     if st.session_state.teach:
         teacher.draw()
     elif st.session_state["class"]:
         student.draw()
     else:
-        _all()
+        _all_lessons()
 
 
-def _all() -> None:
+def _all_lessons() -> None:
     frame.title(
         translate("What would you like to find out?"),
         translate(
@@ -42,38 +42,35 @@ def _all() -> None:
     with page_place("figure"):
         for fault in folder_faults(language()):
             st.warning(with_help(escape_markdown(fault)), icon=":material/warning:")
-        for course, some in groupby(lessons(language()), key=lambda one: one.course):
+        for course, contents in groupby(lessons(language()), key=lambda content: content.course):
             st.subheader(translate(COURSES[course]), anchor=False)
-            for one in some:
-                _lesson(one)
+            for content in contents:
+                _card(content)
         answer_files.draw()
         if lesson.notes():
-            st.button(
-                translate("Forget what I said"), icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,
-                help=translate("In all lessons, here and in this browser: for the next reader at this machine"),
-            )  # fmt: skip
-    write_reading(translate(
+            tip = translate("In all lessons, here and in this browser: for the next reader at this machine")
+            label, icon = translate("Forget what I said"), ":material/delete:"
+            panel.button(label, "forget_lessons", lesson.forget_all, type="tertiary", icon=icon, help=tip)
+    reading = translate(
         "**How to read this:** nothing is graded and nothing leaves this machine. What you said and did is kept by "
         "your browser alone. **How it can mislead:** each lesson stands on a published result, but what it "
         "shows is this model on these sentences; where it does otherwise, the lesson says so."
-    ))  # fmt: skip
+    )
+    write_reading(reading)
 
 
-def _lesson(one: Lesson) -> None:
-    """One lesson: what it asks, how long it takes, on whose result it stands, and what was done of it."""
-    note, done = lesson.note_of(one), panel.progress_summary(one)
-    with st.container(border=True, key=f"lesson_card_{one.name}"):
-        says, begins = st.columns([5, 1], vertical_alignment="center")
-        says.markdown(f"**{escape_markdown(one.title)}** &nbsp; {escape_markdown(one.question)}")
-        minutes = translate("{minutes} minutes").format(minutes=one.minutes)
-        about = f"{minutes} · {escape_markdown(one.source)}"
-        says.caption(f"{about} · :material/check: {done}" if done else about)
-        if note.own_right is not None:
-            begins.button(
-                translate("Again"), key=f"again_{one.name}", width="stretch", on_click=panel.restart, args=(one,)
-            )
-        else:
-            begins.button(
-                translate("Go on") if note != Note() else translate("Begin"), key=f"begin_{one.name}", type="primary",
-                width="stretch", on_click=panel.begin, args=(one,),
-            )  # fmt: skip
+def _card(content: Lesson) -> None:
+    """Draw the question, duration, source and progress of a lesson, and a button that opens it."""
+    note, progress = lesson.note_of(content), panel.progress_summary(content)
+    with st.container(border=True, key=f"lesson_card_{content.name}"):
+        text, action = st.columns([5, 1], vertical_alignment="center")
+        text.markdown(f"**{escape_markdown(content.title)}** &nbsp; {escape_markdown(content.question)}")
+        minutes = translate("{minutes} minutes").format(minutes=content.minutes)
+        caption = f"{minutes} · {escape_markdown(content.source)}"
+        text.caption(f"{caption} · :material/check: {progress}" if progress else caption)
+        with action:
+            if note.own_right is not None:
+                panel.button(translate("Again"), f"again_{content.name}", panel.restart, content, width="stretch")
+                return
+            label = translate("Go on") if note != Note() else translate("Begin")
+            panel.button(label, f"begin_{content.name}", panel.begin, content, primary=True, width="stretch")

@@ -1,4 +1,4 @@
-"""What who has joined a class sees: the question of the present step, their answer, and then the truth beside it."""
+"""The page of a student in a class: the question of the current step, their answer, and the truth beside it."""
 
 from __future__ import annotations
 
@@ -19,110 +19,98 @@ from viz_app.shell.view import page_place
 
 def draw() -> None:
     """Draw the class of the address."""
-    code, me = st.session_state["class"], classroom.member_id()
-    if me is None:
+    code, member = st.session_state["class"], classroom.member_id()
+    if member is None:
         _title(translate("A class"))
         page_place("figure").caption(translate("Joining the class ..."))
         return
     try:
-        group = classroom.CLASSES.join(code, me, classroom.clock_time())
+        group = classroom.CLASSES.join(code, member, classroom.clock_time())
     except Refused as error:
         _title(translate("A class"))
         with page_place("figure"):
             st.info(with_help(translate(str(error))), icon=":material/groups:")
-            _leave()
+            st.caption(translate("What you answered is kept by your browser."))
+            answer_files.draw()
+            panel.button(translate("All lessons"), "class_leave", classroom.leave, icon=":material/school:")
         return
-    shown = group.state()
-    one = None if shown.question is None else classroom.lesson_in(shown.question)
-    _title(translate("A class") if one is None else escape_markdown(one.question))
+    state = group.state()
+    content = None if state.question is None else classroom.lesson_in(state.question)
+    _title(translate("A class") if content is None else escape_markdown(content.question))
     with page_place("figure").container(key="class_student"):
-        if one is None or shown.question is None:
+        if content is None or state.question is None:
             st.info(with_help(translate("You are in. The question comes in a moment, and this page with it.")))
         else:
-            _step(one, shown.question, shown, group, me)
+            _step(content, state.question, state, group, member)
         answer_files.draw()
-        st.button(translate("Leave the class"), key="class_leave", type="tertiary", on_click=classroom.leave)
-        frame.fragment(_follow, run_every=classroom.POLL_SECONDS)(code, shown.version)
+        panel.button(translate("Leave the class"), "class_leave", classroom.leave, type="tertiary")
+        frame.fragment(_rerun_on_change, run_every=classroom.POLL_SECONDS)(code, state.version)
 
 
-def _title(asks: str) -> None:
-    frame.title(asks, translate("What you answer is counted, and nobody sees whose it is."))
+def _title(question: str) -> None:
+    frame.title(question, translate("What you answer is counted, and nobody sees whose it is."))
 
 
-def _step(one: Lesson, question: ClassQuestion, shown: ClassState, group: Class, me: str) -> None:
-    asked, task = panel.prediction_context(one, question.model), one.predict
-    if shown.step in ("wait", "ask"):
+def _step(content: Lesson, question: ClassQuestion, state: ClassState, group: Class, member: str) -> None:
+    context, task, note = panel.prediction_context(content, question.model), content.predict, lesson.note_of(content)
+    if state.step in ("wait", "ask"):
         panel.draw_paragraphs(task.text, set())
         if task.answer != "word":
-            st.markdown(f"> {panel.masked_text(asked)}")
-        panel.prefetch_truth(one, asked)
-    if shown.step == "wait":
+            st.markdown(f"> {panel.masked_text(context)}")
+        panel.prefetch_truth(content, context)
+    if state.step == "wait":
         st.info(with_help(translate("The vote has not begun yet.")), icon=":material/hourglass_empty:")
-    elif shown.step == "ask":
-        if shown.vote > 1:
-            st.markdown(f"**{translate('A second vote: talk to your neighbours, then answer again.')}**")
-        answer = answer_control(one, "predict", task, asked)
-        words = None if answer is None else answer_text(task, answer, asked.original)
-        if (vote := pop_pressed("class_say")) is not None and answer is not None and words is not None:
-            _answer(one, group, me, vote, answer, words)
-        said = _said(group, me, task, asked)
-        st.button(
-            translate("Send my answer") if said is None else translate("Change my answer"), key="class_say",
-            type="primary",
-            disabled=answer is None or words == said, on_click=mark_pressed,
-            args=("class_say", (shown.number, shown.vote)),
-        )  # fmt: skip
-        if said is not None:
-            st.success(
-                with_help(
-                    translate("Your answer: {answer}. You can change it until the vote ends.").format(
-                        answer=escape_markdown(said)
-                    )
-                )
-            )
-    elif shown.step == "reveal" and lesson.note_of(one).answer is not None:
-        panel.draw_truth(one, asked, lesson.note_of(one).answer)
+    elif state.step == "ask":
+        _vote(content, context, state, group, member)
+    elif state.step == "reveal" and note.answer is not None:
+        panel.draw_truth(content, context, note.answer)
     else:
         if pop_pressed("class_say") is not None:
             st.toast(translate(VOTE_CLOSED))
-        said = _said(group, me, task, asked)
-        st.info(
-            with_help(
-                translate("The vote is over.")
-                if said is None
-                else translate("The vote is over. Your answer: {answer}.").format(answer=escape_markdown(said))
-            )
-        )
-    if shown.step in ("do", "reveal"):
-        st.button(
-            translate("Try it on a page of your own"), icon=":material/open_in_full:", key="class_try",
-            on_click=panel.begin, args=(one,), disabled=lesson.note_of(one).answer is None,
-        )  # fmt: skip
+        text = _member_answer(group, member, task, context)
+        closed = translate("The vote is over. Your answer: {answer}.").format(answer=escape_markdown(text or ""))
+        st.info(with_help(translate("The vote is over.") if text is None else closed))
+    if state.step in ("do", "reveal"):
+        label, is_missing = translate("Try it on a page of your own"), lesson.note_of(content).answer is None
+        icon = ":material/open_in_full:"
+        panel.button(label, "class_try", panel.begin, content, icon=icon, disabled=is_missing)
 
 
-def _said(group: Class, me: str, task: Task, asked: CheckContext) -> str | None:
-    given = group.answer_of(me)
-    return None if given is None else answer_text(task, given, asked.original)
+def _vote(content: Lesson, context: CheckContext, state: ClassState, group: Class, member: str) -> None:
+    """Draw the control of the answer, the button that sends it, and the answer that was sent."""
+    task = content.predict
+    if state.vote > 1:
+        st.markdown(f"**{translate('A second vote: talk to your neighbours, then answer again.')}**")
+    answer = answer_control(content, "predict", task, context)
+    text = None if answer is None else answer_text(task, answer, context.original)
+    if (vote := pop_pressed("class_say")) is not None and answer is not None and text is not None:
+        _send(content, group, member, vote, answer, text)
+    stored_text = _member_answer(group, member, task, context)
+    label = translate("Send my answer") if stored_text is None else translate("Change my answer")
+    is_unchanged, vote = answer is None or text == stored_text, (state.number, state.vote)
+    panel.button(label, "class_say", mark_pressed, "class_say", vote, primary=True, disabled=is_unchanged)
+    if stored_text is not None:
+        sentence = translate("Your answer: {answer}. You can change it until the vote ends.")
+        st.success(with_help(sentence.format(answer=escape_markdown(stored_text))))
 
 
-def _answer(one: Lesson, group: Class, me: str, vote: tuple[int, int], answer: Answer, words: str) -> None:
-    """Give an answer to the class and keep it. vote: the question's number, and that of its vote."""
+def _member_answer(group: Class, member: str, task: Task, context: CheckContext) -> str | None:
+    answer = group.answer_of(member)
+    return None if answer is None else answer_text(task, answer, context.original)
+
+
+def _send(content: Lesson, group: Class, member: str, vote: tuple[int, int], answer: Answer, text: str) -> None:
+    """Store an answer in the class and in the note. vote: number of the question, and of its vote."""
     try:
-        group.answer(me, *vote, answer)
+        group.answer(member, *vote, answer)
     except Refused as error:
         st.toast(translate(str(error)))
         return
-    lesson.update_note(one, answer=answer, answer_text=words, right=None, outcome_text="")
+    lesson.update_note(content, answer=answer, answer_text=text, right=None, outcome_text="")
 
 
-def _follow(code: str, drawn: int) -> None:
-    """Draw the page again when the class is at another step, or closed."""
-    found = classroom.CLASSES.find(code, classroom.clock_time())
-    if found is None or found.state().version != drawn:
+def _rerun_on_change(code: str, version: int) -> None:
+    """Run the page again if the class has another version or is closed."""
+    group = classroom.CLASSES.find(code, classroom.clock_time())
+    if group is None or group.state().version != version:
         st.rerun()
-
-
-def _leave() -> None:
-    st.caption(translate("What you answered is kept by your browser."))
-    answer_files.draw()
-    st.button(translate("All lessons"), icon=":material/school:", key="class_leave", on_click=classroom.leave)

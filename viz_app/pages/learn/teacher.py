@@ -1,4 +1,4 @@
-"""What the teacher of a class shows: its link, the question, who has answered, and the votes when they ask for them."""
+"""The page of the teacher of a class: its link, the question, the number of answers, and the votes on request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from viz_app.classroom import Class, ClassQuestion, ClassState
 from viz_app.classroom.counts import counts_csv, group_answers
 from viz_app.classroom.links import app_base_url, class_link, qr_code
 from viz_app.figures.lessons import MARKS, answer_bars
-from viz_app.figures.style import current_look
 from viz_app.lessons import Lesson
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import lesson_of, lessons
@@ -24,12 +23,12 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import page_place
 
 STYLE = f"<style>{(Path(__file__).parent / 'class.css').read_text('utf-8')}</style>"
-COUNT_SECONDS = 1.0  # seconds after which the counts are drawn again
-MAX_LABEL_LENGTH = 40  # signs of an answer in the picture of a vote
+COUNT_SECONDS = 1.0  # between two updates of the counts
+MAX_LABEL_LENGTH = 40  # characters of an answer in the chart of a vote
 
 
 def draw() -> None:
-    """Draw the class that the visitor leads, or the way to one."""
+    """Draw the class that the visitor leads, or the controls that open one."""
     if not classroom.is_enabled():
         _title()
         page_place("figure").info(
@@ -40,11 +39,11 @@ def draw() -> None:
         _title()
         with page_place("figure"):
             if classroom.is_pass_known():
-                _code()
+                _code_form()
     elif (group := classroom.led_class()) is None:
         _title()
         with page_place("figure"):
-            _open()
+            _class_choice()
     else:
         _class(group)
 
@@ -56,7 +55,7 @@ def _title(title: str = "") -> None:
     )
 
 
-def _code() -> None:
+def _code_form() -> None:
     with st.form("class_code", border=False, width=480):
         code = st.text_input(translate("Teacher's code"), type="password", key="teachers_code")
         if st.form_submit_button(translate("Go on"), type="primary") and code:
@@ -68,58 +67,49 @@ def _code() -> None:
                 st.rerun()
 
 
-def _open() -> None:
-    """Offer to open a class, or to go on with one."""
-    one = _choose("class_lesson")
+def _class_choice() -> None:
+    """Draw the controls that open a class, or continue an open one."""
+    content = _choose_lesson("class_lesson")
     if st.button(translate("Open the class"), key="class_open", type="primary"):
-        _opened(one)
+        _open_class(content)
     for group in classroom.CLASSES.open_classes(classroom.clock_time()):
-        shown = group.state()
-        title = "" if shown.question is None else escape_markdown(shown.question.lesson.title)
-        st.button(
-            translate("Go on with the class of {joined}: {title}").format(joined=shown.people_count, title=title),
-            key=f"class_again_{group.code}", on_click=_lead, args=(group.code,),
-        )  # fmt: skip
-    st.button(
-        translate("Forget the code in this browser"), key="class_out", type="tertiary", on_click=classroom.sign_out
-    )
+        state = group.state()
+        title = "" if state.question is None else escape_markdown(state.question.lesson.title)
+        label = translate("Go on with the class of {joined}: {title}").format(joined=state.people_count, title=title)
+        panel.button(label, f"class_again_{group.code}", _lead, group.code)
+    panel.button(translate("Forget the code in this browser"), "class_out", classroom.sign_out, type="tertiary")
 
 
-def _choose(key: str, first: Lesson | None = None) -> Lesson:
-    names = [one.name for one in lessons()]
-    titles = {one.name: one.title for one in lessons(language())}
-    name = st.selectbox(
-        translate("Lesson"),
-        names,
-        names.index(first.name) if first is not None else 0,
-        key=key,
-        format_func=lambda name: str(titles.get(name, name)),
-        width=480,
-    )
+def _choose_lesson(key: str, default: Lesson | None = None) -> Lesson:
+    names = [content.name for content in lessons()]
+    titles = {content.name: content.title for content in lessons(language())}
+    index = names.index(default.name) if default is not None else 0
+    label = translate("Lesson")
+    name = st.selectbox(label, names, index, lambda name: str(titles.get(name, name)), key=key, width=480)
     return lesson_of(name if name in names else names[0])
 
 
-def _opened(one: Lesson) -> None:
+def _open_class(content: Lesson) -> None:
     try:
         group = classroom.open_class()
     except Refused as error:
         st.error(with_help(translate(str(error))))
         return
     _lead(group.code)
-    _begin(group, one)
+    _begin(group, content)
 
 
 def _lead(code: str) -> None:
     st.session_state["class"] = code
 
 
-def _begin(group: Class, one: Lesson) -> None:
-    """Come to a lesson's question."""
+def _begin(group: Class, content: Lesson) -> None:
+    """Start the question of a lesson."""
     model = st.session_state.model
     words: list[int] = []
-    if one.predict.answer == "word":
-        words = selectable_words(panel.prediction_context(one, model))
-    group.begin_question(ClassQuestion(one, model, tuple(words)))
+    if content.predict.answer == "word":
+        words = selectable_words(panel.prediction_context(content, model))
+    group.begin_question(ClassQuestion(content, model, tuple(words)))
     st.rerun()
 
 
@@ -132,82 +122,78 @@ def _close(group: Class) -> None:
 
 
 def _class(group: Class) -> None:
-    shown = group.state()
-    if shown.question is None:
+    state = group.state()
+    if state.question is None:
         return
-    question, one = shown.question, classroom.lesson_in(shown.question)
-    _title(escape_markdown(one.title))
+    question, content = state.question, classroom.lesson_in(state.question)
+    _title(escape_markdown(content.title))
     st.html(STYLE)
     with page_place("controls"):
-        _controls(group, one, shown.number)
+        _controls(group, content, state.number)
     with page_place("figure"), st.container(key="class_teacher", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", key="class_top"):
-            _keys(group, one, shown)
+            _keys(group, content, state)
             frame.fragment(_counts, run_every=COUNT_SECONDS)(group.code)
-        st.header(escape_markdown(one.question), anchor=False)
-        if shown.step in ("wait", "ask"):
+        st.header(escape_markdown(content.question), anchor=False)
+        if state.step in ("wait", "ask"):
             left, right = st.columns([3, 2], gap="large")
             with left, st.container(key="class_text"):
-                st.markdown(panel.masked_text(panel.prediction_context(one, question.model)))
-                things = CHECKS[one.predict.check].items if one.predict.answer == "order" else ()
-                for answer in (*(option.label for option in one.predict.options), *things):
+                st.markdown(panel.masked_text(panel.prediction_context(content, question.model)))
+                task = content.predict
+                items = CHECKS[task.check].items if task.answer == "order" else ()
+                for answer in (*(option.label for option in task.options), *items):
                     st.markdown(f"- {escape_markdown(answer)}")
-                _warning()
+                _local_address_warning()
             with right:
                 _link(group)
         else:
-            _votes(group, one, question, shown)
+            _votes(group, content, question, state)
 
 
-def _keys(group: Class, one: Lesson, shown: ClassState) -> None:
-    """The four steps of peer instruction, each with its key, and the way to the live page."""
-    over, vote, step = shown.step in ("do", "reveal"), shown.vote, shown.step
+def _keys(group: Class, content: Lesson, state: ClassState) -> None:
+    """Draw the four steps of peer instruction, each with its key, and the button of the live page."""
+    is_over, vote, step = state.step in ("do", "reveal"), state.vote, state.step
     keys = (
-        (translate("Ask"), partial(group.begin_vote, 1), over or vote > 1, step == "wait"),
-        (translate("Stop and show"), partial(group.move_to, "stop"), over or not vote, step == "ask"),
-        (translate("Ask again"), partial(group.begin_vote, 2), over or not vote, step == "stop" and vote == 1),
-        (translate("What is true"), partial(_reveal, group, one), not vote, step == "stop" and vote == 2),
-        (translate("Live page"), partial(_live, one, "reveal" if over else "predict"), False, False),
+        (translate("Ask"), partial(group.begin_vote, 1), is_over or vote > 1, step == "wait"),
+        (translate("Stop and show"), partial(group.move_to, "stop"), is_over or not vote, step == "ask"),
+        (translate("Ask again"), partial(group.begin_vote, 2), is_over or not vote, step == "stop" and vote == 1),
+        (translate("What is true"), partial(_reveal, group, content), not vote, step == "stop" and vote == 2),
+        (translate("Live page"), partial(_open_page, content, "reveal" if is_over else "predict"), False, False),
     )
     with st.container(horizontal=True, gap="small", width="content", key="class_keys"):
-        for number, (label, do, off, is_next) in enumerate(keys, 1):
-            st.button(
-                label, key=f"class_key_{number}", shortcut=str(number), disabled=off, on_click=do,
-                type="primary" if is_next else "secondary",
-            )  # fmt: skip
+        for number, (label, callback, disabled, is_next) in enumerate(keys, 1):
+            key, shortcut = f"class_key_{number}", str(number)
+            panel.button(label, key, callback, primary=is_next, shortcut=shortcut, disabled=disabled)
 
 
-def _reveal(group: Class, one: Lesson) -> None:
-    """Show the truth to all, and to the teacher on the live page; a click on a button."""
+def _reveal(group: Class, content: Lesson) -> None:
+    """Show the truth to the class, and to the teacher on the live page; a callback."""
     group.move_to("reveal")
-    _live(one, "reveal")
+    _open_page(content, "reveal")
 
 
-def _live(one: Lesson, step: str) -> None:
-    """Go to the live page of a step, with the lesson beside it; a click on a button."""
-    lesson.leave_for(one, step, one.view(step))
+def _open_page(content: Lesson, step: str) -> None:
+    """Open the page of a step beside the lesson; a callback."""
+    lesson.leave_for(content, step, content.view(step))
 
 
-def _base() -> str:
+def _base_url() -> str:
     return app_base_url(st.context.url or "")
 
 
-def _warning() -> None:
-    """Say where a link to this server leads nobody here."""
-    if is_local_address(_base()):
-        st.warning(
-            with_help(
-                translate(
-                    "Students cannot reach this address, which is of this machine alone: start with `headlight app "
-                    "--class --address 0.0.0.0`, and open this page by the name or the address of this machine in the "
-                    "network."
-                )
-            )
+def _local_address_warning() -> None:
+    """Warn if only this machine can open a link to this server."""
+    if is_local_address(_base_url()):
+        warning = translate(
+            "Students cannot reach this address, which is of this machine alone: start with `headlight app "
+            "--class --address 0.0.0.0`, and open this page by the name or the address of this machine in the "
+            "network."
         )
+        st.warning(with_help(warning))
 
 
 def _link(group: Class) -> None:
-    link = class_link(_base(), group.code)
+    link = class_link(_base_url(), group.code)
     with st.container(key="class_link", gap="small"):
         with st.container(key="class_qr"):
             st.image(qr_code(link), width="stretch")
@@ -215,72 +201,67 @@ def _link(group: Class) -> None:
 
 
 def _counts(code: str) -> None:
-    """How many have joined and answered; a part of the page that runs alone."""
-    found = classroom.CLASSES.find(code, classroom.clock_time())
-    if found is None:
+    """Draw the numbers of members and answers; a fragment of the page."""
+    group = classroom.CLASSES.find(code, classroom.clock_time())
+    if group is None:
         st.rerun()
-    found.last_seen = classroom.clock_time()
-    shown = found.state()
+    group.last_seen = classroom.clock_time()
+    state = group.state()
     with st.container(horizontal=True, gap="large", width="content", key="class_counts"):
-        st.metric(translate("joined"), shown.people_count, width="content")
-        if shown.vote:
-            st.metric(translate("answered"), shown.answer_count, width="content")
+        st.metric(translate("joined"), state.people_count, width="content")
+        if state.vote:
+            st.metric(translate("answered"), state.answer_count, width="content")
 
 
-def _votes(group: Class, one: Lesson, question: ClassQuestion, shown: ClassState) -> None:
-    """The votes beside each other, in one order and on one scale; once it may be seen, with what is true."""
+def _votes(group: Class, content: Lesson, question: ClassQuestion, state: ClassState) -> None:
+    """Draw the votes side by side, in one order and on one scale; after the reveal, with the right answers marked."""
     counted = group.current_votes()
     if counted is None:
         return
-    asked = panel.prediction_context(one, question.model)
-    rows = group_answers(counted, lambda answer: answer_text(one.predict, answer, asked.original), translate("others"))
+    context, task = panel.prediction_context(content, question.model), content.predict
+    rows = group_answers(counted, lambda answer: answer_text(task, answer, context.original), translate("others"))
     right = set()
-    if shown.step == "reveal":
-        judged = panel.request_verdicts(one.predict, asked, {answer for row in rows for answer in row.answers})
-        right = {answer for answer, verdict in judged.items() if verdict.right}
+    if state.step == "reveal":
+        answers = {answer for row in rows for answer in row.answers}
+        verdicts = panel.request_verdicts(task, context, answers)
+        right = {answer for answer, verdict in verdicts.items() if verdict.right}
     if not rows:
         st.info(with_help(translate("Nobody has answered.")))
         return
-    most = max(max(row.counts) for row in rows)
+    maximum, lecture = max(max(row.counts) for row in rows), bool(st.session_state.lecture)
     for number, place in enumerate(st.columns(len(counted.votes), gap="large")):
+        total = sum(counted.votes[number].values())
+        title = translate("Vote {number}: {all} answered").format(number=number + 1, all=total)
+        figure = answer_bars(
+            [row.label for row in rows],
+            [row.counts[number] for row in rows],
+            ["true" if right & set(row.answers) else "" for row in rows],
+            form=".0f",
+            words={mark: translate(MARKS[mark]) for mark in MARKS},
+            longest=MAX_LABEL_LENGTH,
+            most=max(maximum, 1),
+            scale=min(1.9, 7.5 / len(rows)) if lecture else None,
+        )
         with place:
-            title = translate("Vote {number}: {all} answered").format(
-                number=number + 1, all=sum(counted.votes[number].values())
-            )
             st.markdown(f"**{title}**")
-            st.plotly_chart(
-                answer_bars(
-                    [row.label for row in rows],
-                    [row.counts[number] for row in rows],
-                    ["true" if right & set(row.answers) else "" for row in rows],
-                    form=".0f",
-                    words={mark: translate(MARKS[mark]) for mark in MARKS},
-                    longest=MAX_LABEL_LENGTH,
-                    most=max(most, 1),
-                    scale=min(1.9, 7.5 / len(rows)) if current_look().lecture else None,
-                ),
-                theme=None, key=f"class_votes_{number}", config={"displayModeBar": False}, alt=title,
-            )  # fmt: skip
+            key = f"class_votes_{number}"
+            st.plotly_chart(figure, theme=None, key=key, config={"displayModeBar": False}, alt=title)
 
 
-def _controls(group: Class, one: Lesson, number: int) -> None:
+def _controls(group: Class, content: Lesson, number: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        following = _choose(f"class_next_lesson_{number}", lesson.next_lesson(one))
+        following = _choose_lesson(f"class_next_lesson_{number}", lesson.next_lesson(content))
         if st.button(translate("Ask about this lesson"), key="class_next"):
             _begin(group, following)
-        st.download_button(
-            translate("Counts, CSV"), partial(_csv, group), "class.csv", "text/csv", on_click="ignore",
-            key="class_csv", icon=":material/table:",
-        )  # fmt: skip
-        st.button(
-            translate("Close the class"), key="class_close", icon=":material/close:", on_click=_close, args=(group,),
-            help=translate("All answers are forgotten: take the counts along before."),
-        )  # fmt: skip
+        label, icon, data = translate("Counts, CSV"), ":material/table:", partial(_csv, group)
+        st.download_button(label, data, "class.csv", "text/csv", "class_csv", on_click="ignore", icon=icon)
+        label, tip = translate("Close the class"), translate("All answers are forgotten: take the counts along before.")
+        panel.button(label, "class_close", _close, group, icon=":material/close:", help=tip)
 
 
 def _csv(group: Class) -> bytes:
-    def said(question: ClassQuestion, answer: lesson.Answer) -> str:
-        asked = panel.prediction_context(question.lesson, question.model)
-        return answer_text(question.lesson.predict, answer, asked.original)
+    def name(question: ClassQuestion, answer: lesson.Answer) -> str:
+        context = panel.prediction_context(question.lesson, question.model)
+        return answer_text(question.lesson.predict, answer, context.original)
 
-    return counts_csv(group.counted_questions(), said)
+    return counts_csv(group.counted_questions(), name)

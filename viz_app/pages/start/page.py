@@ -21,32 +21,28 @@ def draw(page: View) -> None:
     )
     first = lessons(language())[0]
     with page_place("figure"):
-        ways = st.container(horizontal=True, key="start_ways")
-        with ways.container(border=True):
+        cards = st.container(horizontal=True, key="start_ways")
+        with cards.container(border=True):
             st.markdown(translate("Hide a word of a sentence, and see what the model puts in its place."))
-            tries = st.button(translate("Try it"), icon=":material/edit_note:", type="primary", key="start_try")
-        with ways.container(border=True):
-            question = translate("Begin with the first lesson: {question}").format(
-                question=escape_markdown(first.question)
-            )
-            st.markdown(question)
-            st.button(
-                translate("Learn"), icon=":material/school:", type="primary", key="start_learn", on_click=panel.begin,
-                args=(first,),
-            )  # fmt: skip
+            is_clicked = st.button(translate("Try it"), icon=":material/edit_note:", type="primary", key="start_try")
+        with cards.container(border=True):
+            sentence = translate("Begin with the first lesson: {question}")
+            st.markdown(sentence.format(question=escape_markdown(first.question)))
+            label, icon = translate("Learn"), ":material/school:"
+            panel.button(label, "start_learn", panel.begin, first, primary=True, icon=icon)
         st.subheader(translate("Explore"), anchor=False)
         groups = st.container(horizontal=True, key="start_groups", gap="medium")
         for group in GROUPS:
             with groups.container(gap="small"):
                 st.caption(translate(group))
                 _pages(group)
-    if tries:
-        # With the address as it is: in the language, and in a frame, if it is in one.
+    if is_clicked:
+        # The address keeps the language, and whether the page is embedded.
         st.switch_page(frame.streamlit_page("predict"), query_params=st.query_params.to_dict())
 
 
 def _pages(group: str) -> None:
-    """The pages of a group: the way to each, and under it what it answers."""
+    """Draw a link to each page of a group, with its question."""
     for page in st.session_state[lesson.PAGES].values():
         if page.group == group:
             with st.container(gap=None):

@@ -1,4 +1,4 @@
-"""What a check of a lesson is asked about, and how long its record should take."""
+"""The context in which an answer is checked, and the cost of its record."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bert_core.loading import LoadedModel
+from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.run.memory import forward_bytes
 from bert_core.tokenizer import Encoding
@@ -20,16 +21,16 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, estimate_seconds
 
 MAX_TOKENS = 64  # of a text in a lesson
-TEXT_CHOICES = ("several", "one", "two")  # what a page asks about that is not about the shared text
+TEXT_CHOICES = ("several", "one", "two")  # choices of a page that replace the shared text
 
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What a check is asked about: a text on a model, and what is chosen on the page.
+    """A text on a model, and the choices of the page.
 
-    encoding: as the model reads it. original: without the masks. began: the text of the lesson, as it began.
-    head: the chosen one. first: that of the lesson. off: the heads that are off.
-    chosen: the choices of the page, by their names, as its address writes them. begins: those of the lesson.
+    encoding, original: the text with and without its masks. lesson_encoding: the text of the lesson with its masks.
+    head, lesson_head: the chosen head and that of the lesson. off: heads that are off. choices, lesson_choices: the
+    choices of the page and those of the lesson, by name, as an address contains them.
     """
 
     loaded: LoadedModel
@@ -43,75 +44,106 @@ class CheckContext:
     lesson_choices: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the text."""
+        return tuple(self.original.word_text(word) for word in range(self.original.word_count))
+
+    @property
     def hidden(self) -> set[int | None]:
-        """The numbers of the words that the model does not see."""
-        return {self.original.words[at] for at in self.encoding.mask_positions}
+        """The numbers of the words that are hidden from the model."""
+        return {self.original.words[position] for position in self.encoding.mask_positions}
 
     @property
     def is_own(self) -> bool:
-        """Whether the text, or what a page has in its place, is another one than that of the lesson."""
-        texts = [name for name in TEXT_CHOICES if name in self.lesson_choices]
-        if texts:
-            return any(self.choices.get(name) != self.lesson_choices[name] for name in texts)
-        return (self.original.text, self.original.pair) != (self.lesson_encoding.text, self.lesson_encoding.pair)
+        """Whether the text, or the choices that replace it, differ from those of the lesson."""
+        names = [name for name in TEXT_CHOICES if name in self.lesson_choices]
+        if names:
+            return any(self.choices.get(name) != self.lesson_choices[name] for name in names)
+        lesson = self.lesson_encoding
+        return (self.original.text, self.original.pair) != (lesson.text, lesson.pair)
 
 
-def lesson_context(loaded: LoadedModel, view: View, begins: Mapping[str, str] | None = None) -> CheckContext:
-    """What a step asks about by its own address, whatever is on the page.
+def lesson_context(loaded: LoadedModel, view: View, lesson_choices: Mapping[str, str] | None = None) -> CheckContext:
+    """Return the context at the address of a view, independent of the page.
 
-    begins: the address of the page that the lesson works on, if it is another one.
+    lesson_choices: the address of the page of the exercise, if that is another one.
     """
-    address = view.address
+    address, config = view.address, loaded.config
     original = loaded.tokenizer.encode(
-        address["text"], address.get("pair", ""), max_length=loaded.config.max_position_embeddings
+        address["text"], address.get("pair", ""), max_length=config.max_position_embeddings
     )
     masked = selection.parse_words(address.get("masked", ""))
     encoding = loaded.tokenizer.mask_words(original, [word for word in masked if word < original.word_count])
     layer, number = parse_head(address.get("head", "0.0"))
-    # Of a smaller model the last head that it has.
-    head = (min(layer, loaded.config.num_hidden_layers - 1), min(number, loaded.config.num_attention_heads - 1))
-    begins = address if begins is None else begins
-    return CheckContext(loaded, encoding, original, encoding, head, head, choices=begins, lesson_choices=begins)
+    # A smaller model has its last head instead.
+    head = (min(layer, config.num_hidden_layers - 1), min(number, config.num_attention_heads - 1))
+    choices = address if lesson_choices is None else lesson_choices
+    return CheckContext(loaded, encoding, original, encoding, head, head, choices=choices, lesson_choices=choices)
 
 
-def page_context(began: CheckContext, current: Selection | None, head: Head, chosen: Mapping[str, str]) -> CheckContext:
-    """What is on the page now, beside what the lesson began with.
+def page_context(
+    lesson: CheckContext, current: Selection | None, head: Head, choices: Mapping[str, str]
+) -> CheckContext:
+    """Return the context of the page beside that of the lesson.
 
-    current: None on a page that is not about the shared text. head: the chosen one. chosen: as in `Asked`.
+    current: None on a page without the shared text. head: the chosen one. choices: as in `CheckContext`.
     """
+    context = replace(lesson, head=head, choices=choices)
     if current is None:
-        return replace(began, head=head, choices=chosen)
-    return replace(
-        began, encoding=current.encoding, original=current.original, head=head, off=current.off, choices=chosen
-    )
+        return context
+    return replace(context, encoding=current.encoding, original=current.original, off=current.off)
 
 
 def record_work(
-    asked: CheckContext, what: str, label: str, do: Callable[..., Any], passes: float, *more: Any
+    context: CheckContext, name: str, label: str, compute: Callable[..., Any], passes: float, *key: Any
 ) -> Work[Any]:
-    """A record as work for the queue. more: what it is asked of besides the text and the model."""
-    encoding, loaded = asked.encoding, asked.loaded
-    memory = forward_bytes(loaded, len(encoding), math.ceil(passes))
-    key = ("lesson", what, loaded.weights_key, encoding, *more)
+    """Return the work that computes a record.
+
+    passes: forward passes that it needs. key: its inputs besides the text and the model.
+    """
+    encoding, loaded = context.encoding, context.loaded
     return Work(
-        key, f"{shown_name(loaded.name)} {label}", do, estimate_seconds(loaded, len(encoding), passes), memory=memory
+        ("lesson", name, loaded.weights_key, encoding, *key),
+        f"{shown_name(loaded.name)} {label}",
+        compute,
+        estimate_seconds(loaded, len(encoding), passes),
+        memory=forward_bytes(loaded, len(encoding), math.ceil(passes)),
     )
 
 
-def require_word_head(asked: CheckContext) -> None:
-    """Raise Refused for a model that cannot guess words."""
-    if not asked.loaded.has_head("words"):
+def check_length(tokens: int, sentence: str, maximum: int = MAX_TOKENS, **values: int) -> None:
+    """Raise Refused for too many tokens. sentence: with {tokens}, {most} and the names of `values`."""
+    if tokens > maximum:
+        raise Refused(sentence.format(tokens=tokens, most=maximum, **values))
+
+
+def require_word_head(context: CheckContext) -> None:
+    """Raise Refused for a model that does not predict words."""
+    if not context.loaded.has_head("words"):
         raise Refused(translate("this model was not trained to guess hidden words: choose another model"))
 
 
-def hidden_word(asked: CheckContext) -> int:
-    """The one word that is hidden. Raises Refused where it is none, or more than one."""
-    require_word_head(asked)
-    encoding, original = asked.encoding, asked.original
-    hidden = {original.words[at] for at in encoding.mask_positions if encoding.tokens[at] != original.tokens[at]}
+def hidden_word(context: CheckContext) -> int:
+    """Return the number of the only hidden word. Raises Refused for none or several, or for a short sentence."""
+    require_word_head(context)
+    encoding, original = context.encoding, context.original
+    positions = encoding.mask_positions
+    hidden = {original.words[place] for place in positions if encoding.tokens[place] != original.tokens[place]}
     word = next(iter(hidden), None)
-    if len(hidden) != 1 or word is None or len(encoding.mask_positions) != 1:
+    if len(hidden) != 1 or word is None or len(positions) != 1:
         raise Refused(translate("hide exactly one short word of the sentence on top of the page: click it"))
-    if original.word_count < 3:
-        raise Refused(translate("the sentence is too short: write three words or more"))
+    require_three_words(context)
     return word
+
+
+def require_three_words(context: CheckContext) -> None:
+    """Raise Refused for a sentence of fewer than three words."""
+    if context.original.word_count < 3:
+        raise Refused(translate("the sentence is too short: write three words or more"))
+
+
+def first_guess(run: ModelRun, position: int) -> tuple[int, float]:
+    """Return the token id and the probability of the first guess at a masked position."""
+    prediction = run.prediction_at(position)
+    assert prediction is not None  # the position is masked
+    return prediction.top[0]

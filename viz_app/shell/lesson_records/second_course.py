@@ -1,4 +1,4 @@
-"""The records of the second course, from the model: each as a piece of slow work."""
+"""The records of the second course, each as a `Work` for the queue."""
 
 from __future__ import annotations
 
@@ -29,181 +29,170 @@ from viz_app.lessons.checks.second_course import (
     VerbAccuracy,
 )
 from viz_app.shell.language import translate
-from viz_app.shell.lesson_records.context import MAX_TOKENS, CheckContext, hidden_word, record_work, require_word_head
+from viz_app.shell.lesson_records.context import (
+    CheckContext,
+    check_length,
+    first_guess,
+    hidden_word,
+    record_work,
+    require_word_head,
+)
 from viz_app.shell.params import parse_head, parse_int
 from viz_app.shell.work import Work
 
-MAX_SCORED_TOKENS = 32  # tokens of a text of which hundreds of copies are read
+MAX_SCORED_TOKENS = 32  # of a text of which hundreds of copies are processed
 MAX_LINES = 8  # sentences with one word in two meanings
-FRAMES = 40  # of bert-agreement, each with its four sentences
+FRAMES = 40  # of bert-agreement, each with four sentences
 
 
-def _judged(asked: CheckContext) -> Work[MethodScores]:
-    # Those that are put in order, and the chosen one, if it is another.
-    methods = tuple(dict.fromkeys((*RANKED_METHODS, asked.choices.get("method", RANKED_METHODS[0]))))
-    loaded, encoding = asked.loaded, asked.encoding
-    hidden_word(asked)
-    if len(encoding) > MAX_SCORED_TOKENS:
-        raise Refused(
-            translate("the text has {tokens} tokens: this lesson asks of {most} at most").format(
-                tokens=len(encoding), most=MAX_SCORED_TOKENS
-            )
-        )
+def _judged(context: CheckContext) -> Work[MethodScores]:
+    # The ranked methods, and the chosen one if it is not among them.
+    methods = tuple(dict.fromkeys((*RANKED_METHODS, context.choices.get("method", RANKED_METHODS[0]))))
+    loaded, encoding = context.loaded, context.encoding
+    hidden_word(context)
+    sentence = translate("the text has {tokens} tokens: this lesson asks of {most} at most")
+    check_length(len(encoding), sentence, MAX_SCORED_TOKENS)
 
-    def do(report: Any) -> MethodScores:
+    def compute(report: Any) -> MethodScores:
         gap = encoding.mask_positions[0]
-        found = capture(loaded, encoding, top_k=1).prediction_at(gap)
-        assert found is not None  # the gap is a mask
-        ((guess, probability),) = found.top
+        guess, probability = first_guess(capture(loaded, encoding, top_k=1), gap)
         target = Target("mlm", gap, guess)
         scores = token_scores(loaded, encoding, target, methods)
         aopc = faithfulness(loaded, encoding, target, scores, words=True, report=report)["aopc"]
         return MethodScores(loaded.tokenizer.token_of(guess), probability, methods, aopc.scores, aopc.band[1])
 
-    return record_work(asked, "judged", "tests methods by hiding words", do, 40 * len(encoding), methods)
+    return record_work(context, "judged", "tests methods by hiding words", compute, 40 * len(encoding), methods)
 
 
-def _reading(asked: CheckContext) -> Work[LensReadings]:
-    loaded, encoding = asked.loaded, asked.encoding
-    hidden_word(asked)
+def _reading(context: CheckContext) -> Work[LensReadings]:
+    loaded, encoding, choices = context.loaded, context.encoding, context.choices
+    hidden_word(context)
     layers, place = loaded.config.num_hidden_layers, encoding.mask_positions[0]
-    lens = asked.choices.get("lens", "logit")
-    depth, position = parse_head(asked.choices["cell"]) if "cell" in asked.choices else (layers, place)
+    lens = choices.get("lens", "logit")
+    depth, position = parse_head(choices["cell"]) if "cell" in choices else (layers, place)
 
-    def do(_: object) -> LensReadings:
+    def compute(_: object) -> LensReadings:
         tuned = _translators(loaded)
-        runs = [logit_lens(loaded, encoding, positions=[place], translators=one, top_k=1) for one in (None, tuned)]
-        plain, after = (int(settled_depth(run.final_rank)[0]) for run in runs)
-        firsts = tuple(loaded.tokenizer.token_of(int(piece)) for piece in runs[0].top[:, 0, 0])
+        lenses = [
+            logit_lens(loaded, encoding, positions=[place], translators=translators, top_k=1)
+            for translators in (None, tuned)
+        ]
+        plain, after = (int(settled_depth(run.final_rank)[0]) for run in lenses)
+        firsts = tuple(loaded.tokenizer.token_of(int(piece)) for piece in lenses[0].top[:, 0, 0])
         return LensReadings(firsts[-1], layers, plain, after, firsts, place, tuned is not None, lens, depth, position)
 
-    return record_work(asked, "reading", "read at every layer", do, 3, lens, depth, position)
+    return record_work(context, "reading", "read at every layer", compute, 3, lens, depth, position)
 
 
 def _translators(loaded: LoadedModel) -> Translators | None:
-    """Those of the tuned lens; None where there are none that fit, which the page says."""
+    """Return the translators of the tuned lens, or None without suitable ones, which the page reports."""
     try:
         return read_translators(loaded)
     except CheckpointError:
         return None
 
 
-def _meanings(asked: CheckContext) -> Work[Meanings]:
-    loaded, word = asked.loaded, asked.choices["like"].strip()
-    lines = tuple(line.strip() for line in asked.choices["several"].splitlines() if line.strip())
+def _meanings(context: CheckContext) -> Work[Meanings]:
+    loaded, word = context.loaded, context.choices["like"].strip()
+    lines = tuple(line.strip() for line in context.choices["several"].splitlines() if line.strip())
     if not 4 <= len(lines) <= MAX_LINES or len(lines) % 2:
-        raise Refused(
-            translate(
-                "there are {many} sentences: write 4, 6 or {most}, the first half of them with one meaning"
-            ).format(many=len(lines), most=MAX_LINES)
+        sentence = translate(
+            "there are {many} sentences: write 4, 6 or {most}, the first half of them with one meaning"
         )
+        raise Refused(sentence.format(many=len(lines), most=MAX_LINES))
     encodings = [loaded.tokenizer.encode(line, max_length=loaded.config.max_position_embeddings) for line in lines]
-    places = [_place_of(encoding, word, number) for number, encoding in enumerate(encodings, 1)]
+    places = [_word_pieces(encoding, word, number) for number, encoding in enumerate(encodings, 1)]
     layers = loaded.config.num_hidden_layers
-    depth = min(parse_int(asked.choices.get("depth", str(layers))), layers)
+    depth = min(parse_int(context.choices.get("depth", str(layers))), layers)
 
-    def do(_: object) -> Meanings:
-        states = [layer_states(loaded, encoding).states for encoding in encodings]
-        of_word = [one[:, list(place)].mean(1) for one, place in zip(states, places, strict=True)]
-        cosines = cosine_similarities(np.stack(of_word, 1))  # (depth, place, place)
+    def compute(_: object) -> Meanings:
+        states = (layer_states(loaded, encoding).states for encoding in encodings)
+        word_states = [layers[:, list(place)].mean(1) for layers, place in zip(states, places, strict=True)]
+        cosines = cosine_similarities(np.stack(word_states, 1))  # (depth, sentence, sentence)
         meaning = np.arange(len(lines)) >= len(lines) // 2
-        others = ~np.eye(len(lines), dtype=bool)
-        alike = meaning[:, None] == meaning
-        nearest = np.where(others, cosines, -2.0).argmax(-1)
-        return Meanings(
-            word, cosines[:, alike & others].mean(-1), cosines[:, ~alike].mean(-1),
-            (meaning[nearest] == meaning).sum(-1), len(lines), depth,
-        )  # fmt: skip
+        is_pair = ~np.eye(len(lines), dtype=bool)
+        is_same = meaning[:, None] == meaning
+        nearest = np.where(is_pair, cosines, -2.0).argmax(-1)
+        matched = (meaning[nearest] == meaning).sum(-1)
+        within_meaning, between_meanings = (cosines[:, pairs].mean(-1) for pairs in (is_same & is_pair, ~is_same))
+        return Meanings(word, within_meaning, between_meanings, matched, len(lines), depth)
 
-    return record_work(asked, "meanings", "reads the sentences", do, len(lines), lines, word, depth)
+    return record_work(context, "meanings", "reads the sentences", compute, len(lines), lines, word, depth)
 
 
-def _place_of(encoding: Encoding, word: str, number: int) -> tuple[int, ...]:
-    """The pieces of a word in a sentence. Raises Refused where it does not stand there, or the sentence is long."""
-    found = [n for n in range(encoding.word_count) if encoding.word_text(n).casefold() == word.casefold()]
-    if not found:
-        raise Refused(
-            translate("sentence {number} does not contain “{word}”: every one of them must").format(
-                number=number, word=word
-            )
+def _word_pieces(encoding: Encoding, word: str, number: int) -> tuple[int, ...]:
+    """Return the positions of a word in a sentence. Raises Refused without the word, or for a long sentence."""
+    words = [encoding.word_text(index).casefold() for index in range(encoding.word_count)]
+    if word.casefold() not in words:
+        sentence = translate("sentence {number} does not contain “{word}”: every one of them must")
+        raise Refused(sentence.format(number=number, word=word))
+    check_length(len(encoding), _long_sentence(), number=number)
+    return encoding.pieces_of(words.index(word.casefold()))
+
+
+def _long_sentence() -> str:
+    return translate("sentence {number} has {tokens} tokens: a lesson asks of {most} at most")
+
+
+def _agreed(context: CheckContext) -> Work[VerbAccuracy]:
+    require_word_head(context)
+
+    def compute(_: object) -> VerbAccuracy:
+        phrases = [sentence for sentence in sentences() if sentence.structure == "phrase"]
+        sample = [sentence for sentence in phrases if sentence.frame < phrases[0].frame + FRAMES]
+        right = _right_verbs(context.loaded, sample)
+        is_same_number = np.array([sentence.subject == sentence.attractor for sentence in sample])
+        return VerbAccuracy(
+            float(right[is_same_number].mean()), float(right[~is_same_number].mean()), int((~is_same_number).sum())
         )
-    if len(encoding) > MAX_TOKENS:
-        raise Refused(
-            translate("sentence {number} has {tokens} tokens: a lesson asks of {most} at most").format(
-                number=number, tokens=len(encoding), most=MAX_TOKENS
-            )
-        )
-    return encoding.pieces_of(found[0])
+
+    return record_work(context, "agreed", "is asked for verbs", compute, 4 * FRAMES)
 
 
-def _agreed(asked: CheckContext) -> Work[VerbAccuracy]:
-    require_word_head(asked)
-    loaded = asked.loaded
-
-    def do(_: object) -> VerbAccuracy:
-        phrases = [one for one in sentences() if one.structure == "phrase"]
-        some = [one for one in phrases if one.frame < phrases[0].frame + FRAMES]
-        right = _are_right(loaded, some)
-        same = np.array([one.subject == one.attractor for one in some])
-        return VerbAccuracy(float(right[same].mean()), float(right[~same].mean()), int((~same).sum()))
-
-    return record_work(asked, "agreed", "is asked for verbs", do, 4 * FRAMES)
-
-
-def _are_right(loaded: LoadedModel, asked: Sequence[Agreement]) -> np.ndarray:
-    """(sentence,) whether the verb in the number of its subject is likelier than in the other."""
+def _right_verbs(loaded: LoadedModel, sample: Sequence[Agreement]) -> np.ndarray:
+    """Return whether the right verb is more probable than the wrong one, (sentence,)."""
     tokenizer = loaded.tokenizer
-    runs = captures(loaded, [tokenizer.encode(one.text) for one in asked], top_k=1)
-    found = [run.predictions[0].probabilities for run in runs]
-    return np.array([
-        likely[tokenizer.id_of(one.right)] > likely[tokenizer.id_of(one.wrong)]
-        for one, likely in zip(asked, found, strict=True)
-    ])  # fmt: skip
+    runs = captures(loaded, [tokenizer.encode(sentence.text) for sentence in sample], top_k=1)
+    right = []
+    for sentence, run in zip(sample, runs, strict=True):
+        probabilities = run.predictions[0].probabilities
+        right.append(probabilities[tokenizer.id_of(sentence.right)] > probabilities[tokenizer.id_of(sentence.wrong)])
+    return np.array(right)
 
 
-def _pair(asked: CheckContext) -> Work[SentencePair]:
-    require_word_head(asked)
-    loaded, (one, two) = asked.loaded, (asked.choices["one"], asked.choices["two"])
-    began = asked.lesson_choices["one"], asked.lesson_choices["two"]
-    for number, sentence in enumerate((one, two), 1):
-        length = len(loaded.tokenizer.encode(sentence)) if sentence.strip() else 0
-        if not length:
-            raise Refused(
-                translate("sentence {number} is empty: write one that differs from the other in a word").format(
-                    number=number
-                )
-            )
-        if length > MAX_TOKENS:
-            raise Refused(
-                translate("sentence {number} has {tokens} tokens: a lesson asks of {most} at most").format(
-                    number=number, tokens=length, most=MAX_TOKENS
-                )
-            )
-    parted, begins = (_parted(loaded, *pair) for pair in ((one, two), began))
-    if parted is None or begins is None:
+def _pair(context: CheckContext) -> Work[SentencePair]:
+    require_word_head(context)
+    loaded = context.loaded
+    pair, lesson_pair = ((choices["one"], choices["two"]) for choices in (context.choices, context.lesson_choices))
+    for number, sentence in enumerate(pair, 1):
+        if not sentence.strip():
+            empty = translate("sentence {number} is empty: write one that differs from the other in a word")
+            raise Refused(empty.format(number=number))
+        check_length(len(loaded.tokenizer.encode(sentence)), _long_sentence(), number=number)
+    differing, lesson_differing = _differing_words(loaded, *pair), _differing_words(loaded, *lesson_pair)
+    if differing is None or lesson_differing is None:
         raise Refused(translate("the two sentences must differ in one word, the verb, and in nothing else"))
 
-    def do(_: object) -> SentencePair:
-        (score,) = score_pairs(loaded, [(one, two)])
+    def compute(_: object) -> SentencePair:
+        (score,) = score_pairs(loaded, [pair])
         if score.problem is not None:
             raise Refused(score.problem)
-        return SentencePair(score.difference, parted, begins)
+        return SentencePair(score.difference, differing, lesson_differing)
 
-    passes = len(one.split()) + len(two.split()) + 4
-    return record_work(asked, "pair", "scores two sentences", do, passes, one, two)
+    passes = sum(len(sentence.split()) for sentence in pair) + 4
+    return record_work(context, "pair", "scores two sentences", compute, passes, *pair)
 
 
-def _parted(loaded: LoadedModel, one: str, two: str) -> tuple[str, str] | None:
-    """The one word of each in which two sentences differ; None where that is not all."""
-    first, second = (loaded.tokenizer.encode(sentence) for sentence in (one, two))
-    words = [[text.word_text(n) for n in range(text.word_count)] for text in (first, second)]
+def _differing_words(loaded: LoadedModel, *pair: str) -> tuple[str, str] | None:
+    """Return the two words in which two sentences differ, or None if they differ in more or less than one word."""
+    encodings = [loaded.tokenizer.encode(sentence) for sentence in pair]
+    words = [[encoding.word_text(index) for index in range(encoding.word_count)] for encoding in encodings]
     if len(words[0]) != len(words[1]):
         return None
-    found = [pair for pair in zip(*words, strict=True) if pair[0].casefold() != pair[1].casefold()]
-    return (found[0][0], found[0][1]) if len(found) == 1 else None
+    differing = [(a, b) for a, b in zip(*words, strict=True) if a.casefold() != b.casefold()]
+    return differing[0] if len(differing) == 1 else None
 
 
-WORKS: Mapping[str, Callable[[CheckContext], Work[Any]]] = MappingProxyType({
-    "judged": _judged, "reading": _reading, "meanings": _meanings, "agreed": _agreed,
-    "pair": _pair,
-})  # fmt: skip
+WORKS: Mapping[str, Callable[[CheckContext], Work[Any]]] = MappingProxyType(
+    {"judged": _judged, "reading": _reading, "meanings": _meanings, "agreed": _agreed, "pair": _pair}
+)

@@ -1,4 +1,4 @@
-"""The records of the third course, from the model: each as a piece of slow work."""
+"""The records of the third course, each as a `Work` for the queue."""
 
 from __future__ import annotations
 
@@ -41,92 +41,88 @@ from viz_app.shell.params import Head
 from viz_app.shell.work import Work
 
 SENTENCES = 60  # of the example trees
-MIN_COUNT = 20  # times that a relation is asked before it counts, as on the page Roles
+MIN_COUNT = 20  # occurrences of a relation from which it counts, as on the page Roles
 
 
-def _ties(asked: CheckContext) -> Work[TreebankAccuracy]:
-    def do(report: Progress) -> TreebankAccuracy:
-        tally = _tally(asked.loaded, report)
+def _ties(context: CheckContext) -> Work[TreebankAccuracy]:
+    def compute(report: Progress) -> TreebankAccuracy:
+        tally = _tally(context.loaded, report)
         best, shares = {}, {}
         for row in tally.rows(MIN_COUNT):
-            if row.relation != "punct":  # a sign has no place in the grammar
-                best[row.relation] = RelationAccuracy(_head_of(row), row.accuracy, row.offset_accuracy)
+            if row.relation != "punct":  # punctuation has no place in the grammar
+                best[row.relation] = RelationAccuracy(_best_head(row), row.accuracy, row.offset_accuracy)
                 shares[row.relation] = tally.accuracy(row.relation).max(0)
         return TreebankAccuracy(best, shares)
 
-    return record_work(asked, "ties", "reads sixty sentences", do, SENTENCES)
+    return record_work(context, "ties", "reads sixty sentences", compute, SENTENCES)
 
 
-def _tied(asked: CheckContext) -> Work[LinkedWord]:
-    encoding = asked.encoding
-    words = tuple(asked.original.word_text(word) for word in range(asked.original.word_count))
+def _tied(context: CheckContext) -> Work[LinkedWord]:
+    encoding, words = context.encoding, context.words
     last = max((word for word, text in enumerate(words) if any(map(str.isalnum, text))), default=0)
     if last < 3:
         raise Refused(translate("the sentence is too short: write four words or more"))
 
-    def do(report: Progress) -> LinkedWord:
-        (row,) = (row for row in _tally(asked.loaded, report).rows() if row.relation == "obj")
-        head = _head_of(row) or (0, 0)
-        run = capture(asked.loaded, encoding, positions=())
-        between = map_of_units(run.attention[head], [encoding.pieces_of(word) for word in range(len(words))])
-        from_last = between[last] if row.direction != DIRECTIONS[1] else between[:, last]
-        tied = int(np.where(np.arange(len(words)) == last, -1, from_last).argmax())
-        return LinkedWord(words, last, tied, head)
+    def compute(report: Progress) -> LinkedWord:
+        (row,) = (row for row in _tally(context.loaded, report).rows() if row.relation == "obj")
+        head = _best_head(row) or (0, 0)
+        run = capture(context.loaded, encoding, positions=())
+        word_map = map_of_units(run.attention[head], [encoding.pieces_of(word) for word in range(len(words))])
+        attention = word_map[last] if row.direction != DIRECTIONS[1] else word_map[:, last]
+        linked = int(np.where(np.arange(len(words)) == last, -1, attention).argmax())
+        return LinkedWord(words, last, linked, head)
 
-    return record_work(asked, "tied", "reads sixty sentences and this one", do, SENTENCES + 1)
+    return record_work(context, "tied", "reads sixty sentences and this one", compute, SENTENCES + 1)
 
 
 def _tally(loaded: LoadedModel, report: Progress) -> RelationTally:
-    """Every head on the sixty sentences that come along with their trees."""
+    """Return the counts of all heads on the example sentences with their trees."""
     lines = TREES.read_text("utf-8").splitlines()
     return track_relations(loaded, list(read_treebank(lines, TREES.name)), report=report)
 
 
-def _head_of(row: RelationRow) -> Head | None:
+def _best_head(row: RelationRow) -> Head | None:
     return None if row.layer is None or row.head is None else (row.layer, row.head)
 
 
-def _both_orders(asked: CheckContext) -> Work[OrderProbabilities]:
-    loaded, original = asked.loaded, asked.original
+def _both_orders(context: CheckContext) -> Work[OrderProbabilities]:
+    loaded, original = context.loaded, context.original
     if not loaded.has_head("next"):
         raise Refused(translate("this model was not trained to say whether a sentence follows: choose another model"))
     if original.pair is None:
         raise Refused(translate("write a second sentence on top of the page"))
     first, second = original.text, original.pair
 
-    def do(_: object) -> OrderProbabilities:
+    def compute(_: object) -> OrderProbabilities:
         pairs = ((first, second), (second, first), (first, UNRELATED_SENTENCE))
-        found = [run.nsp for run in captures(loaded, [loaded.tokenizer.encode(*pair) for pair in pairs], top_k=1)]
-        follows, swapped, stranger = (float(one) for one in found if one is not None)
-        return OrderProbabilities(follows, swapped, stranger)
+        runs = captures(loaded, [loaded.tokenizer.encode(*pair) for pair in pairs], top_k=1)
+        return OrderProbabilities(*(float(run.nsp) for run in runs if run.nsp is not None))
 
-    return record_work(asked, "both orders", "reads a pair in both orders", do, 3)
+    return record_work(context, "both orders", "reads a pair in both orders", compute, 3)
 
 
-def _negated(asked: CheckContext) -> Work[NegationGuesses]:
-    loaded = asked.loaded
-    text = _with_gap(asked)
-    both = with_and_without_not(text)
-    if both is None:
+def _negated(context: CheckContext) -> Work[NegationGuesses]:
+    loaded = context.loaded
+    text = _text_with_gap(context)
+    sentences = with_and_without_not(text)
+    if sentences is None:
         raise Refused(translate("write a sentence with is, are, was, were or can, or one that says not"))
 
-    def do(_: object) -> NegationGuesses:
-        plain, negated = (
-            run.predictions[0]
-            for run in captures(loaded, [loaded.tokenizer.encode(one) for one in both], top_k=GUESS_COUNT)
-        )
-        first = plain.top[0][0]
-        words = [tuple(loaded.tokenizer.token_of(token) for token, _ in one.top) for one in (plain, negated)]
-        shares = [float(one.probabilities[first]) for one in (plain, negated)]
-        return NegationGuesses(words[0], words[1], shares[0], shares[1], says_not=text == both[1])
+    def compute(_: object) -> NegationGuesses:
+        encodings = [loaded.tokenizer.encode(sentence) for sentence in sentences]
+        predictions = [run.predictions[0] for run in captures(loaded, encodings, top_k=GUESS_COUNT)]
+        first = predictions[0].top[0][0]
+        plain, negated = (tuple(loaded.tokenizer.token_of(token) for token, _ in run.top) for run in predictions)
+        plain_share, negated_share = (float(run.probabilities[first]) for run in predictions)
+        return NegationGuesses(plain, negated, plain_share, negated_share, says_not=text == sentences[1])
 
-    return record_work(asked, "negated", "reads the sentence without and with “not”", do, 2)
+    return record_work(context, "negated", "reads the sentence without and with “not”", compute, 2)
 
 
-def _with_gap(asked: CheckContext) -> str:
-    """The sentence with [MASK] in its one gap. Raises Refused for no gap, for several, and for two sentences."""
-    require_word_head(asked)
-    encoding = asked.encoding
+def _text_with_gap(context: CheckContext) -> str:
+    """Return the sentence with [MASK] in its gap. Raises Refused without a gap, for several, and for two sentences."""
+    require_word_head(context)
+    encoding = context.encoding
     if encoding.pair is not None:
         raise Refused(translate("take the second sentence away: this lesson asks about one"))
     if len(encoding.mask_positions) != 1:
@@ -135,75 +131,76 @@ def _with_gap(asked: CheckContext) -> str:
     return f"{encoding.text[:start]}{MASK}{encoding.text[end:]}"
 
 
-def _leanings(asked: CheckContext) -> Work[Leanings]:
-    def do(_: object) -> Leanings:
-        frames = [occupation_sentence(word) for word in (*OCCUPATIONS, MASK)]
-        *raw, frame = _towards_he(asked, [asked.loaded.tokenizer.encode(text) for text in frames])
+def _leanings(context: CheckContext) -> Work[Leanings]:
+    def compute(_: object) -> Leanings:
+        texts = [occupation_sentence(word) for word in (*OCCUPATIONS, MASK)]
+        *raw, frame = _leanings_to_he(context, [context.loaded.tokenizer.encode(text) for text in texts])
         return Leanings(tuple(raw), frame)
 
-    _knows_pronouns(asked)
-    return record_work(asked, "leanings", "reads eight occupations", do, len(OCCUPATIONS) + 1)
+    _pronoun_ids(context)
+    return record_work(context, "leanings", "reads eight occupations", compute, len(OCCUPATIONS) + 1)
 
 
-def _pronouns(asked: CheckContext) -> Work[Pronouns]:
-    _with_gap(asked)
-    ids = _knows_pronouns(asked)
+def _pronouns(context: CheckContext) -> Work[Pronouns]:
+    _text_with_gap(context)
+    ids = _pronoun_ids(context)
 
-    def do(_: object) -> Pronouns:
-        found = captures(asked.loaded, [asked.encoding], top_k=1)[0].predictions[0].probabilities
-        return Pronouns(*(float(found[number]) for number in ids))
+    def compute(_: object) -> Pronouns:
+        probabilities = captures(context.loaded, [context.encoding], top_k=1)[0].predictions[0].probabilities
+        return Pronouns(*(float(probabilities[number]) for number in ids))
 
-    return record_work(asked, "pronouns", "reads the sentence", do, 1)
+    return record_work(context, "pronouns", "reads the sentence", compute, 1)
 
 
-def _word_leanings(asked: CheckContext) -> Work[WordLeanings]:
-    _with_gap(asked)
-    _knows_pronouns(asked)
-    loaded, original, encoding = asked.loaded, asked.original, asked.encoding
-    gap = encoding.words[encoding.mask_positions[0]]
-    assert gap is not None  # it was typed
-    others = [word for word in range(original.word_count) if word != gap]
-    if not others:
+def _word_leanings(context: CheckContext) -> Work[WordLeanings]:
+    _text_with_gap(context)
+    _pronoun_ids(context)
+    encoding, words, tokenizer = context.encoding, context.words, context.loaded.tokenizer
+    position = encoding.mask_positions[0]
+    gap = encoding.words[position]
+    assert gap is not None  # it is part of the text
+    numbers = [word for word in range(len(words)) if word != gap]
+    if not numbers:
         raise Refused(translate("the sentence is too short: write two words or more"))
 
-    def do(_: object) -> WordLeanings:
-        tokenizer, words = loaded.tokenizer, tuple(original.word_text(word) for word in range(original.word_count))
-        here = [encoding, *(tokenizer.mask_words(encoding, (word,)) for word in others)]
-        there = [tokenizer.encode(occupation_sentence(one)) for one in (MASK, *(words[word] for word in others))]
-        place = encoding.mask_positions[0]
-        raw, *hidden = _towards_he(asked, here, place)
-        frame, *framed = _towards_he(asked, there)
-        own, other = ([nan] * original.word_count for _ in range(2))
-        for word, without, with_it in zip(others, hidden, framed, strict=True):
-            own[word], other[word] = raw - without, with_it - frame
-        return WordLeanings(words, gap, raw, tuple(own), tuple(other))
+    def compute(_: object) -> WordLeanings:
+        masked = [encoding, *(tokenizer.mask_words(encoding, (word,)) for word in numbers)]
+        framed = [tokenizer.encode(occupation_sentence(word)) for word in (MASK, *(words[word] for word in numbers))]
+        raw, *hidden_leanings = _leanings_to_he(context, masked, position)
+        frame, *frame_leanings = _leanings_to_he(context, framed)
+        in_text, in_frame = ([nan] * len(words) for _ in range(2))
+        for word, hidden_leaning, frame_leaning in zip(numbers, hidden_leanings, frame_leanings, strict=True):
+            in_text[word], in_frame[word] = raw - hidden_leaning, frame_leaning - frame
+        return WordLeanings(words, gap, raw, tuple(in_text), tuple(in_frame))
 
-    return record_work(asked, "word leanings", "without each word", do, 2 * original.word_count)
+    return record_work(context, "word leanings", "without each word", compute, 2 * len(words))
 
 
-def _towards_he(asked: CheckContext, encodings: Sequence[Encoding], place: int | None = None) -> list[float]:
-    """How far the gap of each text leans to "he": ln p(he) - ln p(she). place: of the gap, if it is not the first."""
-    he, she = _knows_pronouns(asked)
-    found = []
-    for run in captures(asked.loaded, list(encodings), top_k=1):
-        gap = run.predictions[0] if place is None else run.prediction_at(place)
-        assert gap is not None  # it is a mask in every copy
-        shares = np.maximum(gap.probabilities[[he, she]], MIN_PROBABILITY)
-        found.append(float(np.log(shares[0] / shares[1])))
-    return found
+def _leanings_to_he(context: CheckContext, encodings: Sequence[Encoding], position: int | None = None) -> list[float]:
+    """Return ln p(he) - ln p(she) in the gap of each text. position: of the gap, if it is not the first."""
+    ids = list(_pronoun_ids(context))
+    leanings = []
+    for run in captures(context.loaded, list(encodings), top_k=1):
+        prediction = run.predictions[0] if position is None else run.prediction_at(position)
+        assert prediction is not None  # the gap is masked in every text
+        he, she = np.maximum(prediction.probabilities[ids], MIN_PROBABILITY)
+        leanings.append(float(np.log(he / she)))
+    return leanings
 
 
-def _knows_pronouns(asked: CheckContext) -> tuple[int, int]:
-    """The numbers of "he" and "she". Raises Refused for a model that cannot guess them."""
-    require_word_head(asked)
-    tokenizer = asked.loaded.tokenizer
+def _pronoun_ids(context: CheckContext) -> tuple[int, int]:
+    """Return the token ids of "he" and "she". Raises Refused for a model that does not predict them."""
+    require_word_head(context)
+    tokenizer = context.loaded.tokenizer
     he, she = (tokenizer.id_of(word) for word in ("he", "she"))
     if tokenizer.unknown_id in (he, she):
         raise Refused(translate("the vocabulary of this model has no “he” and “she”: choose another model"))
     return he, she
 
 
-WORKS: Mapping[str, Callable[[CheckContext], Work[Any]]] = MappingProxyType({
-    "ties": _ties, "tied": _tied, "both_orders": _both_orders, "negated": _negated, "leanings": _leanings,
-    "pronouns": _pronouns, "word_leanings": _word_leanings,
-})  # fmt: skip
+WORKS: Mapping[str, Callable[[CheckContext], Work[Any]]] = MappingProxyType(
+    {
+        **{"ties": _ties, "tied": _tied, "both_orders": _both_orders, "negated": _negated},
+        **{"leanings": _leanings, "pronouns": _pronouns, "word_leanings": _word_leanings},
+    }
+)

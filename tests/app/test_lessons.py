@@ -40,7 +40,7 @@ def test_every_lesson_is_whole_and_leads_to_views_that_are_there() -> None:
         for view in (*(lesson.view(step) for step in STEPS), *(way.view for way in lesson.free)):
             assert view.page in BY_PATH, (lesson.name, view)
             if view.address:
-                parse_view(view, BY_PATH, table)
+                parse_view(view, BY_PATH)
         assert lesson.predict.view.address["text"] == lesson.exercise.view.address["text"], lesson.name
 
 
@@ -88,7 +88,7 @@ def test_a_link_to_no_lesson_and_an_address_that_is_not_possible_are_refused() -
         ("predict", {**view.address, "head": "x"}, "head='x' is not possible: write a head as layer.head"),
     ):
         with pytest.raises(Refused, match=re.escape(says)):
-            parse_view(type(view)(page, address), BY_PATH, table)
+            parse_view(type(view)(page, address), BY_PATH)
 
 
 # ---------------------------------------------------------------------------- the panel and the page

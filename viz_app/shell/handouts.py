@@ -15,6 +15,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
 from viz_app.export.pictures import bars_picture, maps_picture
+from viz_app.export.profiles import mark_guess
 from viz_app.figures.lessons import MARKS, number_written
 from viz_app.lessons import Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks import CHECKS

@@ -1,7 +1,7 @@
 """BertViz's head, model and neuron views of captured attention, as one HTML page.
 
-BertViz copies its input into a script without escaping it. It therefore gets numbered placeholders instead of the
-tokens of the user. The tokens replace them afterwards, with every character escaped that could end a script.
+BertViz copies its input into a script without escaping it. It therefore gets numbered placeholders for the tokens,
+which are replaced afterwards by the tokens with every character escaped that could end a script.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from viz_app.maps import ShownMaps
 
 View = Literal["head", "model", "neuron"]
 VIEWS: tuple[View, ...] = get_args(View)
-DIGITS = 4  # after the point; BertViz itself writes up to twenty
-BYTES_A_NUMBER = 8  # of these digits, with what stands between them
+DIGITS = 4  # decimals of a value; BertViz itself writes up to twenty
+BYTES_A_NUMBER = 8  # with the separators
 # Limits of what a browser can open. BertViz draws one line for each attention weight of the model view, of one layer in
 # the head view, and of one head in the neuron view.
 MAX_BYTES = 40_000_000
@@ -83,7 +83,7 @@ def check_neuron_view_size(size: int) -> None:
 
 
 def layers_that_fit(tokens: int, heads: int, layers: int, kind: View, first: int = 0) -> list[int]:
-    """As many layers, from `first` on and then from the start, as a browser can open in this view; maybe none."""
+    """Return as many layers, from `first` on and then from the start, as a browser can open in this view."""
     order = [*range(first, layers), *range(first)]
     fit = [count for count in range(layers + 1) if _fits(*estimate(tokens, heads, count, kind))]
     return sorted(order[: max(fit, default=0)])
@@ -138,7 +138,7 @@ def bertviz_page(
 
 
 def escaped(text: str) -> str:
-    """A text as JSON that can stand in any script: ASCII, and no sign that HTML would read."""
+    """Return a text as a JSON string that is safe in an inline script: ASCII, without characters of HTML syntax."""
     return json.dumps(text).translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'"})
 
 
@@ -151,7 +151,7 @@ def _layer_names(layers: Sequence[int]) -> str:
 
 
 def _check_vectors(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
-    """Raise Refused unless the vectors are those of all existing heads, and alone determine the attention."""
+    """Raise Refused unless the vectors are those of all existing heads and determine the attention."""
     heads = {(vector.layer, vector.head) for vector in vectors}
     missing = [f"L{layer} H{head}" for layer, head in np.argwhere(maps.there) if (layer, head) not in heads]
     if missing:
@@ -197,7 +197,7 @@ class _RecordedModel:
         return text.split()
 
     def convert_tokens_to_ids(self, tokens: Sequence[str]) -> list[int]:
-        """Return the positions of the tokens; the recorded model does not read them."""
+        """Return the positions of the tokens, which the recorded model ignores."""
         return list(range(len(tokens)))
 
 
@@ -245,14 +245,14 @@ def _attention_view(maps: ShownMaps, kind: View, layers: list[int]) -> str:
         raise _not_installed() from error
     import torch
 
-    # Layers that are left out are there by their number alone: the page then names each layer as we do.
+    # Layers that are left out are zero maps, so that BertViz numbers the layers as Headlight does.
     tensors = [
         torch.from_numpy(_rounded(layer_maps) if layer in layers else np.zeros_like(layer_maps))[None]
         for layer, layer_maps in enumerate(maps.values)
     ]
     draw = bertviz.head_view if kind == "head" else bertviz.model_view
     options = {} if kind == "head" else {"display_mode": "light"}
-    # Its filters for two sentences would write every number twice.
+    # BertViz's filters for two sentences would write every number twice; they are not used.
     page = draw(
         tensors, _placeholders(maps), include_layers=layers, html_action="return", prettify_tokens=False, **options
     )

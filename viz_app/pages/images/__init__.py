@@ -11,7 +11,7 @@ COUNTS = ("any", "1", "2", "3")
 
 
 def parse_seed(value: str) -> int:
-    """The number of a scene. Raises Refused for anything else."""
+    """Return the number of a scene. Raises Refused for anything else."""
     seed = parse_int(value)
     if seed < 0:
         raise Refused("a scene's number is 0 or more")
@@ -19,7 +19,7 @@ def parse_seed(value: str) -> int:
 
 
 def parse_shapes(value: str) -> list[str]:
-    """Names of shapes between commas. Raises Refused for one that no scene has."""
+    """Return the names of a comma-separated list of shapes. Raises Refused for an unknown shape."""
     names = [name.replace("-", " ") for name in value.split(",") if name]
     scenes.parse_shape_names(names)
     return names
@@ -32,7 +32,7 @@ PAGE = Page(
     group="See",
     asks="Where does it look when it says a word about a picture?",
     choices={
-        "picture": select_param(*PICTURES),  # the file of an upload is in no link
+        "picture": select_param(*PICTURES),  # links do not contain uploaded files
         "seed": Param(FIRST_SCENE, parse_seed, step=True),
         "count": select_param(*COUNTS),
         "shapes": Param(list, parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),

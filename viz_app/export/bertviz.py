@@ -133,7 +133,12 @@ def bertviz_page(
             "lines "
             f"at once, more than a browser can draw: {advice}"
         )
-    view = _neuron_view(maps, vectors) if kind == "neuron" else _attention_view(maps, kind, layer_indices)
+    try:
+        view = _neuron_view(maps, vectors) if kind == "neuron" else _attention_view(maps, kind, layer_indices)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "bertviz":
+            raise
+        raise ModuleNotFoundError("BertViz is not installed: pip install bertviz") from error
     return _PAGE.format(cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, what=NOTE, view=view)
 
 
@@ -202,30 +207,16 @@ class _RecordedModel:
 
 
 def _neuron_view(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> str:
-    try:
-        from bertviz import neuron_view
-    except ModuleNotFoundError as error:
-        raise _not_installed() from error
+    from bertviz import neuron_view
+
     recorded, tokens = _RecordedModel(maps, vectors), _placeholders(maps)
     # Of BertViz's model types, only gpt2 adds no special tokens. It also hides later keys, as in a decoder.
-    page = neuron_view.show(
-        recorded,
-        "gpt2",
-        recorded,
-        " ".join(tokens),
-        display_mode="light",
-        layer=vectors[0].layer,
-        head=vectors[0].head,
-        html_action="return",
-    )
+    options = {"display_mode": "light", "layer": vectors[0].layer, "head": vectors[0].head, "html_action": "return"}
+    page = neuron_view.show(recorded, "gpt2", recorded, " ".join(tokens), **options)
     data, count = re.subn('"bidirectional": false', f'"bidirectional": {json.dumps(not vectors[0].causal)}', page.data)
     if count != 1:
         raise RuntimeError("this version of BertViz writes its neuron view in another form")
     return _insert_texts(data, maps)
-
-
-def _not_installed() -> ModuleNotFoundError:
-    return ModuleNotFoundError("BertViz is not installed: pip install bertviz")
 
 
 def _placeholders(maps: ShownMaps) -> list[str]:
@@ -239,10 +230,7 @@ def _insert_texts(html: str, maps: ShownMaps) -> str:
 
 
 def _attention_view(maps: ShownMaps, kind: View, layers: list[int]) -> str:
-    try:
-        import bertviz
-    except ModuleNotFoundError as error:
-        raise _not_installed() from error
+    import bertviz
     import torch
 
     # Layers that are left out are zero maps, so that BertViz numbers the layers as Headlight does.

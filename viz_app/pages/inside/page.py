@@ -1,4 +1,4 @@
-"""What happens to my sentence?"""
+"""The page Step by step: the stages of a forward pass."""
 
 from collections.abc import Callable
 from functools import partial

@@ -242,14 +242,18 @@ def _lines(*formulas: str) -> str:
     return r"\begin{gathered}" + r" \\[5pt] ".join(formulas) + r"\end{gathered}"
 
 
-def _existing_values(view: View, *names: tuple[str, str]) -> Tables:
-    """Return the values that the model has by the titles of their panels. names: pairs of title and value."""
-    tables = {}
-    for title, name in names:
-        if name == "entering":
-            tables[title] = view.trace.layer_input
-        elif name in view.trace.values or f"layer.{view.trace.layer}.{name}" in view.trace.values:
-            tables[title] = view.value(name)
+def _panels(prefix: str = "", /, **titles: str) -> Callable[[View], Tables]:
+    """Return a function that returns those of the named values that the model has, by the titles of their panels."""
+
+    def tables(view: View) -> Tables:
+        existing = {}
+        for name, title in titles.items():
+            if name == "layer_input":
+                existing[title] = view.trace.layer_input
+            elif {prefix + name, f"layer.{view.trace.layer}.{name}"} & view.trace.values.keys():
+                existing[title] = view.value(prefix + name)
+        return existing
+
     return tables
 
 
@@ -297,10 +301,9 @@ def _norm_formula(view: View) -> str:
 
 
 def _norm_tables(view: View) -> Tables:
-    if not _is_widened(view):
-        return _existing_values(view, ("before", "embeddings.sum"), ("after", "embeddings.output"))
-    names = ("before", "embeddings.sum"), ("after", "embeddings.normed"), ("as layer 0 takes it", "embeddings.output")
-    return _existing_values(view, *names)
+    if _is_widened(view):
+        return _panels("embeddings.", sum="before", normed="after", output="as layer 0 takes it")(view)
+    return _panels("embeddings.", sum="before", output="after")(view)
 
 
 def _is_widened(view: View) -> bool:
@@ -402,11 +405,6 @@ def _output_live(view: View) -> str:
         rf"{_sum(attention_output, layer_input)} = {tex(total)}",
         rf"\text{{after the norm: }} h_{{{i}}}[0] = {tex(after)}",
     )
-
-
-def _feed_forward_tables(view: View) -> Tables:
-    inner = ("inner numbers, after the activation", "intermediate"), ("back to the full width", "output_dense")
-    return _existing_values(view, *inner, ("+ input of this part", "output_sum"), ("after the norm", "output"))
 
 
 def _draw_feed_forward(view: View, tables: Tables) -> list[go.Figure]:
@@ -588,13 +586,7 @@ STAGES: dict[str, Stage] = {
         misleading=COLUMN,
         shape_of="embeddings.sum",
         axes=("tokens", "numbers"),
-        tables=lambda view: _existing_values(
-            view,
-            ("token", "embeddings.word"),
-            ("+ segment", "embeddings.token_type"),
-            ("+ position", "embeddings.position"),
-            ("= sum", "embeddings.sum"),
-        ),
+        tables=_panels("embeddings.", word="token", token_type="+ segment", position="+ position", sum="= sum"),
         needs=("token",),
     ),
     "norm": Stage(
@@ -689,12 +681,11 @@ STAGES: dict[str, Stage] = {
         misleading="the panels mix all heads of the layer: one head is only a part of the first panel.",
         shape_of="attention_normed",
         axes=("tokens", "numbers"),
-        tables=lambda view: _existing_values(
-            view,
-            ("all heads, joined", "attention_output"),
-            ("+ input of the layer", "entering"),
-            ("= sum", "attention_sum"),
-            ("after the norm", "attention_normed"),
+        tables=_panels(
+            attention_output="all heads, joined",
+            layer_input="+ input of the layer",
+            attention_sum="= sum",
+            attention_normed="after the norm",
         ),
         needs=("layer", "token"),
     ),
@@ -708,7 +699,12 @@ STAGES: dict[str, Stage] = {
         misleading=COLUMN,
         shape_of="intermediate",
         axes=("tokens", "inner numbers"),
-        tables=_feed_forward_tables,
+        tables=_panels(
+            intermediate="inner numbers, after the activation",
+            output_dense="back to the full width",
+            output_sum="+ input of this part",
+            output="after the norm",
+        ),
         draw=_draw_feed_forward,
         needs=("layer", "token"),
     ),

@@ -18,7 +18,6 @@ from viz_app.lessons.parsing import FOLDER, lesson_of, lessons, parse_lesson
 from viz_app.pages import PAGES
 from viz_app.shell import frame
 from viz_app.shell.answers import answer_text
-from viz_app.shell.frame import params_of_pages
 from viz_app.shell.lesson import _RESTORED, parse_view
 from viz_app.shell.lesson_records.context import lesson_context
 from viz_app.shell.markdown import escape_and_mark_terms, protect_terms
@@ -35,7 +34,6 @@ def test_every_lesson_is_whole_and_leads_to_views_that_are_there() -> None:
     """Each file is read; its pages are there, their choices possible; numbers in a course are each once."""
     assert {lesson.name for lesson in lessons()} == set(LESSONS) and len(lessons()) == len(LESSONS)
     assert len({(lesson.course, lesson.number) for lesson in lessons()}) == len(lessons())
-    table = params_of_pages(PAGES)
     for lesson in lessons():
         for view in (*(lesson.view(step) for step in STEPS), *(way.view for way in lesson.free)):
             assert view.page in BY_PATH, (lesson.name, view)
@@ -79,7 +77,7 @@ def test_a_link_to_no_lesson_and_an_address_that_is_not_possible_are_refused() -
     """The lessons that there are, the page, the choice or its value are named."""
     with pytest.raises(Refused, match="one of the lessons both_sides, one_head, the_bin, fewer_heads"):
         lesson_of("luck")
-    table, lesson = params_of_pages(PAGES), lesson_of("both_sides")
+    lesson = lesson_of("both_sides")
     view = lesson.predict.view
     for page, address, says in (
         ("luck", view.address, "the page 'luck' is not there: one of start, predict, "),

@@ -1,4 +1,4 @@
-"""What is on a page as a file: numbers, a picture, a page of its own, and the Python that makes it again."""
+"""Files of what a page shows: numbers, figures, an HTML page, and the Python code that reproduces it."""
 
 PICTURES = ("png", "svg", "pdf")
 FILE_KINDS = (*PICTURES, "html", "npz", "csv", "py")

@@ -1,7 +1,7 @@
 """BertViz's head, model and neuron views of captured attention, as one HTML page.
 
-BertViz copies its input into a script without escaping it. It therefore gets numbered placeholders instead of the
-tokens of the user. The tokens replace them afterwards, with every character escaped that could end a script.
+BertViz copies its input into a script without escaping it. It therefore gets numbered placeholders for the tokens,
+which are replaced afterwards by the tokens with every character escaped that could end a script.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from viz_app.maps import ShownMaps
 
 View = Literal["head", "model", "neuron"]
 VIEWS: tuple[View, ...] = get_args(View)
-DIGITS = 4  # after the point; BertViz itself writes up to twenty
-BYTES_A_NUMBER = 8  # of these digits, with what stands between them
+DIGITS = 4  # decimals of a value; BertViz itself writes up to twenty
+BYTES_A_NUMBER = 8  # with the separators
 # Limits of what a browser can open. BertViz draws one line for each attention weight of the model view, of one layer in
 # the head view, and of one head in the neuron view.
 MAX_BYTES = 40_000_000
@@ -83,7 +83,7 @@ def check_neuron_view_size(size: int) -> None:
 
 
 def layers_that_fit(tokens: int, heads: int, layers: int, kind: View, first: int = 0) -> list[int]:
-    """As many layers, from `first` on and then from the start, as a browser can open in this view; maybe none."""
+    """Return as many layers, from `first` on and then from the start, as a browser can open in this view."""
     order = [*range(first, layers), *range(first)]
     fit = [count for count in range(layers + 1) if _fits(*estimate(tokens, heads, count, kind))]
     return sorted(order[: max(fit, default=0)])
@@ -133,12 +133,17 @@ def bertviz_page(
             "lines "
             f"at once, more than a browser can draw: {advice}"
         )
-    view = _neuron_view(maps, vectors) if kind == "neuron" else _attention_view(maps, kind, layer_indices)
+    try:
+        view = _neuron_view(maps, vectors) if kind == "neuron" else _attention_view(maps, kind, layer_indices)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "bertviz":
+            raise
+        raise ModuleNotFoundError("BertViz is not installed: pip install bertviz") from error
     return _PAGE.format(cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, what=NOTE, view=view)
 
 
 def escaped(text: str) -> str:
-    """A text as JSON that can stand in any script: ASCII, and no sign that HTML would read."""
+    """Return a text as a JSON string that is safe in an inline script: ASCII, without characters of HTML syntax."""
     return json.dumps(text).translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'"})
 
 
@@ -151,7 +156,7 @@ def _layer_names(layers: Sequence[int]) -> str:
 
 
 def _check_vectors(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
-    """Raise Refused unless the vectors are those of all existing heads, and alone determine the attention."""
+    """Raise Refused unless the vectors are those of all existing heads and determine the attention."""
     heads = {(vector.layer, vector.head) for vector in vectors}
     missing = [f"L{layer} H{head}" for layer, head in np.argwhere(maps.there) if (layer, head) not in heads]
     if missing:
@@ -197,35 +202,21 @@ class _RecordedModel:
         return text.split()
 
     def convert_tokens_to_ids(self, tokens: Sequence[str]) -> list[int]:
-        """Return the positions of the tokens; the recorded model does not read them."""
+        """Return the positions of the tokens, which the recorded model ignores."""
         return list(range(len(tokens)))
 
 
 def _neuron_view(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> str:
-    try:
-        from bertviz import neuron_view
-    except ModuleNotFoundError as error:
-        raise _not_installed() from error
+    from bertviz import neuron_view
+
     recorded, tokens = _RecordedModel(maps, vectors), _placeholders(maps)
     # Of BertViz's model types, only gpt2 adds no special tokens. It also hides later keys, as in a decoder.
-    page = neuron_view.show(
-        recorded,
-        "gpt2",
-        recorded,
-        " ".join(tokens),
-        display_mode="light",
-        layer=vectors[0].layer,
-        head=vectors[0].head,
-        html_action="return",
-    )
+    options = {"display_mode": "light", "layer": vectors[0].layer, "head": vectors[0].head, "html_action": "return"}
+    page = neuron_view.show(recorded, "gpt2", recorded, " ".join(tokens), **options)
     data, count = re.subn('"bidirectional": false', f'"bidirectional": {json.dumps(not vectors[0].causal)}', page.data)
     if count != 1:
         raise RuntimeError("this version of BertViz writes its neuron view in another form")
     return _insert_texts(data, maps)
-
-
-def _not_installed() -> ModuleNotFoundError:
-    return ModuleNotFoundError("BertViz is not installed: pip install bertviz")
 
 
 def _placeholders(maps: ShownMaps) -> list[str]:
@@ -239,20 +230,17 @@ def _insert_texts(html: str, maps: ShownMaps) -> str:
 
 
 def _attention_view(maps: ShownMaps, kind: View, layers: list[int]) -> str:
-    try:
-        import bertviz
-    except ModuleNotFoundError as error:
-        raise _not_installed() from error
+    import bertviz
     import torch
 
-    # Layers that are left out are there by their number alone: the page then names each layer as we do.
+    # Layers that are left out are zero maps, so that BertViz numbers the layers as Headlight does.
     tensors = [
         torch.from_numpy(_rounded(layer_maps) if layer in layers else np.zeros_like(layer_maps))[None]
         for layer, layer_maps in enumerate(maps.values)
     ]
     draw = bertviz.head_view if kind == "head" else bertviz.model_view
     options = {} if kind == "head" else {"display_mode": "light"}
-    # Its filters for two sentences would write every number twice.
+    # BertViz's filters for two sentences would write every number twice; they are not used.
     page = draw(
         tensors, _placeholders(maps), include_layers=layers, html_action="return", prettify_tokens=False, **options
     )

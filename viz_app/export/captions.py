@@ -1,4 +1,4 @@
-"""The cross-attention of a captioner as maps: every word of a sentence to every patch of its picture."""
+"""The cross-attention of a captioner as maps from the words of a sentence to the patches of its picture."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NOTE = "a word's row shows where the decoder looked when it predicted that word"
 
 
 def caption_maps(run: DecoderRun, quantity: str = "attention", *, as_one: bool = False) -> ShownMaps:
-    """Words as queries, patches as keys, row after row of the picture; of the product, what is above zero.
+    """Return the maps of a captioner's decoder, with words as queries and patches, row by row, as keys.
 
-    what: "attention", "gradient", "product" or "brought". as_one: the average of all heads in their place.
-    Raises Refused for another name.
+    quantity: "attention", "gradient", "product", of which only positive values are kept, or "brought". as_one: return
+    the average of all heads in place of all heads. Raises Refused for another quantity.
     """
     values = run.select_map(quantity).transpose(1, 2, 0, 3)
     if quantity == "product":

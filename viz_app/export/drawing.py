@@ -1,27 +1,30 @@
-"""What every picture for a paper shares: its fonts and colours, an empty figure, and how it becomes a file."""
+"""Shared parts of the figures for papers: fonts, colours, empty figures, matrices, and the file formats."""
 
 from __future__ import annotations
 
 import io
 import threading
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
 from bert_core.refused import Refused
 from viz_app.export import PICTURES
-from viz_app.figures.style import Page, Scale, one_line, page
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, Page, Scale, one_line, page
 from viz_app.tokens import Token
 
-DOTS = 200  # per inch, of a PNG
-LONGEST_LABEL, LONGEST_TITLE = 18, 60
-# The first for a sign that is there is taken: letters, then the signs of other scripts, as far as they are installed.
+DOTS = 200  # per inch of a PNG
+LONGEST_LABEL, LONGEST_TITLE = 18, 60  # characters
+MATRIX_MARGIN = 1.3  # inches for the labels of a matrix
+# Fonts in order of preference: those of letters, then those of other scripts. Missing ones are skipped.
 BODY = ("Source Sans 3", "Source Sans Pro", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")
 MONOSPACED = ("Source Code Pro", "DejaVu Sans Mono", "Menlo", "Consolas", "Liberation Mono")
 OTHER_SCRIPTS = (
@@ -29,22 +32,21 @@ OTHER_SCRIPTS = (
     *("Noto Sans Devanagari", "Noto Emoji", "Arial Unicode MS", "PingFang SC", "Hiragino Sans", "Microsoft YaHei"),
     *("Yu Gothic", "Malgun Gothic", "Segoe UI", "Segoe UI Symbol", "Segoe UI Emoji", "Apple Symbols"),
 )
-# Settings of matplotlib are global, and so are Python's warnings: one picture at a time is written.
+# Settings of matplotlib and Python's warnings are global: one file is written at a time.
 _WRITING = threading.Lock()
 
 
 def picture_bytes(figure: Figure, kind: str) -> bytes:
-    """A figure as a file of this kind: "png" (200 dots an inch), "svg" (texts stay texts) or "pdf" (fonts inside).
+    """Return a figure as a file: "png" (200 dots per inch), "svg" (text stays text) or "pdf" (fonts embedded).
 
-    Warns once, in one sentence, where no font of this machine has a sign and it is drawn as a box.
+    Equal figures give equal bytes. Warns once if characters are in no installed font and are drawn as boxes.
     Raises Refused for another kind.
     """
     if kind not in PICTURES:
         raise Refused(f"a picture as {kind!r} is unknown: one of {', '.join(PICTURES)}")
     out = io.BytesIO()
-    # The same figure gives the same bytes: no date, and no random names inside an SVG.
-    settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "headlight",
-                "image.composite_image": False}  # fmt: skip
+    settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42}
+    settings |= {"svg.hashsalt": "headlight", "image.composite_image": False}
     undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     with _WRITING, warnings.catch_warnings(record=True) as caught, mpl.rc_context(settings):
         warnings.simplefilter("always")
@@ -63,15 +65,73 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
 
 
 def empty_figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty figure in inches, in the colours of a page; no window, no state of pyplot."""
+    """Return an empty figure of a size in inches with its axes, in the colours of a page, without pyplot."""
     background = page().background
     figure = Figure(figsize=(max(width, 0.5), max(height, 0.3)), facecolor=background)
     axes = figure.add_subplot(facecolor=background)
     return figure, axes
 
 
+def inches(
+    figure: Figure, left: float, bottom: float, width: float, height: float
+) -> tuple[float, float, float, float]:
+    """Return a position in inches as fractions of a figure."""
+    whole_width, whole_height = figure.get_figwidth(), figure.get_figheight()
+    return left / whole_width, bottom / whole_height, width / whole_width, height / whole_height
+
+
+class Matrix(NamedTuple):
+    """A drawn matrix. cell: size of a cell in inches. limit: the largest magnitude of its values."""
+
+    figure: Figure
+    axes: Axes
+    mesh: QuadMesh
+    cell: float
+    limit: float
+
+
+def draw_matrix(
+    values: np.ndarray,
+    row_labels: Sequence[str],
+    column_labels: Sequence[str],
+    *,
+    signed: bool,
+    bottom: float = 0,
+    top: float = 0,
+    min_cell: float = 0.011,
+) -> Matrix:
+    """Draw values (row, column) as coloured cells with labels on the left and below; as many labels as fit.
+
+    bottom, top: space below and above the cells, in inches. min_cell: smallest size of a cell, in inches.
+    """
+    colours = page()
+    rows, columns = values.shape
+    cell = min(0.34, max(5.2 / max(rows, columns), min_cell))
+    width, height = columns * cell, rows * cell
+    figure, axes = empty_figure(width + MATRIX_MARGIN, height + bottom + top)
+    axes.set_position(inches(figure, MATRIX_MARGIN, bottom, width, height))
+    limit = largest_of(values)
+    style: dict[str, Any] = {"edgecolors": colours.background, "linewidth": 0.5} if cell > 0.12 else {}
+    style |= {"cmap": colour_map(DIVERGING if signed else SEQUENTIAL), "vmin": -limit if signed else 0}
+    cells = np.arange(columns + 1), np.arange(rows + 1), np.ma.masked_invalid(values)
+    mesh = axes.pcolormesh(*cells, vmax=limit, **style)
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
+    size = min(9.0, max(cell * 72 * 0.62, 5.0))
+    for axis, labels, turn in ((axes.xaxis, column_labels, 90), (axes.yaxis, row_labels, 0)):
+        stride = max(1, int(np.ceil(size * 1.15 / (cell * 72))))
+        places = np.arange(0, len(labels), stride)
+        texts = [one_line(labels[place], LONGEST_LABEL) for place in places.tolist()]
+        axis.set_ticks(places + 0.5, labels=texts, parse_math=False)
+        for text in axis.get_ticklabels():
+            text.set(rotation=turn, fontsize=size, fontfamily=token_fonts(), color=colours.text)
+    axes.tick_params(length=0, pad=3)
+    for spine in axes.spines.values():
+        spine.set_color(colours.line)
+    return Matrix(figure, axes, mesh, cell, limit)
+
+
 def plain_axes(axes: Axes, colours: Page, unit: str) -> None:
-    """Of the frame only the line at the bottom, with the unit under it."""
+    """Leave only the bottom line of the frame, with the unit below it."""
     axes.tick_params(axis="y", length=0, colors=colours.text)
     axes.tick_params(axis="x", labelsize=8, colors=colours.faint, length=2)
     axes.set_xlabel(unit, fontsize=9, color=colours.faint, fontfamily=_installed(*BODY))
@@ -87,26 +147,26 @@ def write_below(axes: Axes, text: str, colours: Page, points: float, *, x: float
 
 
 def colour_map(scale: Scale) -> LinearSegmentedColormap:
-    """A scale of the app as matplotlib takes it."""
+    """Return a colour scale of the app for matplotlib."""
     return LinearSegmentedColormap.from_list("headlight", scale.colours(), N=256)
 
 
 def token_label(token: Token) -> str:
-    """A token on one line, no longer than there is room."""
+    """Return the text of a token on one line, shortened to the length of a label."""
     return one_line(token.text, LONGEST_LABEL)
 
 
 def token_fonts() -> list[str]:
-    """Fonts of one width, then those of other scripts, as far as they are there."""
+    """Return the installed monospaced fonts, then those of other scripts."""
     return _installed(*MONOSPACED, *OTHER_SCRIPTS)
 
 
 def _installed(*families: str) -> list[str]:
-    """Those of these fonts that are there; matplotlib would complain of each of the others."""
+    """Return those of the fonts that are installed; matplotlib warns about each of the others."""
     installed = {font.name for font in fontManager.ttflist}
     return [family for family in dict.fromkeys(families) if family in installed] or ["sans-serif"]
 
 
 def largest_of(*arrays: np.ndarray) -> float:
-    """The largest magnitude, which is the strongest colour; 1 where all is zero."""
+    """Return the largest finite magnitude, which gets the strongest colour; 1 if all values are zero."""
     return max(float(np.abs(values[np.isfinite(values)]).max(initial=0)) for values in arrays) or 1.0

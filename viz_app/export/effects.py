@@ -1,4 +1,4 @@
-"""What patches find as numbers: the effects, the tokens that stand beside them, and files of both."""
+"""The effects of patches with the tokens at their positions, as numbers and as files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from viz_app.export.tables import labelled_csv, npz
 
 
 def shares(patches: Patches) -> np.ndarray:
-    """The effects of patches; of a mean, which has no answer of its own, how far the answer moves."""
+    """Return the effects of patches, or the change of the answer if the source is a mean, which has no own answer."""
     if isinstance(patches.source, MeanOf):
         moved: np.ndarray = patches.values - patches.base_value
         return moved
@@ -24,7 +24,7 @@ def shares(patches: Patches) -> np.ndarray:
 
 
 def strongest(patches: Patches) -> tuple[int, ...]:
-    """The place with the largest effect, either way; of states between the layers, as the ends are the texts' own."""
+    """Return the index of the largest effect in magnitude; for states, the first and last depth are left out."""
     effects = np.abs(shares(patches))
     if patches.kind == "state" and len(effects) > 2:
         effects[[0, -1]] = np.nan
@@ -32,13 +32,13 @@ def strongest(patches: Patches) -> tuple[int, ...]:
 
 
 def source_labels(source: Encoding | Noised | MeanOf, encoding: Encoding, partners: Sequence[int | None]) -> list[str]:
-    """The token of the source that each token of a text comes from; "" where there is none."""
+    """Return the token of the source that is patched into each token of a text; "" where there is none."""
     labels = source.labels if isinstance(source, Encoding) else encoding.labels
     return ["" if place is None else labels[place] for place in partners]
 
 
 def both_labels(labels: Sequence[str], source_labels: Sequence[str]) -> list[str]:
-    """What is written at each token: both, where the texts differ."""
+    """Return the label of each token: both tokens where the texts differ."""
     return [
         label if label == source_label else f"{label} → {source_label or 'none'}"
         for label, source_label in zip(labels, source_labels, strict=True)
@@ -46,18 +46,18 @@ def both_labels(labels: Sequence[str], source_labels: Sequence[str]) -> list[str
 
 
 def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand | None = None) -> bytes:
-    """Every place with its effect, found and estimated, as a file of one of `EFFECT_KINDS`.
+    """Return the exact and estimated effect of every patch as a file of one of `EFFECT_KINDS`.
 
-    CSV has a line for each place. NPZ and JSON have the same by the axes of the patches, and the answers of both texts;
-    JSON has null where nothing was patched. band: what random texts did there, the lowest and the highest answer.
-    Raises Refused for another kind, and where both texts give the same answer.
+    CSV has a line for each patch. NPZ and JSON have arrays by the axes of the patches, and the answers of both texts;
+    JSON has null where nothing was patched. band: the lowest and highest answers with patches of random texts.
+    Raises Refused for another kind, and if both texts give the same answer.
     """
     if kind not in EFFECT_KINDS:
         raise Refused(f"a file of kind {kind!r} is unknown: one of {', '.join(EFFECT_KINDS)}")
-    numbers = {
-        "value": exact.values, "effect": shares(exact),
-        "estimated_value": estimate.values, "estimated_effect": shares(estimate),
-    } | ({} if band is None else {"random_low": band.low, "random_high": band.high})  # fmt: skip
+    numbers = {"value": exact.values, "effect": shares(exact)}
+    numbers |= {"estimated_value": estimate.values, "estimated_effect": shares(estimate)}
+    if band is not None:
+        numbers |= {"random_low": band.low, "random_high": band.high}
     encoding = exact.text
     words = {"token": list(encoding.tokens), "source_token": source_labels(exact.source, encoding, exact.partners)}
     if kind == "csv":
@@ -74,7 +74,7 @@ def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand |
 def _columns(
     axes: Sequence[str], words: dict[str, list[str]], numbers: dict[str, np.ndarray]
 ) -> dict[str, Sequence[object]]:
-    """A line for each place; what its token is, where it is one of a token."""
+    """Return the columns of the CSV: the index of each patch, its tokens if it has a position, and its numbers."""
     places = list(np.ndindex(numbers["value"].shape))
     columns: dict[str, Sequence[object]] = {
         axis: [place[number] for place in places] for number, axis in enumerate(axes)
@@ -86,7 +86,7 @@ def _columns(
 
 
 def _json_values(values: np.ndarray) -> object:
-    """Numbers as JSON has them, null for NaN."""
+    """Return an array as nested lists for JSON, with None for NaN."""
     nested = values.astype(object)
     nested[np.isnan(values)] = None
     return nested.tolist()

@@ -1,4 +1,4 @@
-"""What a view shows as a file, of every kind that there is."""
+"""Each view of the app as a file of every kind."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ if TYPE_CHECKING:  # matplotlib takes half a second to import, which no page sho
 
 
 class Files(Protocol):
-    """A view that can leave as a file: a picture, a page of its own, numbers, or the Python that makes it again."""
+    """The files of a view: figures, an HTML page, numbers, and the Python code that reproduces the figure."""
 
     def name(self, kind: str) -> str:
-        """What a file of this kind is called."""
+        """Return the name of the file of a kind."""
 
     def picture(self) -> Figure:
-        """The view as a still picture."""
+        """Return the view as a figure."""
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
-        """The view as a page that needs no network. report: told how many heads are done, as for `Progress`."""
+        """Return the view as an HTML page that needs no network. report: called with the number of finished heads."""
 
     def csv(self) -> bytes:
-        """What it draws as a table."""
+        """Return the drawn values as a table."""
 
     def npz(self) -> bytes:
-        """All numbers that belong to it."""
+        """Return all values of the view."""
 
     def python(self) -> str:
-        """A script that makes the picture again."""
+        """Return a script that draws the figure."""
 
 
-def file_of(view: Files, kind: str, *, report: Progress = ignore_progress) -> bytes:
-    """A view as a file of one of `FILE_KINDS`. Raises Refused for another kind, and as the view does.
+def file_of(view: Files, kind: str, report: Progress = ignore_progress) -> bytes:
+    """Return a view as a file of one of `FILE_KINDS`.
 
-    report: of a page, told how many of its heads are done, as for `Progress`.
+    report: called with the number of heads of a page that are finished.
+    Raises Refused for another kind, and as the view does.
     """
     if kind in PICTURES:
         from viz_app.export.drawing import picture_bytes
@@ -62,7 +63,7 @@ def file_of(view: Files, kind: str, *, report: Progress = ignore_progress) -> by
 
 @dataclass(frozen=True)
 class AttentionFiles:
-    """The maps of a run as a view shows them. model: what `bert_core.load` takes."""
+    """Files of the maps of a run. model: the argument of `bert_core.load`."""
 
     run: ModelRun
     view: MapView
@@ -95,7 +96,7 @@ class AttentionFiles:
 
 @dataclass(frozen=True)
 class NeuronFiles:
-    """One query of a head down to its vectors. run: of the same text. model: what `bert_core.load` takes."""
+    """Files of the neuron view of one query. run: a run of the same text. model: the argument of `bert_core.load`."""
 
     run: ModelRun
     vectors: HeadVectors
@@ -103,7 +104,7 @@ class NeuronFiles:
     model: str
 
     def __post_init__(self) -> None:
-        self.vectors.products(self.query)  # says which queries there are
+        self.vectors.products(self.query)  # raises Refused for a query that does not exist
 
     def name(self, kind: str) -> str:
         stem = f"neuron-L{self.vectors.layer}-H{self.vectors.head}"
@@ -129,7 +130,7 @@ class NeuronFiles:
 
 @dataclass(frozen=True)
 class ChangeFiles:
-    """The difference of two runs; the view says which heads are drawn, and how."""
+    """Files of the difference of two runs. view: which heads are drawn, and how."""
 
     comparison: Comparison
     view: MapView
@@ -162,10 +163,10 @@ class ChangeFiles:
 
 @dataclass(frozen=True)
 class CaptionFiles:
-    """Where a captioner looks: one head of its decoder, or all on average.
+    """Files of the cross-attention of a captioner: of one head of its decoder, or of the average of all.
 
-    what: "attention", "gradient", "product" or "brought". word: the one whose heat a page opens with.
-    model: what `bert_core.load_captioner` takes.
+    quantity: "attention", "gradient", "product" or "brought". word: the index of the word whose heat a page shows
+    first. model: the argument of `bert_core.load_captioner`.
     """
 
     run: DecoderRun
@@ -201,6 +202,6 @@ class CaptionFiles:
 
 
 def _drawn_csv(maps: ShownMaps, view: MapView) -> bytes:
-    """The heads that are drawn, or all of them where none was chosen."""
+    """Return the CSV of the heads that a view draws, or of all heads if it selects none."""
     layer, heads = view.drawn
     return tables.maps_csv(maps, [(layer, head) for head in heads] or None)

@@ -13,19 +13,18 @@ from bert_core.records import NeuronAttribution, NeuronRun
 def neuron_columns(
     run: NeuronRun, strongest: StrongestNeurons, scores: NeuronAttribution | None = None
 ) -> dict[str, Sequence[object]]:
-    """The columns of a table with a line for each of the strongest neurons of each layer at each token.
+    """Return the columns of a table with a line for each of the strongest neurons of each layer at each token.
 
-    found: those of the run. scores: what an answer rests on, of all layers; a column more.
+    strongest: those of the run. scores: the attribution of an answer to the neurons of all layers, as another column.
     """
     layers, tokens, count = strongest.neurons.shape
     layer, position, place = (axis.ravel() for axis in np.indices((layers, tokens, count)))
     neuron = strongest.neurons.ravel()
     exists = neuron >= 0
     layer, position, place, neuron = (axis[exists] for axis in (layer, position, place, neuron))
-    columns: dict[str, Sequence[object]] = {
-        "layer": layer.tolist(), "position": position.tolist(),
-        "token": [run.encoding.tokens[index] for index in position.tolist()], "place": (place + 1).tolist(),
-        "neuron": neuron.tolist(), "fires": run.activations[layer, position, neuron].tolist(),
-        "adds": run.contributions[layer, position, neuron].tolist(),
-    }  # fmt: skip
-    return columns | ({} if scores is None else {"score": scores.scores[layer, position, neuron].tolist()})
+    tokens = [run.encoding.tokens[index] for index in position.tolist()]
+    columns: dict[str, Sequence[object]] = {"layer": layer.tolist(), "position": position.tolist(), "token": tokens}
+    columns |= {"place": (place + 1).tolist(), "neuron": neuron.tolist()}
+    values = {"fires": run.activations, "adds": run.contributions}
+    values |= {} if scores is None else {"score": scores.scores}
+    return columns | {name: array[layer, position, neuron].tolist() for name, array in values.items()}

@@ -1,8 +1,9 @@
-"""Maps as bytes in a page of its own, where nobody can be asked for the exact numbers afterwards.
+"""Packing of maps into an exported page.
 
-Maps of a short text travel as they are. Of a long one they are a byte a value, but for gradients: how the target would
-change with a query's look at a key is the product of what it wants of that query's output and of the key's value, so
-such a map has no more rank than a head has numbers, and two thin matrices hold it.
+Maps of a short text keep their float32 values. Those of a long text are quantised to one byte per value, except
+gradients: the gradient of the target with respect to the attention of a query to a key is the dot product of the
+gradient of that query's output and the key's value. The rank of such a map is at most the size of a head, so it is
+stored as the product of two thin matrices.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import numpy as np
 
 from viz_app.components.attention_view.packing import deflated, padded, quantise
 
-MAX_EXACT_VALUES = 600_000  # values of a page that are kept in float32: 64 tokens of 12 x 12 heads
+MAX_EXACT_VALUES = 600_000  # values of a page that keeps float32: 64 tokens of 12 x 12 heads
 MAX_RANK = 96
-EXTRA_DIRECTIONS = 8  # directions more than the rank that is looked for
+EXTRA_DIRECTIONS = 8  # random directions in addition to the largest rank
 FACTORS_ERROR = 1 / 500  # of the largest magnitude in a row
 STEPS = tuple(2.0 ** (-n / 2) for n in range(6, 29))
 
 
 class Factors(NamedTuple):
-    """A map as a product: row by row `maxima`, times `(step * left).T @ (step * right)`.
+    """A map as a product: `(step * left).T @ (step * right)`, each row multiplied by its value of `maxima`.
 
     left: int16 (rank, query). right: int16 (rank, key). maxima: (query,) float32, the largest magnitude of each row.
     """
@@ -35,16 +36,16 @@ class Factors(NamedTuple):
     maxima: np.ndarray
 
     def restored(self) -> np.ndarray:
-        """The map (query, key), float32."""
+        """Return the map (query, key), float32."""
         product: np.ndarray = (self.step * self.left.T).astype(np.float32) @ (self.step * self.right).astype(np.float32)
         product *= self.maxima[:, None]
         return product
 
 
 def factored(values: np.ndarray) -> Factors | None:
-    """A map (query, key) as two thin matrices that give every value to a 500th of the largest in its row.
+    """Factor a map (query, key) into two thin matrices, with errors of at most 1/500 of the largest value in a row.
 
-    None where they would hold as many numbers as the map, or where something is no number.
+    Return None if they would hold as many numbers as the map, or if a value is not finite.
     """
     rows, columns = values.shape
     max_rank = min(MAX_RANK, rows * columns // (2 * (rows + columns)))
@@ -52,7 +53,7 @@ def factored(values: np.ndarray) -> Factors | None:
         return None
     maxima = np.abs(values).max(1).astype(np.float32)
     shares = np.divide(values, maxima[:, None], out=np.zeros_like(values), where=maxima[:, None] > 0)
-    # What the map reaches from random directions is its range (Halko et al. 2011, arXiv:0909.4061); in it, the SVD.
+    # The image of random directions spans the range of the map (Halko et al. 2011, arXiv:0909.4061); in it, the SVD.
     directions = np.random.default_rng(0).standard_normal(
         (columns, min(max_rank + EXTRA_DIRECTIONS, columns)), np.float32
     )
@@ -83,18 +84,18 @@ def _stepped(left: np.ndarray, right: np.ndarray, step: float) -> tuple[np.ndarr
 
 
 def planes(values: np.ndarray) -> bytes:
-    """The first byte of every number, then the second, and so on: alike stands beside alike, and packs better."""
+    """Return the first bytes of all numbers, then the second bytes, and so on, which compresses better."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(-1, values.itemsize).T.tobytes()
 
 
 def packed_layer(
     maps: np.ndarray, *, signed: bool, exact: bool, thin: bool, report: Callable[[], None] = lambda: None
 ) -> tuple[bytes, list[int]]:
-    """The maps of a layer (head, query, key), deflated, and for each the rank of its two matrices, 0 for none.
+    """Return the maps of a layer (head, query, key), deflated, and the rank of the factors of each, 0 for none.
 
-    exact: every number as it is, in planes. Else a map is the maxima of its rows in float32 and its codes; or, if thin
-    is asked for and smaller, these maxima, the step in float32, and in planes the left matrix and the right one.
-    Each map begins at a multiple of four. report: called after each map; may raise to stop.
+    exact: store float32 values in byte planes. Otherwise a map is the float32 maxima of its rows and its codes; or, if
+    `thin` and smaller, these maxima, the float32 step, and the left and right factors in byte planes.
+    Each map starts at a multiple of four bytes. report: called after each map; may raise to stop.
     """
     if exact:
         for _ in maps:
@@ -114,5 +115,5 @@ def packed_layer(
         ranks.append(rank)
         report()
     whole = b"".join(parts)
-    # Numbers of thin matrices seldom repeat: to weigh their bytes is all that packs them.
+    # Numbers of factors seldom repeat: Huffman coding alone may compress them better.
     return min(deflated(whole), deflated(whole, Z_HUFFMAN_ONLY), key=len) if any(ranks) else deflated(whole), ranks

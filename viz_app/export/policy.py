@@ -1,4 +1,4 @@
-"""What a page of its own may run and how it may look, as its Content-Security-Policy says it."""
+"""Hashes for the Content-Security-Policy of exported pages."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import hashlib
 
 
 def hash_source(text: str) -> str:
-    """How a policy names the one script or style with this text."""
+    """Return the source expression that allows the inline script or style with this text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,4 +1,4 @@
-"""The Python that makes what an export shows again, from the text on."""
+"""Python scripts that reproduce an exported figure from the text."""
 
 from __future__ import annotations
 
@@ -65,114 +65,100 @@ Path({name!r}).write_bytes(picture_bytes(caption_picture(run, {what!r}, {head!r}
 
 
 def snippet(run: ModelRun, view: MapView, model: str, *, kind: str = "svg") -> str:
-    """A script that loads the model, reads the same text and writes the same picture; `maps` holds its numbers.
+    """Return a script that loads the model, encodes the text and writes the figure; its `maps` holds the numbers.
 
-    model: what `bert_core.load` takes. Everything that was typed stands in it as a quoted string, and as nothing else.
+    model: the argument of `bert_core.load`. Input of the user occurs only in quoted string literals.
     """
     is_combined = view.together is not None
     axes = "(1, 1, query, key)" if is_combined else "(layer, head, query, key)"
     names = "Combination, MapView" if is_combined else "MapView"
-    return _script(
-        ["from viz_app.export.pictures import picture_of", f"from viz_app.maps import {names}"],
-        _load_lines(run, model), _capture_lines(run, "run", norms=view.what == "brought"),
-        _MAPS.format(view=repr(view), axes=axes, name=f"attention.{kind}", kind=kind),
-    )  # fmt: skip
+    imports = ["viz_app.export.pictures.picture_of", f"viz_app.maps.{names}"]
+    lines = _load_lines(run, model) + _capture_lines(run, "run", norms=view.what == "brought")
+    return _script(imports, lines, _MAPS, kind, name="attention", view=view, axes=axes)
 
 
 def neuron_snippet(run: ModelRun, vectors: HeadVectors, query: int, model: str, *, kind: str = "svg") -> str:
-    """The Python that draws the neuron view of one query; `q`, `k`, `scores` and `softmax` hold its numbers."""
-    return _script(
-        ["from viz_app.export.drawing import picture_bytes", "from viz_app.export.pictures import neuron_picture"],
-        _load_lines(run, model),
-        _NEURON.format(layer=vectors.layer, head=vectors.head, query=query, name=f"neuron.{kind}", kind=kind),
-    )
+    """Return a script that draws the neuron view of one query, with its numbers in `q`, `k`, `scores` and `softmax`."""
+    imports = ["viz_app.export.drawing.picture_bytes", "viz_app.export.pictures.neuron_picture"]
+    place = {"layer": vectors.layer, "head": vectors.head, "query": query}
+    return _script(imports, _load_lines(run, model), _NEURON, kind, name="neuron", **place)
 
 
 def change_snippet(comparison: Comparison, view: MapView, *, kind: str = "svg") -> str:
-    """The Python that draws the difference of two runs, `before` and `after`; `maps` holds it."""
+    """Return a script that draws the difference of two runs, `before` and `after`, with its numbers in `maps`."""
     before, after, needs_norms = comparison.before, comparison.after, comparison.what == "brought"
-    return _script(
-        ["from viz_app.comparison import Comparison", "from viz_app.export.drawing import picture_bytes",
-         "from viz_app.export.pictures import maps_picture", "from viz_app.maps import MapView"],
-        _load_lines(before, comparison.models[0]), _capture_lines(before, "before", norms=needs_norms), "\n",
-        _load_lines(after, comparison.models[1]), _capture_lines(after, "after", norms=needs_norms),
-        _CHANGE.format(names=comparison.names, models=comparison.models, what=f", {comparison.what!r}" * needs_norms,
-                       view=repr(view), name=f"change.{kind}", kind=kind),
-    )  # fmt: skip
+    imports = ["viz_app.comparison.Comparison", "viz_app.export.drawing.picture_bytes"]
+    imports += ["viz_app.export.pictures.maps_picture", "viz_app.maps.MapView"]
+    lines = "\n".join(
+        _load_lines(run, model) + _capture_lines(run, name, norms=needs_norms)
+        for run, model, name in zip((before, after), comparison.models, ("before", "after"), strict=True)
+    )
+    sides = {"names": comparison.names, "models": comparison.models, "what": f", {comparison.what!r}" * needs_norms}
+    return _script(imports, lines, _CHANGE, kind, name="change", view=view, **sides)
 
 
 def caption_snippet(
     run: DecoderRun, quantity: str, head: tuple[int, int] | None, model: str, *, kind: str = "svg"
 ) -> str:
-    """The Python that draws where a captioner looks, with the picture in the script; `maps` holds the numbers."""
+    """Return a script that draws the cross-attention of a captioner and contains its picture."""
     text = base64.b64encode(zlib.compress(run.image.tobytes(), 9)).decode()
-    lines = (text[start : start + 100] for start in range(0, len(text), 100))
-    return _script(
-        ["from viz_app.export.captions import caption_maps",
-         "from viz_app.export.drawing import picture_bytes", "from viz_app.export.pictures import caption_picture"],
-        _CAPTION.format(packed="\n".join(f'    "{line}"' for line in lines), shape=run.image.shape, model=model,
-                        what=quantity, head=head, name=f"caption.{kind}", kind=kind),
-        first=("base64", "zlib"),
-    )  # fmt: skip
+    packed = "\n".join(f'    "{text[start : start + 100]}"' for start in range(0, len(text), 100))
+    imports = ["viz_app.export.captions.caption_maps", "viz_app.export.drawing.picture_bytes"]
+    imports.append("viz_app.export.pictures.caption_picture")
+    values = {"packed": packed, "shape": run.image.shape, "model": model, "what": quantity, "head": head}
+    return "import base64\nimport zlib\n" + _script(imports, "", _CAPTION, kind, name="caption", **values)
 
 
-def _script(imports: list[str], *parts: str, first: tuple[str, ...] = ()) -> str:
-    """A script: the imports, then its parts in this order. first: modules of the standard library to import."""
-    header = [*(f"import {name}" for name in first), "from pathlib import Path", "", "import numpy as np", "",
-             "import bert_core", *imports]  # fmt: skip
-    return "\n".join([*header, "", ""]) + "".join(parts)
+def _script(imports: list[str], lines: str, template: str, kind: str, *, name: str, **values: object) -> str:
+    """Return a script of imports, lines, and a template filled with values and with the name and kind of the figure.
+
+    imports: paths of the imported names, such as "viz_app.maps.MapView".
+    """
+    paths = (path.rpartition(".") for path in imports)
+    header = ["from pathlib import Path", "", "import numpy as np", "", "import bert_core"]
+    header += [f"from {module} import {imported}" for module, _, imported in paths]
+    return "\n".join([*header, "", lines]) + template.format(name=f"{name}.{kind}", kind=kind, **values)
 
 
 def _load_lines(run: ModelRun, model: str) -> str:
-    """The lines of a script that load a model and make the text and the head mask of a run."""
+    """Return the lines that load a model and create the encoding and the head mask of a run."""
     encoding = run.encoding
     edits = ", ".join(f"bert_core.{edit!r}" for edit in run.edits if not isinstance(edit, ActivationPatch))
     patches = "".join(_patch_lines(edit, encoding) for edit in run.edits if isinstance(edit, ActivationPatch))
-    lines = _LOAD.format(
-        model=model,
-        text=encoding.text,
-        pair=encoding.pair,
-        most=f"loaded.{'config.max_position_embeddings' if _compared_text(run) is None else 'max_sentence_tokens'}",
-        masked=_hidden_words(encoding),
-        off=list(heads_off(run)),
-    )
+    most = f"loaded.{'config.max_position_embeddings' if _compared_text(run) is None else 'max_sentence_tokens'}"
+    lines = _LOAD.format(model=model, most=most, off=list(heads_off(run)), **_text_values(encoding))
     return lines + (_EDIT.format(edits=edits) if edits else "") + patches
 
 
 def _patch_lines(patch: ActivationPatch, encoding: Encoding) -> str:
-    """The lines that carry a part of another text, or of this one with noise, over again."""
+    """Return the lines that patch a component with that of another text, or of this one with noise."""
     source = patch.source
     if isinstance(source, Noised):
         lines = _NOISED.format(size=source.size, positions=source.positions, seed=source.seed)
     else:
         assert isinstance(source, Encoding)
-        lines = _SOURCE.format(text=source.text, pair=source.pair, masked=_hidden_words(source))
+        lines = _SOURCE.format(**_text_values(source))
     align = "tokens" if isinstance(source, Noised) or len(source) == len(encoding) else "words"
-    return lines + _PATCH.format(
-        what=patch.component,
-        layer=patch.layer,
-        position=patch.position,
-        head=patch.head,
-        neuron=patch.neuron,
-        align=align,
-    )
+    place = {name: getattr(patch, name) for name in ("layer", "position", "head", "neuron")}
+    return lines + _PATCH.format(what=patch.component, align=align, **place)
 
 
-def _hidden_words(encoding: Encoding) -> tuple[int, ...]:
-    """The words that are hidden, by their numbers."""
+def _text_values(encoding: Encoding) -> dict[str, object]:
+    """Return the text, the pair and the indices of the masked words, the values of a template."""
     words = (encoding.words[position] for position in encoding.mask_positions)
-    return tuple(sorted({word for word in words if word is not None}))
+    masked = tuple(sorted({word for word in words if word is not None}))
+    return {"text": encoding.text, "pair": encoding.pair, "masked": masked}
 
 
 def _capture_lines(run: ModelRun, name: str, *, norms: bool = False) -> str:
-    """The lines of a script that make the run again, with the same target. name: what it is called there."""
+    """Return the lines that repeat a run with the same target. name: its variable in the script."""
     target, lines, text = "None" if run.target is None else f"bert_core.{run.target!r}", "", _compared_text(run)
     if text is not None:
-        lines = _OTHER_TEXT.format(text=text.text, pair=text.pair, masked=_hidden_words(text))
+        lines = _OTHER_TEXT.format(**_text_values(text))
         target = "bert_core.similarity_target(loaded, encoding, other)"
     return lines + _RUN.format(run=name, target=target, more=", norms=True" if norms else "")
 
 
 def _compared_text(run: ModelRun) -> Encoding | None:
-    """The other text, where it is explained what makes this one like it."""
+    """Return the other text if the target is the similarity to it, else None."""
     return None if run.target is None else run.target.other

@@ -1,8 +1,9 @@
-"""How the methods of "why this word?" fare over a whole file, as a picture."""
+"""The faithfulness of attribution methods over a whole file, as a figure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -16,9 +17,9 @@ VERDICTS = ("better than chance", "no better", "worse")
 
 
 def standings_picture(summaries: Sequence[MethodSummary]) -> Figure:
-    """Of each kind of question, how often each method is better than random rankings, no better, or worse, by AOPC.
+    """Draw the share of questions at which each method beats random rankings by AOPC, a panel for each kind.
 
-    The order of the methods is that of the first panel. Raises Refused if there are no standings.
+    All panels have the order of methods of the first. Raises Refused if there are no summaries.
     """
     kinds = [kind for kind in faithfulness_kinds() if any(summary.kind == kind for summary in summaries)]
     if not kinds:
@@ -28,15 +29,13 @@ def standings_picture(summaries: Sequence[MethodSummary]) -> Figure:
     figure = Figure(figsize=(3.1 * len(kinds) + 1.4, 0.27 * len(names) + 1), facecolor=colours.background)
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
     fills = ((HEAD_COLOURS[0], None), (colours.line, None), (colours.background, "////"))
+    style: dict[str, Any] = {"edgecolor": colours.faint, "linewidth": 0.4, "height": 0.72}
     for panel, kind in zip(panels, kinds, strict=True):
         rows = {summary.method: summary for summary in summaries if summary.kind == kind}
         left = [0.0] * len(names)
         for place, (verdict, (fill, hatch)) in enumerate(zip(VERDICTS, fills, strict=True)):
             shares = [rows[name].verdicts[measure][place] if name in rows else 0.0 for name in names]
-            panel.barh(
-                range(len(names)), shares, left=left, color=fill, hatch=hatch, edgecolor=colours.faint, linewidth=0.4,
-                height=0.72, label=verdict,
-            )  # fmt: skip
+            panel.barh(range(len(names)), shares, left=left, color=fill, hatch=hatch, label=verdict, **style)
             left = [before + share for before, share in zip(left, shares, strict=True)]
         questions = next(iter(rows.values())).questions
         title = faithfulness_kinds()[kind].removeprefix("A ").removeprefix("The ")

@@ -1,4 +1,4 @@
-"""Numbers as a file: CSV for a spreadsheet, NPZ for NumPy."""
+"""Numbers as CSV files for spreadsheets and as NPZ files for NumPy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bert_core.records import HeadVectors
 from bert_core.refused import Refused
 from viz_app.maps import ShownMaps
 
-MAX_CSV_LINES = 4_000_000  # twelve heads of 512 tokens; more than any spreadsheet opens
+MAX_CSV_LINES = 4_000_000  # 12 heads of 512 tokens; more than any spreadsheet opens
 
 
 def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> bytes:
-    """Tables (row, column) as one CSV in UTF-8, one number a line: name, row, label, column, value.
+    """Return tables (row, column) as one CSV in UTF-8 with a line for each number: name, row, label, column, value.
 
     Values are in full precision. A label that a spreadsheet would take for a formula gets an apostrophe in front.
-    Raises Refused if a table has another number of rows than there are labels.
+    Raises ValueError if a table has another number of rows than there are labels.
     """
     safe = [safe_cell(label) for label in row_labels]
     for name, table in tables.items():
@@ -38,12 +38,11 @@ def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> byt
 
 
 def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -> bytes:
-    """The maps of some heads (layer, head), or of all, as one CSV in UTF-8, one number a line, in full precision.
+    """Return the maps of some heads (layer, head), or of all, as a CSV in UTF-8 with a line for each number.
 
-    Columns: layer, head, query_position, query, key_position, key, and what the value is; where several heads are one
-    map, `heads` says what it is in the place of layer and head. Where the model was changed while it ran, `edits` says
-    how, the same in every line.
-    Raises Refused for a head that does not exist, or more than four million lines.
+    Columns: layer, head, query_position, query, key_position, key, and the quantity, in full precision. For a map of
+    several heads, `heads` describes it in place of layer and head. If the model was edited, `edits` describes the edits
+    in every line. Raises Refused for a head that does not exist, or more than four million lines.
     """
     layers, count = maps.values.shape[:2]
     selected = [(layer, head) for layer in range(layers) for head in range(count)] if heads is None else list(heads)
@@ -59,16 +58,9 @@ def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) ->
     queries = [(token.position, safe_cell(token.text)) for token in maps.queries]
     keys = [(token.position, safe_cell(token.text)) for token in maps.keys]
     edits = [safe_cell("; ".join(maps.edits))] if maps.edits else []
+    names = ["heads"] if maps.together else ["layer", "head"]
     return _csv(
-        [
-            *(["heads"] if maps.together else ["layer", "head"]),
-            "query_position",
-            "query",
-            "key_position",
-            "key",
-            maps.what,
-            *["edits"] * len(edits),
-        ],
+        [*names, "query_position", "query", "key_position", "key", maps.what, *["edits"] * len(edits)],
         (
             [*([maps.together] if maps.together else [layer, head]), *query, *key, value, *edits]
             for layer, head in selected
@@ -79,11 +71,11 @@ def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) ->
 
 
 def maps_npz(maps: ShownMaps) -> bytes:
-    """All maps and what stands at their rows and columns, as an NPZ that `numpy.load` reads without pickle.
+    """Return all maps with the tokens of their rows and columns, as an NPZ that `numpy.load` reads without pickle.
 
     Arrays: attention, gradient, product or brought (layer, head, query, key) float32; queries, keys; query_positions,
-    key_positions; off (head that is off, 2). Several heads as one map: (query, key), and `heads` says what it is.
-    edits: how the model was changed while it ran, where it was.
+    key_positions; off (number of heads that are off, 2). A map of several heads has shape (query, key), and `heads`
+    describes it. `edits` describes the edits of the model, if there are any.
     """
     arrays = {
         maps.what: maps.values[0, 0] if maps.together else maps.values,
@@ -99,10 +91,10 @@ def maps_npz(maps: ShownMaps) -> bytes:
 
 
 def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
-    """How one query of a head comes to its attention, as a CSV in UTF-8, a line for each key and dimension.
+    """Return the computation of the attention of one query, as a CSV in UTF-8 with a line for each key and dimension.
 
-    Columns: query_position, query, key_position, key, dimension, q, k, product (q x k), and of the pair score (what the
-    softmax takes) and softmax; in full precision. Raises Refused for a query that does not exist.
+    Columns: query_position, query, key_position, key, dimension, q, k, product (q x k), and for the pair of tokens the
+    score (input of the softmax) and softmax, in full precision. Raises Refused for a query that does not exist.
     """
     products = vectors.products(query)
     tokens = [safe_cell(token) for token in vectors.encoding.tokens]
@@ -118,29 +110,29 @@ def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
 
 
 def neuron_npz(vectors: HeadVectors) -> bytes:
-    """What a head makes its attention from, for all queries, as an NPZ that `numpy.load` reads without pickle.
+    """Return the vectors and scores of a head for all queries, as an NPZ that `numpy.load` reads without pickle.
 
-    Arrays: q (query, head size), k (key, head size), scores and softmax (query, key), distances where the model has
-    relative positions; tokens, layer, head. The products are q[query] * k.
+    Arrays: q (query, head size), k (key, head size), scores and softmax (query, key), distances (query, key) if the
+    model has relative positions; tokens, layer, head. The products are q[query] * k.
     """
-    arrays = {"q": vectors.queries, "k": vectors.keys, "scores": vectors.scores, "softmax": vectors.attention,
-              "layer": np.array(vectors.layer), "head": np.array(vectors.head)}  # fmt: skip
+    arrays = {"q": vectors.queries, "k": vectors.keys, "scores": vectors.scores, "softmax": vectors.attention}
+    arrays |= {"layer": np.array(vectors.layer), "head": np.array(vectors.head)}
     if vectors.distances is not None:
         arrays["distances"] = vectors.distances
     return npz(arrays, tokens=vectors.encoding.tokens)
 
 
 def labelled_csv(columns: Mapping[str, Sequence[object]]) -> bytes:
-    """Columns of one length, by name, as a CSV in UTF-8; texts that a spreadsheet would run get an apostrophe.
+    """Return columns of one length, by name, as a CSV in UTF-8; a text that is a formula gets an apostrophe in front.
 
-    Raises Refused for columns of different lengths.
+    Raises ValueError for columns of different lengths.
     """
     rows = zip(*columns.values(), strict=True)
     return _csv(list(columns), ([safe_cell(cell) for cell in row] for row in rows))
 
 
 def npz(arrays: Mapping[str, np.ndarray], **texts: Sequence[str]) -> bytes:
-    """Arrays by name, and texts beside them, as a compressed NPZ that `numpy.load` reads without pickle."""
+    """Return named arrays and texts as a compressed NPZ that `numpy.load` reads without pickle."""
     out = io.BytesIO()
     np.savez_compressed(out, **arrays, **{name: np.array(list(words)) for name, words in texts.items()})  # type: ignore[arg-type]
     return out.getvalue()

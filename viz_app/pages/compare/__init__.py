@@ -6,7 +6,7 @@ from viz_app.shell.params import Page, Param, select
 
 COMPARE_VIEWS = ("heads", "curves", "matrix")
 COMPARISONS = ("masked", "text", "model", "heads")
-EXAMPLE_TEXT = "She closed the window and sat down."  # a text to compare one's own with
+EXAMPLE_TEXT = "She closed the window and sat down."  # a text to compare with
 
 PAGE = Page(
     "compare",

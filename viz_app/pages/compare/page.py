@@ -1,9 +1,9 @@
-"""What is different?"""
+"""The page Compare: the differences of attention between two runs."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import streamlit as st
@@ -44,7 +44,11 @@ CUT = ("all heads on, nothing changed", "as it is now")
 
 
 class Summary(NamedTuple):
-    """What is small: the thumbnails and where their scale ends, the largest difference of each head, and the list."""
+    """The small data of a comparison.
+
+    thumbnails: of the differences of all heads. limit: end of their colour scale. largest: (layer, head), the largest
+    difference of each head. changes: the largest of all, in descending order.
+    """
 
     thumbnails: np.ndarray
     limit: float
@@ -53,18 +57,18 @@ class Summary(NamedTuple):
 
     @property
     def first(self) -> Head | None:
-        """The head that changed most."""
+        """The head with the largest change; None if nothing changed."""
         return (self.changes[0].layer, self.changes[0].head) if self.changes else None
 
     @property
     def largest_change(self) -> float:
-        """By how much it changed."""
+        """The magnitude of the largest change."""
         return abs(self.changes[0].after - self.changes[0].before) if self.changes else 0.0
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared: two questions, what the two are called, and the quantity. Their runs stay with the queue."""
+    """Two selections with their names, and the compared quantity. Their runs are kept by the queue."""
 
     before: Selection
     after: Selection
@@ -72,12 +76,12 @@ class Sides:
     quantity: str
 
     def comparison(self) -> Comparison:
-        """The difference of the two runs."""
+        """Return the comparison of the two runs."""
         models = self.before.loaded.name, self.after.loaded.name
         return Comparison(self.before.run(), self.after.run(), self.names, models, self.quantity)
 
     def summary(self, comparison: Comparison, size: int) -> Summary:
-        """What is small, made once. size: the most rows and columns of a thumbnail."""
+        """Return the cached summary. size: largest number of rows and columns of a thumbnail."""
 
         def compute() -> Summary:
             before_maps, after_maps = comparison.maps()
@@ -88,10 +92,9 @@ class Sides:
             return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(before_maps, after_maps, LISTED))
 
         after = self.after
-        after_key: tuple[Hashable, ...] = (
-            after.loaded.identity, after.encoding.input_ids, after.encoding.token_type_ids, after.head_mask.tobytes()
-        )  # fmt: skip
-        summary: Summary = self.before.kept("change", self.quantity, size, *after_key, make=compute)
+        ids = after.encoding.input_ids, after.encoding.token_type_ids
+        key = (self.quantity, size, after.loaded.identity, *ids, after.head_mask.tobytes())
+        summary: Summary = self.before.kept("change", *key, make=compute)
         return summary
 
 
@@ -140,26 +143,19 @@ def draw(page: View) -> None:
 def _controls() -> None:
     state = st.session_state
     with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        control(
-            st.segmented_control, "Compare with", "against", options=COMPARISONS,
-            format_func=COMPARISON_NAMES.__getitem__,
-            required=True,
-        )  # fmt: skip
-        control(
-            st.segmented_control, "View", "compare_view", options=COMPARE_VIEWS,
-            format_func=VIEWS.__getitem__, required=True,
-        )  # fmt: skip
-        control(
-            st.segmented_control, "Show", "differs", options=CHANGES,
-            format_func=lambda name: UNITS[name].capitalize(), required=True,
-        )  # fmt: skip
+        quantities = {name: UNITS[name].capitalize() for name in CHANGES}
+        for label, name, options, names in (
+            ("Compare with", "against", COMPARISONS, COMPARISON_NAMES),
+            ("View", "compare_view", COMPARE_VIEWS, VIEWS),
+            ("Show", "differs", CHANGES, quantities),
+        ):
+            look: dict[str, Any] = {"options": options, "format_func": names.__getitem__, "required": True}
+            control(st.segmented_control, label, name, **look)
         if state.against == "text":
             control(st.text_input, "Other text", "other", placeholder="Type another sentence", width=420)
         if state.against == "model":
-            control(
-                st.selectbox, "Other model", "other_model", options=models_on_offer(),
-                format_func=shown_name, width=300, help=full_name(state.other_model),
-            )  # fmt: skip
+            look = {"options": models_on_offer(), "format_func": shown_name, "help": full_name(state.other_model)}
+            control(st.selectbox, "Other model", "other_model", width=300, **look)
 
 
 def _thumbnail_size(view: str) -> int:
@@ -167,16 +163,16 @@ def _thumbnail_size(view: str) -> int:
 
 
 def _choose_listed(heads: Sequence[HeadClick], view: str) -> None:
-    """Make the head of the clicked line the chosen one. heads: those of the lines."""
+    """Choose the head of the clicked row. heads: those of the rows."""
     for row in st.session_state.largest.selection.rows:
         choose_head(heads[row]) if view != "heads" else open_head(heads[row], "compare_view")
 
 
 @frame.fragment
 def picture(sides: Sides, view: str) -> None:
-    """Every head's difference small, and the chosen ones large; runs alone while the hand is on them.
+    """Draw the difference of every head as a thumbnail, and of the chosen heads as a large map, as a fragment.
 
-    Streamlit keeps what it is given for as long as the page is open: the questions, whose runs the queue has.
+    Streamlit keeps the arguments for as long as the page is open; they hold selections and no runs.
     """
     if st.session_state.compare_view != view:  # a head was opened
         st.rerun()
@@ -196,7 +192,7 @@ def picture(sides: Sides, view: str) -> None:
 
 
 def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click: Callable[[HeadClick], None]) -> None:
-    """Every head's difference."""
+    """Draw the difference of every head."""
     choice, largest = view_choice(summary.first), summary.largest
     layers, heads = largest.shape
 
@@ -225,7 +221,7 @@ def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click:
 
 
 def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mode) -> None:
-    """The difference of the chosen heads of a layer."""
+    """Draw the difference of the chosen heads of a layer."""
     choice, existing = view_choice(summary.first), comparison.there
     before, after = comparison.maps(slice(choice.layer, choice.layer + 1))
     attention_view(
@@ -247,7 +243,7 @@ def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mo
 
 
 def _export(sides: Sides, comparison: Comparison, summary: Summary, view: str) -> None:
-    """What is seen, the chosen heads or all of them, and the list."""
+    """Draw the Export control of the visible heads and of the list."""
     choice, existing = view_choice(summary.first), comparison.there
     exported_view = MapView(
         comparison.what,

@@ -1,4 +1,4 @@
-"""The two sides that the page Compare puts beside each other."""
+"""The two selections that the page Compare compares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from viz_app.shell.selection import Selection
 
 
 def compared_selections() -> tuple[Selection, Selection] | None:
-    """The questions that the page puts side by side, before and after; None where there are no two, and why.
+    """Return the selections before and after; None if there is only one, and draw the reason.
 
     Raises Refused for a model that cannot be loaded or a text that cannot be read.
     """
@@ -25,10 +25,8 @@ def compared_selections() -> tuple[Selection, Selection] | None:
     if state.against == "heads":
         if not (current.off or current.loaded.edits):
             layer, head = state.head
-            example_button(
-                "All heads are on. Switch some off on the page Heads; then this page shows what changes.",
-                f"Switch L{layer} H{head} off", set_choice, "off", (state.head,),
-            )  # fmt: skip
+            hint = "All heads are on. Switch some off on the page Heads; then this page shows what changes."
+            example_button(hint, f"Switch L{layer} H{head} off", set_choice, "off", (state.head,))
             return None
         return replace(current, off=()).of_model(current.plain), current
     if state.against == "masked":
@@ -36,7 +34,7 @@ def compared_selections() -> tuple[Selection, Selection] | None:
             show_no_mask(current, "No word is hidden. Click a word above; then this page shows how attention changes.")
             return None
         return replace(current, encoding=current.original, target=None), current
-    loaded, text, pair = current.plain, current.original.text, current.original.pair  # what is cut is cut in one text
+    loaded, text, pair = current.plain, current.original.text, current.original.pair  # knockouts apply to one text only
     if state.against == "text":
         if not state.other.strip():
             example_button(
@@ -51,10 +49,8 @@ def compared_selections() -> tuple[Selection, Selection] | None:
     elif state.other_model == state.model:
         other_models = [name for name in models_on_offer() if name != state.model]
         if other_models:
-            example_button(
-                "Both models are the same: choose another one.", f"Take {escape_markdown(shown_name(other_models[0]))}",
-                set_choice, "other_model", other_models[0],
-            )  # fmt: skip
+            hint, label = "Both models are the same: choose another one.", escape_markdown(shown_name(other_models[0]))
+            example_button(hint, f"Take {label}", set_choice, "other_model", other_models[0])
         else:
             st.info(with_help("This is the only model here: load another one under “Another model”."))
         return None

@@ -1,7 +1,8 @@
-"""Where does it look when it says "blue"?"""
+"""The page Pictures: where a captioner attends for each word."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -29,7 +30,7 @@ SUMMARY = "A model puts a picture into words; for each word, see which part of t
 def draw(page: View) -> None:
     """Draw the page."""
     state = st.session_state
-    heading = page_place("title").empty()  # names the word as soon as there is one
+    heading = page_place("title").empty()  # is replaced as soon as the word is known
     frame.title("Where does it look for each word?", SUMMARY, heading.container())
     get_captioned = picture.choose()
     if get_captioned is None:
@@ -50,14 +51,9 @@ def draw(page: View) -> None:
         st.caption(picture.verdict(captioned))
 
     first, second, third = page_place("controls").columns([5.2, 2.7, 2.1], vertical_alignment="bottom")
-    control(
-        first.segmented_control,
-        "Show",
-        "heat",
-        options=CROSS_MAPS,
-        format_func=lambda name: UNITS[name].capitalize(),
-        required=True,
-    )
+    quantities = {name: UNITS[name].capitalize() for name in CROSS_MAPS}
+    look: dict[str, Any] = {"options": CROSS_MAPS, "format_func": quantities.__getitem__, "required": True}
+    control(first.segmented_control, "Show", "heat", **look)
     control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=captioned.scene is None)
     third.button("Average of all heads", on_click=picture.average_heads, disabled=head is None)
 
@@ -104,10 +100,8 @@ def draw(page: View) -> None:
     if control(st.toggle, "Every word to every patch", "edges"):
         every_word(get_captioned, state.heat, head)
     write_reading(picture.reading(state.heat, captioned.run.words[word]))
-    downloads.caption(
-        partial(_files, get_captioned, state.heat, head, word), lambda: get_captioned().numbers(),
-        lambda: get_captioned().png()
-    )  # fmt: skip
+    files = partial(_files, get_captioned, state.heat, head, word)
+    downloads.caption(files, lambda: get_captioned().numbers(), lambda: get_captioned().png())
 
 
 def _files(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head | None, word: int) -> CaptionFiles:
@@ -116,9 +110,9 @@ def _files(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head 
 
 @frame.fragment
 def every_word(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head | None) -> None:
-    """All words to all patches, as curves; runs alone while the hand is on it.
+    """Draw the cross-attention of all words as curves, as a fragment.
 
-    Streamlit keeps what it is given for as long as the page is open: how to look, and not what was seen.
+    Streamlit keeps the arguments for as long as the page is open; they hold no run.
     """
     maps = caption_maps(get_captioned().run, heat)
     layers = len(maps.values)

@@ -1,4 +1,4 @@
-"""The picture a visitor looks at: drawn, composed or their own; and what the captioner says about it."""
+"""The picture of the page Pictures, which is drawn, composed or uploaded, and its caption."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from viz_app.shell.view import page_place
 from viz_app.shell.work import Work, seconds_taken, wait_for
 
 MAX_PIXELS = 24_000_000
-MAX_SIDE = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
-MAX_MEGABYTES = 20  # megabytes of an upload
+MAX_SIDE = 480  # pixels a side of a stored upload: several times the input of a captioner
+MAX_MEGABYTES = 20  # of an upload
 EXAMPLE_SHAPE = "large blue circle"
 FORMATS = ("PNG", "JPEG")
 TITLES = {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "Your picture"}
@@ -51,10 +51,9 @@ READINGS = {
     "product": "**How to read this:** patches that were looked at and made “{word}” likelier: attention times its "
     "gradient, where positive (Grad-CAM on attention). The strongest patch is framed.",
 }
-# What benchmarks/pointing_game.py found, for colour words and for shape words.
-POINTING_SHARES = {
-    "chance": (0.060, 0.060), "attention": (0.505, 0.564), "product": (0.885, 0.895), "best head": (0.832, 0.974),
-}  # fmt: skip
+# Results of benchmarks/pointing_game.py, for colour words and for shape words.
+POINTING_SHARES = {"chance": (0.060, 0.060), "attention": (0.505, 0.564)}
+POINTING_SHARES |= {"product": (0.885, 0.895), "best head": (0.832, 0.974)}
 CAUTION = (
     "**How it can mislead:** it shows where the decoder looked for this one word, not everything the word depends on: "
     "a patch's vector also knows its surroundings, and an average hides heads that look elsewhere."
@@ -64,25 +63,22 @@ MAP_NAMES = {"attention": "attention", "product": "attention × gradient", "best
 
 @dataclass(frozen=True)
 class CaptionedPicture:
-    """A picture with its caption.
-
-    scene: what is on it, where that is known.
-    """
+    """A picture with its caption. scene: its shapes, if they are known."""
 
     run: DecoderRun
     scene: Scene | None
 
     @property
     def verdict(self) -> scenes.CaptionCheck | None:
-        """What the caption is worth; None for a picture of which nothing is known."""
+        """The check of the caption; None if the scene is unknown."""
         return None if self.scene is None else scenes.check_caption(self.run.sentence, self.scene)
 
     def first_word(self) -> int:
-        """The word to begin with: the first colour, or the first word of all."""
+        """Return the index of the first colour word, or of the first word if there is none."""
         return next((n for n, word in enumerate(self.run.words) if word in scenes.COLOURS), 0)
 
     def shape_of(self, word: int) -> scenes.Shape | None:
-        """The shape that a word names; None for a word that names none, and for one that is not there."""
+        """Return the shape that a word names; None if it names none, or none of the scene."""
         verdict, owner = self.verdict, pointing.shape_of_word(self.run.words, word)
         if verdict is None or self.scene is None or owner is None or owner >= len(verdict.shape_indices):
             return None
@@ -90,14 +86,14 @@ class CaptionedPicture:
         return None if number is None else self.scene.shapes[number]
 
     def outlines(self, word: int) -> list[Outline]:
-        """The box of every shape; the one that the word names is meant."""
+        """Return the box of every shape, with that of the named shape marked."""
         if self.scene is None:
             return []
         named_shape = self.shape_of(word)
         return [Outline(shape.box, " ".join(shape.words), shape is named_shape) for shape in self.scene.shapes]
 
     def chips(self, selected_word: int) -> list[Chip]:
-        """The words as chips; each says how sure the model was, and what else it considered."""
+        """Return the words as chips with their probability and the alternatives as titles."""
         return [
             Chip(
                 text=word,
@@ -111,71 +107,64 @@ class CaptionedPicture:
         ]
 
     def heat(self, quantity: str, word: int, head: Head | None) -> np.ndarray:
-        """(row, column) for one word: attention, its gradient, what it brings, or the product, clipped at zero."""
+        """Return the map (row, column) of one word, of one head or the average; the product is clipped at zero."""
         return pointing.heat(self.run.select_map(quantity)[word], self.run.grid, head=head, clip=quantity == "product")
 
     def heads(self, quantity: str, word: int) -> np.ndarray:
-        """(layer, head, row, column) for one word, the product clipped."""
+        """Return the maps (layer, head, row, column) of one word; the product is clipped at zero."""
         values: np.ndarray = self.run.select_map(quantity)[word]
         values = values.clip(min=0) if quantity == "product" else values
         return values.reshape(*values.shape[:2], *self.run.grid)
 
     def titles(self, quantity: str, word: int) -> list[list[str]]:
-        """(layer, head): what the reader is told of each head on hover."""
+        """Return the title (layer, head) of each head, with its share on the named shape."""
         shape, maps = self.shape_of(word), self.heads(quantity, word)
-        return [
-            [
-                f"L{layer} H{head}"
-                + (
-                    ""
-                    if shape is None
-                    else f": {pointing.share_in(maps[layer, head], shape.box):.0%} on the named shape"
-                )
-                for head in range(maps.shape[1])
-            ]
-            for layer in range(maps.shape[0])
-        ]
+
+        def title(layer: int, head: int) -> str:
+            if shape is None:
+                return f"L{layer} H{head}"
+            return f"L{layer} H{head}: {pointing.share_in(maps[layer, head], shape.box):.0%} on the named shape"
+
+        return [[title(layer, head) for head in range(maps.shape[1])] for layer in range(maps.shape[0])]
 
     def described(self) -> str:
-        """The picture in words, for those who do not see it."""
+        """Return a description of the picture for screen readers."""
         return "An uploaded picture" if self.scene is None else f"A picture of {scenes.caption_scene(self.scene)}"
 
     def numbers(self) -> str:
-        """Every number of the run as CSV: one row for each word, layer, head and patch."""
+        """Return a CSV of all values of the run, with a row for each word, layer, head and patch."""
         maps = ("attention", "gradient", "brought")
         rows: list[list[object]] = [["position", "word", "probability", "layer", "head", "row", "column", *maps]]
-        attention, gradient, value_weighted = map(self.run.select_map, maps)
-        columns = self.run.grid[1]
-        for word, layer, head, patch in itertools.product(*map(range, attention.shape)):
-            rows.append([
-                word, self.run.words[word], float(f"{self.run.probabilities[word]:.9g}"), layer, head,
-                *divmod(patch, columns),
-                *(float(f"{values[word, layer, head, patch]:.9g}") for values in (attention, gradient, value_weighted)),
-            ])  # fmt: skip
+        arrays = [self.run.select_map(name) for name in maps]
+        for word, layer, head, patch in itertools.product(*map(range, arrays[0].shape)):
+            probability = float(f"{self.run.probabilities[word]:.9g}")
+            place = [layer, head, *divmod(patch, self.run.grid[1])]
+            values = [float(f"{array[word, layer, head, patch]:.9g}") for array in arrays]
+            rows.append([word, self.run.words[word], probability, *place, *values])
         return as_csv(rows)
 
     def png(self) -> bytes:
-        """The picture, as the model sees it, as a file."""
+        """Return the input image of the model as a PNG file."""
         out = io.BytesIO()
         Image.fromarray(self.run.image).save(out, "PNG")
         return out.getvalue()
 
 
 def scene_from(seed: int, count: int | None) -> Scene:
-    """A random scene that a seed decides; count None leaves the number of shapes to it too."""
+    """Return the random scene of a seed. count: the number of shapes; None for a random one."""
     return scenes.random_scene(np.random.default_rng([seed, count or 0]), count=count)
 
 
 def composed(names: list[str], seed: int) -> Scene:
-    """A scene of these shapes; the seed decides where they lie. Raises Refused for shapes that no scene has."""
+    """Return a scene of these shapes at positions drawn from the seed. Raises Refused for unknown shapes."""
     return scenes.random_scene(np.random.default_rng([seed, len(names)]), shape_words=scenes.parse_shape_names(names))
 
 
 def read_upload(data: bytes) -> np.ndarray:
-    """The middle square of an uploaded PNG or JPEG, uint8 (side, side, 3).
+    """Return the central square of an uploaded PNG or JPEG, uint8 (side, side, 3).
 
-    Raises Refused in one sentence for a file that is none, is cut off, or has too many pixels; these are counted
-    before any of them is unpacked.
+    Raises Refused for another kind of file, for a truncated file, and for too many pixels, which are counted before
+    decoding.
     """
     limit = f"at most {MAX_PIXELS / 1e6:.0f} megapixels can be read"
     try:
@@ -183,7 +172,7 @@ def read_upload(data: bytes) -> np.ndarray:
         width, height = picture.size
         if width * height > MAX_PIXELS:
             raise Refused(f"the picture has {width * height / 1e6:.0f} megapixels ({width} × {height}): {limit}")
-        # Turned as the camera says, and see-through parts on white.
+        # Rotate by the EXIF orientation, and put transparent parts on white.
         upright = ImageOps.exif_transpose(picture).convert("RGBA")
     except Refused:
         raise
@@ -202,12 +191,12 @@ def read_upload(data: bytes) -> np.ndarray:
 
 
 def look_at_scene(scene: Scene) -> CaptionedPicture:
-    """A drawn picture with its caption, from the queue."""
+    """Return the picture of a scene with its caption, from the queue."""
     return CaptionedPicture(_run(scenes.draw(scene, loaded_captioner().config.image_size)), scene)
 
 
 def look_at_upload(data: bytes) -> CaptionedPicture:
-    """The visitor's own picture with its caption, from the queue. Raises Refused as `read_upload`."""
+    """Return an uploaded picture with its caption, from the queue. Raises Refused as `read_upload`."""
     return CaptionedPicture(_run(read_upload(data)), None)
 
 
@@ -222,7 +211,7 @@ def _run(image: np.ndarray) -> DecoderRun:
 
 
 def loaded_captioner() -> LoadedCaptioner:
-    """The bundled captioner, loaded by the queue and kept for everyone."""
+    """Return the bundled captioner, loaded by the queue and shared by all visitors."""
     device = os.environ.get(DEVICE_SETTING)
     return wait_for(Work(("captioner",), f"Loading {BUNDLED_CAPTIONER}", lambda _: load_captioner(device=device)))
 
@@ -231,7 +220,7 @@ def loaded_captioner() -> LoadedCaptioner:
 
 
 def choose() -> Callable[[], CaptionedPicture] | None:
-    """Draw the controls of the picture; what gives it with its caption, or None where there is no picture yet."""
+    """Draw the controls of the picture; return a function that returns it with its caption, or None without one."""
     state = st.session_state
     kind, settings, action = page_place("controls").columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
     control(
@@ -269,7 +258,7 @@ def _next_scene() -> None:
 
 
 def chosen_word(captioned: CaptionedPicture) -> int:
-    """The word that was clicked; where there is none of that number, the one to begin with."""
+    """Return the index of the clicked word; by default, or if it does not exist, `first_word`."""
     words = captioned.run.words
     if st.session_state.word is None or not 0 <= st.session_state.word < len(words):
         st.session_state.word = None
@@ -278,7 +267,7 @@ def chosen_word(captioned: CaptionedPicture) -> int:
 
 
 def chosen_head(captioned: CaptionedPicture) -> Head | None:
-    """The head that was clicked; None for the average, also where the model has no such head."""
+    """Return the clicked head; None for the average, and for a head that the model does not have."""
     layers, heads = captioned.run.cross_attention.shape[1:3]
     selected: Head | None = st.session_state.look
     if selected is not None and not (0 <= selected[0] < layers and 0 <= selected[1] < heads):
@@ -294,18 +283,18 @@ def chosen_head(captioned: CaptionedPicture) -> Head | None:
 
 
 def choose_word(click: TokenClick) -> None:
-    """Show where the clicked word looks; a click in the caption."""
+    """Choose the clicked word of the caption."""
     st.session_state.word = click.word
 
 
 def choose_head(click: HeadClick) -> None:
-    """Show the clicked head; a click in the grid."""
+    """Choose the clicked head of the grid."""
     if click.layer is not None and click.head is not None:
         st.session_state.look = (click.layer, click.head)
 
 
 def view_choice(layers: int) -> ViewChoice:
-    """The layer, heads and tokens of the view of all words; the head that is open first, or that of the first layer."""
+    """Return the choice of the view of all words, with the open head or else the last one as its first head."""
     previous: ViewChoice | None = st.session_state.get("_patches")
     layer, head = st.session_state.look or (
         min(previous.layer, layers - 1) if previous else 0,
@@ -317,18 +306,18 @@ def view_choice(layers: int) -> ViewChoice:
 
 
 def choose_view(choice: ViewChoice) -> None:
-    """Take over what was chosen in the view of all words; the opened head is that of the picture too."""
+    """Store the choice of the view of all words, and open its first head in the picture too."""
     st.session_state["_patches"] = choice
     st.session_state.look = (choice.layer, choice.heads[0])
 
 
 def average_heads() -> None:
-    """Show all heads together; a click on a button."""
+    """Show the average of all heads."""
     st.session_state.look = None
 
 
 def verdict(captioned: CaptionedPicture) -> str:
-    """What the caption is worth, and what it took."""
+    """Return whether the caption is right, the sizes of the decoder, and the time it took, in Markdown."""
     run, check = captioned.run, captioned.verdict
     sentence = ""
     if check is not None:
@@ -347,7 +336,7 @@ def verdict(captioned: CaptionedPicture) -> str:
 
 
 def reading(quantity: str, word: str) -> str:
-    """How to read the map of a word, and how it can mislead, with what was measured for words of its kind."""
+    """Return how to read the map of a word and how it can mislead, with the measured results for its kind of word."""
     intro = READINGS[quantity].format(word=escape_markdown(word))
     if word not in scenes.COLOURS and word not in scenes.SHAPE_KINDS:
         return f"{intro} {CAUTION} “{escape_markdown(word)}” names no colour and no shape: there is no one right place."

@@ -1,7 +1,8 @@
-"""What happens to my sentence?"""
+"""The page Step by step: the stages of a forward pass."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -31,6 +32,7 @@ from viz_app.shell.view import View, chart, page_place, write_heading, write_lin
 from viz_app.shell.work import is_confirmed, seconds_taken
 
 PADS = 3
+NPZ_MIME = "application/octet-stream"
 ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
 
 
@@ -48,38 +50,27 @@ def draw(page: View) -> None:
         "Every step from the text to the prediction, as a formula and with its real numbers.",
     )
 
-    # In a lecture the stages stand in sight: what folds away is out of it.
+    # In a lecture the floor plan is always visible, and the controls are folded away.
     plan = (page_place("strip") if current_look().lecture else page_place("controls")).container()
     row = page_place("controls").container(horizontal=True, vertical_alignment="bottom")
-    row.button("Back", on_click=step_stage, args=(names, -1), shortcut="P", disabled=number == 0, key="back")
-    row.button(
-        "Next", on_click=step_stage, args=(names, 1), shortcut="N", disabled=number + 1 == len(names), key="on",
-        type="primary",
-    )  # fmt: skip
+    is_last = number + 1 == len(names)
+    row.button("Back", key="back", on_click=step_stage, args=(names, -1), shortcut="P", disabled=number == 0)
+    row.button("Next", "on", on_click=step_stage, args=(names, 1), shortcut="N", disabled=is_last, type="primary")
     state.inside_layer, state.inside_head = state.head
     state.inside_token = chosen_token(current)
-    existing_heads = config.heads_of(state.head[0])  # those that were not pruned
-    for name, choices in (
-        ("layer", range(config.num_hidden_layers)),
-        ("head", existing_heads or range(config.num_attention_heads)),
-    ):
-        control(
-            row.selectbox, name.capitalize(), f"inside_{name}", options=choices, width=100,
-            disabled=name not in stage.needs or (not existing_heads and name == "head"),
-            on_change=choose_layer_and_head, args=("inside_layer", "inside_head"),
-        )  # fmt: skip
-    control(
-        row.selectbox, "Token", "inside_token", options=range(len(encoding)), width=170,
-        disabled="token" not in stage.needs,
-        format_func=lambda position: f"{encoding.labels[position]} ({position})",
-        on_change=choose_token, args=("inside_token",), help="The token that looks (query), and where the model "
-        "predicts",
-    )  # fmt: skip
-    control(
-        row.segmented_control, "Engine", "engine", options=ENGINES, format_func=ENGINE_NAMES.__getitem__,
-        required=True,
-        help="The model written twice. How far the two differ stands at the last stage.",
-    )  # fmt: skip
+    existing_heads = config.heads_of(state.head[0])  # without the pruned ones
+    heads = existing_heads or range(config.num_attention_heads)
+    for name, numbers in (("layer", range(config.num_hidden_layers)), ("head", heads)):
+        off = name not in stage.needs or (not existing_heads and name == "head")
+        look: dict[str, Any] = {"options": numbers, "width": 100, "disabled": off, "on_change": choose_layer_and_head}
+        control(row.selectbox, name.capitalize(), f"inside_{name}", args=("inside_layer", "inside_head"), **look)
+    look = {"options": range(len(encoding)), "width": 170, "disabled": "token" not in stage.needs}
+    look |= {"format_func": lambda position: f"{encoding.labels[position]} ({position})"}
+    look |= {"help": "The token that looks (query), and where the model predicts"}
+    control(row.selectbox, "Token", "inside_token", on_change=choose_token, args=("inside_token",), **look)
+    look = {"options": ENGINES, "format_func": ENGINE_NAMES.__getitem__, "required": True}
+    look |= {"help": "The model written twice. How far the two differ stands at the last stage."}
+    control(row.segmented_control, "Engine", "engine", **look)
 
     layer, head = state.head
     if layer in config.pruned_layers:
@@ -88,14 +79,18 @@ def draw(page: View) -> None:
         )
         end_run()
     pads = min(PADS, room) if state.pads else 0
-    # What Streamlit keeps for the buttons of the files is this function, and no walk.
+    # Streamlit keeps this function for the download buttons, and not the trace.
     compute_view = partial(_view, current, layer, head, state.inside_token, pads, state.engine)
     view = compute_view()
     with plan:
         floor_plan(
-            stage_groups(view, names), {name: STAGES[name].title for name in names}, state.stage, key="plan",
-            label="The stages of a pass; choose one to go there", on_click=go_to_stage,
-        )  # fmt: skip
+            stage_groups(view, names),
+            {name: STAGES[name].title for name in names},
+            state.stage,
+            key="plan",
+            label="The stages of a pass; choose one to go there",
+            on_click=go_to_stage,
+        )
     tables = {} if "head" in stage.needs and not existing_heads else stage.tables(view)
 
     words, picture = page_place("figure").columns([5, 8], gap="medium")
@@ -110,10 +105,8 @@ def draw(page: View) -> None:
         if state.stage == "mask" or state.pads:
             control(st.toggle, f"Add {PADS} [PAD] tokens to the text", "pads", disabled=room == 0 and not state.pads)
         if state.stage == "next" and layer + 1 < config.num_hidden_layers:
-            st.button(
-                f"Into layer {layer + 1}", on_click=enter_next_layer, args=(config.num_hidden_layers,),
-                icon=":material/arrow_upward:", key="enter",
-            )  # fmt: skip
+            label, icon = f"Into layer {layer + 1}", ":material/arrow_upward:"
+            st.button(label, "enter", on_click=enter_next_layer, args=(config.num_hidden_layers,), icon=icon)
         place = st.container()
     with picture:
         if not existing_heads and "head" in stage.needs:
@@ -130,32 +123,27 @@ def draw(page: View) -> None:
     if tables:
         name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage
         left, right = st.columns(2)
-        left.download_button(
-            "This stage as CSV", partial(_stage_csv, compute_view, state.stage), f"{name}.csv", "text/csv",
-            on_click="ignore", icon=":material/table:", key="csv", width="stretch",
-        )  # fmt: skip
-        right.download_button(
-            "All values of this layer as NPZ", partial(_trace_npz, compute_view),
-            f"walk-L{layer}.npz", "application/octet-stream",
-            on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
-        )  # fmt: skip
+        stage_csv, trace_npz = partial(_stage_csv, compute_view, state.stage), partial(_trace_npz, compute_view)
+        for column, label, make_file, file_name, mime, icon in (
+            (left, "This stage as CSV", stage_csv, f"{name}.csv", "text/csv", "table"),
+            (right, "All values of this layer as NPZ", trace_npz, f"walk-L{layer}.npz", NPZ_MIME, "dataset"),
+        ):
+            options: dict[str, Any] = {
+                "icon": f":material/{icon}:",
+                "width": "stretch",
+                "key": file_name.rpartition(".")[2],
+            }
+            column.download_button(label, make_file, file_name, mime, on_click="ignore", **options)
     write_reading(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
 
-    # Once, and last, so that the picture waits for one engine alone.
-    if number + 1 == len(names):
+    # The comparison comes last, so that the picture waits for one engine only.
+    if is_last:
         with place:
             (other_engine,) = (engine for engine in ENGINES if engine != state.engine)
             other_trace = None
             label, key = f"Compare with {ENGINE_NAMES[other_engine]}", (current.loaded.identity, encoding, current.off)
             if is_confirmed("engines", key, label, seconds_taken()):
-                other_trace = second_trace(
-                    current,
-                    layer,
-                    state.inside_token,
-                    pads=pads,
-                    engine=other_engine,
-                    slot="engines",
-                )
+                other_trace = second_trace(current, layer, state.inside_token, pads, other_engine, slot="engines")
             note = f"All stages are computed with **{ENGINE_NAMES[state.engine]}**."
             if other_trace is not None:
                 worst = max(differences(view.trace, other_trace), key=lambda difference: difference.share)
@@ -167,11 +155,11 @@ def draw(page: View) -> None:
 
 
 def _view(current: Selection, layer: int, head: int, token: int, pads: int, engine: str) -> StageInput:
-    """The pass as the stages show it, from the queue."""
+    """Return the view of the stages, with the trace from the queue."""
     config = current.loaded.config
     distances = config.position_scheme.distances
     return StageInput(
-        trace=forward_trace(current, layer, token, pads=pads, engine=engine),
+        trace=forward_trace(current, layer, token, pads, engine),
         head=head,
         relative=distances is not None,
         divided=distances is None or distances.scaled,

@@ -1,4 +1,4 @@
-"""The stages of a pass: what each one computes, in a formula, in live numbers, in a picture, and in words."""
+"""The stages of a forward pass: the formula of each, its numbers, its figures, and its description."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
 from viz_app.figures.style import current_look
 
-MASKED_BELOW = -5000.0  # a score below this was masked
+MASKED_BELOW = -5000.0  # scores below this are masked
 MAX_WORDS = 8
-MAP_HEIGHT, LABELS_IN_MAP = 520, 24  # a map this low has room for so many labels
-ACTIVE_THRESHOLD = 0.1  # an inner number above this is counted as not silent
-# Names that configurations use, as they are written in formulas.
+MAP_HEIGHT, LABELS_IN_MAP = 520, 24  # pixels, and the largest number of labels that fit
+ACTIVE_THRESHOLD = 0.1  # an inner number above this counts as active
+# Names of configurations -> names in formulas.
 ACTIVATIONS = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "swish": "SiLU", "tanh": "tanh"}
 POOLER_ACTIVATIONS = {
     "tanh": ("tanh", r"\tanh"),
@@ -40,13 +40,12 @@ Tables = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class StageInput:
-    """What a stage is shown of: one walk, one head of its layer, one token as the query.
+    """The trace, head and query that a stage shows.
 
-    relative: whether distances add to the scores. divided: whether what they add is divided by the root of the head
-    size, as the products are. hidden_act, pooler_act, word_act: as in the
-    configuration. knows_pairs: whether the model has an output for two texts. asks_order: whether that says in order or
-    swapped, as an ALBERT's.
-    word: a piece as text.
+    relative: whether distances between tokens add to the scores. divided: whether these terms are divided by the square
+    root of the head size, as the products are. hidden_act, pooler_act, word_act: as in the configuration.
+    has_pair_output: whether the model has an output for two texts. predicts_order: whether that output predicts their
+    order, as in ALBERT. word: returns the text of a piece.
     """
 
     trace: Walk
@@ -62,31 +61,31 @@ class StageInput:
 
     @property
     def activation(self) -> str:
-        """The name of the layers' activation in a formula."""
+        """The name of the activation of the layers in a formula."""
         return activation(self.hidden_act)
 
     @property
     def query(self) -> int:
-        """The position whose row is looked at."""
+        """The position of the query."""
         return self.trace.position
 
     def value(self, name: str) -> np.ndarray:
-        """A value of the walk by its name, which in the chosen layer may be short."""
+        """Return a value of the trace by its name; the prefix of the chosen layer may be omitted."""
         return self.trace.values[name] if name in self.trace.values else self.trace.layer_value(name)
 
     def head_value(self, name: str) -> np.ndarray:
-        """A value of the chosen head."""
+        """Return a value of the chosen head."""
         value: np.ndarray = self.trace.layer_value(name)[self.head]
         return value
 
     @property
     def strongest(self) -> int:
-        """The key that the chosen query looks at most."""
+        """The position of the key with the most attention of the query."""
         return int(self.head_value("probabilities")[self.query].argmax())
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The tokens, what is hidden by its name, and the padding behind them."""
+        """The labels of the tokens, with the masked words, followed by the padding."""
         labels = self.trace.encoding.labels
         return (*labels, *self.trace.tokens[len(labels) :])
 
@@ -99,16 +98,16 @@ class StageInput:
         horizontal: bool = False,
         figures: int = 1,
     ) -> go.Figure:
-        """Tables of vectors whose rows are `labels`; those of tokens, with the chosen one framed, if none are given.
+        """Draw tables of vectors with labelled rows; by default the rows are tokens, and the query is framed.
 
-        figures: how many the stage draws.
+        figures: the number of figures of the stage.
         """
         if labels is None:
             labels, framed_row = self.labels, self.query
         return vector_panels(tables, labels, chosen=framed_row, across=horizontal, figures=figures)
 
     def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
-        """A map of the chosen head with the chosen query framed, and that row as bars."""
+        """Draw a map of the chosen head with the row of the query framed, and that row as bars."""
         heatmap = attention_heatmap(
             values,
             self.labels,
@@ -133,20 +132,19 @@ class StageInput:
 
 
 def activation(name: object) -> str:
-    """An activation's name in a formula; the kinds of GELU share one."""
+    """Return the name of an activation in a formula; all variants of GELU have the same."""
     return ACTIVATIONS.get(str(name).partition("_")[0], "act")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage.
+    """One stage of a forward pass.
 
-    formula, live: what is computed, in LaTeX, in letters and with numbers of the chosen token.
-    says: two sentences on what happens. reading, misleading: how to read the picture, and how it can mislead.
-    axes: what the numbers of the shape count; shape_of: the value that has this shape; else_of: the same two of a model
-    that lacks this value.
-    tables: the numbers in the picture, (row, column) each; none where a model lacks this part. draw: the picture.
-    needs: the controls that change it, of "layer", "head" and "token".
+    formula, live: what is computed, in LaTeX, with symbols and with numbers of the chosen token. text: two sentences of
+    description. reading, misleading: how to read the figures, and how they can mislead.
+    shape_of, axes: the value whose shape is stated, and the names of its axes. fallback_shape: the same two for a model
+    without this value. tables: the numbers of the figures, (row, column) each; empty if the model lacks this part.
+    draw: returns the figures. needs: the controls that affect the stage, of "layer", "head" and "token".
     """
 
     title: str
@@ -158,13 +156,13 @@ class Stage:
     shape_of: str
     axes: tuple[str, ...]
     tables: Callable[[StageInput], Tables]
-    draw: Callable[[StageInput, Tables], list[go.Figure]]
+    draw: Callable[[StageInput, Tables], list[go.Figure]] = lambda view, tables: [view.vectors(tables)]
     needs: tuple[str, ...] = ("layer", "head", "token")
     fallback_shape: tuple[str, tuple[str, ...]] | None = None
     row_labels: Callable[[StageInput], tuple[str, ...]] = lambda view: view.labels
 
     def shape(self, view: StageInput) -> str:
-        """In words: 12 heads × 14 tokens × 32 numbers."""
+        """Describe the shape, such as 12 heads × 14 tokens × 32 numbers."""
         name, axes = self.shape_of, self.axes
         if self.fallback_shape is not None and name not in view.trace.values:
             name, axes = self.fallback_shape
@@ -173,12 +171,12 @@ class Stage:
 
 
 def tex(value: float) -> str:
-    """A number in LaTeX, three digits."""
+    """Return a number with three digits in LaTeX."""
     digits, _, exponent = f"{value + 0.0:.3g}".partition("e")  # a zero has no sign
     return rf"{digits} \cdot 10^{{{int(exponent)}}}" if exponent else digits
 
 
-# What each symbol of the formulas means: the same one at every stage, in the order in which they come.
+# The symbols of all formulas, in the order of the stages.
 SYMBOLS = {
     "t": "a piece's number in the vocabulary",
     "n": "how many tokens the text has",
@@ -223,30 +221,34 @@ _IN_FORMULA = re.compile(r"\[5pt\]|\\mathrm\{LN\}|\\(?:text|mathrm|begin|end)\{[
 
 
 def legend(formula: str) -> str:
-    """The symbols of a formula in LaTeX and what each means, in Markdown."""
+    """Return the symbols of a LaTeX formula with their meanings, in Markdown."""
     symbols = set(_IN_FORMULA.findall(formula))
     return " &nbsp;·&nbsp; ".join(f"${symbol}$ {meaning}" for symbol, meaning in SYMBOLS.items() if symbol in symbols)
 
 
 def _sum(*values: float) -> str:
-    """A sum in LaTeX: 0.1 - 0.2 + 0.3."""
+    """Return a sum in LaTeX, such as 0.1 - 0.2 + 0.3."""
     first, *remaining = values
     return tex(first) + "".join(f" {'-' if value < 0 else '+'} {tex(abs(value))}" for value in remaining)
 
 
 def _lines(*formulas: str) -> str:
-    """Formulas under one another."""
+    """Return formulas below one another."""
     return r"\begin{gathered}" + r" \\[5pt] ".join(formulas) + r"\end{gathered}"
 
 
-def _existing_values(view: StageInput, *names: tuple[str, str]) -> Tables:
-    """The values that this model has, by the title of their panel."""
-    tables = {}
-    for title, name in names:
-        if name == "entering":
-            tables[title] = view.trace.layer_input
-        elif name in view.trace.values or f"layer.{view.trace.layer}.{name}" in view.trace.values:
-            tables[title] = view.value(name)
+def _panels(prefix: str = "", /, **titles: str) -> Callable[[StageInput], Tables]:
+    """Return a function that returns those of the named values that the model has, by the titles of their panels."""
+
+    def tables(view: StageInput) -> Tables:
+        existing = {}
+        for name, title in titles.items():
+            if name == "layer_input":
+                existing[title] = view.trace.layer_input
+            elif {prefix + name, f"layer.{view.trace.layer}.{name}"} & view.trace.values.keys():
+                existing[title] = view.value(prefix + name)
+        return existing
+
     return tables
 
 
@@ -280,8 +282,8 @@ def _embedding_formula(view: StageInput) -> str:
 
 def _embedding_live(view: StageInput) -> str:
     i, values = view.query, view.trace.values
-    parts = [values[f"embeddings.{part}"][i, 0] for part in ("word", "token_type", "position")
-             if f"embeddings.{part}" in values]  # fmt: skip
+    names = (f"embeddings.{part}" for part in ("word", "token_type", "position"))
+    parts = [values[name][i, 0] for name in names if name in values]
     total = tex(values["embeddings.sum"][i, 0])
     return _lines(rf"x_{{{i}}}[0] = {_sum(*parts)}", f"= {total}")
 
@@ -292,14 +294,13 @@ def _norm_formula(view: StageInput) -> str:
 
 
 def _norm_tables(view: StageInput) -> Tables:
-    if not _is_widened(view):
-        return _existing_values(view, ("before", "embeddings.sum"), ("after", "embeddings.output"))
-    names = ("before", "embeddings.sum"), ("after", "embeddings.normed"), ("as layer 0 takes it", "embeddings.output")
-    return _existing_values(view, *names)
+    if _is_widened(view):
+        return _panels("embeddings.", sum="before", normed="after", output="as layer 0 takes it")(view)
+    return _panels("embeddings.", sum="before", output="after")(view)
 
 
 def _is_widened(view: StageInput) -> bool:
-    """Whether a linear map follows the norm."""
+    """Return whether a linear map follows the norm."""
     return "embeddings.normed" in view.trace.values
 
 
@@ -340,16 +341,14 @@ def _score_live(view: StageInput) -> str:
 
 
 def _masked(view: StageInput) -> np.ndarray:
-    """The masked scores of the head, with nothing where a key is hidden."""
+    """Return the masked scores of the head, with NaN at masked keys."""
     scores = view.head_value("masked_scores")
     return np.where(scores < MASKED_BELOW, np.nan, scores)
 
 
 def _mask_live(view: StageInput) -> str:
     i = view.query
-    j = int(
-        (view.head_value("masked_scores")[i] < MASKED_BELOW).argmax()
-    )  # the first that is hidden, or the first of all
+    j = int((view.head_value("masked_scores")[i] < MASKED_BELOW).argmax())  # the first masked key, or the first key
     score, after = view.head_value("scores")[i, j], view.head_value("masked_scores")[i, j]
     after_text = f"{after:.1f}" if after < MASKED_BELOW else tex(after)
     added = f"- {round(score - after, -4):.0f}" if after < MASKED_BELOW else "+ 0"
@@ -401,13 +400,6 @@ def _output_live(view: StageInput) -> str:
     )
 
 
-def _feed_forward_tables(view: StageInput) -> Tables:
-    return _existing_values(
-        view, ("inner numbers, after the activation", "intermediate"), ("back to the full width", "output_dense"),
-        ("+ input of this part", "output_sum"), ("after the norm", "output"),
-    )  # fmt: skip
-
-
 def _draw_feed_forward(view: StageInput, tables: Tables) -> list[go.Figure]:
     inner, *outer = tables
     return [
@@ -448,7 +440,7 @@ def _feed_forward_formula(view: StageInput) -> str:
 
 
 def _judges_tokens(view: StageInput) -> bool:
-    """Whether the output is that of an ELECTRA's discriminator, which stands where other models guess words."""
+    """Return whether the output is that of ELECTRA's discriminator, in place of a masked-word output."""
     return "replaced_logits" in view.trace.values and "mlm_logits" not in view.trace.values
 
 
@@ -506,12 +498,8 @@ def _draw_heads(view: StageInput, tables: Tables) -> list[go.Figure]:
     if "nsp_logits" in view.trace.values:
         figures.append(nsp_bar(next_sentence_probability(view.trace), order=view.predicts_order))
     if _judges_tokens(view):
-        figures.append(
-            key_bars(
-                replaced_probabilities(view.trace), view.labels, signed=False,
-                title="Probability that a token was replaced",
-            )
-        )  # fmt: skip
+        replaced, title = replaced_probabilities(view.trace), "Probability that a token was replaced"
+        figures.append(key_bars(replaced, view.labels, signed=False, title=title))
     return figures
 
 
@@ -545,11 +533,10 @@ MAP = (
 )
 
 
-# The house that a pass walks through; the layer is the one part that there is several times.
 def stage_groups(view: StageInput, names: Sequence[str]) -> list[Room]:
-    """Where the stages stand: what comes before the layers, the chosen layer with its attention, what reads the end.
+    """Return the groups of stages: before the layers, the chosen layer with its attention, and the outputs.
 
-    names: of the stages that the model has.
+    names: those of the stages that the model has.
     """
     layers = len(view.value("hidden_states")) - 1
     attention = Room(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
@@ -588,14 +575,7 @@ STAGES: dict[str, Stage] = {
         misleading=COLUMN,
         shape_of="embeddings.sum",
         axes=("tokens", "numbers"),
-        tables=lambda view: _existing_values(
-            view,
-            ("token", "embeddings.word"),
-            ("+ segment", "embeddings.token_type"),
-            ("+ position", "embeddings.position"),
-            ("= sum", "embeddings.sum"),
-        ),
-        draw=lambda view, tables: [view.vectors(tables)],
+        tables=_panels("embeddings.", word="token", token_type="+ segment", position="+ position", sum="= sum"),
         needs=("token",),
     ),
     "norm": Stage(
@@ -690,14 +670,12 @@ STAGES: dict[str, Stage] = {
         misleading="the panels mix all heads of the layer: one head is only a part of the first panel.",
         shape_of="attention_normed",
         axes=("tokens", "numbers"),
-        tables=lambda view: _existing_values(
-            view,
-            ("all heads, joined", "attention_output"),
-            ("+ input of the layer", "entering"),
-            ("= sum", "attention_sum"),
-            ("after the norm", "attention_normed"),
+        tables=_panels(
+            attention_output="all heads, joined",
+            layer_input="+ input of the layer",
+            attention_sum="= sum",
+            attention_normed="after the norm",
         ),
-        draw=lambda view, tables: [view.vectors(tables)],
         needs=("layer", "token"),
     ),
     "feed_forward": Stage(
@@ -710,7 +688,12 @@ STAGES: dict[str, Stage] = {
         misleading=COLUMN,
         shape_of="intermediate",
         axes=("tokens", "inner numbers"),
-        tables=_feed_forward_tables,
+        tables=_panels(
+            intermediate="inner numbers, after the activation",
+            output_dense="back to the full width",
+            output_sum="+ input of this part",
+            output="after the norm",
+        ),
         draw=_draw_feed_forward,
         needs=("layer", "token"),
     ),

@@ -1,4 +1,4 @@
-"""The chosen stage, layer and token, and every value of the pass on the way there."""
+"""The trace of a forward pass, and the chosen stage, layer and token of the page Step by step."""
 
 from __future__ import annotations
 
@@ -17,46 +17,44 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, poll, wait_for
 
 
-def forward_trace(current: Selection, layer: int, position: int, *, pads: int, engine: str) -> Walk:
-    """The record of every value on the way, from the queue; see `bert_core.run.walk.walk`."""
+def forward_trace(current: Selection, layer: int, position: int, pads: int, engine: str) -> Walk:
+    """Return every value of a forward pass, from the queue; see `bert_core.run.walk.walk`."""
     return walk_at_position(current.loaded, wait_for(_trace_work(current, layer, pads, engine), timed=True), position)
 
 
-def second_trace(current: Selection, layer: int, position: int, *, pads: int, engine: str, slot: str) -> Walk | None:
-    """The same beside the first; None while it runs, and its place in the queue is shown here.
+def second_trace(current: Selection, layer: int, position: int, pads: int, engine: str, *, slot: str) -> Walk | None:
+    """Return another trace, or None while it is computed; its place in the queue is shown.
 
-    asked: the slot of the button that asked for it.
+    slot: that of the button that requested it.
     """
     trace = poll(_trace_work(current, layer, pads, engine), asked=slot).value
     return None if trace is None else walk_at_position(current.loaded, trace, position)
 
 
 def _trace_work(current: Selection, layer: int, pads: int, engine: str) -> Work[Walk]:
-    # One walk for every token: `asked_at` asks the masked-word head anew, and that alone.
-    gates = current.head_mask
+    # One trace serves all tokens: `walk_at_position` computes only the masked-word head again.
+    loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     return Work(
-        ("walk", current.loaded.identity, current.encoding, layer, pads, engine, gates.tobytes()),
-        f"{shown_name(current.loaded.name)} computes every step with {engine}",
-        lambda report: walk(
-            current.loaded, current.encoding, layer, head_mask=gates, pads=pads, engine=engine, report=report
-        ),
-        memory=capture_bytes(current.loaded, len(current.encoding) + pads),
-    )  # fmt: skip
+        ("walk", loaded.identity, encoding, layer, pads, engine, gates.tobytes()),
+        f"{shown_name(loaded.name)} computes every step with {engine}",
+        lambda report: walk(loaded, encoding, layer, head_mask=gates, pads=pads, engine=engine, report=report),
+        memory=capture_bytes(loaded, len(encoding) + pads),
+    )
 
 
 def choose_layer_and_head(layer_key: str, head_key: str) -> None:
-    """Make the head of two controls the chosen one."""
+    """Choose the head that two controls hold."""
     state = st.session_state
     set_head((state[layer_key], state[head_key]), state.also)
 
 
 def choose_token(key: str) -> None:
-    """Make the token of a control the chosen one."""
+    """Choose the token that a control holds."""
     st.session_state.token = st.session_state[key]
 
 
 def chosen_token(current: Selection) -> int:
-    """Where the chosen token is; the first hidden one, or the first word, if none was chosen that is there."""
+    """Return the position of the chosen token; by default that of the first masked token, or of the first word."""
     token, encoding = st.session_state.token, current.encoding
     if token is not None and 0 <= token < len(encoding):
         return int(token)
@@ -64,7 +62,7 @@ def chosen_token(current: Selection) -> int:
 
 
 def existing_stages(current: Selection) -> tuple[str, ...]:
-    """The stages that the model has, in their order: some have no pooler, or none of the outputs."""
+    """Return the names of the stages that the model has, in order; some models lack the pooler or the outputs."""
     loaded, missing = current.loaded, set[str]()
     if loaded.report.lacks("bert.pooler."):
         missing.add("pooler")
@@ -74,18 +72,18 @@ def existing_stages(current: Selection) -> tuple[str, ...]:
 
 
 def step_stage(names: Sequence[str], step: int) -> None:
-    """Go some stages on, or back; a click on a button. names: of the stages that there are."""
+    """Move some stages forward or back. names: those of the existing stages."""
     place = names.index(st.session_state.stage) + step
     st.session_state.stage = names[min(max(place, 0), len(names) - 1)]
 
 
 def go_to_stage(click: StageClick) -> None:
-    """Go to the clicked stage; a click in the floor plan."""
+    """Open the clicked stage of the floor plan."""
     st.session_state.stage = click.name
 
 
 def enter_next_layer(layers: int) -> None:
-    """Go to the same head's query, key and value one layer up; a click on a button."""
+    """Open the query, key and value of the same head in the next layer."""
     state = st.session_state
     set_head((min(state.head[0] + 1, layers - 1), state.head[1]), state.also)
     state.stage = "qkv"

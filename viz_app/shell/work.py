@@ -105,8 +105,8 @@ def work(
                 (f"{function.__module__}.{function.__qualname__}", *map(identity_of, values.values())),
                 label.format(**{name: _shown(value) for name, value in values.items()}),
                 compute,
-                seconds(*args, **kwargs) if callable(seconds) else seconds,
-                memory=memory(*args, **kwargs) if callable(memory) else memory,
+                seconds(*values.values()) if callable(seconds) else seconds,
+                memory=memory(*values.values()) if callable(memory) else memory,
             )
 
         return make
@@ -201,7 +201,7 @@ def confirm(label: str, *works: Work[Any], quick: float = UNCONFIRMED_SECONDS, s
     key = tuple(work.key for work in works)
     if not is_confirmed(slot, key, label, sum(work.seconds for work in works), quick=quick):
         return None
-    results = [poll(work, slot=slot if len(works) == 1 else "", asked=slot).value for work in works]
+    results = [poll(work, asked=slot).value for work in works]
     if any(result is None for result in results):
         return None
     return results[0] if len(results) == 1 else results

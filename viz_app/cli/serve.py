@@ -97,7 +97,7 @@ def open_app(
     """Serve the app to a browser."""
     offered = [*(models or []), *(more_models or [])]
     for name in offered:
-        _check_offered(name)
+        _check_model_name(name)
     if device != "auto":
         from bert_core.loading import best_device
 
@@ -144,7 +144,7 @@ def open_app(
                 raise Refused(f"{option} is {gigabytes:g}: it must be a number of GB above 0")
             choices[variable] = str(gigabytes)
     if for_class or os.environ.get(CLASS):
-        choices[CLASS] = _teachers_code()
+        choices[CLASS] = _teacher_code()
     if tables is not None:
         choices["HEADLIGHT_TABLES"] = str(tables.resolve())
     if index is not None:
@@ -163,7 +163,7 @@ def open_app(
     os.execve(sys.executable, command, {**malloc_settings(), **os.environ, **choices})
 
 
-def _teachers_code() -> str:
+def _teacher_code() -> str:
     """What the teacher of a class says to this server: a new code, shown in the terminal alone, or the one given.
 
     Raises Refused for one that can be guessed, or where there is no terminal, since a log would keep what is shown.
@@ -184,7 +184,7 @@ def _teachers_code() -> str:
     return code
 
 
-def _check_offered(name: str) -> None:
+def _check_model_name(name: str) -> None:
     """Raise Refused unless a model of this name may be there: what the app would only say on its page."""
     from bert_core.checkpoint import read_config
     from bert_core.loading import bundled_models

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from bert_core.refused import Refused
 from viz_app.lessons import ANSWERS, ENGLISH, LANGUAGES, Lesson, Option, Reveal, Task, View, Way
 from viz_app.lessons.checks import CHECKS
-from viz_app.moved_pages import MOVED
+from viz_app.moved_pages import MOVED_PAGES
 
 FOLDER = Path(__file__).parent
 COURSES = (1, 2, 3)
@@ -348,7 +348,7 @@ class _Table:
 
     def view(self) -> View:
         page = self.text("page")
-        return View(MOVED.get(page, page), self.texts("address"))
+        return View(MOVED_PAGES.get(page, page), self.texts("address"))
 
     def nothing_else(self) -> None:
         """Note each key that nobody asked for, here or below."""

@@ -25,7 +25,7 @@ from viz_app.shell import findings
 from viz_app.shell.findings.asked import Asked, of_lesson
 from viz_app.shell.language import translate
 from viz_app.shell.models import shown_name
-from viz_app.shell.profiles import looks_to_guess, profiles_of
+from viz_app.shell.profiles import examples_to_guess, profiles_of
 from viz_app.shell.trial import MOST_ANSWERS, answers
 from viz_app.shell.work import Work
 
@@ -136,7 +136,7 @@ def _texts(asked: Asked) -> list[list[tuple[str, bool]]]:
 def _looks(asked: Asked, view: View) -> list[str]:
     """What the page Profiles shows of the head to whoever guesses first; nothing of another page."""
     found = profiles_of(asked.loaded) if view.page == PROFILES else None
-    looks = [] if found is None else looks_to_guess(found.find_head(*asked.head))
+    looks = [] if found is None else examples_to_guess(found.find_head(*asked.head))
     return [f"{number}. {guessed(look)}" for number, look in enumerate(looks, 1)]
 
 

@@ -25,7 +25,7 @@ from bert_core.unknown_tokens import count_unknown_tokens, current_counts
 from viz_app.access import is_local_server
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor, current_job
+from viz_app.shell.jobs import Batch, Job, JobQueue, JobStopped, SessionId, current_job
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_cache import begin_use, end_use, in_use, using
 from viz_app.streamlit_compat import is_in_script_run, is_session_active, session_id
@@ -61,7 +61,7 @@ class Work(Generic[Result]):
     label: str
     do: Callable[[Progress], Result]
     seconds: float = 0.0
-    together: Together | None = None
+    together: Batch | None = None
     memory: int = 0
     kept: bool = True
 
@@ -116,7 +116,7 @@ def wait_for(work: Work[Result], *, timed: bool = False) -> Result:
     (`seconds_taken`). Raises what the work raises.
     """
     if (outer := current_job()) is not None:
-        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, kept=work.kept))
+        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, is_kept=work.kept))
         return nested
     on_a_page = is_in_script_run()
     job = _finished(work) if on_a_page else _waited_for(work)
@@ -141,7 +141,7 @@ def poll(work: Work[Result], *, slot: str = "", asked: str = "") -> PolledResult
     """
     job = _submitted(work, lasting=True)
     if job.wait(WAIT_BEFORE_PROGRESS):
-        if isinstance(job.error, Stopped):
+        if isinstance(job.error, JobStopped):
             return earlier_result(slot)
         result = _result(job)
         if slot:
@@ -176,8 +176,8 @@ def finished_result(work: Work[Result]) -> Result | None:
 
 def _known(key: Hashable) -> Any:
     """What the queue has of a key; None where it has nothing."""
-    job = queue().known(key)
-    return job.result if job is not None and job.done else None
+    job = queue().find(key)
+    return job.result if job is not None and job.is_done else None
 
 
 def progress_of(work: Work[Any]) -> float | None:
@@ -186,7 +186,7 @@ def progress_of(work: Work[Any]) -> float | None:
     For a part of a page that comes back by itself. Raises what the work raises.
     """
     job = _submitted(work, lasting=True)
-    if not job.done:
+    if not job.is_done:
         return job.progress or 0.0
     _result(job)
     return None
@@ -288,7 +288,7 @@ def end_of_run() -> None:
         end_use()
         memory.MODELS.shrink()
         return
-    while not any(job.done for job, _ in waiting):
+    while not any(job.is_done for job, _ in waiting):
         for job, bar in waiting:
             _say_place(job, bar)
         waiting[0][0].wait(POLL_INTERVAL)
@@ -296,7 +296,7 @@ def end_of_run() -> None:
 
 
 def _leave_the_rest() -> None:
-    queue().leave(session_id(), tuple(st.session_state.get(_ASKED_NOW, ())))
+    queue().withdraw(session_id(), tuple(st.session_state.get(_ASKED_NOW, ())))
 
 
 def _submitted(work: Work[Any], *, lasting: bool) -> Job:
@@ -305,23 +305,23 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
     return job
 
 
-def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
+def _asked(work: Work[Any], visitor: SessionId, *, lasting: bool) -> Job:
     return queue().submit(
         work.key, work.label, _as_job(work),
-        expected=work.seconds, together=work.together, kept=work.kept, visitor=visitor, lasting=lasting,
+        expected=work.seconds, batch=work.together, is_kept=work.kept, session=visitor, is_lasting=lasting,
     )  # fmt: skip
 
 
 def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
     """The function of a job that does the work. Raises Refused where the work would take too long on this server."""
-    if (refused := time_limit_message(work.seconds)) is not None and queue().known(work.key) is None:
+    if (refused := time_limit_message(work.seconds)) is not None and queue().find(work.key) is None:
         raise Refused(refused)
 
     models = in_use()  # of the page or the job that asks: they stay in memory until this is done
     device = memory.model_device()
 
     def do(job: Job) -> Any:
-        room = memory.room_for(work.memory, queue().drop_oldest, device=device)
+        room = memory.reserve_memory(work.memory, queue().drop_oldest, device=device)
         with using(models), room, count_unknown_tokens() as job.unknown:
             return work.do(job.report)
 
@@ -348,7 +348,7 @@ def _finished(work: Work[Any]) -> Job:
         while not job.wait(POLL_INTERVAL):
             _say_place(job, bar)  # where the visitor went on, this ends the run
         place.empty()
-    if isinstance(job.error, Stopped):
+    if isinstance(job.error, JobStopped):
         queue().forget(job.key)
         _say_stopped(job.label)
     return job
@@ -381,7 +381,7 @@ def _waiting_room(job: Job, asked: str | None = None) -> Any:
 
 
 def _say_place(job: Job, bar: Any) -> None:
-    place = queue().place(job)
+    place = queue().position(job)
     where = "running" if place == 0 else f"waiting for {place} other {'job' if place == 1 else 'jobs'}"
     bar.progress(job.progress or 0.0, text=escape_markdown(f"{job.label}: {where}"))
 

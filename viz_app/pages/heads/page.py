@@ -123,7 +123,7 @@ def _switches(current: Selection, before: ModelRun, estimated: np.ndarray | None
         f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}"
     )
     if current.off:
-        corpus.search_button(current, current.off[0], alike="looks")
+        corpus.search_button(current, current.off[0], similarity="looks")
 
 
 def _predictions(current: Selection, before: ModelRun, after: ModelRun) -> None:

@@ -42,10 +42,10 @@ def counted(loaded: LoadedModel) -> Profiles | None:
     if index is None:
         with screen.picture():
             show_index_error(loaded)
-            own_corpus.make_index(loaded)
+            own_corpus.index_controls(loaded)
         return None
     with screen.picture():
-        own_corpus.say_whose(loaded)
+        own_corpus.remove_corpus_button(loaded)
         return _found(index, loaded)
 
 

@@ -159,7 +159,7 @@ def card(current: Selection, seen: RolesOfText) -> None:
         set_head((layer, head))
         state.view = "curves"
         frame.go_to("attention")
-    corpus.search_button(current, (layer, head), alike="looks")
+    corpus.search_button(current, (layer, head), similarity="looks")
     if relations := relations_found(current.loaded, (layer, head)):
         st.markdown(relations)
     nearest = seen.nearest((layer, head))

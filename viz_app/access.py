@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import get_option
 
 from bert_core.refused import Refused
-from viz_app.moved_pages import MOVED
+from viz_app.moved_pages import MOVED_PAGES
 from viz_app.streamlit_compat import browser_message_kind, shorten_widget_texts
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -55,7 +55,7 @@ def is_local_address(url: str) -> bool:
     return urlsplit(url).hostname in LOCAL_HOSTS
 
 
-def middleware() -> list[Middleware]:
+def build_middleware() -> list[Middleware]:
     """What stands before every route of the server."""
     framed_by = parse_origins(os.environ.get(EMBED_IN, "").split())
     return [Middleware(Guard, framed_by=framed_by), Middleware(MovedPages)]
@@ -142,26 +142,26 @@ def _new_path(path: str) -> str | None:
     """The path, relative to this one, at which a page now is; None for a path that has not changed."""
     base = get_option("server.baseUrlPath").strip("/")
     old = path.strip("/").removeprefix(f"{base}/" if base else "")
-    if old not in MOVED or path.strip("/") == base:
+    if old not in MOVED_PAGES or path.strip("/") == base:
         return None
-    return ("../" if path.endswith("/") else "") + MOVED[old]
+    return ("../" if path.endswith("/") else "") + MOVED_PAGES[old]
 
 
 def refusal_reason(headers: Headers) -> str | None:
     """Why a request with these headers is not answered; None where it is."""
     host, origin = headers.get("host", ""), headers.get("origin")
     names = LOCAL_HOSTS if is_local_server() else get_option("server.allowedHosts")
-    if not _is_named(_hostname(host), names):
-        return _not_for(host or "no name at all")
+    if not _matches_host(_hostname(host), names):
+        return _wrong_host_reason(host or "no name at all")
     if is_local_server() and (by := next((name for name in PROXY_HEADERS if name in headers), None)) is not None:
-        return _not_for(f"{host}, through a proxy ({by})")
+        return _wrong_host_reason(f"{host}, through a proxy ({by})")
     others = get_option("server.corsAllowedOrigins")
     if origin is None or origin in others or urlsplit(origin).netloc.lower() == host.lower():
         return None
     return f"This server answers its own pages alone, and this was asked by one of {origin}."
 
 
-def _not_for(host: str) -> str:
+def _wrong_host_reason(host: str) -> str:
     if is_local_server():
         return (
             f"This server is for the machine it runs on, and was asked for as {host}. "
@@ -181,7 +181,7 @@ def _hostname(host: str) -> str:
     return (parts.hostname or "").rstrip(".") if plain else ""
 
 
-def _is_named(hostname: str, names: Iterable[str]) -> bool:
+def _matches_host(hostname: str, names: Iterable[str]) -> bool:
     """Whether a host is one of these names; `*.example.org` stands for all below it, and no names for any."""
     names = [name.strip().lower().rstrip(".") for name in names]
     below = (name[1:] for name in names if name.startswith("*."))

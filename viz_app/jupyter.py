@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 
-def served() -> dict[str, Any]:
+def proxy_settings() -> dict[str, Any]:
     """How the proxy starts the app, and what its tile says; {port} and {base_url} are the proxy's to fill in.
 
     The app is shared: the proxy stands before it, and says who may come. Cross-site protection stays on.

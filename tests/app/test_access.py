@@ -294,11 +294,11 @@ def test_the_address_of_a_moved_page_is_redirected_with_its_query(options: Optio
 def test_the_sites_of_a_server_are_read_when_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its environment, in which `headlight app` puts them."""
     monkeypatch.setenv(EMBED_IN, "https://a.example https://b.example/")
-    guard, _ = access.middleware()
+    guard, _ = access.build_middleware()
     assert guard.kwargs["framed_by"] == ("https://a.example", "https://b.example")
     monkeypatch.setenv(EMBED_IN, "*")
     with pytest.raises(Refused):
-        access.middleware()
+        access.build_middleware()
 
 
 @pytest.mark.parametrize(

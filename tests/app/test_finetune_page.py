@@ -23,11 +23,11 @@ from tests.core.test_finetune import sentences
 from tests.visit import key_of, settled, visited, words
 from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.finetuning import runs as processes
-from viz_app.finetuning.material import KINDS, FinetuneRequest, columns_of, kind_of, labels_of, material_of
-from viz_app.finetuning.runs import TuningRun, arguments_of, new_run, runs
-from viz_app.pages.finetune.changes import Changes, Step, zipped
+from viz_app.finetuning.material import KINDS, FinetuneRequest, column_names, kind_of, label_choices, read_upload
+from viz_app.finetuning.runs import TuningRun, command_arguments, create_run, list_runs
+from viz_app.pages.finetune.changes import Step, StepComparison, zip_model
 from viz_app.pages.finetune.examples import example_file
-from viz_app.pages.finetune.words import _story
+from viz_app.pages.finetune.words import _summary
 from viz_app.shell.controls import Upload
 from viz_app.shell.model_names import added_models
 from viz_app.shell.models import loaded_model
@@ -53,7 +53,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model_folder: Pa
     monkeypatch.setenv("HEADLIGHT_DEVICE", "cpu")
     offered = added_models()[:]
     yield
-    processes.stop_all()
+    processes.stop_all_runs()
     added_models()[:] = offered
 
 
@@ -91,7 +91,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     choose(app, tuning_batch=1, tuning_epochs=1, tuning_keep=4, tuning_length=24)
     settled(app.button(key="start_tuning").click().run(), "stop_here")
     assert not app.exception and not app.error, words(app)
-    run = TuningRun(processes.folder_of("rooms"))
+    run = TuningRun(processes.run_folder("rooms"))
     assert app.session_state.tuned == "rooms" and run.is_running
     until(lambda: run.log.step > 30, "the first steps")
     process = processes._processes[run.folder.resolve()]
@@ -131,7 +131,11 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
         f"**{others[-1]} of {tokens}** tokens are read as" if others.any() else "the same word is read first at every"
     )
     assert f"At step {middle} {said}" in words(app)
-    same = Changes(run, Step(0, run.steps[0]), Step(middle, run.steps[middle])).same_words().compute(lambda *_: None)
+    same = (
+        StepComparison(run, Step(0, run.steps[0]), Step(middle, run.steps[middle]))
+        .equal_word_shares()
+        .compute(lambda *_: None)
+    )
     typed = [
         lens_change(start, then, encoding).equal[:, 1:-1]
         for encoding in (start.tokenizer.encode(text, max_length=24) for text, _ in ROWS[:16])
@@ -143,7 +147,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     assert loaded.labels == ("home", "realm", "river")
     app.button(key="open_tuned").click().run()
     assert app.session_state.model == str(run.folder)
-    assert [one.name for one in runs()] == ["rooms"]
+    assert [one.name for one in list_runs()] == ["rooms"]
 
     settled(page(tiny_model_folder).run(), "stop_here")
     app = settled(visited("finetune", text="the cat sat", model=str(run.folder), tuned="rooms"), "stop_here")
@@ -152,7 +156,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     app = page(tiny_model_folder, tuned="rooms")
     settled(app.button(key="delete_tuned_now").click().run(), "stop_here")
     assert not app.exception and not app.error and app.session_state.tuned == "", words(app)
-    assert not run.folder.exists() and runs() == [] and str(run.folder) not in added_models()
+    assert not run.folder.exists() and list_runs() == [] and str(run.folder) not in added_models()
 
 
 @pytest.mark.slow
@@ -164,44 +168,44 @@ def test_tags_and_answers_are_learned_too(
     tiny_model_folder: Path, kind: str, kept_head: str, scores: tuple[str, ...]
 ) -> None:
     """A file of words with tags, or of questions, becomes a model with that head; the scores drawn are the log's."""
-    name = KINDS[kind].example
+    name = KINDS[kind].example_file
     app = given(page(tiny_model_folder), example_file(kind), name)
     choose(app, tuning_epochs=1, tuning_keep=2, tuning_length=32, tuning_room=48)
     settled(app.button(key="start_tuning").click().run(), "stop_here")
     assert not app.exception and not app.error, words(app)
-    run = TuningRun(processes.folder_of(Path(name).stem))
+    run = TuningRun(processes.run_folder(Path(name).stem))
     until(lambda: run.is_done and not run.is_running, f"the end: {run.last_line}")
     settled(app.run(), "stop_here")
     assert not app.exception and not app.error, words(app)
     figures = run.log.held_out[-1][1]
     for figure, called in KINDS[kind].scores.items():
         assert called in scores and f"{called} {figures[figure]:.1%}" in words(app)
-    assert f"On the first 16 {KINDS[kind].many}" in words(app) and "loss of hidden words" in words(app)
+    assert f"On the first 16 {KINDS[kind].unit}" in words(app) and "loss of hidden words" in words(app)
     assert getattr(bert_core.load(str(run.folder), device="cpu"), kept_head)
 
 
 def zip_of(run: TuningRun) -> str:
     place = run.folder.parent / "taken.zip"
-    place.write_bytes(zipped(run.folder))
+    place.write_bytes(zip_model(run.folder))
     return str(place)
 
 
 def test_a_step_that_was_let_go_of_is_another(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a run thins its steps while the page looks at one, the page goes on with the nearest that is kept."""
-    run = new_run(
+    run = create_run(
         "short", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", epochs=1, keep=4), TABLE
     )
     run.start()
     until(lambda: run.is_done and not run.is_running, f"the end: {run.last_line}")
     first, *_, before, last = run.steps
-    step_of, gone = Changes.compared, run.steps[before]
+    step_of, gone = StepComparison.model_comparison, run.steps[before]
 
-    def thinned(changes: Changes) -> object:
+    def thinned(changes: StepComparison) -> object:
         if changes.step.number == before:
             shutil.rmtree(gone, ignore_errors=True)
         return step_of(changes)
 
-    monkeypatch.setattr(Changes, "compared", thinned)
+    monkeypatch.setattr(StepComparison, "compared", thinned)
     app = page(tiny_model_folder, tuned="short", tuned_step=str(before))
     assert not app.exception and not app.error, words(app)
     assert app.session_state.tuned_step in run.steps and before not in run.steps and last > first == 0
@@ -214,7 +218,7 @@ def test_a_run_that_is_made_again_under_its_name_opens_with_its_own_weights(tiny
     opened = []
     for classes in names:
         table = table_of([(text, classes[names[0].index(label)]) for text, label in ROWS[:60]])
-        run = new_run(
+        run = create_run(
             "same", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", epochs=1, keep=2), table
         )
         run.start()
@@ -246,9 +250,9 @@ def test_an_empty_page_offers_examples(tiny_model_folder: Path, kind: str, many:
     app.button(key=f"tuning_example_{kind}").click()
     settled(app.run(), "stop_here")
     assert many in words(app) and not app.error and not app.exception
-    name = KINDS[kind].example
+    name = KINDS[kind].example_file
     asked = FinetuneRequest("x", name, **(learned or {"text": "text", "label": "class"} if kind != "answers" else {}))
-    found = material_of(Upload(name, example_file(kind)), asked)
+    found = read_upload(Upload(name, example_file(kind)), asked)
     assert len(found.texts) == 200 and set(found.labels) == ({"good", "bad"} if kind == "classes" else set())
 
 
@@ -283,7 +287,7 @@ def test_a_name_that_cannot_be(tiny_model_folder: Path, name: str) -> None:
 
 def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
     """The last words of the process stand on the page, which offers to go on."""
-    run = new_run("wrong", FinetuneRequest(str(tiny_model_folder / "nothing"), "rooms.csv", "text", "class"), TABLE)
+    run = create_run("wrong", FinetuneRequest(str(tiny_model_folder / "nothing"), "rooms.csv", "text", "class"), TABLE)
     run.start()
     until(lambda: not run.is_running, "the end")
     app = page(tiny_model_folder, tuned="wrong")
@@ -295,7 +299,7 @@ def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
 def test_one_run_at_a_time(tiny_model_folder: Path) -> None:
     """While one goes on no other begins, and that is said."""
     asked = FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5)
-    first, second = new_run("first", asked, TABLE), new_run("second", asked, TABLE)
+    first, second = create_run("first", asked, TABLE), create_run("second", asked, TABLE)
     first.start()
     with pytest.raises(Refused, match="the run 'first' goes on now"):
         second.start()
@@ -305,14 +309,14 @@ def test_one_run_at_a_time(tiny_model_folder: Path) -> None:
 
 def test_others_see_no_such_page(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a server that others reach the page is not there, and nothing can be begun or written."""
-    run = new_run("mine", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class"), TABLE)
+    run = create_run("mine", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class"), TABLE)
     monkeypatch.setenv("HEADLIGHT_SHARED", "1")
     app = visited("finetune", text="the cat sat on the mat")
     assert "What changes while it learns?" not in words(app)
     with pytest.raises(Refused, match="this machine alone"):
         run.start()
     with pytest.raises(Refused, match="this machine alone"):
-        new_run("other", run.request, TABLE)
+        create_run("other", run.request, TABLE)
     with pytest.raises(Refused, match="this machine alone"):
         run.delete()
 
@@ -320,7 +324,7 @@ def test_others_see_no_such_page(tiny_model_folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_only_a_run_of_the_page_is_deleted(tiny_model_folder: Path, tmp_path: Path) -> None:
     """Not one that goes on, not a folder elsewhere, not what a link leads to, and not a folder that is no run."""
-    run = new_run(
+    run = create_run(
         "one", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5), TABLE
     )
     run.start()
@@ -349,11 +353,11 @@ def test_only_a_run_of_the_page_is_deleted(tiny_model_folder: Path, tmp_path: Pa
 def test_a_run_is_the_command(tiny_model_folder: Path) -> None:
     """What a process is called with says all that was asked, each in one word, so that a column may be called -x."""
     asked = FinetuneRequest("start", "t.csv", "-x", "y", "--pair", keep=5, held_out=0.2)
-    said = arguments_of(Path("runs/one"), asked)
+    said = command_arguments(Path("runs/one"), asked)
     assert said[:2] == ["finetune", "runs/one/table.csv"]
     assert {"--text=-x", "--pair=--pair", "--keep=5", "--held-out=0.2", "--device=cpu"} <= set(said)
-    run = new_run("one", asked, table_of([("a", "b", "p"), ("c", "d", "q")] * 4, ("-x", "--pair", "y")))
-    assert run.request == asked and runs() == [run]
+    run = create_run("one", asked, table_of([("a", "b", "p"), ("c", "d", "q")] * 4, ("-x", "--pair", "y")))
+    assert run.request == asked and list_runs() == [run]
     (run.folder / "run.json").write_text('{"other": 1}', encoding="utf-8")
     with pytest.raises(Refused, match="is not what this page writes"):
         _ = run.request
@@ -361,16 +365,16 @@ def test_a_run_is_the_command(tiny_model_folder: Path) -> None:
 
 def test_the_ending_of_a_file_says_what_is_learned(tiny_model_folder: Path) -> None:
     """As for the command; a run keeps its file under the same ending, and says what is asked of words or questions."""
-    assert [kind_of(name).what for name in ("A.CSV", "b.json", "c.conllu", "d.txt")] == [
-        KINDS[name].what for name in ("classes", "answers", "tags", "tags")
+    assert [kind_of(name).name for name in ("A.CSV", "b.json", "c.conllu", "d.txt")] == [
+        KINDS[name].name for name in ("classes", "answers", "tags", "tags")
     ]
     names = FinetuneRequest(str(tiny_model_folder), "names.CONLL", label="2", word=1)
-    run = new_run("names", names, example_file("tags"))
+    run = create_run("names", names, example_file("tags"))
     assert run.table.name == "table.conll" and run.request == names and run.table.read_bytes() == example_file("tags")
-    said = arguments_of(run.folder, names)
+    said = command_arguments(run.folder, names)
     assert {"--label=2", "--word=1"} <= set(said) and not any(one.startswith(("--text", "--skip")) for one in said)
     asked = FinetuneRequest(str(tiny_model_folder), "q.json", skip_broken=True)
-    assert arguments_of(run.folder, asked)[-1] == "--skip-broken"
+    assert command_arguments(run.folder, asked)[-1] == "--skip-broken"
 
 
 @pytest.mark.parametrize(
@@ -396,16 +400,16 @@ def test_words_or_questions_that_cannot_be_used_are_one_sentence(
 def test_labels_are_those_of_the_file() -> None:
     """Of a treebank by name; of columns by number, the last one first."""
     tree = b"# text = a cat\n1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
-    assert labels_of(Upload("t.conllu", tree)) == ["upos", "relation"]
-    assert labels_of(Upload("t.conll", b"Anna NNP O\n")) == ["last", "1", "2", "3"]
+    assert label_choices(Upload("t.conllu", tree)) == ["upos", "relation"]
+    assert label_choices(Upload("t.conll", b"Anna NNP O\n")) == ["last", "1", "2", "3"]
 
 
 def test_columns_are_those_of_the_header() -> None:
     """Commas or semicolons, with a mark of UTF-8 in front; no two of one name."""
-    assert columns_of(Upload("t.csv", "\ufefftext; class\na;b\n".encode())) == ["text", "class"]
-    assert columns_of(Upload("t.csv", b'"a, b",c\n')) == ["a, b", "c"]
+    assert column_names(Upload("t.csv", "\ufefftext; class\na;b\n".encode())) == ["text", "class"]
+    assert column_names(Upload("t.csv", b'"a, b",c\n')) == ["a, b", "c"]
     with pytest.raises(Refused, match="has the columns a, a"):
-        columns_of(Upload("t.csv", b"a,a\n"))
+        column_names(Upload("t.csv", b"a,a\n"))
 
 
 def test_the_words_that_changed_are_counted_in_a_sentence(tiny_model_folder: Path) -> None:
@@ -418,7 +422,7 @@ def test_the_words_that_changed_are_counted_in_a_sentence(tiny_model_folder: Pat
         after = same.copy()
         for depth, many in enumerate(changed):
             after[depth, :many] = 1
-        return _story(LensChange(encoding, same, after, ones, ones, ones), 8)
+        return _summary(LensChange(encoding, same, after, ones, ones, ones), 8)
 
     assert said(0, 0, 0) == "At step 8 the same word is read first at every token and depth as at the start."
     start = "tokens are read as another word than at the start after L1"

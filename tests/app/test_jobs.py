@@ -23,7 +23,7 @@ from streamlit.testing.v1 import AppTest
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from viz_app.shell import jobs, work
-from viz_app.shell.jobs import MOST_TOGETHER, Job, JobQueue, Together
+from viz_app.shell.jobs import MAX_BATCH_SIZE, Batch, Job, JobQueue
 
 
 def test_one_job_runs_at_a_time_in_the_order_asked() -> None:
@@ -63,9 +63,9 @@ def test_place_in_the_queue_counts_the_jobs_before() -> None:
     first = queue.submit(0, "first", hold)
     assert started.wait(10)
     second, third = (queue.submit(n, "later", lambda _: None) for n in (1, 2))
-    assert [queue.place(job) for job in (first, second, third)] == [0, 1, 2]
+    assert [queue.position(job) for job in (first, second, third)] == [0, 1, 2]
     go.set()
-    assert third.wait(10) and queue.place(third) == 0
+    assert third.wait(10) and queue.position(third) == 0
 
 
 def test_a_stopped_job_ends_at_its_next_report_and_the_queue_goes_on() -> None:
@@ -84,8 +84,8 @@ def test_a_stopped_job_ends_at_its_next_report_and_the_queue_goes_on() -> None:
     queue.forget("waiting")
     queue.forget("endless")
     assert last.wait(10) and last.result == "done"
-    assert isinstance(running.error, jobs.Stopped)
-    assert waiting.done and isinstance(waiting.error, jobs.Stopped)  # whoever waits for it is told
+    assert isinstance(running.error, jobs.JobStopped)
+    assert waiting.is_done and isinstance(waiting.error, jobs.JobStopped)  # whoever waits for it is told
 
 
 def test_an_error_is_kept_and_does_not_end_the_queue() -> None:
@@ -123,7 +123,7 @@ def test_results_that_do_not_fit_the_questions_are_not_taken() -> None:
     for do in (lambda items: items[1:], panics):
         queue = JobQueue()
         _, go = held(queue)
-        asked = [queue.submit(n, "one", lambda _, n=n: n, together=Together("kind", n, do)) for n in range(3)]
+        asked = [queue.submit(n, "one", lambda _, n=n: n, batch=Batch("kind", n, do)) for n in range(3)]
         go.set()
         assert all(job.wait(10) for job in asked) and [job.result for job in asked] == [0, 1, 2]
 
@@ -133,20 +133,20 @@ def test_a_job_that_never_reports_is_left_alone_when_it_is_stopped(
     monkeypatch: pytest.MonkeyPatch, expected: float
 ) -> None:
     """Its visitor is told, and others are served beside it; a worker more than the bound does not begin."""
-    monkeypatch.setattr(jobs, "MOST_SILENT", 0.05)
+    monkeypatch.setattr(jobs, "MAX_SILENT_SECONDS", 0.05)
     queue, silent = JobQueue(), []
-    for _ in range(jobs.MOST_LEFT + 1):
-        silent.append(held(queue, expected=expected, visitor="a"))
+    for _ in range(jobs.MAX_ABANDONED_JOBS + 1):
+        silent.append(held(queue, expected=expected, session="a"))
         queue.stop(silent[-1][0].key, "a")
-        assert queue.known(silent[-1][0].key) is None, "it can be asked for again"
-    last = queue.submit("last", "last", lambda _: "done", expected=expected, visitor="b")
+        assert queue.find(silent[-1][0].key) is None, "it can be asked for again"
+    last = queue.submit("last", "last", lambda _: "done", expected=expected, session="b")
     assert not last.wait(0.5), "as many as may be left alone are"
     silent[0][1].set()  # one of them ends after all, and its place is free for another
     assert last.wait(10) and last.result == "done"
     for job, go in silent:
         go.set()
         assert job.wait(10)
-    assert queue.wait_until_idle(10) and queue._left == 0
+    assert queue.wait_until_idle(10) and queue._abandoned_count == 0
     assert queue.submit("after", "after", lambda _: 1, expected=expected).wait(10)
 
 
@@ -155,29 +155,29 @@ def test_a_job_that_never_reports_is_left_alone_when_its_visitor_is_long_gone(
     monkeypatch: pytest.MonkeyPatch, expected: float
 ) -> None:
     """Whoever waits behind it is served, but not before a connection that broke had time to come back."""
-    monkeypatch.setattr(jobs, "MOST_SILENT", 0.05)
+    monkeypatch.setattr(jobs, "MAX_SILENT_SECONDS", 0.05)
     here = {"a", "b"}
     queue = JobQueue(here.__contains__)
-    silent, go = held(queue, expected=expected, visitor="a")
-    last = queue.submit("last", "last", lambda _: "done", expected=expected, visitor="b")
-    monkeypatch.setattr(jobs, "MOST_ALONE", 0.0)
-    assert queue.place(last) == 1 and queue.known(silent.key) is silent, "its visitor is here"
+    silent, go = held(queue, expected=expected, session="a")
+    last = queue.submit("last", "last", lambda _: "done", expected=expected, session="b")
+    monkeypatch.setattr(jobs, "MAX_ABSENT_SECONDS", 0.0)
+    assert queue.position(last) == 1 and queue.find(silent.key) is silent, "its visitor is here"
     here.remove("a")
-    monkeypatch.setattr(jobs, "MOST_ALONE", 60.0)
-    assert queue.place(last) == 1 and queue.known(silent.key) is silent, "and may come back"
-    monkeypatch.setattr(jobs, "MOST_ALONE", 0.0)
-    assert queue.place(last) == 1 and queue.known(silent.key) is None
+    monkeypatch.setattr(jobs, "MAX_ABSENT_SECONDS", 60.0)
+    assert queue.position(last) == 1 and queue.find(silent.key) is silent, "and may come back"
+    monkeypatch.setattr(jobs, "MAX_ABSENT_SECONDS", 0.0)
+    assert queue.position(last) == 1 and queue.find(silent.key) is None
     assert last.wait(10) and last.result == "done"
     go.set()
-    assert silent.wait(10) and queue.wait_until_idle(10) and queue._left == 0
+    assert silent.wait(10) and queue.wait_until_idle(10) and queue._abandoned_count == 0
 
 
 def test_a_job_that_reports_ends_where_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker of a job that ends in time serves on, and no other beside it."""
-    monkeypatch.setattr(jobs, "MOST_SILENT", 0.05)
+    monkeypatch.setattr(jobs, "MAX_SILENT_SECONDS", 0.05)
     queue = JobQueue()
     before = [*queue._workers]
-    job = queue.submit("a", "a", lambda job: [job.report(0.5) for _ in iter(int, 1)], visitor="a")
+    job = queue.submit("a", "a", lambda job: [job.report(0.5) for _ in iter(int, 1)], session="a")
     while job.progress is None:
         time.sleep(0.01)
     queue.stop("a", "a")
@@ -214,7 +214,7 @@ def test_who_comes_at_once_shares_one_queue(monkeypatch: pytest.MonkeyPatch) -> 
     """However many ask for the first time in one moment: else each had a model of their own."""
 
     class Slow(jobs.JobQueue):
-        def __init__(self, is_here: Callable[[jobs.Visitor], bool]) -> None:
+        def __init__(self, is_here: Callable[[jobs.SessionId], bool]) -> None:
             time.sleep(0.1)
             super().__init__(is_here)
 
@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_made_is_not_handed_over() -> None:
 
 def test_kept_results_are_bounded_by_bytes_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Old results are dropped when the bytes are too many; a single one larger than the bound is kept."""
-    monkeypatch.setattr(jobs, "KEPT_BYTES", 100)
+    monkeypatch.setattr(jobs, "MAX_RESULT_BYTES", 100)
 
     @dataclass
     class Result:
@@ -269,7 +269,7 @@ def test_kept_results_are_bounded_by_bytes_and_the_newest_stays(monkeypatch: pyt
         ask(key, 60)
     ask(4, 500)
     last = ask(5, 1)  # by now the worker has dropped what job 4 pushed out
-    assert last.done
+    assert last.is_done
     ask(1, 60)
     assert calls == [1, 2, 3, 4, 5, 1]
 
@@ -295,14 +295,14 @@ def test_a_short_job_does_not_wait_for_a_long_one() -> None:
     queue = JobQueue()
     long, go = held(queue, expected=LONG)
     assert queue.submit("short", "short", lambda _: 1).wait(10)
-    assert not long.done
+    assert not long.is_done
     go.set()
     assert long.wait(10)
 
 
 def test_long_work_gives_way_where_it_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a short job runs, a long one gets no further than its next report, and its own seconds stand still."""
-    monkeypatch.setattr(jobs, "MOST_PATIENCE", 30.0)
+    monkeypatch.setattr(jobs, "MAX_YIELD_SECONDS", 30.0)
     queue, reached, start = JobQueue(), [], time.monotonic()
     began, go_on = threading.Event(), threading.Event()
 
@@ -325,7 +325,7 @@ def test_long_work_gives_way_where_it_reports(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_busiest_class_does_not_stop_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where short jobs never end, a long one still goes on, a step at a time."""
-    monkeypatch.setattr(jobs, "MOST_PATIENCE", 0.01)
+    monkeypatch.setattr(jobs, "MAX_YIELD_SECONDS", 0.01)
     queue = JobQueue()
     _, go = held(queue)
     long = queue.submit("long", "long", lambda job: [job.report(n / 5) for n in range(5)], expected=LONG)
@@ -336,21 +336,21 @@ def test_the_busiest_class_does_not_stop_long_work(monkeypatch: pytest.MonkeyPat
 def test_visitors_take_turns_with_long_work() -> None:
     """Whoever asked for three long things waits with the second until the others had their first."""
     queue, order = JobQueue(), []
-    _, go = held(queue, expected=LONG, visitor="first")
+    _, go = held(queue, expected=LONG, session="first")
     for number, visitor in enumerate(("first", "first", "second", "third")):
         queue.submit(
             number,
             "job",
             lambda _, visitor=visitor: order.append(visitor),
             expected=LONG,
-            visitor=visitor,
-            lasting=True,
+            session=visitor,
+            is_lasting=True,
         )
-    last = queue.submit("last", "job", lambda _: None, expected=LONG, visitor="fourth")
+    last = queue.submit("last", "job", lambda _: None, expected=LONG, session="fourth")
     go.set()
     assert last.wait(10)
     for number in range(4):
-        job = queue.known(number)
+        job = queue.find(number)
         assert job is not None and job.wait(10)
     assert order == ["second", "third", "first", "first"]
 
@@ -366,11 +366,11 @@ def test_an_edit_that_nobody_waits_for_is_dropped() -> None:
         ("new", "a", False),
     ):
         for visitor in visitors:
-            queue.submit(key, key, lambda _, key=key: done.append(key), visitor=visitor, lasting=lasting)
-    new = queue.known("new")
+            queue.submit(key, key, lambda _, key=key: done.append(key), session=visitor, is_lasting=lasting)
+    new = queue.find("new")
     assert new is not None
-    queue.leave("a", staying=("new",))
-    assert queue.known("old") is None
+    queue.withdraw("a", kept_keys=("new",))
+    assert queue.find("old") is None
     go.set()
     assert new.wait(10) and done == ["shared", "asked", "new"]
 
@@ -379,20 +379,20 @@ def test_what_those_who_left_asked_for_is_dropped(monkeypatch: pytest.MonkeyPatc
     """A closed session's jobs never run; a long one that runs ends when all who asked have been gone for a while."""
     here = {"a", "b"}
     queue, done = JobQueue(here.__contains__), []
-    _, go = held(queue, visitor="a")
-    gone = queue.submit("gone", "gone", lambda _: done.append("gone"), visitor="b")
-    stays = queue.submit("stays", "stays", lambda _: done.append("stays"), visitor="a")
+    _, go = held(queue, session="a")
+    gone = queue.submit("gone", "gone", lambda _: done.append("gone"), session="b")
+    stays = queue.submit("stays", "stays", lambda _: done.append("stays"), session="a")
     endless = queue.submit(
-        "endless", "endless", lambda job: [job.report(0.5) for _ in iter(int, 1)], expected=LONG, visitor="b"
+        "endless", "endless", lambda job: [job.report(0.5) for _ in iter(int, 1)], expected=LONG, session="b"
     )
     while endless.progress is None:
         time.sleep(0.01)
     here.remove("b")
     go.set()
-    assert stays.wait(10) and gone.wait(10) and done == ["stays"] and isinstance(gone.error, jobs.Stopped)
+    assert stays.wait(10) and gone.wait(10) and done == ["stays"] and isinstance(gone.error, jobs.JobStopped)
     assert not endless.wait(0.2), "a connection may break and come back"
-    monkeypatch.setattr(jobs, "MOST_ALONE", 0.1)
-    assert endless.wait(10) and isinstance(endless.error, jobs.Stopped)
+    monkeypatch.setattr(jobs, "MAX_ABSENT_SECONDS", 0.1)
+    assert endless.wait(10) and isinstance(endless.error, jobs.JobStopped)
 
 
 def test_a_stop_is_that_of_one_visitor() -> None:
@@ -400,7 +400,7 @@ def test_a_stop_is_that_of_one_visitor() -> None:
     queue = JobQueue()
     job = None
     for visitor in ("a", "b"):
-        job = queue.submit("endless", "endless", lambda job: [job.report(0.5) for _ in iter(int, 1)], visitor=visitor)
+        job = queue.submit("endless", "endless", lambda job: [job.report(0.5) for _ in iter(int, 1)], session=visitor)
     assert job is not None
     queue.stop("endless", "a")
     assert not job.wait(0.2)
@@ -418,14 +418,14 @@ def test_what_waits_together_is_done_together() -> None:
 
     _, go = held(queue)
     asked = [
-        queue.submit(n, "one", lambda _, n=n: 10 * n, together=Together("odd" if n % 2 else "even", n, all_of))
-        for n in range(2 * MOST_TOGETHER + 4)
+        queue.submit(n, "one", lambda _, n=n: 10 * n, batch=Batch("odd" if n % 2 else "even", n, all_of))
+        for n in range(2 * MAX_BATCH_SIZE + 4)
     ]
     alone = queue.submit("alone", "alone", lambda _: "alone")
     go.set()
     assert all(job.wait(10) for job in (*asked, alone))
     assert [job.result for job in asked] == [10 * n for n in range(len(asked))] and alone.result == "alone"
-    assert sorted(map(len, calls)) == [2, 2, MOST_TOGETHER, MOST_TOGETHER]
+    assert sorted(map(len, calls)) == [2, 2, MAX_BATCH_SIZE, MAX_BATCH_SIZE]
     assert all(len({item % 2 for item in items}) == 1 for items in calls)
 
 
@@ -440,7 +440,7 @@ def test_one_that_cannot_be_done_does_not_spoil_the_others() -> None:
 
     _, go = held(queue)
     asked = [
-        queue.submit(n, "one", lambda _, n=n: one(n), together=Together("kind", n, lambda items: [*map(one, items)]))
+        queue.submit(n, "one", lambda _, n=n: one(n), batch=Batch("kind", n, lambda items: [*map(one, items)]))
         for n in range(4)
     ]
     go.set()
@@ -565,11 +565,11 @@ def test_a_job_inside_a_job_is_stopped_and_refused_with_it(own_queue: JobQueue) 
     )
     assert started.wait(10)
     own_queue.stop(("o",), "a")
-    assert outer.wait(10) and isinstance(outer.error, jobs.Stopped) and own_queue.known(("i",)) is None
+    assert outer.wait(10) and isinstance(outer.error, jobs.JobStopped) and own_queue.find(("i",)) is None
     refused = work._asked(
         work.Work(("p",), "p", lambda _: work.wait_for(work.Work(("q",), "q", refuse))), None, lasting=True
     )
-    assert refused.wait(10) and str(refused.error) == "it cannot be" and own_queue.known(("q",)) is None
+    assert refused.wait(10) and str(refused.error) == "it cannot be" and own_queue.find(("q",)) is None
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -594,8 +594,8 @@ def test_a_failed_job_keeps_no_tensor_of_its_work(ends: type[BaseException], tog
     gc.disable()
     try:
         _, go = held(queue)
-        way = Together("kind", 1, fail) if together else None  # type: ignore[arg-type]
-        failed = [queue.submit(n, "bad", fail, together=way) for n in range(2)]
+        way = Batch("kind", 1, fail) if together else None  # type: ignore[arg-type]
+        failed = [queue.submit(n, "bad", fail, batch=way) for n in range(2)]
         go.set()
         assert all(job.wait(10) for job in failed) and queue.wait_until_idle(10)
         assert all(job.error is not None and "second" in str(job.error) for job in failed)
@@ -633,8 +633,8 @@ def test_an_idle_worker_holds_no_result() -> None:
     seen = weakref.ref(tensor)
     gc.disable()
     try:
-        way = Together("kind", tensor, lambda items: items)
-        assert queue.submit("a", "a", lambda _, made=[tensor]: made[0], together=way).wait(10)
+        way = Batch("kind", tensor, lambda items: items)
+        assert queue.submit("a", "a", lambda _, made=[tensor]: made[0], batch=way).wait(10)
         assert queue.wait_until_idle(10)
         del tensor, way
         queue.forget("a")

@@ -10,7 +10,7 @@ import pytest
 
 from bert_core import Refused
 from tests.visit import settled, visited, words
-from viz_app.moved_pages import MOVED
+from viz_app.moved_pages import MOVED_PAGES
 from viz_app.pages import PAGES
 from viz_app.shell.frame import params_of_pages
 
@@ -39,7 +39,7 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
     The target and its contrast are left out where the address names none: a page then takes the model's prediction, or
     those of its example.
     """
-    app = settled(visited(MOVED.get(page, page), **address))
+    app = settled(visited(MOVED_PAGES.get(page, page), **address))
     assert not app.exception, (page, address)
     assert "The link says" not in words(app), (page, address, words(app))
     query: dict[str, str | list[str]] = dict(app.query_params)
@@ -50,8 +50,8 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 
 def test_every_page_and_parameter_of_version_0_2_is_recorded_and_read() -> None:
     """No page is gone, a moved one has a redirect, no parameter has another name, and no value is refused."""
-    assert {MOVED.get(page, page) for page in OF_PAGES} == {page.path for page in PAGES}
-    assert MOVED.keys() <= OF_PAGES.keys()
+    assert {MOVED_PAGES.get(page, page) for page in OF_PAGES} == {page.path for page in PAGES}
+    assert MOVED_PAGES.keys() <= OF_PAGES.keys()
     table = params_of_pages(PAGES)
     assert {name for _, address, _ in LINKS for name in address} == table.keys() - {"tuned"}  # the name of a run
     for _, address, written in LINKS:

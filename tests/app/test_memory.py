@@ -33,21 +33,21 @@ COUNTS = """
 import numpy as np
 from bert_core.heap import release_freed_memory
 from viz_app.shell import memory
-print(memory.resident())
+print(memory.resident_bytes())
 array = np.ones(64 << 20, np.uint8)
-print(memory.resident())
+print(memory.resident_bytes())
 del array
 release_freed_memory()
-print(memory.resident())
+print(memory.resident_bytes())
 """
 
 
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
     """The bound is decided once for each process: here for each test."""
-    memory.resident_without_models.cache_clear()
+    memory.base_resident_bytes.cache_clear()
     yield
-    memory.resident_without_models.cache_clear()
+    memory.base_resident_bytes.cache_clear()
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     monkeypatch.setenv(memory.SETTING, str(1000 / 1024))
 
     def hold(megabytes: int) -> None:
-        monkeypatch.setattr(memory, "resident", lambda: megabytes * MB)
+        monkeypatch.setattr(memory, "resident_bytes", lambda: megabytes * MB)
 
     hold(0)
     return hold
@@ -65,11 +65,11 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def test_the_bound_is_the_smaller_of_both_and_never_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """2 GiB above the start on a large machine, 60% of a small one, and 256 MiB above the start at least."""
     monkeypatch.delenv(memory.SETTING, raising=False)
-    monkeypatch.setattr(memory, "resident", lambda: 600 * MB)
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 600 * MB)
     for machine, most in ((64 << 30, (600 + 2048) * MB), (4000 * MB, 2400 * MB), (1000 * MB, 856 * MB)):
-        memory.resident_without_models.cache_clear()
-        monkeypatch.setattr(memory, "whole", lambda machine=machine: machine)
-        assert memory.most() == most
+        memory.base_resident_bytes.cache_clear()
+        monkeypatch.setattr(memory, "machine_memory", lambda machine=machine: machine)
+        assert memory.memory_limit() == most
 
 
 def test_the_bound_grows_with_the_models_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,15 +80,15 @@ def test_the_bound_grows_with_the_models_in_memory(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.delenv(memory.SETTING, raising=False)
     monkeypatch.setattr(memory, "MODELS", Models)
-    monkeypatch.setattr(memory, "resident", lambda: 600 * MB)
-    monkeypatch.setattr(memory, "whole", lambda: 64 << 30)
-    assert memory.most() == (600 + 2048) * MB
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 600 * MB)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 64 << 30)
+    assert memory.memory_limit() == (600 + 2048) * MB
     Models.nbytes = 1400 * MB
-    assert memory.most() == (500 + 1400 + 2048) * MB
-    monkeypatch.setattr(memory, "whole", lambda: 4000 * MB)
-    assert memory.most() == 2400 * MB
-    monkeypatch.setattr(memory, "whole", lambda: 2000 * MB)
-    assert memory.most() == (500 + 1400 + 256) * MB
+    assert memory.memory_limit() == (500 + 1400 + 2048) * MB
+    monkeypatch.setattr(memory, "machine_memory", lambda: 4000 * MB)
+    assert memory.memory_limit() == 2400 * MB
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2000 * MB)
+    assert memory.memory_limit() == (500 + 1400 + 256) * MB
 
 
 def test_models_may_take_half_of_what_the_server_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,13 +96,13 @@ def test_models_may_take_half_of_what_the_server_may_use(monkeypatch: pytest.Mon
     for name in (memory.SETTING, memory.MODEL_SETTING):
         monkeypatch.delenv(name, raising=False)
     for machine, limit in ((4000 * MB, 1200 * MB), (24 << 30, int(7.2 * 2**30)), (sys.maxsize, 2 << 30)):
-        monkeypatch.setattr(memory, "whole", lambda machine=machine: machine)
+        monkeypatch.setattr(memory, "machine_memory", lambda machine=machine: machine)
         assert memory.model_limit() == limit
     monkeypatch.setenv(memory.SETTING, "3")
     assert memory.model_limit() == 3 << 29
     monkeypatch.setenv(memory.MODEL_SETTING, "2.5")
     assert memory.model_limit() == 5 << 29
-    assert memory.most() == 3 << 30
+    assert memory.memory_limit() == 3 << 30
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int, int], torch.devi
 
 def no_room(needed: int, device: torch.device, sentence: str) -> None:
     """Assert that work is refused with this sentence."""
-    with pytest.raises(Refused, match=sentence), memory.room_for(needed, lambda _: 0, "Occlusion", device=device):
+    with pytest.raises(Refused, match=sentence), memory.reserve_memory(needed, lambda _: 0, "Occlusion", device=device):
         raise AssertionError("it was begun")
 
 
@@ -131,7 +131,7 @@ def test_work_on_a_gpu_takes_the_memory_of_the_gpu(
     """What is more than this machine's memory runs where the GPU has it; of this machine it takes its results alone."""
     device, needed = gpu(12_000), 2_800 * MB  # BERT-large with gradients, 510 tokens
     no_room(needed, torch.device("cpu"), "would take about 2,800 MB of memory, and 1,000 MB of the 1,000 MB")
-    with memory.room_for(needed, lambda _: 0, device=device):
+    with memory.reserve_memory(needed, lambda _: 0, device=device):
         assert memory._running_on_gpu == [needed] and memory._running == [needed // 3]
     assert not memory._running and not memory._running_on_gpu
     held(900)
@@ -145,7 +145,7 @@ def test_work_that_a_gpu_has_no_room_for_is_refused(
     needed, sentence = 300 * MB, "Occlusion would take about {} MB of the memory of the GPU, and {} MB are free: take a"
     no_room(needed, gpu(200), sentence.format(300, 200))
     no_room(needed, gpu(200, 5_000, 4_950), sentence.format(300, 250))
-    with memory.room_for(needed, lambda _: 0, device=gpu(200, 5_000, 4_600)):
+    with memory.reserve_memory(needed, lambda _: 0, device=gpu(200, 5_000, 4_600)):
         no_room(needed + MB, gpu(600), sentence.format(301, 300))
 
 
@@ -158,10 +158,10 @@ def test_models_on_a_gpu_take_half_of_it_and_none_of_this_machine(
     device = gpu(12_000)
     monkeypatch.setattr(memory, "model_device", lambda: device)
     monkeypatch.setattr(memory, "MODELS", SimpleNamespace(nbytes=1400 * MB))
-    monkeypatch.setattr(memory, "resident", lambda: 600 * MB)
-    monkeypatch.setattr(memory, "whole", lambda: 64 << 30)
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 600 * MB)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 64 << 30)
     assert memory.model_limit() == 8_000 * MB
-    assert memory.most() == (600 + 2048) * MB
+    assert memory.memory_limit() == (600 + 2048) * MB
     monkeypatch.setenv(memory.MODEL_SETTING, "2.5")
     assert memory.model_limit() == 5 << 29
 
@@ -204,7 +204,7 @@ def test_an_error_that_says_that_memory_ran_out_is_known(error: Exception, lacks
 @pytest.mark.parametrize("setting", ["HEADLIGHT_MEMORY", "HEADLIGHT_MODEL_MEMORY"])
 def test_a_setting_that_is_no_size_is_refused(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     """The sentence says what was given; a size is taken as it is."""
-    limit = {memory.SETTING: memory.most, memory.MODEL_SETTING: memory.model_limit}[setting]
+    limit = {memory.SETTING: memory.memory_limit, memory.MODEL_SETTING: memory.model_limit}[setting]
     for wrong in ("much", "-1", "0", "nan", "inf"):
         monkeypatch.setenv(setting, wrong)
         with pytest.raises(Refused, match=f"{setting} is '{wrong}'"):
@@ -229,15 +229,15 @@ def test_a_container_has_less_than_the_machine(
     (tmp_path / "own").write_text(f"7:cpu:/c\n{line}\n1:name=systemd:/\n")
     monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
     monkeypatch.setattr(memory, "CGROUPS", tmp_path)
-    machine = memory.whole()
+    machine = memory.machine_memory()
     own = line.rpartition(":")[2].removeprefix("/")
     for folder in dict.fromkeys(("", own)):
         limit = tmp_path / Path(place).parent / folder / Path(place).name
         limit.parent.mkdir(parents=True, exist_ok=True)
         limit.write_text(f"{unlimited}\n")
-        assert memory.whole() == machine
+        assert memory.machine_memory() == machine
         limit.write_text("1000000\n")
-        assert memory.whole() == 1_000_000
+        assert memory.machine_memory() == 1_000_000
         limit.unlink()
 
 
@@ -253,10 +253,10 @@ def test_this_process_is_seen() -> None:
 def test_what_fits_drops_nothing(held: Callable[[int], None]) -> None:
     """Up to the bound, and what is small, whatever is held."""
     held(900)
-    with memory.room_for(100 * MB, lambda _: pytest.fail("there is room")):
+    with memory.reserve_memory(100 * MB, lambda _: pytest.fail("there is room")):
         pass
     held(2000)
-    with memory.room_for(memory.SMALL, lambda _: pytest.fail("it is small")):
+    with memory.reserve_memory(memory.SMALL_WORK, lambda _: pytest.fail("it is small")):
         pass
 
 
@@ -270,7 +270,7 @@ def test_results_go_before_work_is_refused(held: Callable[[int], None]) -> None:
         return missing
 
     held(900)
-    with memory.room_for(150 * MB, drop):
+    with memory.reserve_memory(150 * MB, drop):
         pass
     assert asked == [50 * MB, 20 * MB]
 
@@ -278,24 +278,28 @@ def test_results_go_before_work_is_refused(held: Callable[[int], None]) -> None:
 def test_what_does_not_fit_is_refused_with_numbers(held: Callable[[int], None]) -> None:
     """What it would take, what is free of how much, and what to do; nothing stays held."""
     held(900)
-    with pytest.raises(Refused) as caught, memory.room_for(300 * MB, lambda _: 0):
+    with pytest.raises(Refused) as caught, memory.reserve_memory(300 * MB, lambda _: 0):
         pytest.fail("there is no room")
     assert str(caught.value) == (
         "this would take about 300 MB of memory, and 100 MB of the 1,000 MB that this server may use are free: take a "
         "shorter text, or try again in a moment"
     )
     held(100)
-    with memory.room_for(300 * MB, lambda _: 0):
+    with memory.reserve_memory(300 * MB, lambda _: 0):
         pass
 
 
 def test_what_runs_counts_until_it_is_over(held: Callable[[int], None]) -> None:
     """Two pieces of work that fit alone do not fit together; one that failed is over, too."""
-    with memory.room_for(600 * MB, lambda _: 0), pytest.raises(Refused), memory.room_for(600 * MB, lambda _: 0):
+    with (
+        memory.reserve_memory(600 * MB, lambda _: 0),
+        pytest.raises(Refused),
+        memory.reserve_memory(600 * MB, lambda _: 0),
+    ):
         pytest.fail("there is no room for both")
-    with pytest.raises(ZeroDivisionError), memory.room_for(600 * MB, lambda _: 0):
+    with pytest.raises(ZeroDivisionError), memory.reserve_memory(600 * MB, lambda _: 0):
         1 / 0  # noqa: B018
-    with memory.room_for(600 * MB, lambda _: 0):
+    with memory.reserve_memory(600 * MB, lambda _: 0):
         pass
 
 
@@ -303,8 +307,8 @@ def test_a_system_that_says_nothing_refuses_nothing(
     held: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nobody knows what is resident, work begins."""
-    monkeypatch.setattr(memory, "resident", lambda: None)
-    with memory.room_for(1 << 50, lambda _: 0):
+    monkeypatch.setattr(memory, "resident_bytes", lambda: None)
+    with memory.reserve_memory(1 << 50, lambda _: 0):
         pass
 
 
@@ -317,8 +321,8 @@ def test_the_queue_drops_what_was_asked_for_longest_ago() -> None:
     queue.submit("nothing", "nothing", lambda _: None).wait(10)
     assert queue.wait_until_idle(10)
     assert queue.drop_oldest(150) == 200
-    assert queue.known("b") is queue.known("c") is None
-    assert queue.known("a") is not None and queue.known("nothing") is not None
+    assert queue.find("b") is queue.find("c") is None
+    assert queue.find("a") is not None and queue.find("nothing") is not None
     assert queue.drop_oldest(1 << 40) == 100
 
 

@@ -96,7 +96,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """What the app reads in this test, in which kept results have no room at all."""
     counted = Reads()
     monkeypatch.setattr(models, "load", counted.load)
-    monkeypatch.setattr(jobs, "KEPT_BYTES", 1)
+    monkeypatch.setattr(jobs, "MAX_RESULT_BYTES", 1)
     return counted
 
 
@@ -154,7 +154,7 @@ def test_a_visitor_who_changes_the_model_has_one_in_memory(
 ) -> None:
     """The first model is gone before the second is read; results of it that are kept do not hold it."""
     limited_to(1, monkeypatch)
-    monkeypatch.setattr(jobs, "KEPT_BYTES", 1 << 30)
+    monkeypatch.setattr(jobs, "MAX_RESULT_BYTES", 1 << 30)
     app = settled(visited("compare", text=TEXT, model=offered[0], against="masked", masked="2"))
     assert not app.exception and reads.in_memory() == "a"
     counts: list[str] = []

@@ -19,8 +19,8 @@ from viz_app.export.profiles import in_words, neuron_in_words, token_in_words
 from viz_app.shell import own_corpus
 from viz_app.shell.controls import Upload
 from viz_app.shell.examples import TREES
-from viz_app.shell.jobs import Stopped
-from viz_app.shell.own_corpus import OwnIndex, most_tokens
+from viz_app.shell.jobs import JobStopped
+from viz_app.shell.own_corpus import OwnIndex, max_tokens
 
 TEXT = Upload("my corpus.txt", b"The old king saw a red door.\nA queen went to Paris. Her cat stayed at home.\n")
 COST = IndexCost(30, 100_000, 1.0)
@@ -41,8 +41,8 @@ def folders(there: Path) -> list[Path]:
 
 def made(loaded: LoadedModel, upload: Upload = TEXT) -> OwnIndex:
     """An index of a corpus, as the queue makes it."""
-    own_corpus._making(loaded, upload, COST).compute(lambda done, what="": None)
-    return own_corpus._all[own_corpus._key(loaded, upload)]
+    own_corpus._index_work(loaded, upload, COST).compute(lambda done, what="": None)
+    return own_corpus._indexes[own_corpus._key(loaded, upload)]
 
 
 def test_an_index_finds_what_stands_in_the_file(tiny_loaded: LoadedModel, there: Path) -> None:
@@ -57,52 +57,52 @@ def test_an_index_finds_what_stands_in_the_file(tiny_loaded: LoadedModel, there:
 
 def test_an_index_goes_when_the_last_who_brought_it_is_gone_for_long(tiny_loaded: LoadedModel, there: Path) -> None:
     """Not while one of two is there, nor in the two minutes in which who is gone may come back."""
-    own, away = made(tiny_loaded), own_corpus.MOST_AWAY
-    own.seen = {"one": 0.0, "other": 0.0}
+    own, away = made(tiny_loaded), own_corpus.MAX_ABSENT_SECONDS
+    own.last_seen = {"one": 0.0, "other": 0.0}
     own_corpus.sweep(away, lambda visitor: visitor == "one")
-    assert set(own.seen) == {"one"} and folders(there)
+    assert set(own.last_seen) == {"one"} and folders(there)
     own_corpus.sweep(away * 1.9, lambda _: False)
     own_corpus.sweep(away * 1.95, lambda visitor: visitor == "one")  # back again
     own_corpus.sweep(away * 2.9, lambda _: False)
-    assert own_corpus._all and folders(there)
+    assert own_corpus._indexes and folders(there)
     own_corpus.sweep(away * 3, lambda _: False)
-    assert not own_corpus._all and not folders(there)
+    assert not own_corpus._indexes and not folders(there)
 
 
 def test_stopped_or_broken_it_leaves_nothing(tiny_loaded: LoadedModel, there: Path) -> None:
     """Neither the folder nor a name under which somebody would find half an index."""
 
     def stops(done: float | None, what: str = "") -> None:
-        raise Stopped("it was stopped")
+        raise JobStopped("it was stopped")
 
-    with pytest.raises(Stopped):
-        own_corpus._making(tiny_loaded, TEXT, COST).compute(stops)
+    with pytest.raises(JobStopped):
+        own_corpus._index_work(tiny_loaded, TEXT, COST).compute(stops)
     with pytest.raises(Refused, match=r"line 1 of a\.conllu has 1 columns"):
         made(tiny_loaded, Upload("a.conllu", b"the cat\n"))
-    assert not own_corpus._all and not list(there.iterdir())
+    assert not own_corpus._indexes and not list(there.iterdir())
 
 
 def test_there_is_room_for_some(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many indexes, and so many bytes; what is larger is refused with what there is."""
     held = made(tiny_loaded)
-    monkeypatch.setattr(own_corpus, "MOST_INDEXES", 1)
+    monkeypatch.setattr(own_corpus, "MAX_INDEXES", 1)
     with pytest.raises(Refused, match="keeps 1 corpora of visitors at most"):
         made(tiny_loaded, Upload("b.txt", b"A cat."))
-    monkeypatch.setattr(own_corpus, "MOST_INDEXES", 2)
-    monkeypatch.setattr(own_corpus, "MOST_OF_ALL", held.nbytes + COST.nbytes - 1)
+    monkeypatch.setattr(own_corpus, "MAX_INDEXES", 2)
+    monkeypatch.setattr(own_corpus, "MAX_TOTAL_BYTES", held.nbytes + COST.nbytes - 1)
     with pytest.raises(Refused, match="come back when somebody has left"):
         made(tiny_loaded, Upload("b.txt", b"A cat."))
-    own_corpus.leave()
-    assert not own_corpus._all
-    monkeypatch.setattr(own_corpus, "MOST_OF_ALL", COST.nbytes)
+    own_corpus.release_indexes()
+    assert not own_corpus._indexes
+    monkeypatch.setattr(own_corpus, "MAX_TOTAL_BYTES", COST.nbytes)
     assert made(tiny_loaded, Upload("b.txt", b"A cat.")).index.tokens == 5
 
 
 def test_a_larger_model_reads_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the bundled model so many tokens as are said in the guide; of any as many as fit the bytes."""
-    assert most_tokens(load("headlight-mini", device="cpu")) == own_corpus.MOST_TOKENS == 50_000
-    monkeypatch.setattr(own_corpus, "MOST_BYTES", 20_000_000)
-    assert most_tokens(load("headlight-mini", device="cpu")) == 3_000
+    assert max_tokens(load("headlight-mini", device="cpu")) == own_corpus.MAX_TOKENS == 50_000
+    monkeypatch.setattr(own_corpus, "MAX_BYTES", 20_000_000)
+    assert max_tokens(load("headlight-mini", device="cpu")) == 3_000
 
 
 def asked(**address: str) -> AppTest:
@@ -161,9 +161,9 @@ def test_what_cannot_be_indexed_is_said_in_a_sentence(monkeypatch: pytest.Monkey
     assert "a.txt has no sentence that can be read." in said("a.txt", b" \n")
     assert "a.txt is not UTF-8" in said("a.txt", "Ein Käse.".encode("latin-1"))
     assert "line 1 of t.conllu has 1 columns" in said("t.conllu", b"the cat")
-    monkeypatch.setattr(own_corpus, "MOST_TOKENS", 20)
+    monkeypatch.setattr(own_corpus, "MAX_TOKENS", 20)
     assert "my corpus.txt has more than 20 tokens: make an index with `headlight index" in said(TEXT.name, TEXT.data)
-    monkeypatch.setattr(own_corpus, "MOST_TOKENS", 50_000)
+    monkeypatch.setattr(own_corpus, "MAX_TOKENS", 50_000)
     monkeypatch.setattr(own_corpus, "index_cost", lambda *given, **more: IndexCost(30, 100_000, 700.0))
     monkeypatch.setenv("HEADLIGHT_SHARED", "1")
     app.session_state[own_corpus.UPLOAD] = TEXT

@@ -11,7 +11,7 @@ from tests.visit import settled, visited, words
 from viz_app.cli import main
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import FOLDER, NAME, OWN_LESSONS, folder_faults, lessons, line_of, parse_file
-from viz_app.moved_pages import MOVED
+from viz_app.moved_pages import MOVED_PAGES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "write_a_lesson.md").read_text("utf-8")
 
@@ -93,7 +93,7 @@ def test_a_lesson_that_names_the_old_path_of_a_page_opens_the_page(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """For every page that moved: the lesson has no fault, and leads to the new path."""
-    for old, new in MOVED.items():
+    for old, new in MOVED_PAGES.items():
         (folder / "mine.toml").unlink()
         assert said(capsys, "lessons", "new", "mine")[0] == 0
         file = changed(folder, ('page = "layers"', f'page = "{old}"'))

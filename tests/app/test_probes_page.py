@@ -219,7 +219,7 @@ def test_probes_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         work.compute(stops)
     assert len(told) == 3 and not app.exception
-    assert queue().known(work.key) is None
+    assert queue().find(work.key) is None
 
 
 def test_names_at_the_ends_of_lines_do_not_meet() -> None:

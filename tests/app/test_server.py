@@ -37,12 +37,12 @@ def test_a_server_that_is_asked_to_stop_finishes_its_jobs(monkeypatch: pytest.Mo
     handlers[0](signal.SIGTERM, None)
     assert ended == [True]
     gate.set()
-    assert killed.wait(30) and job.done
+    assert killed.wait(30) and job.is_done
 
 
 def test_a_notebook_server_starts_it_for_others_under_its_own_path() -> None:
     """Shared, with the path that the proxy gives, and with Streamlit's protection as it is."""
-    served = jupyter.served()
+    served = jupyter.proxy_settings()
     assert served["absolute_url"] and served["command"][2:4] == ["viz_app.cli", "app"]
     assert "--shared" in served["command"] and served["command"][-2:] == ["--base-path", "{base_url}headlight"]
     assert not any("Xsrf" in part or "CORS" in part for part in served["command"])
@@ -52,7 +52,7 @@ def test_a_server_clears_up_after_one_that_was_killed(monkeypatch: pytest.Monkey
     """Before its first visitor: the folder of one that is gone is not there any more."""
     monkeypatch.setattr(server, "stop_when_idle", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(temporary, "JUST_MADE", -1.0)
+    monkeypatch.setattr(temporary, "LOCK_GRACE_SECONDS", -1.0)
     left = tmp_path / f"{temporary.PREFIX}abcdefgh"
     left.mkdir()
     (left / temporary.LOCK).touch()

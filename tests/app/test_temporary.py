@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from viz_app.shell import temporary
-from viz_app.shell.temporary import LOCK, PREFIX, HeldFolder, remove_abandoned_folders
+from viz_app.shell.temporary import LOCK, PREFIX, LockedFolder, remove_abandoned_folders
 
 SERVER = """
-from viz_app.shell.temporary import HeldFolder
-place = HeldFolder()
+from viz_app.shell.temporary import LockedFolder
+place = LockedFolder()
 place.path.mkdir()
 (place.path / "state.npy").write_bytes(b"1")
 print(place.path.parent, flush=True)
@@ -28,7 +28,7 @@ input()
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary folders are made; what is there was not made just now."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(temporary, "JUST_MADE", -1.0)
+    monkeypatch.setattr(temporary, "LOCK_GRACE_SECONDS", -1.0)
     return tmp_path
 
 
@@ -49,7 +49,7 @@ def test_the_folder_of_a_killed_server_goes_and_that_of_a_living_one_stays(serve
     assert server.stdout is not None
     folder = Path(server.stdout.readline().strip())
     assert (folder / "index" / "state.npy").exists()
-    own = HeldFolder()
+    own = LockedFolder()
     remove_abandoned_folders()
     assert (folder / "index" / "state.npy").exists() and own.path.parent.exists()
     server.kill()
@@ -73,7 +73,7 @@ def test_what_no_server_made_stays(there: Path, monkeypatch: pytest.MonkeyPatch)
     (there / f"{PREFIX}a_file__").touch()
     before = set(there.rglob("*"))
     with monkeypatch.context() as other:
-        other.setattr(temporary, "JUST_MADE", 60.0)
+        other.setattr(temporary, "LOCK_GRACE_SECONDS", 60.0)
         remove_abandoned_folders()
     with monkeypatch.context() as other:
         other.setattr(os, "getuid", lambda: os.stat(there).st_uid + 1)

@@ -51,7 +51,7 @@ class FinetuneRequest:
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingTexts:
     """What is learned from a file, read whole.
 
     texts: each a text, or a pair of two, in their order. labels: the class of each; none where something else is
@@ -72,14 +72,14 @@ class Kind:
     file.
     """
 
-    what: str
-    many: str
-    held_out: str
-    read: Callable[[Path, FinetuneRequest], Material]
-    length: int
-    longer: str
+    name: str
+    unit: str
+    held_out_note: str
+    read_file: Callable[[Path, FinetuneRequest], TrainingTexts]
+    default_length: int
+    length_note: str
     scores: Mapping[str, str]
-    example: str
+    example_file: str
 
 
 def kind_of(name: str) -> Kind:
@@ -88,13 +88,13 @@ def kind_of(name: str) -> Kind:
     return KINDS["classes" if ending in TABLES else "answers" if ending == ".json" else "tags"]
 
 
-def material_of(upload: Upload, request: FinetuneRequest) -> Material:
+def read_upload(upload: Upload, request: FinetuneRequest) -> TrainingTexts:
     """What a file holds, if it can be learned from. Raises Refused as `headlight finetune` does."""
     with upload.on_disk() as path:
-        return kind_of(upload.name).read(path, request)
+        return kind_of(upload.name).read_file(path, request)
 
 
-def columns_of(upload: Upload) -> list[str]:
+def column_names(upload: Upload) -> list[str]:
     """The names of a table's columns. Raises Refused for a file without any."""
     with upload.on_disk() as path:
         names = input_columns(identify(path))
@@ -103,7 +103,7 @@ def columns_of(upload: Upload) -> list[str]:
     return names
 
 
-def labels_of(upload: Upload) -> list[str]:
+def label_choices(upload: Upload) -> list[str]:
     """Which labels of words there are to learn: of a treebank by name, else the columns by number, the last one first.
 
     Raises Refused for a file without any.
@@ -122,27 +122,27 @@ def labels_of(upload: Upload) -> list[str]:
 # ---------------------------------------------------------------------------- the three kinds
 
 
-def _read_classes(path: Path, request: FinetuneRequest) -> Material:
+def _read_classes(path: Path, request: FinetuneRequest) -> TrainingTexts:
     examples = read_labelled(path, request.text or "", request.label or "", request.pair)
     sorted_classes(examples, request.label or "")
     stratified_split(examples, request.held_out, request.seed)
-    return Material(
+    return TrainingTexts(
         tuple(one.text if one.pair is None else (one.text, one.pair) for one in examples),
         tuple(one.label for one in examples),
     )
 
 
-def _read_tags(path: Path, request: FinetuneRequest) -> Material:
+def _read_tags(path: Path, request: FinetuneRequest) -> TrainingTexts:
     sentences = read_labelled_words(path, request.label or LAST_COLUMN, word=request.word)
     sorted_tags(sentences, path)
     split_sentences(sentences, request.held_out, request.seed)
-    return Material(tuple(sentence.text for sentence in sentences))
+    return TrainingTexts(tuple(sentence.text for sentence in sentences))
 
 
-def _read_answers(path: Path, request: FinetuneRequest) -> Material:
+def _read_answers(path: Path, request: FinetuneRequest) -> TrainingTexts:
     questions, _ = read_squad(path, skip_broken=request.skip_broken)
     split_contexts(questions, request.held_out, request.seed)
-    return Material(tuple((one.question, one.context) for one in questions))
+    return TrainingTexts(tuple((one.question, one.context) for one in questions))
 
 
 KINDS: Mapping[str, Kind] = {

@@ -26,14 +26,14 @@ from bert_core.studies.runner import is_locked, read_json
 from bert_core.training.runs import TuningLog, kept_steps, read_log
 from bert_core.training.tuning import UNFINISHED_FILE
 from viz_app.access import is_local_server, shutting_down
-from viz_app.finetuning.material import KINDS, FinetuneRequest, Material, material_of
+from viz_app.finetuning.material import KINDS, FinetuneRequest, TrainingTexts, read_upload
 from viz_app.shell.controls import Upload
 
 RUNS = Path("runs")  # where the server was started
-TABLE, ABOUT_FILE, SAID_FILE = "table", "run.json", "said.txt"  # the first has the ending of what was uploaded
+TABLE, REQUEST_FILE, OUTPUT_FILE = "table", "run.json", "said.txt"  # the first has the ending of what was uploaded
 NICENESS = 10
-PATIENCE = 30.0  # seconds that a stopped run has to note where it is
-LARGEST_TABLE = 50  # megabytes
+MAX_STOP_SECONDS = 30.0  # seconds that a stopped run has to note where it is
+MAX_TABLE_MEGABYTES = 50  # megabytes
 _NAME = re.compile(r"\w[\w. -]{0,59}")
 
 
@@ -52,20 +52,20 @@ class TuningRun:
     def request(self) -> FinetuneRequest:
         """What it was begun with. Raises Refused for a folder that says something else."""
         try:
-            return FinetuneRequest(**read_json(self.folder / ABOUT_FILE))
+            return FinetuneRequest(**read_json(self.folder / REQUEST_FILE))
         except TypeError as error:
-            raise Refused(f"{self.folder / ABOUT_FILE} is not what this page writes: choose another run") from error
+            raise Refused(f"{self.folder / REQUEST_FILE} is not what this page writes: choose another run") from error
 
     @property
-    def table(self) -> Path:
+    def table_file(self) -> Path:
         """The file that it learns from, and is asked on."""
-        return table_in(self.folder, self.request)
+        return table_path(self.folder, self.request)
 
     @property
-    def material(self) -> Material:
+    def texts(self) -> TrainingTexts:
         """What that file holds."""
         request = self.request
-        return request.kind.read(self.table, request)
+        return request.kind.read_file(self.table_file, request)
 
     @property
     def log(self) -> TuningLog:
@@ -94,12 +94,12 @@ class TuningRun:
     def last_line(self) -> str:
         """The last line that it printed; empty if there is none."""
         with suppress(OSError):
-            lines = (self.folder / SAID_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = (self.folder / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
             return next((line.strip() for line in reversed(lines) if line.strip()), "")
         return ""
 
     @property
-    def failed(self) -> str:
+    def failure(self) -> str:
         """Why it ended before its end, in its own words; empty where it did not, or was stopped."""
         process = _processes.get(self.folder.resolve())
         code = None if process is None else process.poll()
@@ -113,13 +113,13 @@ class TuningRun:
         if not is_local_server():
             raise Refused("only a page that this machine alone can open may train a model")
         request = self.request
-        with _begins:
+        with _start_lock:
             busy = next((place for place, other in _processes.items() if other.poll() is None), None)
             if busy is not None or self.is_running:
                 name = self.name if busy is None else busy.name
                 raise Refused(f"the run {name!r} goes on now: one at a time, so stop it first")
             if not _processes:
-                threading.Thread(target=_stop_with_server, name="headlight-runs-leave", daemon=True).start()
+                threading.Thread(target=_stop_runs_with_server, name="headlight-runs-leave", daemon=True).start()
             _processes[self.folder.resolve()] = _start_process(self.folder, request)
 
     def stop(self) -> None:
@@ -135,8 +135,8 @@ class TuningRun:
         """
         if not is_local_server():
             raise Refused("only a page that this machine alone can open may delete from its disk")
-        with _begins:
-            if self.folder.is_symlink() or self not in runs():
+        with _start_lock:
+            if self.folder.is_symlink() or self not in list_runs():
                 raise Refused(f"{self.folder} is no run of this page: it stays as it is")
             _ = self.request  # a folder that says something else is not ours
             if self.is_running or is_locked(self.folder):
@@ -145,18 +145,18 @@ class TuningRun:
             shutil.rmtree(self.folder)
 
 
-def runs() -> list[TuningRun]:
+def list_runs() -> list[TuningRun]:
     """The runs of this machine, the newest first."""
-    about = RUNS.absolute().glob(f"*/{ABOUT_FILE}")
+    about = RUNS.absolute().glob(f"*/{REQUEST_FILE}")
     return [TuningRun(path.parent) for path in sorted(about, key=lambda path: -path.stat().st_mtime)]
 
 
-def folder_of(name: str) -> Path:
+def run_folder(name: str) -> Path:
     """The folder of a run."""
     return RUNS.absolute() / name.strip()
 
 
-def new_run(name: str, request: FinetuneRequest, table: bytes) -> TuningRun:
+def create_run(name: str, request: FinetuneRequest, table: bytes) -> TuningRun:
     """A run in a folder of its own, ready to begin.
 
     Raises Refused for a server that others reach, a name that is taken or none, and a table that cannot be used.
@@ -168,28 +168,28 @@ def new_run(name: str, request: FinetuneRequest, table: bytes) -> TuningRun:
         raise Refused(
             f"the name is {name[:80]!r}: 60 letters, digits, spaces, points and dashes at most, a letter or digit first"
         )
-    folder = folder_of(name)
+    folder = run_folder(name)
     if folder.exists():
         raise Refused(f"there is a folder {str(folder)!r} already: choose another name")
-    material_of(Upload(request.table, table), request)
+    read_upload(Upload(request.table, table), request)
     folder.mkdir(parents=True)
-    checkpoint.write_atomically(table_in(folder, request), table)
-    checkpoint.write_atomically(folder / ABOUT_FILE, json.dumps(asdict(request), indent=1) + "\n")
+    checkpoint.write_atomically(table_path(folder, request), table)
+    checkpoint.write_atomically(folder / REQUEST_FILE, json.dumps(asdict(request), indent=1) + "\n")
     return TuningRun(folder)
 
 
-def table_in(folder: Path, request: FinetuneRequest) -> Path:
+def table_path(folder: Path, request: FinetuneRequest) -> Path:
     """Where a run keeps the file that it learns from."""
     return folder / f"{TABLE}{Path(request.table).suffix.lower()}"
 
 
 # ---------------------------------------------------------------------------- processes
 
-_begins = threading.Lock()
+_start_lock = threading.Lock()
 _processes: dict[Path, subprocess.Popen[bytes]] = {}
 
 
-def cores() -> int:
+def core_count() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -198,12 +198,12 @@ def _start_process(folder: Path, request: FinetuneRequest) -> subprocess.Popen[b
     here = str(Path(__file__).parents[2])
     settings = {
         "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
-        "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(max(1, cores() - 1)),
+        "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(max(1, core_count() - 1)),
     }  # fmt: skip
-    with (folder / SAID_FILE).open("ab", buffering=0) as said:
+    with (folder / OUTPUT_FILE).open("ab", buffering=0) as said:
         said.write(b"starting\n")
         process = subprocess.Popen(
-            [sys.executable, "-m", "viz_app.cli", *arguments_of(folder, request)],
+            [sys.executable, "-m", "viz_app.cli", *command_arguments(folder, request)],
             stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, env={**os.environ, **settings},
         )  # fmt: skip
     if hasattr(os, "setpriority"):
@@ -212,7 +212,7 @@ def _start_process(folder: Path, request: FinetuneRequest) -> subprocess.Popen[b
     return process
 
 
-def arguments_of(folder: Path, request: FinetuneRequest) -> list[str]:
+def command_arguments(folder: Path, request: FinetuneRequest) -> list[str]:
     """What `headlight` is called with for a run."""
     of_words = {"--word": request.word} if request.kind is KINDS["tags"] else {}
     settings = {
@@ -223,7 +223,7 @@ def arguments_of(folder: Path, request: FinetuneRequest) -> list[str]:
     }  # fmt: skip
     # Written as one word each: a column may be called -x.
     given = [f"{name}={value}" for name, value in settings.items() if value is not None]
-    return ["finetune", str(table_in(folder, request)), *given, *["--skip-broken"] * request.skip_broken]
+    return ["finetune", str(table_path(folder, request)), *given, *["--skip-broken"] * request.skip_broken]
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
@@ -233,20 +233,20 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
         process.send_signal(signal.SIGINT)
 
 
-def stop_all() -> None:
+def stop_all_runs() -> None:
     """Stop every run of this server, and wait a moment until each has noted where it is."""
     going = [process for process in _processes.values() if process.poll() is None]
     for process in going:
         _interrupt(process)
     for process in going:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(PATIENCE)
+            process.wait(MAX_STOP_SECONDS)
 
 
-def _stop_with_server() -> None:
+def _stop_runs_with_server() -> None:
     """Stop the runs as soon as the server is asked to stop: a signal may end it before it comes to `atexit`."""
     shutting_down.wait()
-    stop_all()
+    stop_all_runs()
 
 
-atexit.register(stop_all)
+atexit.register(stop_all_runs)

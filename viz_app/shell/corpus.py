@@ -15,7 +15,7 @@ from viz_app.access import is_local_server
 from viz_app.shell import frame
 from viz_app.shell.heads import set_head
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.own_corpus import held_index
+from viz_app.shell.own_corpus import own_index
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import cached_of_model_by_key
@@ -26,21 +26,21 @@ INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at star
 def find_index(loaded: LoadedModel) -> Index | None:
     """The index that this server offers, or else that of the visitor's own corpus, where it is one of this model."""
     with suppress(Refused):
-        if (index := _of_server(loaded)) is not None:
+        if (index := _server_index(loaded)) is not None:
             return index
-    return held_index(loaded)
+    return own_index(loaded)
 
 
 def show_index_error(loaded: LoadedModel) -> None:
     """Say why the index that this server offers cannot be searched with a model, to who can make another one."""
     try:
-        _of_server(loaded)
+        _server_index(loaded)
     except Refused as error:
         if is_local_server():
             st.info(with_help(escape_markdown(f"{error}.")), icon=":material/info:")
 
 
-def _of_server(loaded: LoadedModel) -> Index | None:
+def _server_index(loaded: LoadedModel) -> Index | None:
     """The index that this server offers, if it does. Raises Refused for one of other weights, or a broken one."""
     folder = os.environ.get(INDEX)
     if not folder:
@@ -58,7 +58,7 @@ def query_position(current: Selection) -> int:
     return next((at for at, special in enumerate(current.encoding.special) if not special), 0)
 
 
-def search_button(current: Selection, head: Head, *, alike: str, token: int | None = None) -> None:
+def search_button(current: Selection, head: Head, *, similarity: str, position: int | None = None) -> None:
     """A button that asks the index where else a head does the like; nothing where that cannot be asked.
 
     alike: what of it, "brings" or "looks". token: the position to begin with; None for the one that was searched last.
@@ -74,6 +74,6 @@ def search_button(current: Selection, head: Head, *, alike: str, token: int | No
         help="Search the corpus for tokens at which this head does the like.",
     ):  # fmt: skip
         set_head(head, st.session_state.also if st.session_state.head == head else ())
-        st.session_state.through, st.session_state.alike = "elsewhere", alike
-        st.session_state.sought = token if token is not None else query_position(current)
+        st.session_state.through, st.session_state.alike = "elsewhere", similarity
+        st.session_state.sought = position if position is not None else query_position(current)
         frame.go_to("layers")

@@ -1,7 +1,7 @@
-"""Slow work: a queue in which short questions go first, and nobody's long ones hold up the others.
+"""A queue of jobs: short ones run first, long ones take turns by session, and results are cached for all sessions.
 
-A rerun of a page never kills a job, and a job never freezes a page. A job that needs another one runs it itself.
-Results are kept by key, up to a number of bytes, and shared between all visitors.
+A rerun of a page never ends a job, and a job never blocks the page of another session. A job that needs the result of
+another one computes it itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -22,134 +22,121 @@ from typing import Any, NoReturn
 from bert_core.refused import Refused
 from bert_core.unknown_tokens import UnknownTokens
 
-KEPT_BYTES = 1 << 30
-KEPT_JOBS = 64
-LONG_SECONDS = 2.0  # seconds: what is expected to take longer gives way to all that is shorter
-MOST_PATIENCE = 2.0  # seconds that long work gives way at a time: it goes on, if slowly, in the busiest class
-MOST_ALONE = 60.0  # seconds that long work goes on when all who asked are gone: a connection may break and come back
+MAX_RESULT_BYTES = 1 << 30
+MAX_RESULTS = 64
+LONG_SECONDS = 2.0  # a job that is expected to take longer gives way to short ones
+MAX_YIELD_SECONDS = 2.0  # for which a long job gives way at each report, so that it progresses on the busiest server
+MAX_ABSENT_SECONDS = 60.0  # after which a job stops whose sessions are all disconnected; they may reconnect before
 NICENESS = 10
-MOST_TOGETHER = 8  # jobs that are done at once
-MOST_SILENT = 5.0  # seconds without a report after a stop; then others are served beside what will not end
-MOST_LEFT = 2  # so many that do not end, at most
+MAX_BATCH_SIZE = 8
+MAX_SILENT_SECONDS = 5.0  # for which a stopped job may go without a report before another worker replaces its own
+MAX_ABANDONED_JOBS = 2  # stopped jobs without reports that may run beside the workers
 
-Visitor = Hashable
+SessionId = Hashable
 
 
-class Stopped(Exception):
-    """The visitor stopped the job."""
+class JobStopped(Exception):
+    """Raised in a job that was stopped."""
 
 
 @dataclass(frozen=True)
-class Together:
-    """A way to do several jobs of a kind at once, quicker than each by itself.
+class Batch:
+    """How to compute several jobs at once, faster than one by one.
 
-    kind: equal for those that can be. item: what this one gives to `do`, which returns a result for each item.
+    kind: equal for jobs that can be computed together. item: the input of this job. compute: takes the items of several
+    jobs and returns one result for each.
     """
 
     kind: Hashable
     item: Any
-    do: Callable[[list[Any]], Sequence[Any]]
+    compute: Callable[[list[Any]], Sequence[Any]]
 
 
 @dataclass(eq=False)
 class Job:
-    """One piece of work: what it is called, how far it is, and what came of it.
+    """A computation in the queue, its progress and its result.
 
-    expected: seconds it should take. kept: whether the queue keeps the result for who asks again. progress: 0 to 1, or
-    None while unknown. seconds: how long it ran, the time in which it gave way not counted. error: what it raised,
-    without frames. waited_for: by whom; True for those who asked by a button and may be elsewhere meanwhile, False for
-    those whose page shows it.
+    expected: estimated seconds. is_kept: whether the queue caches the result. progress: 0 to 1; None while unknown.
+    seconds: running time, without the time in which it gave way. error: the exception that it raised, without frames.
+    sessions: those that wait for it; True if the session asked by a button, so that the job also runs while it shows
+    another page, False if its page shows the result.
     """
 
     key: Hashable
     label: str
     work: Callable[[Job], Any] = field(repr=False)
     expected: float = 0.0
-    together: Together | None = field(default=None, repr=False)
-    kept: bool = True
+    batch: Batch | None = field(default=None, repr=False)
+    is_kept: bool = True
     progress: float | None = None
     result: Any = field(default=None, repr=False)
     error: Exception | None = None
     unknown: UnknownTokens = field(default_factory=UnknownTokens, repr=False)
     seconds: float = 0.0
     started: float | None = None
-    waited_for: dict[Visitor, bool] = field(default_factory=dict, repr=False)
-    _give_way: Callable[[Job], float] = field(default=lambda _: 0.0, repr=False)
-    _outer: Job | None = field(default=None, repr=False)
-    _gave_way: float = 0.0
-    _last_seen: float = 0.0
-    _done: threading.Event = field(default_factory=threading.Event, repr=False)
-    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    sessions: dict[SessionId, bool] = field(default_factory=dict, repr=False)
+    _yield_to_short: Callable[[Job], float] = field(default=lambda _: 0.0, repr=False)
+    _outer_job: Job | None = field(default=None, repr=False)
+    _yielded_seconds: float = 0.0
+    _last_attended: float = 0.0
+    _is_finished: threading.Event = field(default_factory=threading.Event, repr=False)
+    _is_stopped: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property
-    def long(self) -> bool:
-        """Whether the job is expected to take so long that it gives way to others."""
+    def is_long(self) -> bool:
+        """Whether the job is expected to take so long that it gives way to short ones."""
         return self.expected > LONG_SECONDS
 
     @property
-    def done(self) -> bool:
-        """Whether there is a result or an error."""
-        return self._done.is_set()
+    def is_done(self) -> bool:
+        """Whether the job has a result or an error."""
+        return self._is_finished.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the job is done, at most so many seconds; returns whether it is done."""
-        return self._done.wait(seconds)
+        """Wait until the job is done, for at most `seconds`; return whether it is done."""
+        return self._is_finished.wait(seconds)
 
     def stop(self) -> None:
-        """Ask the job to stop: `report` raises Stopped when the work calls it next."""
-        self._stop.set()
+        """Ask the job to stop: its next call of `report` raises JobStopped."""
+        self._is_stopped.set()
 
-    def report(self, done: float | None, what: str = "") -> None:
-        """Called by the work: how far it is. Long work gives way here.
+    def report(self, share: float | None, message: str = "") -> None:
+        """Set the progress of the job, from 0 to 1; the work calls this regularly. A long job gives way here.
 
-        Raises Stopped if the visitor asked for that.
+        Raises JobStopped if the job was stopped.
         """
-        del what  # the label says it
-        self.progress = done
-        if self._outer is not None:
-            self._outer.report(self._outer.progress)
-        if not self._stop.is_set():
-            self._gave_way += self._give_way(self)
-        if self._stop.is_set():
-            raise Stopped(f"{self.label} was stopped")
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a queue holds and did.
-
-    waiting, running: by whether they are long. done: kind -> how many, and the seconds they ran.
-    """
-
-    waiting: Mapping[bool, int]
-    running: Mapping[bool, int]
-    done: Mapping[str, tuple[int, float]]
-    kept_bytes: int
+        del message  # the label is shown instead
+        self.progress = share
+        if self._outer_job is not None:
+            self._outer_job.report(self._outer_job.progress)
+        if not self._is_stopped.is_set():
+            self._yielded_seconds += self._yield_to_short(self)
+        if self._is_stopped.is_set():
+            raise JobStopped(f"{self.label} was stopped")
 
 
 class JobQueue:
     """Two workers, the jobs that wait for them, and the results of those that are done.
 
-    One worker takes short jobs as they come. The other takes long ones, the visitors in turn, at a lower priority and
-    on all cores but one; at each of its reports it waits until no short job is left.
-    is_here: whether a visitor is still there; the jobs of those who left are dropped.
+    One worker runs the short jobs in order of submission. The other runs the long ones, one session after another, at a
+    lower priority and on all cores but one; at each report of a long job it waits until no short job is left.
+    is_active: whether a session is connected; jobs that only disconnected sessions wait for are dropped.
     """
 
-    def __init__(self, is_here: Callable[[Visitor], bool] = lambda _: True) -> None:
-        self._is_here = is_here
+    def __init__(self, is_active: Callable[[SessionId], bool] = lambda _: True) -> None:
+        self._is_active = is_active
         self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
         self._waiting: list[Job] = []
         self._running: dict[bool, Job] = {}  # by whether it is long
-        self._turns: dict[Visitor, int] = {}  # when each had a long job last, in jobs
-        self._done: dict[str, tuple[int, float]] = {}  # kind -> how many, and the seconds they ran
+        self._turns: dict[SessionId, int] = {}  # number of the last long job of each
         self._turn = itertools.count()
-        self._left = 0  # stopped jobs that go on without a report, beside the workers
-        self._changed = threading.Condition()
+        self._abandoned_count = 0  # stopped jobs that run beside the workers
+        self._condition = threading.Condition()
         self._closed = False
         self._workers: list[threading.Thread] = []
         for long in (False, True):
-            self._begin(long)
-        # A thread that is inside torch when Python goes away takes the process down with it: let it finish first.
+            self._start_worker(long)
+        # The process crashes if Python exits while a thread is inside torch.
         atexit.register(self._close)
 
     def submit(
@@ -159,152 +146,142 @@ class JobQueue:
         work: Callable[[Job], Any],
         *,
         expected: float = 0.0,
-        together: Together | None = None,
-        kept: bool = True,
-        visitor: Visitor = None,
-        lasting: bool = False,
+        batch: Batch | None = None,
+        is_kept: bool = True,
+        session: SessionId = None,
+        is_lasting: bool = False,
     ) -> Job:
-        """The job with this key: the one that is known, or a new one.
+        """Return the job with this key, submitting it if there is none.
 
-        expected: seconds it should take. together: how it is done with others that wait. kept: whether its
-        result is kept for who asks again. visitor: who asks. lasting: whether it is wanted also while the visitor is on
-        another page.
+        expected: estimated seconds. batch: how to compute it together with other jobs. is_kept: whether the result is
+        cached. session: the session that waits for it. is_lasting: whether it also runs while the session shows another
+        page.
         """
-        with self._changed:
+        with self._condition:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = Job(key, label, work, expected, together, kept)
-                if job.long:
-                    job._give_way = self._give_way
+                job = self._jobs[key] = Job(key, label, work, expected, batch, is_kept)
+                if job.is_long:
+                    job._yield_to_short = self._yield_to_short
                 self._waiting.append(job)
-                self._changed.notify_all()
-            if not job.done:
-                job.waited_for[visitor] = job.waited_for.get(visitor, False) or lasting
+                self._condition.notify_all()
+            if not job.is_done:
+                job.sessions[session] = job.sessions.get(session, False) or is_lasting
             self._jobs.move_to_end(key)
             return job
 
     def run_nested(
-        self, key: Hashable, label: str, work: Callable[[Job], Any], outer: Job, *, kept: bool = True
+        self, key: Hashable, label: str, work: Callable[[Job], Any], outer: Job, *, is_kept: bool = True
     ) -> Job:
-        """Run a job in the calling thread, which is a worker that runs `outer`, and keep its result like any other.
+        """Run a job in the calling thread, which is the worker that runs `outer`, and cache its result.
 
-        In the queue it might wait for the worker that waits for it. A result that is known is returned, and a job with
-        this key that waits in the queue gets the result too. Raises what the work raises.
+        In the queue it could wait for the worker that waits for it. A cached result is returned at once; a waiting job
+        with this key receives the result too. Raises what the work raises.
         """
-        with self._changed:
-            known = self._jobs.get(key)
-            if known is not None and known.done:
+        with self._condition:
+            queued = self._jobs.get(key)
+            if queued is not None and queued.is_done:
                 self._jobs.move_to_end(key)
-                return known
-        job = Job(key, label, work, kept=kept, _outer=outer)
+                return queued
+        job = Job(key, label, work, is_kept=is_kept, _outer_job=outer)
         with _running_in_thread(job):
             job.result = work(job)
-        job.work = _over
-        job._outer = None
-        job._done.set()
-        with self._changed:
-            known = self._jobs.get(key)
-            if known is None:
+        job.work = _raise_finished
+        job._outer_job = None
+        job._is_finished.set()
+        with self._condition:
+            queued = self._jobs.get(key)
+            if queued is None:
                 self._jobs[key] = job
-            elif known in self._waiting:
-                self._waiting.remove(known)
-                known.result, known.unknown, known.work, known.together = job.result, job.unknown, _over, None
-                known._done.set()
-                self._changed.notify_all()
+            elif queued in self._waiting:
+                self._waiting.remove(queued)
+                queued.result, queued.unknown = job.result, job.unknown
+                queued.work, queued.batch = _raise_finished, None
+                queued._is_finished.set()
+                self._condition.notify_all()
         self._keep_within_bounds()
         return job
 
     def forget(self, key: Hashable) -> None:
-        """Drop a job, so that it can be asked for again; one that runs is stopped."""
-        with self._changed:
+        """Drop a job, so that it can be submitted again; one that runs is stopped."""
+        with self._condition:
             self._drop(self._jobs.get(key))
 
-    def stop(self, key: Hashable, visitor: Visitor) -> None:
-        """Take a visitor off those who wait for a job, and drop and stop it if nobody else waits for it."""
-        with self._changed:
+    def stop(self, key: Hashable, session: SessionId) -> None:
+        """Remove a session from those that wait for a job; drop and stop the job if no session is left."""
+        with self._condition:
             job = self._jobs.get(key)
             if job is not None:
-                job.waited_for.pop(visitor, None)
-                if not job.waited_for:
+                job.sessions.pop(session, None)
+                if not job.sessions:
                     self._drop(job)
 
-    def known(self, key: Hashable) -> Job | None:
-        """The job with this key, if there is one."""
-        with self._changed:
+    def find(self, key: Hashable) -> Job | None:
+        """Return the job with this key; None if there is none."""
+        with self._condition:
             return self._jobs.get(key)
 
-    def leave(self, visitor: Visitor, staying: tuple[Hashable, ...] = ()) -> None:
-        """Drop what waits for this visitor alone and is wanted no more; what runs goes on, it may be asked for again.
+    def withdraw(self, session: SessionId, kept_keys: tuple[Hashable, ...] = ()) -> None:
+        """Drop waiting jobs that only this session's page needed, except those with `kept_keys`.
 
-        staying: the keys of what the visitor's page waits for now.
+        Jobs that run continue: their results may be asked for again.
         """
-        with self._changed:
+        with self._condition:
             for job in list(self._waiting):
-                if job.key not in staying and job.waited_for.get(visitor) is False:
-                    del job.waited_for[visitor]
-                    if not job.waited_for:
+                if job.key not in kept_keys and job.sessions.get(session) is False:
+                    del job.sessions[session]
+                    if not job.sessions:
                         self._drop(job)
 
-    def place(self, job: Job) -> int:
-        """How many jobs run before this one: 0 if it is running or done.
+    def position(self, job: Job) -> int:
+        """Return how many jobs run before this one: 0 if it is running or done.
 
-        Whoever waits looks after what runs: it is stopped when all who asked for it are long gone.
+        Also stops the running job if its sessions have been disconnected for too long.
         """
-        with self._changed:
+        with self._condition:
             if job not in self._waiting:
                 return 0
-            before = self._waiting[: self._waiting.index(job)]
-            running = self._running.get(job.long)
+            earlier_jobs = self._waiting[: self._waiting.index(job)]
+            running = self._running.get(job.is_long)
             if running is not None:
-                self._look_after(running)
-            return sum(other.long == job.long for other in before) + (running is not None)
-
-    def counts(self) -> Counts:
-        """What waits, runs, was done and is kept."""
-        with self._changed:
-            waiting = [job.long for job in self._waiting]
-            kept = sum(_size(job.result) for job in self._jobs.values() if job.done)
-            return Counts(
-                {long: waiting.count(long) for long in (False, True)},
-                {long: int(long in self._running) for long in (False, True)},
-                dict(self._done), kept,
-            )  # fmt: skip
+                self._check_sessions(running)
+            return sum(earlier.is_long == job.is_long for earlier in earlier_jobs) + (running is not None)
 
     def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until nothing waits or runs, at most so many seconds; whether it is so."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting and not self._running, seconds)
+        """Wait until no job waits or runs, for at most `seconds`; return whether that is so."""
+        with self._condition:
+            return self._condition.wait_for(lambda: not self._waiting and not self._running, seconds)
 
     def drop_oldest(self, nbytes: int) -> int:
-        """Drop results, those that were asked for longest ago first, until they held so many bytes; what they held."""
+        """Drop results, the least recently used first, until they held `nbytes`; return how many bytes they held."""
         dropped = 0
-        with self._changed:
+        with self._condition:
             for key, job in list(self._jobs.items()):
-                if dropped < nbytes and job.done and (size := _size(job.result)):
+                if dropped < nbytes and job.is_done and (size := _result_bytes(job.result)):
                     del self._jobs[key]
                     dropped += size
         return dropped
 
-    def _begin(self, long: bool) -> None:
+    def _start_worker(self, long: bool) -> None:
         name = f"headlight-{'long' if long else 'short'}-jobs"
         worker = threading.Thread(target=self._serve, args=(long,), name=name, daemon=True)
-        self._workers = [other for other in self._workers if other.is_alive()] + [worker]
+        self._workers = [thread for thread in self._workers if thread.is_alive()] + [worker]
         worker.start()
 
-    def _leave_alone(self, job: Job) -> None:
-        """Serve others beside a job that was stopped and still does not end."""
-        with self._changed:
-            if self._running.get(job.long) is not job or self._closed:
+    def _abandon(self, job: Job) -> None:
+        """Start another worker in place of that of a stopped job that does not end."""
+        with self._condition:
+            if self._running.get(job.is_long) is not job or self._closed:
                 return
-            if self._left == MOST_LEFT:
-                self._look_later(job)
+            if self._abandoned_count == MAX_ABANDONED_JOBS:
+                self._abandon_later(job)
                 return
-            del self._running[job.long]
-            self._left += 1
-            self._begin(job.long)
+            del self._running[job.is_long]
+            self._abandoned_count += 1
+            self._start_worker(job.is_long)
 
-    def _look_later(self, job: Job) -> None:
-        timer = threading.Timer(MOST_SILENT, self._leave_alone, (job,))
+    def _abandon_later(self, job: Job) -> None:
+        timer = threading.Timer(MAX_SILENT_SECONDS, self._abandon, (job,))
         timer.daemon = True
         timer.start()
 
@@ -312,149 +289,136 @@ class JobQueue:
         if job is not None:
             self._jobs.pop(job.key, None)
             job.stop()
-            if self._running.get(job.long) is job:
-                self._look_later(job)
+            if self._running.get(job.is_long) is job:
+                self._abandon_later(job)
             if job in self._waiting:
                 self._waiting.remove(job)
-                job.error = Stopped(f"{job.label} was stopped")
-                job._done.set()
-            self._changed.notify_all()
+                job.error = JobStopped(f"{job.label} was stopped")
+                job._is_finished.set()
+            self._condition.notify_all()
 
     def _close(self) -> None:
-        """Run nothing more, and wait a moment for what runs now."""
-        with self._changed:
+        """Stop all jobs and wait up to 30 seconds for each worker."""
+        with self._condition:
             self._closed = True
             self._waiting.clear()
             for job in self._jobs.values():
                 job.stop()
-            self._changed.notify_all()
+            self._condition.notify_all()
         for worker in self._workers:
             worker.join(timeout=30)
 
-    def _give_way(self, job: Job) -> float:
-        """Wait while a short job waits or runs; the seconds that took. Stops a job when all who asked are long gone."""
+    def _yield_to_short(self, job: Job) -> float:
+        """Wait while a short job waits or runs, and return the seconds that took."""
         start = time.monotonic()
-        with self._changed:
-            self._look_after(job)
-            self._changed.wait_for(
-                lambda: self._closed or (False not in self._running and all(job.long for job in self._waiting)),
-                MOST_PATIENCE,
+        with self._condition:
+            self._check_sessions(job)
+            self._condition.wait_for(
+                lambda: self._closed or (False not in self._running and all(job.is_long for job in self._waiting)),
+                MAX_YIELD_SECONDS,
             )
         return time.monotonic() - start
 
-    def _look_after(self, job: Job) -> None:
-        """Stop a job that runs when all who asked for it are gone for long."""
-        now = time.monotonic()
-        if any(map(self._is_here, job.waited_for)):
-            job._last_seen = now
-        elif now - job._last_seen > MOST_ALONE:
+    def _check_sessions(self, job: Job) -> None:
+        """Stop a running job if all its sessions have been disconnected for MAX_ABSENT_SECONDS."""
+        time_now = time.monotonic()
+        if any(map(self._is_active, job.sessions)):
+            job._last_attended = time_now
+        elif time_now - job._last_attended > MAX_ABSENT_SECONDS:
             self._drop(job)
 
-    def _next(self, long: bool) -> Job | None:
-        """The next job of this kind: of short ones the first, of long ones that of whoever had none for longest."""
-        for job in [job for job in self._waiting if not any(map(self._is_here, job.waited_for))]:
+    def _next_job(self, long: bool) -> Job | None:
+        """Return the first short job, or the long one of the session that had none for the longest time."""
+        for job in [job for job in self._waiting if not any(map(self._is_active, job.sessions))]:
             self._drop(job)
-        ready = [job for job in self._waiting if job.long == long]
+        ready = [job for job in self._waiting if job.is_long == long]
         if long:
-            ready.sort(key=lambda job: min(self._turns.get(visitor, -1) for visitor in job.waited_for))
+            ready.sort(key=lambda job: min(self._turns.get(session, -1) for session in job.sessions))
         return next(iter(ready), None)
 
-    def _alike(self, job: Job) -> list[Job]:
-        """Those that wait and can be done together with this one."""
-        if job.together is None:
+    def _batch_of(self, job: Job) -> list[Job]:
+        """Return the waiting jobs that can be computed together with this one."""
+        if job.batch is None:
             return []
-        kind = job.together.kind
-        alike = (one for one in self._waiting if one.together is not None and one.together.kind == kind)
-        return list(itertools.islice((one for one in alike if one is not job), MOST_TOGETHER - 1))
+        kind = job.batch.kind
+        members = (waiting for waiting in self._waiting if waiting.batch is not None and waiting.batch.kind == kind)
+        return list(itertools.islice((member for member in members if member is not job), MAX_BATCH_SIZE - 1))
 
     def _serve(self, long: bool) -> None:
-        # Each job is served by a call of its own: variables of this function would keep the last one in memory.
-        goes_on = self._serve_next(long, first=True)
-        while goes_on:
-            goes_on = self._serve_next(long)
+        # A call for each job: local variables of this function would keep the last job in memory.
+        is_serving = self._serve_next(long, first=True)
+        while is_serving:
+            is_serving = self._serve_next(long)
 
     def _serve_next(self, long: bool, *, first: bool = False) -> bool:
-        """Wait for a job of this kind and run it with those alike; whether this worker goes on.
+        """Wait for a job and run it with its batch; return whether this worker continues.
 
         first: whether it is the worker's first job.
         """
-        with self._changed:
-            while (job := self._next(long)) is None and not self._closed:
-                self._changed.wait()
+        with self._condition:
+            while (job := self._next_job(long)) is None and not self._closed:
+                self._condition.wait()
             if job is None or self._closed:
                 return False
-            group = [job, *self._alike(job)]
-            self._waiting = [other for other in self._waiting if other not in group]
+            group = [job, *self._batch_of(job)]
+            self._waiting = [waiting for waiting in self._waiting if waiting not in group]
             self._running[long] = job
             turn = next(self._turn)
             for member in group:
-                self._turns.update(dict.fromkeys(member.waited_for, turn))
-                member.started = member._last_seen = time.monotonic()
+                self._turns.update(dict.fromkeys(member.sessions, turn))
+                member.started = member._last_attended = time.monotonic()
         if first:
-            _take_place(long)
-        _do(group)
-        with self._changed:
-            another = self._running.get(long) is not job  # serves in the place of this one
-            if another:
-                self._left -= 1
+            _configure_thread(long)
+        _run_jobs(group)
+        with self._condition:
+            is_replaced = self._running.get(long) is not job
+            if is_replaced:
+                self._abandoned_count -= 1
             else:
                 del self._running[long]
-            for member in group:
-                number, took = self._done.get(kind_of(member.key), (0, 0.0))
-                self._done[kind_of(member.key)] = number + 1, took + member.seconds / len(group)
-            self._changed.notify_all()
+            self._condition.notify_all()
         for member in group:
-            member.work, member.together = _over, None
-            member._done.set()
+            member.work, member.batch = _raise_finished, None
+            member._is_finished.set()
         self._keep_within_bounds()
-        return not another
+        return not is_replaced
 
     def _keep_within_bounds(self) -> None:
-        """Keep the results that were asked for last, within the bounds."""
-        with self._changed:
-            kept_bytes = kept = 0
+        """Drop the least recently used results beyond MAX_RESULTS and MAX_RESULT_BYTES."""
+        with self._condition:
+            total_bytes = count = 0
             for key, job in reversed(list(self._jobs.items())):
-                if not job.done:
+                if not job.is_done:
                     continue
-                if not job.kept:
+                if not job.is_kept:
                     del self._jobs[key]
                     continue
-                kept += 1
-                kept_bytes += _size(job.result)
+                count += 1
+                total_bytes += _result_bytes(job.result)
                 # The newest result always stays, however large: a page is waiting for it.
-                if kept > 1 and (kept > KEPT_JOBS or kept_bytes > KEPT_BYTES):
+                if count > 1 and (count > MAX_RESULTS or total_bytes > MAX_RESULT_BYTES):
                     del self._jobs[key]
 
 
-def _over(job: Job) -> NoReturn:
-    """In the place of work that is done, which may hold what it read long after nobody needs it."""
+def _raise_finished(job: Job) -> NoReturn:
+    """Replace the work of a finished job, so that its inputs are freed."""
     raise AssertionError(f"{job.label} is done already")
 
 
-def kind_of(key: Hashable) -> str:
-    """What kind of work a key is of: keys begin with it."""
-    while isinstance(key, tuple) and key:
-        key = key[0]
-    return key if isinstance(key, str) else "other"
-
-
-def _size(result: object) -> int:
-    """Bytes that a result holds, as far as it says so."""
+def _result_bytes(result: object) -> int:
+    """Return the bytes of a result that are known: its length or its `nbytes`."""
     return len(result) if isinstance(result, bytes) else getattr(result, "nbytes", 0)
 
 
-def _do(group: list[Job]) -> None:
-    """Do these jobs: all at once where they are several, or each by itself where that fails, to find whose fault it is.
-
-    One that was stopped before it began is over; a long one gives way first.
-    """
+def _run_jobs(group: list[Job]) -> None:
+    """Run jobs as one batch, or each by itself if there is only one or the batch fails."""
     start = time.monotonic()
     if len(group) > 1:
-        together = [job.together for job in group if job.together is not None]
+        batches = [job.batch for job in group if job.batch is not None]
         try:
             with _running_in_thread(group[0]):
-                results = dict(zip(group, together[0].do([one.item for one in together]), strict=True))
-        except BaseException:  # what Rust raises is no Exception
+                results = dict(zip(group, batches[0].compute([batch.item for batch in batches]), strict=True))
+        except BaseException:  # a panic in Rust is no Exception
             pass
         else:
             for job, result in results.items():
@@ -468,47 +432,47 @@ def _do(group: list[Job]) -> None:
                 job.result = job.work(job)
         except Exception as error:
             job.error = _without_frames(error, error)
-        except BaseException as error:  # the worker goes on, whatever ends a job; what Rust raises is no Exception
+        except BaseException as error:  # the worker must continue; a panic in Rust is no Exception
             job.error = _without_frames(RuntimeError(f"{type(error).__name__}: {error}"), error)
-        job.seconds = time.monotonic() - start - job._gave_way
+        job.seconds = time.monotonic() - start - job._yielded_seconds
 
 
 def _without_frames(error: Exception, raised: BaseException) -> Exception:
-    """An error that holds no frame of the work: they would keep its local variables, tensors among them, in memory.
+    """Return the error without frames, which would keep local variables of the work, such as tensors, in memory.
 
-    raised: what ended the work. Of a bug its traceback becomes a note of the error, as text, so that the log has it.
+    raised: the exception that ended the work. If it is a bug, its traceback is added as a note, for the log.
     """
-    if not isinstance(raised, Refused | Stopped):
+    if not isinstance(raised, Refused | JobStopped):
         with suppress(Exception):  # such as a lack of memory: the worker must go on
             error.add_note("In the job:\n" + "".join(traceback.format_exception(raised)).rstrip())
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
 
 
-_of_thread = threading.local()  # job: the innermost job that the thread runs
+_thread_state = threading.local()  # job: the innermost job that the thread runs
 
 
 def current_job() -> Job | None:
-    """The innermost job that the calling thread runs; None in a thread that is no worker, or runs none."""
-    job: Job | None = getattr(_of_thread, "job", None)
+    """Return the innermost job that the calling thread runs; None if it runs none."""
+    job: Job | None = getattr(_thread_state, "job", None)
     return job
 
 
 @contextmanager
 def _running_in_thread(job: Job) -> Iterator[None]:
-    before, _of_thread.job = current_job(), job
+    outer_job, _thread_state.job = current_job(), job
     try:
         yield
     finally:
-        _of_thread.job = before
+        _thread_state.job = outer_job
 
 
 _threads = threading.Lock()
 _all_threads = 0
 
 
-def _take_place(long: bool) -> None:
-    """Set what this thread may take: short work all cores; long work leaves one, and the right of way."""
+def _configure_thread(long: bool) -> None:
+    """Set the cores and priority of this thread: long jobs leave one core and run at a lower priority."""
     import torch
 
     global _all_threads

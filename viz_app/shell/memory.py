@@ -29,12 +29,12 @@ CPU = torch.device("cpu")
 DEVICE_SETTING = "HEADLIGHT_DEVICE"  # on which models are loaded
 SETTING = "HEADLIGHT_MEMORY"  # GB that this server may use in all
 MODEL_SETTING = "HEADLIGHT_MODEL_MEMORY"  # GB of these that models may take
-ABOVE = 2 << 30  # bytes for texts and results, beside Python, the packages and the models
+RESULT_MEMORY = 2 << 30  # bytes for texts and results, beside Python, the packages and the models
 SHARE = 0.6  # of the memory of the machine
-LEAST = 1 << 28  # bytes for texts and results that the smallest machine gives too
+MIN_RESULT_MEMORY = 1 << 28  # bytes for texts and results that the smallest machine gives too
 MODEL_SHARE = 0.5  # of what the server may use in all
-SMALL = 1 << 24  # bytes: what takes no more is never refused
-RESULTS = 1 / 3  # of what work takes, at most, is its result: see `capture_bytes`
+SMALL_WORK = 1 << 24  # bytes: what takes no more is never refused
+RESULT_SHARE = 1 / 3  # of what work takes, at most, is its result: see `capture_bytes`
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 
@@ -44,7 +44,7 @@ _running_on_gpu: list[int] = []  # and of the GPU
 
 
 @contextmanager
-def room_for(
+def reserve_memory(
     needed: int, drop: Callable[[int], int], what: str = "this", *, device: torch.device = CPU
 ) -> Iterator[None]:
     """Hold room for so many bytes while a piece of work runs. what: its name, as the beginning of a sentence.
@@ -53,10 +53,10 @@ def room_for(
     device: where the work is done; on a GPU its results alone take memory of this machine.
     Raises Refused, with what the work would take and what is free, if there is no room without them either.
     """
-    if needed <= SMALL:
+    if needed <= SMALL_WORK:
         yield
         return
-    of_machine = needed if device.type == "cpu" else int(RESULTS * needed)
+    of_machine = needed if device.type == "cpu" else int(RESULT_SHARE * needed)
     of_gpu = 0 if device.type == "cpu" else needed
     with _lock:
         if of_gpu and (free := free_bytes(device)) is not None and of_gpu > free - sum(_running_on_gpu):
@@ -70,7 +70,7 @@ def room_for(
         while (missing := _missing(of_machine)) > 0 and drop(missing):
             release_freed_memory()
         if missing > 0:
-            takes, rest, of = map(_megabytes, (of_machine, of_machine - missing, most()))
+            takes, rest, of = map(_megabytes, (of_machine, of_machine - missing, memory_limit()))
             raise Refused(
                 f"{what} would take about {takes} of memory, and {rest} of the {of} that this server may use are "
                 "free: take a shorter text, or try again in a moment"
@@ -87,23 +87,23 @@ def room_for(
 
 def _missing(needed: int) -> int:
     """How many bytes are missing to so many more; what runs now counts whole, however much of it is resident yet."""
-    held = resident()
-    return 0 if held is None else held + sum(_running) + needed - most()
+    held = resident_bytes()
+    return 0 if held is None else held + sum(_running) + needed - memory_limit()
 
 
 def _megabytes(count: int) -> str:
     return f"{max(count, 0) / 2**20:,.0f} MB"
 
 
-def most() -> int:
+def memory_limit() -> int:
     """The bytes that may be resident now: they grow with the models that are in memory.
 
     Raises Refused for a setting that is no number above 0.
     """
     if (given := _setting(SETTING)) is not None:
         return given
-    held = resident_without_models() + models_resident()
-    return max(min(held + ABOVE, int(SHARE * whole())), held + LEAST)
+    held = base_resident_bytes() + resident_model_bytes()
+    return max(min(held + RESULT_MEMORY, int(SHARE * machine_memory())), held + MIN_RESULT_MEMORY)
 
 
 def model_limit() -> int:
@@ -116,8 +116,8 @@ def model_limit() -> int:
     if (device := model_device()).type != "cpu":
         return int(MODEL_SHARE * gpu_bytes(device))
     if (in_all := _setting(SETTING)) is None:
-        machine = whole()
-        in_all = 2 * ABOVE if machine == sys.maxsize else int(SHARE * machine)
+        machine = machine_memory()
+        in_all = 2 * RESULT_MEMORY if machine == sys.maxsize else int(SHARE * machine)
     return int(MODEL_SHARE * in_all)
 
 
@@ -129,15 +129,15 @@ def model_device() -> torch.device:
     return best_device(os.environ.get(DEVICE_SETTING))
 
 
-def models_resident() -> int:
+def resident_model_bytes() -> int:
     """The bytes of models in the memory of this machine: none where they are on a GPU."""
     return MODELS.nbytes if model_device().type == "cpu" else 0
 
 
 @cache
-def resident_without_models() -> int:
+def base_resident_bytes() -> int:
     """The bytes of Python and the packages: what is resident, less the models, when it is first asked."""
-    return max((resident() or 0) - models_resident(), 0)
+    return max((resident_bytes() or 0) - resident_model_bytes(), 0)
 
 
 def _setting(name: str) -> int | None:
@@ -157,7 +157,7 @@ def _setting(name: str) -> int | None:
     return int(gigabytes * 2**30)
 
 
-def resident() -> int | None:
+def resident_bytes() -> int | None:
     """Bytes of this process that are in memory; None where the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -170,15 +170,15 @@ def resident() -> int | None:
         return None
 
 
-def whole() -> int:
+def machine_memory() -> int:
     """Bytes of memory of this machine, or of the container that it is."""
     limits = []
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min([*limits, *_limits_of_groups()], default=sys.maxsize)
+    return min([*limits, *_control_group_limits()], default=sys.maxsize)
 
 
-def _limits_of_groups() -> Iterator[int]:
+def _control_group_limits() -> Iterator[int]:
     """The limits of the control groups around this process, of version 2 and of version 1, from the innermost."""
     try:
         lines = OWN_GROUPS.read_text("utf-8").splitlines()

@@ -27,10 +27,10 @@ from bert_core.studies.index_reader import Index, open_index
 from bert_core.studies.settings import IndexSettings
 from viz_app.shell.controls import Upload, example_button, file_control, set_choice
 from viz_app.shell.examples import TREES
-from viz_app.shell.jobs import LONG_SECONDS, Visitor
+from viz_app.shell.jobs import LONG_SECONDS, SessionId
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
-from viz_app.shell.temporary import HeldFolder
+from viz_app.shell.temporary import LockedFolder
 from viz_app.shell.view import write_note
 from viz_app.shell.work import (
     Work,
@@ -43,12 +43,15 @@ from viz_app.shell.work import (
 from viz_app.streamlit_compat import is_session_active, session_id
 
 SETTINGS = IndexSettings()
-MOST_TOKENS = 50_000  # of a corpus: a minute or two of the bundled model's on a laptop
-MOST_BYTES = 1 << 29  # of an index: fewer tokens of a larger model
-MOST_OF_ALL, MOST_INDEXES = 1 << 31, 16  # bytes on disk of all visitors' indexes, and how many of them
-MOST_MEGABYTES = 5  # of a file; a treebank has about a hundred bytes a token
-SHARD = 1 << 13  # characters of text: about 2,000 tokens, after each of which the work can be stopped
-MOST_AWAY, GLANCE = 120.0, 15.0  # seconds: a connection may break and come back; between two looks at who is there
+MAX_TOKENS = 50_000  # of a corpus: a minute or two of the bundled model's on a laptop
+MAX_BYTES = 1 << 29  # of an index: fewer tokens of a larger model
+MAX_TOTAL_BYTES, MAX_INDEXES = 1 << 31, 16  # bytes on disk of all visitors' indexes, and how many of them
+MAX_MEGABYTES = 5  # of a file; a treebank has about a hundred bytes a token
+SHARD_CHARACTERS = 1 << 13  # characters of text: about 2,000 tokens, after each of which the work can be stopped
+MAX_ABSENT_SECONDS, SWEEP_INTERVAL = (
+    120.0,
+    15.0,
+)  # seconds: a connection may break and come back; between two looks at who is there
 UPLOAD = "corpus_upload"
 
 
@@ -60,95 +63,95 @@ class OwnIndex:
     """
 
     index: Index
-    place: HeldFolder
+    folder: LockedFolder
     nbytes: int
-    seen: dict[Visitor, float] = field(default_factory=dict)
+    last_seen: dict[SessionId, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.remove = weakref.finalize(self, self.place.remove)
+        self.remove = weakref.finalize(self, self.folder.remove)
 
 
 _lock = threading.Lock()
-_all: dict[Hashable, OwnIndex] = {}  # by model and file
+_indexes: dict[Hashable, OwnIndex] = {}  # by model and file
 
 
-def sweep(now: float, is_here: Callable[[Visitor], bool]) -> None:
+def sweep(now: float, is_here: Callable[[SessionId], bool]) -> None:
     """Remove the indexes of those who are gone, and not come back for long."""
     with _lock:
-        for key, own in list(_all.items()):
-            own.seen = {
+        for key, own in list(_indexes.items()):
+            own.last_seen = {
                 one: now if is_here(one) else last
-                for one, last in own.seen.items() if is_here(one) or now - last < MOST_AWAY
+                for one, last in own.last_seen.items() if is_here(one) or now - last < MAX_ABSENT_SECONDS
             }  # fmt: skip
-            if not own.seen:
-                _all.pop(key).remove()
+            if not own.last_seen:
+                _indexes.pop(key).remove()
 
 
 def _watch() -> None:
-    while _all:
-        time.sleep(GLANCE)
+    while _indexes:
+        time.sleep(SWEEP_INTERVAL)
         sweep(time.monotonic(), is_session_active)
 
 
-def _shared(key: Hashable) -> OwnIndex | None:
+def _join_index(key: Hashable) -> OwnIndex | None:
     """The index of a model and a file, where there is one; from now on it is this visitor's too."""
     with _lock:
-        own = _all.get(key)
+        own = _indexes.get(key)
         if own is not None:
-            own.seen[session_id()] = time.monotonic()
+            own.last_seen[session_id()] = time.monotonic()
         return own
 
 
-def leave(*, staying: Hashable = None) -> None:
+def release_indexes(*, kept_key: Hashable = None) -> None:
     """Take the visitor off those who look into an index, but one, and remove it if there is nobody else."""
     with _lock:
-        for key, own in list(_all.items()):
-            if key != staying and own.seen.pop(session_id(), None) is not None and not own.seen:
-                _all.pop(key).remove()
+        for key, own in list(_indexes.items()):
+            if key != kept_key and own.last_seen.pop(session_id(), None) is not None and not own.last_seen:
+                _indexes.pop(key).remove()
 
 
-def most_tokens(loaded: LoadedModel) -> int:
+def max_tokens(loaded: LoadedModel) -> int:
     """Of a corpus that is indexed here."""
-    return min(MOST_TOKENS, MOST_BYTES // bytes_per_token(loaded, SETTINGS) // 1000 * 1000)
+    return min(MAX_TOKENS, MAX_BYTES // bytes_per_token(loaded, SETTINGS) // 1000 * 1000)
 
 
-def held_index(loaded: LoadedModel) -> Index | None:
+def own_index(loaded: LoadedModel) -> Index | None:
     """The index of the visitor's own corpus, where there is one of this model."""
     upload: Upload | None = st.session_state.get(UPLOAD)
-    own = None if upload is None else _shared(_key(loaded, upload))
+    own = None if upload is None else _join_index(_key(loaded, upload))
     return None if own is None else own.index
 
 
-def say_whose(loaded: LoadedModel) -> None:
+def remove_corpus_button(loaded: LoadedModel) -> None:
     """Draw the button that takes a visitor's own corpus away, where that is what a page asks."""
     upload: Upload | None = st.session_state.get(UPLOAD)
-    index = held_index(loaded)
+    index = own_index(loaded)
     if upload is not None and index is not None:
         st.button(
             f"{escape_markdown(upload.name)} ({index.tokens:,} tokens)",
-            key="corpus_away", icon=":material/close:", help="Take this corpus away", on_click=_take_away,
+            key="corpus_away", icon=":material/close:", help="Take this corpus away", on_click=_remove_corpus,
         )  # fmt: skip
 
 
-def make_index(loaded: LoadedModel) -> None:
+def index_controls(loaded: LoadedModel) -> None:
     """Draw what makes an index of a visitor's own corpus, its cost first; the page is drawn again when it is there.
 
     loaded: the model as it was loaded, with nothing changed in it.
     """
-    most = most_tokens(loaded)
+    most = max_tokens(loaded)
     upload = file_control(
         st, "A corpus: a text, one paragraph a line, or a treebank (CoNLL-U)", UPLOAD, types=["txt", "conllu"],
-        megabytes=MOST_MEGABYTES,
+        megabytes=MAX_MEGABYTES,
     )  # fmt: skip
     if upload is None:
-        leave()
+        release_indexes()
         write_note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
         example_button(
             "No corpus yet.", "Take sixty example sentences", set_choice, UPLOAD, Upload(TREES.name, TREES.read_bytes())
         )
         return
     try:
-        made = _made(loaded, upload, most)
+        made = _make_index(loaded, upload, most)
     except Refused as error:
         st.info(with_help(f"{escape_markdown(str(error))}."), icon=":material/info:")
         return
@@ -156,9 +159,9 @@ def make_index(loaded: LoadedModel) -> None:
         st.rerun()
 
 
-def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
+def _make_index(loaded: LoadedModel, upload: Upload, most: int) -> bool:
     """Whether the index of a file was made, after its cost was said and the button clicked. Raises Refused."""
-    cost = poll(_cost(loaded, upload, most)).value
+    cost = poll(_cost_work(loaded, upload, most)).value
     if cost is None:
         return False
     write_note(
@@ -166,10 +169,10 @@ def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
         f"{max(cost.nbytes / 1e6, 1):,.0f} MB on the disk of this server as long as you are here, and about "
         f"{duration_text(cost.seconds)}: so quickly was its beginning read here a moment ago."
     )
-    work = _making(loaded, upload, cost)
+    work = _index_work(loaded, upload, cost)
     if not is_confirmed("own_index", work.key, "Index it", cost.seconds, quick=0):
         return False
-    leave(staying=_key(loaded, upload))
+    release_indexes(kept_key=_key(loaded, upload))
     made = poll(work, asked="own_index").value is not None
     if made:
         queue().forget(work.key)  # it is not the queue that keeps it
@@ -177,7 +180,7 @@ def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
     return made
 
 
-def _cost(loaded: LoadedModel, upload: Upload, most: int) -> Work[IndexCost]:
+def _cost_work(loaded: LoadedModel, upload: Upload, most: int) -> Work[IndexCost]:
     """What an index of a file costs, tried with as many cores as the work itself will have."""
 
     def ask(report: Progress) -> IndexCost:
@@ -188,17 +191,17 @@ def _cost(loaded: LoadedModel, upload: Upload, most: int) -> Work[IndexCost]:
     return Work(key, f"{shown_name(loaded.name)} tries {upload.name}", ask, 1.5 * LONG_SECONDS, memory=_memory(loaded))
 
 
-def _making(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
+def _index_work(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
     """The index itself, for those who ask; the result is how many tokens it has."""
     key, who = _key(loaded, upload), session_id()
 
     def make(report: Progress) -> int:
         _check_room(cost.nbytes)
-        place = HeldFolder()
+        place = LockedFolder()
         try:
             with upload.on_disk() as path:
                 index_file(
-                    path, place.path, loaded, SETTINGS, characters=SHARD,
+                    path, place.path, loaded, SETTINGS, characters=SHARD_CHARACTERS,
                     on_progress=lambda counts, share: report(share, f"{counts['tokens']:,} tokens"),
                 )  # fmt: skip
             nbytes = sum(file.stat().st_size for file in place.path.glob("*/*"))
@@ -207,8 +210,8 @@ def _making(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
             place.remove()
             raise
         with _lock:
-            _all[key] = own
-            if len(_all) == 1:
+            _indexes[key] = own
+            if len(_indexes) == 1:
                 threading.Thread(target=_watch, name="headlight-own-corpora", daemon=True).start()
         return own.index.tokens
 
@@ -219,20 +222,21 @@ def _making(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
 def _check_room(nbytes: int) -> None:
     """Raise Refused where an index of so many bytes has no room."""
     with _lock:
-        held = sum(own.nbytes for own in _all.values())
-    if len(_all) >= MOST_INDEXES or held + nbytes > MOST_OF_ALL:
+        held = sum(own.nbytes for own in _indexes.values())
+    if len(_indexes) >= MAX_INDEXES or held + nbytes > MAX_TOTAL_BYTES:
         raise Refused(
-            f"this server keeps {MOST_INDEXES} corpora of visitors at most, {MOST_OF_ALL / 1e6:,.0f} MB of them, and "
-            f"has {len(_all)} of {held / 1e6:,.0f} MB: take a smaller one, or come back when somebody has left"
+            f"this server keeps {MAX_INDEXES} corpora of visitors at most, {MAX_TOTAL_BYTES / 1e6:,.0f} MB of them, "
+            "and "
+            f"has {len(_indexes)} of {held / 1e6:,.0f} MB: take a smaller one, or come back when somebody has left"
         )
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if nbytes > free / 2:
         raise Refused(f"the index would take {nbytes / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB of disk are free here")
 
 
-def _take_away() -> None:
+def _remove_corpus() -> None:
     st.session_state.pop(UPLOAD, None)
-    leave()
+    release_indexes()
 
 
 def _key(loaded: LoadedModel, upload: Upload) -> tuple[Hashable, ...]:

@@ -10,8 +10,8 @@ from bert_core.studies.profiles import HeadExample, HeadProfile, Profiles, read_
 from viz_app.shell.work import cached_of_model_by_key
 
 FILE = "profiles.json.gz"  # beside the weights of a bundled model
-TO_GUESS = 10  # looks
-OF_STRONGEST = 3  # of these
+GUESSED_EXAMPLES = 10  # looks
+TOP_TENTH_EXAMPLES = 3  # of these
 
 
 def profiles_of(loaded: LoadedModel) -> Profiles | None:
@@ -35,10 +35,10 @@ def has_profiles(loaded: LoadedModel) -> bool:
     return _file(loaded).is_file()
 
 
-def looks_to_guess(one: HeadProfile) -> list[HeadExample]:
+def examples_to_guess(one: HeadProfile) -> list[HeadExample]:
     """Ten looks of a head: three of the tenth where it is most active, then one of each of the tenths below."""
     top, *below = reversed(one.tenths)
-    return [*top[:OF_STRONGEST], *(look for tenth in below for look in tenth[:1])][:TO_GUESS]
+    return [*top[:TOP_TENTH_EXAMPLES], *(look for tenth in below for look in tenth[:1])][:GUESSED_EXAMPLES]
 
 
 def _file(loaded: LoadedModel) -> Path:

@@ -21,7 +21,7 @@ from viz_app.components.token_strip import TokenClick
 from viz_app.shell import examples
 from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.examples import Example
-from viz_app.shell.jobs import Together
+from viz_app.shell.jobs import Batch
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import ModelReference
@@ -99,7 +99,7 @@ class Selection:
         batch = None
         if target is None and length <= BATCHED_TOKENS:
             # The questions of a class that wait together are read together; texts of about one length waste little.
-            batch = Together(
+            batch = Batch(
                 (loaded.identity, gates.tobytes(), length // 8),
                 self.encoding,
                 lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=KEPT_PREDICTIONS, norms=True),

@@ -19,10 +19,10 @@ from filelock import FileLock, Timeout
 PREFIX = "headlight-index-"
 NAME = PREFIX + "????????"  # as `tempfile.mkdtemp` ends it
 LOCK = "headlight.lock"
-JUST_MADE = 60.0  # seconds in which a lock may be there and not be held yet
+LOCK_GRACE_SECONDS = 60.0  # seconds in which a lock may be there and not be held yet
 
 
-class HeldFolder:
+class LockedFolder:
     """A temporary folder that no other server removes while this one lives. path: of a folder inside, not made yet."""
 
     def __init__(self) -> None:
@@ -41,16 +41,16 @@ def remove_abandoned_folders() -> None:
     """Remove the folders of servers that live no more: those of this user, and nothing that a link leads to."""
     for folder in Path(tempfile.gettempdir()).glob(NAME):
         with suppress(OSError, Timeout):
-            if _is_held_folder(folder):
+            if _is_locked_folder(folder):
                 lock = FileLock(folder / LOCK)
                 lock.acquire(timeout=0)
                 lock.release()
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_held_folder(folder: Path) -> bool:
+def _is_locked_folder(folder: Path) -> bool:
     """Whether a server of this user made it, and not just now. Raises OSError for a folder without a lock."""
     about, lock = folder.lstat(), (folder / LOCK).lstat()
     is_mine = not hasattr(os, "getuid") or about.st_uid == lock.st_uid == os.getuid()
     is_it = stat.S_ISDIR(about.st_mode) and stat.S_ISREG(lock.st_mode)
-    return is_mine and is_it and time.time() - lock.st_mtime > JUST_MADE
+    return is_mine and is_it and time.time() - lock.st_mtime > LOCK_GRACE_SECONDS

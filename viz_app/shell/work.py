@@ -27,7 +27,7 @@ from viz_app.access import is_local_server
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.identity import identity_of
-from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor, current_job
+from viz_app.shell.jobs import Batch, Job, JobQueue, JobStopped, SessionId, current_job
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_cache import begin_use, end_use, in_use, using
 from viz_app.shell.model_names import shown_name
@@ -67,7 +67,7 @@ class Work(Generic[Output]):
     label: str
     compute: Callable[[Progress], Output]
     seconds: float = 0.0
-    batch: Together | None = None
+    batch: Batch | None = None
     memory: int = 0
     is_kept: bool = True
 
@@ -215,7 +215,7 @@ def wait_for(work: Work[Result], *, timed: bool = False) -> Result:
     (`seconds_taken`). Raises what the work raises.
     """
     if (outer := current_job()) is not None:
-        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, kept=work.is_kept))
+        nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, is_kept=work.is_kept))
         return nested
     on_a_page = is_in_script_run()
     job = _finished(work) if on_a_page else _waited_for(work)
@@ -240,7 +240,7 @@ def poll(work: Work[Result], *, slot: str = "", asked: str = "") -> PolledResult
     """
     job = _submitted(work, lasting=True)
     if job.wait(WAIT_BEFORE_PROGRESS):
-        if isinstance(job.error, Stopped):
+        if isinstance(job.error, JobStopped):
             return earlier_result(slot)
         result = _result(job)
         if slot:
@@ -275,8 +275,8 @@ def finished_result(work: Work[Result]) -> Result | None:
 
 def _known(key: Hashable) -> Any:
     """What the queue has of a key; None where it has nothing."""
-    job = queue().known(key)
-    return job.result if job is not None and job.done else None
+    job = queue().find(key)
+    return job.result if job is not None and job.is_done else None
 
 
 def progress_of(work: Work[Any]) -> float | None:
@@ -285,7 +285,7 @@ def progress_of(work: Work[Any]) -> float | None:
     For a part of a page that comes back by itself. Raises what the work raises.
     """
     job = _submitted(work, lasting=True)
-    if not job.done:
+    if not job.is_done:
         return job.progress or 0.0
     _result(job)
     return None
@@ -387,7 +387,7 @@ def end_of_run() -> None:
         end_use()
         memory.MODELS.shrink()
         return
-    while not any(job.done for job, _ in waiting):
+    while not any(job.is_done for job, _ in waiting):
         for job, bar in waiting:
             _say_place(job, bar)
         waiting[0][0].wait(POLL_INTERVAL)
@@ -395,7 +395,7 @@ def end_of_run() -> None:
 
 
 def _leave_the_rest() -> None:
-    queue().leave(session_id(), tuple(st.session_state.get(_ASKED_NOW, ())))
+    queue().withdraw(session_id(), tuple(st.session_state.get(_ASKED_NOW, ())))
 
 
 def _submitted(work: Work[Any], *, lasting: bool) -> Job:
@@ -404,23 +404,23 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
     return job
 
 
-def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
+def _asked(work: Work[Any], visitor: SessionId, *, lasting: bool) -> Job:
     return queue().submit(
         work.key, work.label, _as_job(work),
-        expected=work.seconds, together=work.batch, kept=work.is_kept, visitor=visitor, lasting=lasting,
+        expected=work.seconds, batch=work.batch, is_kept=work.is_kept, session=visitor, is_lasting=lasting,
     )  # fmt: skip
 
 
 def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
     """The function of a job that does the work. Raises Refused where the work would take too long on this server."""
-    if (refused := time_limit_message(work.seconds)) is not None and queue().known(work.key) is None:
+    if (refused := time_limit_message(work.seconds)) is not None and queue().find(work.key) is None:
         raise Refused(refused)
 
     models = in_use()  # of the page or the job that asks: they stay in memory until this is done
     device = memory.model_device()
 
     def do(job: Job) -> Any:
-        room = memory.room_for(work.memory, queue().drop_oldest, device=device)
+        room = memory.reserve_memory(work.memory, queue().drop_oldest, device=device)
         with using(models), room, count_unknown_tokens() as job.unknown:
             return work.compute(job.report)
 
@@ -447,7 +447,7 @@ def _finished(work: Work[Any]) -> Job:
         while not job.wait(POLL_INTERVAL):
             _say_place(job, bar)  # where the visitor went on, this ends the run
         place.empty()
-    if isinstance(job.error, Stopped):
+    if isinstance(job.error, JobStopped):
         queue().forget(job.key)
         _say_stopped(job.label)
     return job
@@ -480,7 +480,7 @@ def _waiting_room(job: Job, asked: str | None = None) -> Any:
 
 
 def _say_place(job: Job, bar: Any) -> None:
-    place = queue().place(job)
+    place = queue().position(job)
     where = "running" if place == 0 else f"waiting for {place} other {'job' if place == 1 else 'jobs'}"
     bar.progress(job.progress or 0.0, text=escape_markdown(f"{job.label}: {where}"))
 

@@ -71,7 +71,7 @@ def _offer_search(current: Selection) -> None:
     choice = view_choice()
     token = choice.positions[0] if choice.side == "query" and choice.positions else None
     alike = "brings" if state.show == "brought" else "looks"
-    corpus.search_button(current, (choice.layer, choice.heads[0]), alike=alike, token=token)
+    corpus.search_button(current, (choice.layer, choice.heads[0]), similarity=alike, position=token)
 
 
 def _say_pull(shown: Shown) -> None:

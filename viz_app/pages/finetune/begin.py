@@ -8,10 +8,10 @@ from typing import Any
 import streamlit as st
 
 from bert_core.studies.words import LAST_COLUMN
-from viz_app.finetuning.material import KINDS, FinetuneRequest, columns_of, kind_of, labels_of, material_of
-from viz_app.finetuning.runs import LARGEST_TABLE, cores, folder_of, new_run
-from viz_app.pages.finetune.changes import tokens_of
-from viz_app.pages.finetune.examples import take_example
+from viz_app.finetuning.material import KINDS, FinetuneRequest, column_names, kind_of, label_choices, read_upload
+from viz_app.finetuning.runs import MAX_TABLE_MEGABYTES, core_count, create_run, run_folder
+from viz_app.pages.finetune.changes import mean_token_count
+from viz_app.pages.finetune.examples import upload_example
 from viz_app.shell.controls import Upload, control, file_control
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
@@ -19,35 +19,38 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.view import write_note
 from viz_app.shell.work import cached_by_key, duration_text, estimate_seconds
 
-SECONDS_TO_BEGIN = 10.0
-ASKED_TOKENS = 40  # texts whose length says how long a step takes
-NAMES_OF_LABELS = {
+STARTUP_SECONDS = 10.0
+SAMPLED_TEXTS = 40  # texts whose length says how long a step takes
+LABEL_NAMES = {
     "last": "the last column", "upos": "part of speech", "relation": "relation to its head",
 }  # fmt: skip
-_LIKELY = (("text", "sentence", "review", "comment"), ("label", "class", "category", "topic", "stars", "sentiment"))
+_COLUMN_NAMES = (
+    ("text", "sentence", "review", "comment"),
+    ("label", "class", "category", "topic", "stars", "sentiment"),
+)
 
 
-def begin(current: Selection) -> None:
+def draw_new_run(current: Selection) -> None:
     """What a new run should learn, and its button."""
     upload = file_control(
         st,
         "Texts and classes (.csv, .tsv, .jsonl); words and tags (.conll, .iob2, .conllu); or questions and answers "
         "(.json as SQuAD's)",
         "tuning_table", types=["csv", "tsv", "jsonl", "conllu", "conll", "iob2", "txt", "json"],
-        megabytes=LARGEST_TABLE,
+        megabytes=MAX_TABLE_MEGABYTES,
     )  # fmt: skip
     if upload is None:
         _offer_examples()
         return
     kind = kind_of(upload.name)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        what = _what(upload)
+        what = _column_controls(upload)
         name = control(st.text_input, "Name of the run", "tuning_name", first=Path(upload.name).stem[:60], width=200)
     longest = current.loaded.config.max_position_embeddings
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         epochs = control(
             st.number_input, "Epochs", "tuning_epochs", first=3, min_value=1, max_value=100, step=1, width=130,
-            help=f"Times that all {kind.many} are read, at most: it ends where two of them bring nothing better.",
+            help=f"Times that all {kind.unit} are read, at most: it ends where two of them bring nothing better.",
         )  # fmt: skip
         rate = control(
             st.number_input, "Learning rate", "tuning_rate", first=5e-5, min_value=1e-7, max_value=1e-2, step=1e-5,
@@ -58,7 +61,8 @@ def begin(current: Selection) -> None:
         )
         length = control(
             st.number_input, "Tokens of a text", "tuning_room" if kind is KINDS["answers"] else "tuning_length",
-            first=min(kind.length, longest), min_value=5, max_value=longest, step=1, width=150, help=kind.longer,
+            first=min(kind.default_length, longest), min_value=5, max_value=longest, step=1, width=150,
+            help=kind.length_note,
         )  # fmt: skip
         keep = control(
             st.number_input, "Kept steps", "tuning_keep", first=8, min_value=2, max_value=50, step=1, width=130,
@@ -70,25 +74,26 @@ def begin(current: Selection) -> None:
     )  # fmt: skip
     many, tokens = cached_by_key(
         ("tuning table", upload.name, upload.data, *what.values(), request.start, length),
-        lambda: _measured(current, request, upload),
+        lambda: _measure_file(current, request, upload),
     )
     # A text costs a pass there and back on all cores but one; a step moves every weight.
-    seconds = estimate_seconds(current.loaded, tokens, 3.5 * many * epochs) * cores() / max(1, cores() - 1)
-    seconds += SECONDS_TO_BEGIN + many / batch * epochs * current.loaded.nbytes / 2**30
+    seconds = estimate_seconds(current.loaded, tokens, 3.5 * many * epochs) * core_count() / max(1, core_count() - 1)
+    seconds += STARTUP_SECONDS + many / batch * epochs * current.loaded.nbytes / 2**30
     if st.button(
         f"Start, about {duration_text(seconds)} or less",
         icon=":material/play_arrow:",
         type="primary",
         key="start_tuning",
     ):
-        run = new_run(name, request, upload.data)
+        run = create_run(name, request, upload.data)
         run.start()
         st.session_state.tuned = run.name
         st.rerun()
     write_note(
-        f"{many:,} {kind.many}, {kind.held_out} held out. {escape_markdown(shown_name(request.start))} stays as it "
+        f"{many:,} {kind.unit}, {kind.held_out_note} held out. {escape_markdown(shown_name(request.start))} stays as "
+        "it "
         "is: a "
-        f"copy learns, in the folder {escape_markdown(str(folder_of(name)))}, in a process of its own that "
+        f"copy learns, in the folder {escape_markdown(str(run_folder(name)))}, in a process of its own that "
         "leaves a core to the pages and goes on when you leave this one."
     )
 
@@ -104,10 +109,10 @@ def _offer_examples() -> None:
     )
     with st.container(horizontal=True, gap="small"):
         for name, kind in KINDS.items():
-            st.button(f"Example: {kind.what}", key=f"tuning_example_{name}", on_click=take_example, args=(name,))
+            st.button(f"Example: {kind.name}", key=f"tuning_example_{name}", on_click=upload_example, args=(name,))
 
 
-def _what(upload: Upload) -> dict[str, Any]:
+def _column_controls(upload: Upload) -> dict[str, Any]:
     """What of the file is learned: its controls, and what is asked by them as `FinetuneRequest` has it."""
     if kind_of(upload.name) is KINDS["answers"]:
         broken = control(
@@ -116,10 +121,10 @@ def _what(upload: Upload) -> dict[str, Any]:
         )  # fmt: skip
         return {"skip_broken": broken}
     if kind_of(upload.name) is KINDS["tags"]:
-        labels = labels_of(upload)
+        labels = label_choices(upload)
         label = control(
             st.selectbox, "Tags", "tuning_tags", options=labels, first=labels[0], width=220,
-            format_func=lambda name: NAMES_OF_LABELS.get(name, f"column {name}" if name.isdecimal() else name),
+            format_func=lambda name: LABEL_NAMES.get(name, f"column {name}" if name.isdecimal() else name),
         )  # fmt: skip
         if labels[0] != LAST_COLUMN:  # those of a treebank
             return {"label": label}
@@ -128,12 +133,12 @@ def _what(upload: Upload) -> dict[str, Any]:
             step=1, width=170,
         )  # fmt: skip
         return {"label": label, "word": word}
-    columns = columns_of(upload)
+    columns = column_names(upload)
     text = control(
-        st.selectbox, "Text", "tuning_text", options=columns, first=_likely(columns, 0, columns[0]), width=180,
+        st.selectbox, "Text", "tuning_text", options=columns, first=_guess_column(columns, 0, columns[0]), width=180,
     )  # fmt: skip
     label = control(
-        st.selectbox, "Class", "tuning_label", options=columns, first=_likely(columns, 1, columns[-1]), width=180,
+        st.selectbox, "Class", "tuning_label", options=columns, first=_guess_column(columns, 1, columns[-1]), width=180,
     )  # fmt: skip
     pair = control(
         st.selectbox, "Second text", "tuning_pair", options=("", *columns), first="", width=180,
@@ -142,11 +147,11 @@ def _what(upload: Upload) -> dict[str, Any]:
     return {"text": text, "label": label, "pair": pair or None}
 
 
-def _likely(columns: list[str], kind: int, otherwise: str) -> str:
-    return next((column for column in columns if column.lower() in _LIKELY[kind]), otherwise)
+def _guess_column(columns: list[str], kind: int, otherwise: str) -> str:
+    return next((column for column in columns if column.lower() in _COLUMN_NAMES[kind]), otherwise)
 
 
-def _measured(current: Selection, request: FinetuneRequest, upload: Upload) -> tuple[int, int]:
+def _measure_file(current: Selection, request: FinetuneRequest, upload: Upload) -> tuple[int, int]:
     """How many examples a file has, and tokens of a typical one. Raises Refused for a file that cannot be used."""
-    texts = material_of(upload, request).texts
-    return len(texts), tokens_of(current.loaded, texts[:ASKED_TOKENS], request.max_length)
+    texts = read_upload(upload, request).texts
+    return len(texts), mean_token_count(current.loaded, texts[:SAMPLED_TEXTS], request.max_length)

@@ -18,15 +18,15 @@ from bert_core.run.lens import lens_change
 from bert_core.run.memory import capture_bytes, mlm_head_bytes
 from bert_core.studies.compare import compare_models
 from bert_core.tokenizer import Encoding
-from viz_app.finetuning.material import Material
+from viz_app.finetuning.material import TrainingTexts
 from viz_app.finetuning.runs import TuningRun
 from viz_app.shell.models import loaded_model
 from viz_app.shell.selection import KEPT_PREDICTIONS
 from viz_app.shell.work import Work, cached_by_key, estimate_seconds, wait_for
 
-MEASURED = 16  # texts of the file on which two steps are compared
-PASSES = 10  # forward, that a text takes: states and maps of two models, and one pass there and back of each
-FIGURES = {
+COMPARED_TEXTS = 16  # texts of the file on which two steps are compared
+PASSES_PER_TEXT = 10  # forward, that a text takes: states and maps of two models, and one pass there and back of each
+UNITS = {
     "divergence": "how differently the head attends, in nats",
     "importance": "change of how much the loss rests on the head, in nats",
     "entropy": "change of how widely the head looks, in nats",
@@ -45,13 +45,13 @@ class Step:
         """By which its weights are known: a run of the same name may be made again."""
         return str(self.folder.resolve()), self.folder.stat().st_mtime_ns
 
-    def model(self) -> LoadedModel:
+    def load_model(self) -> LoadedModel:
         """The model as it was at this step, loaded by the queue and kept for everyone."""
         return loaded_model(str(self.folder), f"Loading step {self.number}")
 
 
 @dataclass(frozen=True)
-class Changes:
+class StepComparison:
     """What is asked of two steps of a run, the start and another."""
 
     run: TuningRun
@@ -59,24 +59,24 @@ class Changes:
     step: Step
 
     @property
-    def texts(self) -> Material:
+    def texts(self) -> TrainingTexts:
         """The first texts of what the run learns from."""
 
-        def first() -> Material:
-            whole = self.run.material
-            return Material(whole.texts[:MEASURED], whole.labels[:MEASURED])
+        def first() -> TrainingTexts:
+            whole = self.run.texts
+            return TrainingTexts(whole.texts[:COMPARED_TEXTS], whole.labels[:COMPARED_TEXTS])
 
-        found: Material = cached_by_key(("tuned texts", *self.start.key), first)
+        found: TrainingTexts = cached_by_key(("tuned texts", *self.start.key), first)
         return found
 
     @property
-    def many(self) -> str:
+    def texts_name(self) -> str:
         """How many these are, in words."""
-        return f"{len(self.texts.texts)} {self.run.request.kind.many}"
+        return f"{len(self.texts.texts)} {self.run.request.kind.unit}"
 
-    def compared(self) -> Work[ModelComparison]:
+    def model_comparison(self) -> Work[ModelComparison]:
         """Their states and heads on the first texts; of a run that learns no classes, hidden words are asked."""
-        before, after, some = self.start.model(), self.step.model(), self.texts
+        before, after, some = self.start.load_model(), self.step.load_model(), self.texts
         longest = min(self.run.request.max_length, before.config.max_position_embeddings)
         return Work(
             ("tuned changes", self.start.key, self.step.key),
@@ -84,12 +84,12 @@ class Changes:
             lambda report: compare_models(
                 before, after, some.texts, labels=some.labels or None, max_length=longest, report=report
             ),
-            estimate_seconds(before, tokens_of(before, some.texts, longest), PASSES * len(some.texts)),
+            estimate_seconds(before, mean_token_count(before, some.texts, longest), PASSES_PER_TEXT * len(some.texts)),
         )  # fmt: skip
 
-    def words(self, encoding: Encoding) -> Work[LensChange]:
+    def lens_change(self, encoding: Encoding) -> Work[LensChange]:
         """What the word head reads out of every layer of a text, then and now."""
-        before, after = self.start.model(), self.step.model()
+        before, after = self.start.load_model(), self.step.load_model()
         depths = before.config.num_hidden_layers + 1
         return Work(
             ("tuned lens", self.start.key, self.step.key, encoding), f"Step {self.step.number} is read at every layer",
@@ -98,15 +98,15 @@ class Changes:
             memory=mlm_head_bytes(before, len(encoding)),
         )  # fmt: skip
 
-    def same_words(self) -> Work[np.ndarray]:
+    def equal_word_shares(self) -> Work[np.ndarray]:
         """Of the typed tokens of the first texts, the share at which both read the same word first, (depth,)."""
-        before, after, texts = self.start.model(), self.step.model(), self.texts.texts
+        before, after, texts = self.start.load_model(), self.step.load_model(), self.texts.texts
         longest = min(self.run.request.max_length, before.config.max_position_embeddings)
-        tokens, depths = tokens_of(before, texts, longest), before.config.num_hidden_layers + 1
+        tokens, depths = mean_token_count(before, texts, longest), before.config.num_hidden_layers + 1
 
         def share(report: Progress) -> np.ndarray:
             same, typed = np.zeros(depths), 0
-            for done, encoding in enumerate(encodings_of(before, texts, longest), 1):
+            for done, encoding in enumerate(encode_texts(before, texts, longest), 1):
                 places = [place for place, special in enumerate(encoding.special) if not special]
                 same += lens_change(before, after, encoding).equal[:, places].sum(1)
                 typed += len(places)
@@ -119,9 +119,9 @@ class Changes:
             memory=mlm_head_bytes(before, longest),
         )  # fmt: skip
 
-    def read(self, step: Step, encoding: Encoding) -> ModelRun:
+    def model_run(self, step: Step, encoding: Encoding) -> ModelRun:
         """The maps of a text at one of the steps."""
-        loaded = step.model()
+        loaded = step.load_model()
         found: ModelRun = wait_for(Work(
             ("tuned run", step.key, encoding), f"Step {step.number} reads {len(encoding)} tokens",
             lambda _: capture(loaded, encoding, top_k=KEPT_PREDICTIONS), memory=capture_bytes(loaded, len(encoding)),
@@ -129,18 +129,18 @@ class Changes:
         return found
 
 
-def tokens_of(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> int:
+def mean_token_count(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> int:
     """How many tokens a typical text has."""
-    return round(float(np.mean([len(encoding) for encoding in encodings_of(loaded, texts, longest)])))
+    return round(float(np.mean([len(encoding) for encoding in encode_texts(loaded, texts, longest)])))
 
 
-def encodings_of(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> Iterator[Encoding]:
+def encode_texts(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> Iterator[Encoding]:
     """The texts as a model reads them."""
     for text in texts:
         yield loaded.tokenizer.encode(*((text,) if isinstance(text, str) else text), max_length=longest)
 
 
-def titles_of(found: ModelComparison, values: np.ndarray, by: str) -> list[list[str]]:
+def head_titles(found: ModelComparison, values: np.ndarray, by: str) -> list[list[str]]:
     """A head's name, the figure that colours it, and its role before and after, for hover, layer by layer."""
     before, after = (describe_roles(roles_of_heads(table.figures)) for table in (found.before, found.after))
 
@@ -155,7 +155,7 @@ def titles_of(found: ModelComparison, values: np.ndarray, by: str) -> list[list[
     return [[title(layer, head) for head in range(heads)] for layer in range(layers)]
 
 
-def zipped(folder: Path) -> bytes:
+def zip_model(folder: Path) -> bytes:
     """A model that stands in a folder, as a .zip file."""
     with tempfile.TemporaryDirectory() as space:
         return save(load(folder, device="cpu"), Path(space) / "model.zip").read_bytes()

@@ -10,16 +10,16 @@ import streamlit as st
 from viz_app.finetuning.material import KINDS
 from viz_app.shell.controls import Upload
 
-MANY = 200  # rows, sentences or contexts
+EXAMPLE_COUNT = 200  # rows, sentences or contexts
 PEOPLE = ("Anna", "Tom", "Maria", "John", "Emma", "Peter", "Alice", "David")
 PLACES = ("Paris", "London", "New York", "Rome", "Berlin", "San Francisco", "Vienna", "Tokyo")
-THINGS = ("ball", "car", "book", "boat", "hat", "piano", "dog", "garden")
+ITEMS = ("ball", "car", "book", "boat", "hat", "piano", "dog", "garden")
 COLOURS = ("red", "blue", "green", "white", "black", "old", "new", "small")
 
 
-def take_example(kind: str) -> None:
+def upload_example(kind: str) -> None:
     """Upload the made-up file of one of `KINDS`: a click on a button."""
-    st.session_state.tuning_table = Upload(KINDS[kind].example, example_file(kind))
+    st.session_state.tuning_table = Upload(KINDS[kind].example_file, example_file(kind))
 
 
 def example_file(kind: str) -> bytes:
@@ -35,7 +35,7 @@ def _reviews(draw: random.Random) -> str:
     things = ("film", "story", "play", "book", "song", "music", "ending", "acting")
     verbs = ("was", "felt", "seemed", "looked")
     rows = ["text,class"]
-    for number in range(MANY):
+    for number in range(EXAMPLE_COUNT):
         name = ("good", "bad")[number % 2]
         one, other = draw.sample(things, 2)
         first, second = draw.sample(words[name], 2)
@@ -46,7 +46,7 @@ def _reviews(draw: random.Random) -> str:
 def _names(draw: random.Random) -> str:
     """Two columns, as in CoNLL-2003: a word and its tag a line, people and places as B- and I-."""
     sentences = []
-    for _ in range(MANY):
+    for _ in range(EXAMPLE_COUNT):
         one, other = draw.sample(PEOPLE, 2)
         verb, place = draw.choice(("met", "saw", "called", "helped")), draw.choice(PLACES)
         words = [(one, "PER"), (verb, ""), (other, "PER"), ("in", ""), (place, "LOC"), (".", "")]
@@ -62,10 +62,10 @@ def _names(draw: random.Random) -> str:
 def _questions(draw: random.Random) -> str:
     """In SQuAD's form: three people have something each, and it is asked what one of them has."""
     paragraphs = []
-    for number in range(MANY):
+    for number in range(EXAMPLE_COUNT):
         have = [
             (person, f"a {draw.choice(COLOURS)} {thing}")
-            for person, thing in zip(draw.sample(PEOPLE, 3), draw.sample(THINGS, 3), strict=True)
+            for person, thing in zip(draw.sample(PEOPLE, 3), draw.sample(ITEMS, 3), strict=True)
         ]
         context = " ".join(f"{person} has {thing}." for person, thing in have)
         person, thing = draw.choice(have)

@@ -16,10 +16,10 @@ from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.lens import short_names
 from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.finetuning.material import KINDS
-from viz_app.finetuning.runs import TuningRun, runs
+from viz_app.finetuning.runs import TuningRun, list_runs
 from viz_app.pages.finetune import COLOURED_BY
-from viz_app.pages.finetune.begin import begin
-from viz_app.pages.finetune.changes import FIGURES, Changes, Step, titles_of, zipped
+from viz_app.pages.finetune.begin import draw_new_run
+from viz_app.pages.finetune.changes import UNITS, Step, StepComparison, head_titles, zip_model
 from viz_app.pages.finetune.words import draw_words
 from viz_app.shell import frame, selection
 from viz_app.shell.address import HEAD_CHOSEN, publish
@@ -32,11 +32,11 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.view import View, chart, page_place, write_heading, write_note
 from viz_app.shell.work import is_confirmed, poll
 
-EVERY = 1.0  # seconds between two looks at a run
-AGAIN = 15.0  # seconds after which newly kept steps are offered
-QUICK = 20.0  # seconds: two steps are compared unasked
+REFRESH_SECONDS = 1.0  # seconds between two looks at a run
+STEP_REFRESH_SECONDS = 15.0  # seconds after which newly kept steps are offered
+UNCONFIRMED_SECONDS = 20.0  # seconds: two steps are compared unasked
 MAP_HEIGHT = 580  # pixels at most
-NAMES = {"divergence": "Attention", "importance": "Importance", "entropy": "How widely it looks"}
+COLOUR_NAMES = {"divergence": "Attention", "importance": "Importance", "entropy": "How widely it looks"}
 
 
 def draw(page: View) -> None:
@@ -46,7 +46,7 @@ def draw(page: View) -> None:
         "What changes while it learns?",
         "Teach the model classes of texts, tags of words, or answers to questions; see how every head changes.",
     )
-    there = {run.name: run for run in runs()}
+    there = {run.name: run for run in list_runs()}
     if state.tuned not in there:
         state.tuned = ""
     with page_place("controls"):
@@ -58,19 +58,19 @@ def draw(page: View) -> None:
         run = there.get(state.tuned)
     with page_place("figure"):
         if run is None:
-            begin(current)
+            draw_new_run(current)
             return
         running = run.is_running
-        frame.fragment(_watch, run_every=EVERY if running else None)(run, current, running, len(run.steps))
+        frame.fragment(_watch, run_every=REFRESH_SECONDS if running else None)(run, current, running, len(run.steps))
     try:
-        _changed(current, run)
+        _draw_changes(current, run)
     except (Refused, OSError):
         if state.tuned_step in run.steps:
             raise
         st.rerun()  # the run has let go of this step meanwhile: the nearest one that is kept
     if not running:
-        _result(run)
-        _deletion(run)
+        _draw_result(run)
+        _draw_deletion(run)
 
 
 # ---------------------------------------------------------------------------- while it goes on
@@ -85,7 +85,11 @@ def _watch(run: TuningRun, current: Selection, running: bool, offered_steps: int
     if running and not run.is_running:
         st.rerun()
     many = len(run.steps)
-    if running and many != offered_steps and (offered_steps < 2 <= many or time.time() - state.get("_seen", 0) > AGAIN):
+    if (
+        running
+        and many != offered_steps
+        and (offered_steps < 2 <= many or time.time() - state.get("_seen", 0) > STEP_REFRESH_SECONDS)
+    ):
         state._seen = time.time()
         st.rerun()
     if running:
@@ -94,8 +98,8 @@ def _watch(run: TuningRun, current: Selection, running: bool, offered_steps: int
         st.progress(min(share, 1.0), text=escape_markdown(run.last_line.replace("  ", " · ") or "Starting"))
         st.button("Stop", key="stop_tuning", icon=":material/stop:", on_click=run.stop)
     elif not run.is_done:
-        if run.failed:
-            st.error(with_help(escape_markdown(run.failed)), icon=":material/error:")
+        if run.failure:
+            st.error(with_help(escape_markdown(run.failure)), icon=":material/error:")
         else:
             where = f"at step {log.step:,} of {log.steps:,}" if log.steps else "before it began"
             st.info(
@@ -105,11 +109,11 @@ def _watch(run: TuningRun, current: Selection, running: bool, offered_steps: int
             run.start()
             st.rerun()
     if log.losses:
-        _curves(current, run)
+        _draw_curves(current, run)
     publish()
 
 
-def _curves(current: Selection, run: TuningRun) -> None:
+def _draw_curves(current: Selection, run: TuningRun) -> None:
     log, kind = run.log, run.request.kind
     looks = {
         name: ([step for step, _ in log.held_out], [float(figures[name]) for _, figures in log.held_out])
@@ -128,23 +132,23 @@ def _curves(current: Selection, run: TuningRun) -> None:
         )  # fmt: skip
     with right:
         if not log.held_out:
-            write_note(f"Scores come after each epoch, on {kind.many} that were held out.")
+            write_note(f"Scores come after each epoch, on {kind.unit} that were held out.")
             return
         scores = {name: looks[figure] for figure, name in kind.scores.items() if figure in looks}
         first = next(iter(scores))
         chart(
             tuning_lines(
-                scores, steps=log.steps, title=f"held-out {kind.many}", shares=True,
+                scores, steps=log.steps, title=f"held-out {kind.unit}", shares=True,
             ),
             key="tuning_scores", grows=False, config={"displayModeBar": False},
-            alt=f"Scores on held-out {kind.many}, {first} now {scores[first][1][-1]:.1%}",
+            alt=f"Scores on held-out {kind.unit}, {first} now {scores[first][1][-1]:.1%}",
         )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- what changed
 
 
-def _changed(current: Selection, run: TuningRun) -> None:
+def _draw_changes(current: Selection, run: TuningRun) -> None:
     """How every head changed from the start to a kept step."""
     state = st.session_state
     steps = run.steps
@@ -157,35 +161,35 @@ def _changed(current: Selection, run: TuningRun) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         step = control(st.select_slider, "Kept step", "tuned_step", options=numbers[1:], width=420)
         by = control(
-            st.segmented_control, "Colour", "tuned_by", options=COLOURED_BY, format_func=NAMES.__getitem__,
+            st.segmented_control, "Colour", "tuned_by", options=COLOURED_BY, format_func=COLOUR_NAMES.__getitem__,
             required=True,
         )  # fmt: skip
-    changes = Changes(run, Step(0, steps[0]), Step(step, steps[step]))
-    work, found = changes.compared(), None
-    if is_confirmed("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=QUICK):
+    changes = StepComparison(run, Step(0, steps[0]), Step(step, steps[step]))
+    work, found = changes.model_comparison(), None
+    if is_confirmed("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=UNCONFIRMED_SECONDS):
         found = poll(work, slot="tuned", asked="tuned").value
-    chosen = _head(changes, found)
+    chosen = _select_head(changes, found)
     if found is not None:
-        _heads(current, run, found, by, chosen)
-    loaded, text = changes.start.model(), current.original
+        _draw_heads(current, run, found, by, chosen)
+    loaded, text = changes.start.load_model(), current.original
     longest = loaded.config.max_position_embeddings
     encoding = loaded.tokenizer.encode(text.text, text.pair, max_length=longest)
-    _maps(current, changes, encoding, chosen)
-    draw_words(current, changes, encoding, quick=QUICK)
+    _draw_maps(current, changes, encoding, chosen)
+    draw_words(current, changes, encoding, quick=UNCONFIRMED_SECONDS)
 
 
-def _head(changes: Changes, found: ModelComparison | None) -> Head:
+def _select_head(changes: StepComparison, found: ModelComparison | None) -> Head:
     """The chosen head, if these models have it; the one that changed most, as long as none was chosen."""
     state = st.session_state
     if found is not None and found.divergence is not None and not state.get(HEAD_CHOSEN):
         layer, head = np.unravel_index(np.nanargmax(found.divergence), found.divergence.shape)
         return int(layer), int(head)
-    config = changes.start.model().config
+    config = changes.start.load_model().config
     layer, head = state.head
     return (layer, head) if layer < config.num_hidden_layers and head < config.num_attention_heads else (0, 0)
 
 
-def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, chosen: Head) -> None:
+def _draw_heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, chosen: Head) -> None:
     """The grid of heads, and how alike the depths stay."""
     assert found.divergence is not None  # a run changes no shape
     if by not in ("divergence", *found.before.figures):
@@ -196,8 +200,9 @@ def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, 
     left, right = st.columns([1.25, 1], gap="large")
     with left:
         head_grid(
-            layers=layers, heads=heads, values=values, signed=by != "divergence", unit=FIGURES[by],
-            selected=chosen, titles=titles_of(found, values, by), key="tuned_heads", on_click=choose_head,
+            layers=layers, heads=heads, values=values, signed=by != "divergence", unit=UNITS[by],
+            selected=chosen, titles=head_titles(found, values, by), key="tuned_heads",
+            on_click=choose_head,
         )  # fmt: skip
     with right:
         names = short_names(len(found.cka))
@@ -212,23 +217,23 @@ def _heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, 
     rests = (
         "that of the loss of these rows' classes, whose output is random at the start"
         if kind is KINDS["classes"]
-        else f"that of the loss of hidden words, not of the {kind.what} that are learned"
+        else f"that of the loss of hidden words, not of the {kind.name} that are learned"
     )
     write_note(
-        f"On the first {found.texts} {kind.many}, {found.tokens:,} tokens. **How to read this:** left, each head; "
+        f"On the first {found.texts} {kind.unit}, {found.tokens:,} tokens. **How to read this:** left, each head; "
         "right, how alike the states of two depths are (CKA), 1 for the same distances between tokens. **How it can "
         f"mislead:** a head may look elsewhere to no effect; importance is {rests}; with few tokens CKA is high for "
         f"any states (unbiased at the last depth {found.cka_unbiased[-1, -1]:.2f})."
     )
 
 
-def _maps(current: Selection, changes: Changes, encoding: Encoding, chosen: Head) -> None:
+def _draw_maps(current: Selection, changes: StepComparison, encoding: Encoding, chosen: Head) -> None:
     """The attention of the chosen head on the text above, at the start and at the step."""
     layer, head = chosen
     write_heading(f"L{layer} H{head} on the text above")
     for place, step in zip(st.columns(2, gap="medium"), (changes.start, changes.step), strict=True):
         with place:
-            run = changes.read(step, encoding)
+            run = changes.model_run(step, encoding)
             title = "at the start" if not step.number else f"at step {step.number:,}"
             if not np.isfinite(run.attention[layer, head]).all():
                 raise Refused(f"L{layer} H{head} was pruned: choose another head")
@@ -245,7 +250,7 @@ def _maps(current: Selection, changes: Changes, encoding: Encoding, chosen: Head
 # ---------------------------------------------------------------------------- what came out
 
 
-def _result(run: TuningRun) -> None:
+def _draw_result(run: TuningRun) -> None:
     """The best weights, to be opened or taken along."""
     if not run.is_done:
         return
@@ -259,18 +264,18 @@ def _result(run: TuningRun) -> None:
             on_click=open_model, args=(str(run.folder),),
         )  # fmt: skip
         st.download_button(
-            "Model as .zip", partial(zipped, run.folder), f"{run.name}.zip", "application/zip", on_click="ignore",
+            "Model as .zip", partial(zip_model, run.folder), f"{run.name}.zip", "application/zip", on_click="ignore",
             icon=":material/download:", key="tuned_zip",
         )  # fmt: skip
     scores = ", ".join(f"{name} {figures[figure]:.1%}" for figure, name in kind.scores.items() if figure in figures)
-    said = f" (of the held-out {kind.many}: {scores})" if scores else ""
+    said = f" (of the held-out {kind.unit}: {scores})" if scores else ""
     write_note(
         f"The weights that did best, after step {best:,}{said}, in {escape_markdown(str(run.folder))}; kept "
         "steps in its folder *steps*. The same from a terminal: `headlight finetune`, with `--keep`."
     )
 
 
-def _deletion(run: TuningRun) -> None:
+def _draw_deletion(run: TuningRun) -> None:
     """A button that takes the run from the disk, behind a question."""
     with st.popover("Delete this run", icon=":material/delete:", width="content", key="delete_tuned"):
         if st.session_state.model == str(run.folder):

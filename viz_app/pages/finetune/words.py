@@ -8,14 +8,14 @@ import streamlit as st
 from bert_core.records import LensChange
 from bert_core.tokenizer import Encoding, Tokenizer
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, layer_lines, lens_grid, lens_width, short_names
-from viz_app.pages.finetune.changes import Changes
+from viz_app.pages.finetune.changes import StepComparison
 from viz_app.shell.controls import control
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import chart, write_heading, write_line, write_note
 from viz_app.shell.work import is_confirmed, poll, wait_for
 
 SIDES = ("step", "start")  # whose words stand in the cells
-LEAST_CHANGE = 0.05  # nats that the colours go over
+MIN_COLOUR_RANGE = 0.05  # nats that the colours go over
 READING = (
     "**How to read this:** in each cell the word that the word head reads first; the colour says how far its reading "
     "at this step is from that at the start (Jensen-Shannon divergence, 0.69 nats at most), and hover both words. The "
@@ -26,33 +26,33 @@ READING = (
 )
 
 
-def draw_words(current: Selection, changes: Changes, encoding: Encoding, *, quick: float) -> None:
+def draw_words(current: Selection, changes: StepComparison, encoding: Encoding, *, quick: float) -> None:
     """Words at every depth of the text above, then and now, and how many stay in the first texts of the run.
 
     quick: seconds up to which those are read unasked.
     """
     write_heading("What the layers read as words")
-    start, number = changes.start.model(), changes.step.number
+    start, number = changes.start.load_model(), changes.step.number
     if not start.has_head("words"):
         write_note("This model has no trained word head: its layers cannot be read as words.")
         return
-    found = wait_for(changes.words(encoding))
-    write_line(_story(found, number))
+    found = wait_for(changes.lens_change(encoding))
+    write_line(_summary(found, number))
     side = control(
         st.segmented_control, "Words", "tuned_words_of", options=SIDES, first=SIDES[0], required=True,
         format_func={"step": f"at step {number:,}", "start": "at the start"}.__getitem__,
     )  # fmt: skip
-    _grid(current, found, start.tokenizer, number, found.after if side == "step" else found.before)
+    _draw_grid(current, found, start.tokenizer, number, found.after if side == "step" else found.before)
     lines, reading = st.columns([1, 1], gap="large")
     with lines:
-        work = changes.same_words()
-        if is_confirmed("tuned_words", work.key, f"Read the first {changes.many}", work.seconds, quick=quick):
-            _line(current, changes, len(found.before))
+        work = changes.equal_word_shares()
+        if is_confirmed("tuned_words", work.key, f"Read the first {changes.texts_name}", work.seconds, quick=quick):
+            _draw_shares(current, changes, len(found.before))
     with reading:
         write_note(READING)
 
 
-def _grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:
+def _draw_grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:
     """Words, (depth, seq), in cells that are coloured by how far the two readings are from each other."""
     encoding, names = found.encoding, depth_names(len(found.before))
     places = range(len(encoding))[:ROWS_THAT_FIT]
@@ -63,9 +63,9 @@ def _grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: i
             [[tokenizer.token_of(int(words[depth, place])) for depth in range(len(names))] for place in places],
             found.divergence[:, list(places)].T,
             [encoding.labels[place] for place in places],
-            [[_hover(found, tokenizer, depth, place, number) for depth in range(len(names))] for place in places],
+            [[_hover_lines(found, tokenizer, depth, place, number) for depth in range(len(names))] for place in places],
             places,
-            highest=max(float(found.divergence.max()), LEAST_CHANGE),
+            highest=max(float(found.divergence.max()), MIN_COLOUR_RANGE),
             unit="distance to the start's reading (JS, nats)",
         ),
         key="tuned_lens", grows=False, min_width=lens_width(len(names)),
@@ -75,20 +75,20 @@ def _grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: i
     )  # fmt: skip
 
 
-def _line(current: Selection, changes: Changes, depths: int) -> None:
-    shares = poll(changes.same_words(), slot="tuned_words", asked="tuned_words").value
+def _draw_shares(current: Selection, changes: StepComparison, depths: int) -> None:
+    shares = poll(changes.equal_word_shares(), slot="tuned_words", asked="tuned_words").value
     if shares is None:
         return
     chart(
         layer_lines(
-            {f"first {changes.many}": 100 * shares}, short_names(depths), title="same word first (%)",
+            {f"first {changes.texts_name}": 100 * shares}, short_names(depths), title="same word first (%)",
         ),
         key="tuned_same_words", grows=False, config={"displayModeBar": False},
         alt=f"Tokens at which the same word is read first, {shares[-1]:.0%} at the last depth",
     )  # fmt: skip
 
 
-def _hover(found: LensChange, tokenizer: Tokenizer, depth: int, place: int, number: int) -> list[str]:
+def _hover_lines(found: LensChange, tokenizer: Tokenizer, depth: int, place: int, number: int) -> list[str]:
     before, after = (tokenizer.token_of(int(side[depth, place])) for side in (found.before, found.after))
     return [
         f"{found.encoding.labels[place]} ({place}), {depth_names(len(found.before))[depth]}",
@@ -98,7 +98,7 @@ def _hover(found: LensChange, tokenizer: Tokenizer, depth: int, place: int, numb
     ]
 
 
-def _story(found: LensChange, number: int) -> str:
+def _summary(found: LensChange, number: int) -> str:
     """How many words are others at the last depth, and where most are."""
     names, others = depth_names(len(found.before)), (~found.equal).sum(1)
     tokens, last, most = len(found.encoding), int(others[-1]), int(others.argmax())

@@ -108,7 +108,7 @@ def _draw_switches(
         )
     write_note(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
     if selection.off:
-        corpus.search_button(selection, selection.off[0], alike="looks")
+        corpus.search_button(selection, selection.off[0], similarity="looks")
 
 
 def _draw_predictions(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:

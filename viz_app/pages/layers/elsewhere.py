@@ -40,7 +40,7 @@ def elsewhere(current: Selection) -> None:
     if index is None:
         with page_place("figure"):
             show_index_error(current.plain)
-            own_corpus.make_index(current.plain)
+            own_corpus.index_controls(current.plain)
         return
     state.sought = query_position(current)
     with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
@@ -76,7 +76,7 @@ def elsewhere(current: Selection) -> None:
         "sentence as the text; beside are the words of the matches and more of them, and how often that is in all."
     )
     take_along("elsewhere", partial(_columns, found))
-    own_corpus.say_whose(current.plain)
+    own_corpus.remove_corpus_button(current.plain)
 
 
 def _chosen_heads(index: Index) -> tuple[Head, ...]:

@@ -43,10 +43,10 @@ def counted(loaded: LoadedModel) -> Profiles | None:
     if index is None:
         with page_place("figure"):
             show_index_error(loaded)
-            own_corpus.make_index(loaded)
+            own_corpus.index_controls(loaded)
         return None
     with page_place("figure"):
-        own_corpus.say_whose(loaded)
+        own_corpus.remove_corpus_button(loaded)
         return _found(index, loaded)
 
 

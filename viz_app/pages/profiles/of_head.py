@@ -19,7 +19,7 @@ from viz_app.shell.address import HEAD_CHOSEN
 from viz_app.shell.controls import control, set_choice
 from viz_app.shell.heads import choose_head, existing_heads, set_head
 from viz_app.shell.markdown import escape_markdown
-from viz_app.shell.profiles import looks_to_guess
+from viz_app.shell.profiles import examples_to_guess
 from viz_app.shell.view import write_heading, write_line, write_note
 
 
@@ -139,7 +139,7 @@ def _guess(one: HeadProfile) -> None:
     # A list and no table: a narrow column wraps it, and would cut a cell before what is marked in it.
     st.markdown(
         "\n".join(
-            f"{number}. {escape_markdown(mark_guess(look))}" for number, look in enumerate(looks_to_guess(one), 1)
+            f"{number}. {escape_markdown(mark_guess(look))}" for number, look in enumerate(examples_to_guess(one), 1)
         )
     )
     st.button("Show its profile", on_click=set_choice, args=("hidden", False), type="primary")

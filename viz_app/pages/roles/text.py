@@ -166,7 +166,7 @@ def _draw_card(selection: Selection, roles: TextRoles) -> None:
         set_head(place)
         st.session_state.view = "curves"
         frame.go_to("attention")
-    corpus.search_button(selection, place, alike="looks")
+    corpus.search_button(selection, place, similarity="looks")
     if relations := relations_of_head(selection.loaded, place):
         st.markdown(relations)
     if nearest := roles.nearest(place):

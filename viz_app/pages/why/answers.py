@@ -27,7 +27,7 @@ from viz_app.components.token_strip import Chip
 from viz_app.figures.style import both_shades, two_digits
 from viz_app.figures.why import MEANINGS
 from viz_app.shell.markdown import escape_markdown, with_help, with_special_tokens
-from viz_app.shell.memory import room_for
+from viz_app.shell.memory import reserve_memory
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import escape_names
@@ -276,7 +276,7 @@ def _answer(current: Selection, run: ModelRun, names: tuple[str, ...], asked: st
         try:
             # What has no room is said, and the others answer.
             needed = score_bytes(current.loaded, name, len(current.encoding))
-            with room_for(needed, queue().drop_oldest, name, device=current.loaded.device):
+            with reserve_memory(needed, queue().drop_oldest, name, device=current.loaded.device):
                 of_method = token_scores(
                     current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask
                 )

@@ -185,7 +185,7 @@ def _large_page(make_files: Callable[[], Files], key: Hashable, memory: int) -> 
     if not is_confirmed("page", key, "Make the HTML page", None):
         return
     files = make_files()
-    if poll(_packing_work(files, key, memory), asked="page").value is not None:
+    if poll(_packing_work(files, key, memory), request_slot="page").value is not None:
         # The files are made before the packing is queued: a job must not wait for another one.
         _download_button("HTML", lambda: wait_for(_packing_work(make_files(), key, memory)), files.name("html"))
 

@@ -173,7 +173,7 @@ def _make_index(loaded: LoadedModel, upload: Upload, most: int) -> bool:
     if not is_confirmed("own_index", work.key, "Index it", cost.seconds, quick=0):
         return False
     release_indexes(kept_key=_key(loaded, upload))
-    made = poll(work, asked="own_index").value is not None
+    made = poll(work, request_slot="own_index").value is not None
     if made:
         queue().forget(work.key)  # it is not the queue that keeps it
         withdraw_request("own_index")

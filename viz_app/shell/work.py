@@ -33,18 +33,19 @@ from viz_app.shell.model_cache import begin_use, end_use, in_use, using
 from viz_app.shell.model_names import shown_name
 from viz_app.streamlit_compat import is_in_script_run, is_session_active, session_id
 
-WAIT_BEFORE_PROGRESS = 2.0  # seconds a page waits before it shows the queue
-POLL_INTERVAL = 0.5  # seconds between two looks at the queue
-UNCONFIRMED_SECONDS = 2.0  # seconds: what takes longer is offered, not done unasked
-MAX_JOB_SECONDS = 600.0  # seconds that one question may take where many share a server
+WAIT_BEFORE_PROGRESS = 2.0  # seconds that a page waits before it shows the queue
+POLL_INTERVAL = 0.5  # seconds between two updates of a progress bar
+UNCONFIRMED_SECONDS = 2.0  # work that takes longer is started by a button
+MAX_JOB_SECONDS = 600.0  # of one job on a shared server
 
-_first = threading.Lock()
-_STOPPED = "_stopped"
-_TOOK = "_took"
-_ASKED_NOW = "_asked_now"  # keys of the jobs that this run asked for: a session outlives its page, results need not
-_LOOKED_AT = "_looked_at"  # of these, those that the page is drawn without, with the place where they are waited for
-_NEXT = "_asked_next"  # what this run foresees that the visitor will ask for
-_ROOMS = "_rooms"  # how many places in the queue this run has shown
+_queue_lock = threading.Lock()
+# Session keys.
+_STOPPED_LABEL = "_stopped"  # label of the job that the visitor stopped
+_SECONDS_TAKEN = "_took"  # of the timed answer on the page
+_REQUESTED_KEYS = "_asked_now"  # keys of the jobs that this run needs: others are dropped at its end
+_POLLED_JOBS = "_looked_at"  # unfinished jobs that the page is drawn without, each with its progress bar
+_PREFETCHED = "_asked_next"  # work that is started at the end of this run
+_PROGRESS_COUNT = "_rooms"  # number of progress bars that this run has drawn
 
 Result = TypeVar("Result")
 Output = TypeVar("Output", covariant=True)
@@ -103,7 +104,7 @@ def work(
 
             return Work(
                 (f"{function.__module__}.{function.__qualname__}", *map(identity_of, values.values())),
-                label.format(**{name: _shown(value) for name, value in values.items()}),
+                label.format(**{name: _label_of(value) for name, value in values.items()}),
                 compute,
                 seconds(*values.values()) if callable(seconds) else seconds,
                 memory=memory(*values.values()) if callable(memory) else memory,
@@ -114,8 +115,8 @@ def work(
     return decorate
 
 
-def _shown(value: object) -> object:
-    """What a label shows of an argument."""
+def _label_of(value: object) -> object:
+    """Return what a label shows of an argument."""
     loaded = getattr(value, "loaded", value)
     if isinstance(loaded, LoadedModel):
         return shown_name(loaded.name)
@@ -123,7 +124,7 @@ def _shown(value: object) -> object:
 
 
 class ResultState(Enum):
-    """What there is of a piece of work: its result, an earlier one, or nothing yet."""
+    """Whether a polled result is the result, that of an earlier call, or missing."""
 
     READY = "ready"
     STALE = "stale"
@@ -132,18 +133,15 @@ class ResultState(Enum):
 
 @dataclass(frozen=True)
 class PolledResult(Generic[Value]):
-    """What there is of a piece of work.
-
-    state: READY with its result; STALE with what was shown before it; WAITING with nothing.
-    """
+    """The result of `poll`: READY with its value, STALE with that of an earlier call, or WAITING with None."""
 
     state: ResultState
     value: Value | None
 
 
 def queue() -> JobQueue:
-    """The one queue of this server."""
-    with _first:  # a class that comes in at once asks for it at once
+    """Return the queue of this server."""
+    with _queue_lock:  # many sessions may begin at once
         return _queue()
 
 
@@ -153,15 +151,15 @@ def _queue() -> JobQueue:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def cached_by_key(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
-    """What `_make` returns, made once for all visitors who ask by this key; for small results of slow functions."""
-    return _make()
+def cached_by_key(key: tuple[Hashable, ...], _compute: Callable[[], Any]) -> Any:
+    """Return what `_compute` returns, computed once per key for all visitors."""
+    return _compute()
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def cached_of_model_by_key(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
-    """The same for what is true of a model whatever the text: apart, so that many texts do not push it out."""
-    return _make()
+def cached_of_model_by_key(key: tuple[Hashable, ...], _compute: Callable[[], Any]) -> Any:
+    """Return what `_compute` returns, computed once per key, in a cache that results for texts do not empty."""
+    return _compute()
 
 
 def cached(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -201,44 +199,43 @@ def confirm(label: str, *works: Work[Any], quick: float = UNCONFIRMED_SECONDS, s
     key = tuple(work.key for work in works)
     if not is_confirmed(slot, key, label, sum(work.seconds for work in works), quick=quick):
         return None
-    results = [poll(work, asked=slot).value for work in works]
+    results = [poll(work, request_slot=slot).value for work in works]
     if any(result is None for result in results):
         return None
     return results[0] if len(results) == 1 else results
 
 
 def wait_for(work: Work[Result], *, timed: bool = False) -> Result:
-    """The result; until it is there, the page stands still and shows the place in the queue.
+    """Return the result; until then, the page waits and shows the place in the queue.
 
-    Where there is no page any more, as in the function of a file that is made after the click on it, it only waits.
-    Inside a job it is done at once, in the same thread. timed: whether the page says how long this took
-    (`seconds_taken`). Raises what the work raises.
+    Outside of a page, as in the function of a download button, it only waits. Inside a job the work is computed at
+    once in the same thread. timed: whether `seconds_taken` returns its duration. Raises what the work raises.
     """
     if (outer := current_job()) is not None:
         nested: Result = _result(queue().run_nested(work.key, work.label, _as_job(work), outer, is_kept=work.is_kept))
         return nested
     on_a_page = is_in_script_run()
-    job = _finished(work) if on_a_page else _waited_for(work)
+    job = _await_on_page(work) if on_a_page else _await_result(work)
     result: Result = _result(job)
     if timed and on_a_page:
-        st.session_state[_TOOK] = job.seconds
+        st.session_state[_SECONDS_TAKEN] = job.seconds
     return result
 
 
 def seconds_taken() -> float | None:
-    """What the answer on the page took; None where nothing was timed."""
-    taken: float | None = st.session_state.get(_TOOK)
-    return taken
+    """Return the duration of the timed answer on the page; None if there is none."""
+    seconds: float | None = st.session_state.get(_SECONDS_TAKEN)
+    return seconds
 
 
-def poll(work: Work[Result], *, slot: str = "", asked: str = "") -> PolledResult[Result]:
-    """The result if it is there; else the last one of this slot, while the place in the queue is shown here.
+def poll(work: Work[Result], *, slot: str = "", request_slot: str = "") -> PolledResult[Result]:
+    """Return the result if it exists; else the last one of this slot, with the place in the queue drawn here.
 
-    The page goes on, and is drawn again when the result is there. slot: the kind of question of which the visitor's
-    last answer is kept; empty for none. asked: the slot of the button that asked for it; a stop takes that back.
+    The page continues, and is drawn again when the result exists. slot: where the last result of this session is
+    remembered; "" for none. request_slot: that of the button that requested the work; Stop withdraws the request.
     Raises what the work raises.
     """
-    job = _submitted(work, lasting=True)
+    job = _submit(work, is_lasting=True)
     if job.wait(WAIT_BEFORE_PROGRESS):
         if isinstance(job.error, JobStopped):
             return earlier_result(slot)
@@ -246,45 +243,45 @@ def poll(work: Work[Result], *, slot: str = "", asked: str = "") -> PolledResult
         if slot:
             remember_works(slot, work)
         return PolledResult(ResultState.READY, result)
-    st.session_state.setdefault(_LOOKED_AT, []).append((job, _waiting_room(job, asked)))
+    st.session_state.setdefault(_POLLED_JOBS, []).append((job, _draw_progress(job, request_slot)))
     return earlier_result(slot)
 
 
 def remember_works(slot: str, *works: Work[Any]) -> None:
-    """Note of which works the visitor's last answer of a slot is made; the results stay with the queue."""
+    """Remember the works of which the last answer in a slot of this session consists; the queue keeps the results."""
     st.session_state[f"_last_{slot}"] = tuple(work.key for work in works)
 
 
 def earlier_results(slot: str) -> Sequence[Any]:
-    """The results that the last answer of a slot is made of; none if there was none, or the queue dropped one."""
-    results = [_known(key) for key in st.session_state.get(f"_last_{slot}", ())]
+    """Return the results of the last answer in a slot; none if there was none, or the queue dropped one of them."""
+    results = [_find_result(key) for key in st.session_state.get(f"_last_{slot}", ())]
     return () if any(result is None for result in results) else results
 
 
 def earlier_result(slot: str) -> PolledResult[Any]:
-    """The last answer of a slot, where it is one result, STALE; WAITING if there is none."""
+    """Return the last answer in a slot, if it is one result, as STALE; WAITING if there is none."""
     results = earlier_results(slot)
     return PolledResult(ResultState.STALE, results[0]) if results else PolledResult(ResultState.WAITING, None)
 
 
 def finished_result(work: Work[Result]) -> Result | None:
-    """The result of the work, if it was done before; None if not, and nothing is started."""
-    result: Result | None = _known(work.key)
+    """Return the result if it exists; None otherwise, and nothing is started."""
+    result: Result | None = _find_result(work.key)
     return result
 
 
-def _known(key: Hashable) -> Any:
-    """What the queue has of a key; None where it has nothing."""
+def _find_result(key: Hashable) -> Any:
+    """Return the result of the queue for a key; None if there is none."""
     job = queue().find(key)
     return job.result if job is not None and job.is_done else None
 
 
 def progress_of(work: Work[Any]) -> float | None:
-    """Begin the work, or look after it, without waiting: the share that is done; None when all of it is.
+    """Start the work if necessary, and return the share that is done; None when it is finished.
 
-    For a part of a page that comes back by itself. Raises what the work raises.
+    For fragments that run again by themselves. Raises what the work raises.
     """
-    job = _submitted(work, lasting=True)
+    job = _submit(work, is_lasting=True)
     if not job.is_done:
         return job.progress or 0.0
     _result(job)
@@ -292,36 +289,36 @@ def progress_of(work: Work[Any]) -> float | None:
 
 
 def prefetch(work: Work[Any]) -> None:
-    """Begin the work once the page stands, since the visitor will ask for it next; what goes wrong is said then."""
-    st.session_state.setdefault(_NEXT, []).append(work)
+    """Start the work at the end of this run, since it will be needed next; errors are reported then."""
+    st.session_state.setdefault(_PREFETCHED, []).append(work)
 
 
 def stop(work: Work[Any]) -> None:
-    """Take the visitor off those who wait for the work; it is stopped if nobody else waits for it."""
+    """Stop the work, unless another session waits for it."""
     queue().stop(work.key, session_id())
 
 
 def is_confirmed(slot: str, key: Hashable, label: str, seconds: float | None, *, quick: float | None = None) -> bool:
-    """Whether to go on: with what is quick, or was asked for by the button that is drawn here until then.
+    """Return whether work is quick or was requested by its button, which is drawn here until then.
 
-    slot: the kind of question; asking for another of its kind forgets this one. seconds: what it takes, about; None
-    where nobody knows. quick: seconds that nobody is asked for, if not the usual ones.
+    slot: a request in the same slot replaces this one. seconds: estimated duration; None if unknown.
+    quick: seconds that need no request, if not `UNCONFIRMED_SECONDS`.
     """
     if seconds is not None and seconds <= (UNCONFIRMED_SECONDS if quick is None else quick):
         return True
     cost = "" if seconds is None else f", about {duration_text(seconds)}"
-    refused = time_limit_message(seconds)
+    message = time_limit_message(seconds)
     if not is_requested(slot, key):
-        if st.button(label + cost, icon=":material/play_arrow:", type="primary", disabled=refused is not None):
+        if st.button(label + cost, icon=":material/play_arrow:", type="primary", disabled=message is not None):
             request(slot, key)
             st.rerun()
-        if refused is not None:
-            st.caption(f"{refused}.")
-    return refused is None and is_requested(slot, key)
+        if message is not None:
+            st.caption(f"{message}.")
+    return message is None and is_requested(slot, key)
 
 
 def time_limit_message(seconds: float | None) -> str | None:
-    """Why this server does not do what takes so long, about; None where it does, as always on a server of one's own."""
+    """Return why this server does not start work of this duration; None if it does, as a local server always does."""
     if seconds is None or seconds <= MAX_JOB_SECONDS or is_local_server():
         return None
     return (
@@ -332,34 +329,34 @@ def time_limit_message(seconds: float | None) -> str | None:
 
 
 def request(slot: str, key: Hashable) -> None:
-    """Ask for something slow, until another of its kind is asked for or it is stopped; a click on a button."""
+    """Request slow work in a slot; callback of a button."""
     st.session_state[f"_asked_{slot}"] = key
 
 
 def is_requested(slot: str, key: Hashable) -> bool:
-    """Whether `key` is what the visitor asked for last in this slot, and did not stop."""
+    """Return whether `key` is the last request in a slot, and was not withdrawn."""
     return bool(st.session_state.get(f"_asked_{slot}") == key)
 
 
 def withdraw_request(slot: str) -> None:
-    """Forget what was asked for in this slot, since it was stopped or is over."""
+    """Withdraw the request in a slot."""
     st.session_state.pop(f"_asked_{slot}", None)
 
 
-# ---------------------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------------------- duration
 
 
 def estimate_seconds(loaded: LoadedModel, tokens: int, passes: float = 1, *, places: float = 0) -> float:
-    """What so many forward passes over a text of so many tokens take here, about; a pass back counts as two.
+    """Estimate the seconds of forward passes over a text of this many tokens; a backward pass counts as two.
 
-    places: at how many the scores of all words are computed and sorted.
+    places: number of positions at which the scores of all words are computed and sorted.
     """
-    pace: PassTiming = cached_of_model_by_key(("pace", loaded.weights_key), lambda: measure_timing(loaded))
-    return pace.estimate_seconds(tokens, passes, places)
+    timing: PassTiming = cached_of_model_by_key(("timing", loaded.weights_key), lambda: measure_timing(loaded))
+    return timing.estimate_seconds(tokens, passes, places)
 
 
 def duration_text(seconds: float) -> str:
-    """A time as people say it: "3 s", "4 min"."""
+    """Return a duration as "3 s" or "4 min"."""
     return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
 
@@ -367,127 +364,128 @@ def duration_text(seconds: float) -> str:
 
 
 def begin_run() -> None:
-    """Forget what the last run of the page asked for: called before a page is drawn."""
+    """Reset the state of the last run; called before a page is drawn."""
     state = st.session_state
-    state[_ASKED_NOW], state[_LOOKED_AT], state[_NEXT], state[_ROOMS] = set(), [], [], 0
+    state[_REQUESTED_KEYS], state[_POLLED_JOBS], state[_PREFETCHED], state[_PROGRESS_COUNT] = set(), [], [], 0
     begin_use()
 
 
 def end_of_run() -> None:
-    """Drop what the page no longer asks for, wait for what it was drawn without, and draw it again.
+    """Drop the jobs that the page no longer needs, wait for the polled ones, and draw the page again.
 
-    Called when a page is drawn; returns where nothing is waited for.
+    Called when a page is drawn; returns if no job is awaited.
     """
-    for work in st.session_state.pop(_NEXT, []):
+    for work in st.session_state.pop(_PREFETCHED, []):
         with suppress(Refused):
-            _submitted(work, lasting=False)
-    _leave_the_rest()
-    waiting: list[tuple[Job, Any]] = st.session_state.pop(_LOOKED_AT, [])
+            _submit(work, is_lasting=False)
+    _withdraw_others()
+    waiting: list[tuple[Job, Any]] = st.session_state.pop(_POLLED_JOBS, [])
     if not waiting:
         end_use()
         memory.MODELS.shrink()
         return
     while not any(job.is_done for job, _ in waiting):
         for job, bar in waiting:
-            _say_place(job, bar)
+            _update_progress(job, bar)
         waiting[0][0].wait(POLL_INTERVAL)
     st.rerun()
 
 
-def _leave_the_rest() -> None:
-    queue().withdraw(session_id(), tuple(st.session_state.get(_ASKED_NOW, ())))
+def _withdraw_others() -> None:
+    queue().withdraw(session_id(), tuple(st.session_state.get(_REQUESTED_KEYS, ())))
 
 
-def _submitted(work: Work[Any], *, lasting: bool) -> Job:
-    job = _asked(work, session_id(), lasting=lasting)
-    st.session_state.setdefault(_ASKED_NOW, set()).add(job.key)
+def _submit(work: Work[Any], *, is_lasting: bool) -> Job:
+    job = _job_of(work, session_id(), is_lasting=is_lasting)
+    st.session_state.setdefault(_REQUESTED_KEYS, set()).add(job.key)
     return job
 
 
-def _asked(work: Work[Any], visitor: SessionId, *, lasting: bool) -> Job:
+def _job_of(work: Work[Any], session: SessionId, *, is_lasting: bool) -> Job:
     return queue().submit(
         work.key, work.label, _as_job(work),
-        expected=work.seconds, batch=work.batch, is_kept=work.is_kept, session=visitor, is_lasting=lasting,
+        expected=work.seconds, batch=work.batch, is_kept=work.is_kept, session=session, is_lasting=is_lasting,
     )  # fmt: skip
 
 
 def _as_job(work: Work[Any]) -> Callable[[Job], Any]:
-    """The function of a job that does the work. Raises Refused where the work would take too long on this server."""
-    if (refused := time_limit_message(work.seconds)) is not None and queue().find(work.key) is None:
-        raise Refused(refused)
+    """Return the function of a job for this work. Raises Refused for work that would take too long on this server."""
+    if (message := time_limit_message(work.seconds)) is not None and queue().find(work.key) is None:
+        raise Refused(message)
 
-    models = in_use()  # of the page or the job that asks: they stay in memory until this is done
+    models = in_use()  # they stay in memory until the job is finished
     device = memory.model_device()
 
-    def do(job: Job) -> Any:
-        room = memory.reserve_memory(work.memory, queue().drop_oldest, device=device)
-        with using(models), room, count_unknown_tokens() as job.unknown:
+    def run(job: Job) -> Any:
+        reservation = memory.reserve_memory(work.memory, queue().drop_oldest, device=device)
+        with using(models), reservation, count_unknown_tokens() as job.unknown:
             return work.compute(job.report)
 
-    return do
+    return run
 
 
-def _waited_for(work: Work[Any]) -> Job:
-    job = _asked(work, None, lasting=True)
+def _await_result(work: Work[Any]) -> Job:
+    job = _job_of(work, None, is_lasting=True)
     while not job.wait(POLL_INTERVAL):
         pass
     return job
 
 
-def _finished(work: Work[Any]) -> Job:
-    if (label := st.session_state.pop(_STOPPED, None)) is not None:
-        _say_stopped(label)
-    job = _submitted(work, lasting=False)
+def _await_on_page(work: Work[Any]) -> Job:
+    if (label := st.session_state.pop(_STOPPED_LABEL, None)) is not None:
+        _end_stopped_run(label)
+    job = _submit(work, is_lasting=False)
     if not job.wait(WAIT_BEFORE_PROGRESS):
-        _leave_the_rest()
+        _withdraw_others()
         place = st.empty()
         with place.container():
-            bar = _waiting_room(job)
+            bar = _draw_progress(job)
         publish()
         while not job.wait(POLL_INTERVAL):
-            _say_place(job, bar)  # where the visitor went on, this ends the run
+            _update_progress(job, bar)  # ends the run if the visitor has left the page
         place.empty()
     if isinstance(job.error, JobStopped):
         queue().forget(job.key)
-        _say_stopped(job.label)
+        _end_stopped_run(job.label)
     return job
 
 
-def _say_stopped(label: str) -> NoReturn:
+def _end_stopped_run(label: str) -> NoReturn:
     st.info(with_help(f"{escape_markdown(label)} was stopped. Change anything, or reload the page, to start it again."))
     end_run()
 
 
 def _result(job: Job) -> Any:
-    """What a job that is done gave; what it raised is raised, and it can be asked for again."""
+    """Return the result of a finished job, or raise its error, after which the work can be requested again."""
     if job.error is not None:
         queue().forget(job.key)
-        raise job.error.with_traceback(None)  # one job may fail for several pages: no frames of another page
-    if job.unknown.mostly_unknown and (read := current_counts()) is not None:
-        read.add(job.unknown.token_count, job.unknown.unknown_count, job.label)
+        raise job.error.with_traceback(None)  # other sessions may wait for it: without the frames of this one
+    if job.unknown.mostly_unknown and (counts := current_counts()) is not None:
+        counts.add(job.unknown.token_count, job.unknown.unknown_count, job.label)
     return job.result
 
 
-def _waiting_room(job: Job, asked: str | None = None) -> Any:
+def _draw_progress(job: Job, request_slot: str | None = None) -> Any:
+    """Draw the progress of a job with a Stop button; return the bar, for `_update_progress`."""
     bar = st.empty()
-    _say_place(job, bar)
-    # A run may wait several times, and Streamlit takes no key twice, also where the first button is gone again.
-    number = st.session_state.get(_ROOMS, 0)
-    st.session_state[_ROOMS] = number + 1
-    key = f"{'stop_job' if asked is None else 'stop_here'}{number or ''}"
-    st.button("Stop", key=key, on_click=_stop, args=(job.key, job.label, asked))
+    _update_progress(job, bar)
+    # A run may wait several times, and a key must not be used twice, even if the first button is gone.
+    number = st.session_state.get(_PROGRESS_COUNT, 0)
+    st.session_state[_PROGRESS_COUNT] = number + 1
+    key = f"{'stop_job' if request_slot is None else 'stop_here'}{number or ''}"
+    st.button("Stop", key=key, on_click=_stop, args=(job.key, job.label, request_slot))
     return bar
 
 
-def _say_place(job: Job, bar: Any) -> None:
-    place = queue().position(job)
-    where = "running" if place == 0 else f"waiting for {place} other {'job' if place == 1 else 'jobs'}"
-    bar.progress(job.progress or 0.0, text=escape_markdown(f"{job.label}: {where}"))
+def _update_progress(job: Job, bar: Any) -> None:
+    position = queue().position(job)
+    state = "running" if position == 0 else f"waiting for {position} other {'job' if position == 1 else 'jobs'}"
+    bar.progress(job.progress or 0.0, text=escape_markdown(f"{job.label}: {state}"))
 
 
-def _stop(key: Hashable, label: str, asked: str | None) -> None:
+def _stop(key: Hashable, label: str, request_slot: str | None) -> None:
     queue().stop(key, session_id())
-    if asked is None:
-        st.session_state[_STOPPED] = label
+    if request_slot is None:
+        st.session_state[_STOPPED_LABEL] = label
     else:
-        withdraw_request(asked)
+        withdraw_request(request_slot)

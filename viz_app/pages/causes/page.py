@@ -242,7 +242,7 @@ def _band(both: Sides, found: Patches) -> PatchBand | None:
     work = both.band(found)
     if not is_confirmed("band", work.key, f"Hold it against {RANDOM_TEXTS} random texts", work.seconds, quick=0.0):
         return None
-    band = poll(work, asked="band").value
+    band = poll(work, request_slot="band").value
     if band is not None:
         write_note(
             f"○ moves the answer no more than random texts of as many tokens do ({RANDOM_TEXTS} of them, from the "

@@ -167,7 +167,7 @@ def _draw_changes(current: Selection, run: TuningRun) -> None:
     changes = StepComparison(run, Step(0, steps[0]), Step(step, steps[step]))
     work, found = changes.model_comparison(), None
     if is_confirmed("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=UNCONFIRMED_SECONDS):
-        found = poll(work, slot="tuned", asked="tuned").value
+        found = poll(work, slot="tuned", request_slot="tuned").value
     chosen = _select_head(changes, found)
     if found is not None:
         _draw_heads(current, run, found, by, chosen)

@@ -76,7 +76,7 @@ def _draw_grid(current: Selection, found: LensChange, tokenizer: Tokenizer, numb
 
 
 def _draw_shares(current: Selection, changes: StepComparison, depths: int) -> None:
-    shares = poll(changes.equal_word_shares(), slot="tuned_words", asked="tuned_words").value
+    shares = poll(changes.equal_word_shares(), slot="tuned_words", request_slot="tuned_words").value
     if shares is None:
         return
     chart(

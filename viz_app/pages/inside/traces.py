@@ -27,7 +27,7 @@ def second_trace(current: Selection, layer: int, position: int, pads: int, engin
 
     slot: that of the button that requested it.
     """
-    trace = poll(_trace_work(current, layer, pads, engine), asked=slot).value
+    trace = poll(_trace_work(current, layer, pads, engine), request_slot=slot).value
     return None if trace is None else walk_at_position(current.loaded, trace, position)
 
 

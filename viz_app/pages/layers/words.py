@@ -161,7 +161,7 @@ def lens_run(current: Selection, position: int) -> LensRun:
     if whole.seconds <= UNCONFIRMED_SECONDS:
         return wait_for(whole, timed=True)
     if is_confirmed("lens", whole.key, f"Read all {length} tokens at {depths} depths", whole.seconds):
-        run = poll(whole, asked="lens").value
+        run = poll(whole, request_slot="lens").value
         if run is not None:
             return run
     around = range(length)[window(length, position, ROWS_THAT_FIT)]

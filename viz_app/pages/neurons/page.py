@@ -250,7 +250,7 @@ def _answer(current: Selection, layer: int, neuron: int) -> None:
     what = target.target_kind.supports.format(**escape_names(current, target))
     if not is_confirmed("neuron_scores", work.key, "Turn up the neurons of each layer", work.seconds):
         return
-    found = poll(work, asked="neuron_scores").value
+    found = poll(work, request_slot="neuron_scores").value
     if found is None:
         return
     summed = found.neuron_scores
@@ -287,7 +287,7 @@ def _suppressed(current: Selection, found: NeuronAttribution, layer: int) -> Non
     if not is_confirmed("suppressed", works[0].key, label, sum(work.seconds for work in works)):
         return
     try:
-        everywhere, active = (poll(work, asked="suppressed").value for work in works)
+        everywhere, active = (poll(work, request_slot="suppressed").value for work in works)
     except Refused as error:  # of a layer that has lost nearly all
         st.caption(with_help(error_sentence(error)))
         return

@@ -62,7 +62,10 @@ def _found(index: Index, loaded: LoadedModel) -> Profiles | None:
         raise
     if about == "neuron":
         choose_any(loaded)
-    if is_confirmed("profile", work.key, work.label, work.seconds) and poll(work, asked="profile").value is not None:
+    if (
+        is_confirmed("profile", work.key, work.label, work.seconds)
+        and poll(work, request_slot="profile").value is not None
+    ):
         st.rerun()
     return None
 

@@ -117,7 +117,7 @@ def _found(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> tuple[
     both, base = _works(loaded, gates, one, two)
     key = ("alike", loaded.identity, gates.tobytes(), one, two)
     if is_confirmed("alike", key, "Compare both sentences", both.seconds + base.seconds):
-        found, others = poll(both, asked="alike").value, poll(base, asked="alike").value
+        found, others = poll(both, request_slot="alike").value, poll(base, request_slot="alike").value
         if found is not None and others is not None:
             remember_works("alike", both, base)
             return found, others, False

@@ -61,7 +61,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
         return _last_pair()
     found: list[list[PairScore]] = []
     for work in works:
-        scores = poll(work, asked="score").value
+        scores = poll(work, request_slot="score").value
         if scores is None:
             return _last_pair()
         (score,) = scores
@@ -115,7 +115,7 @@ def scored_table(
     key = ("table", loaded.weights_key, gates.tobytes(), variant, _digest(rows))
     found: PolledResult[list[PairScore]] = earlier_result("table of pairs")
     if good and is_confirmed("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
-        found = poll(_table_work(loaded, gates, rows, variant), slot="table of pairs", asked="score")
+        found = poll(_table_work(loaded, gates, rows, variant), slot="table of pairs", request_slot="score")
     return None if found.value is None else (found.value, found.state is ResultState.STALE)
 
 

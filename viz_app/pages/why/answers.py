@@ -258,7 +258,7 @@ def answers(current: Selection) -> Answers | None:
             partial(_answer, current, run, names, question(current, run)),
             current.seconds(sum(method.passes(len(current.encoding)) for method in methods)),
         )
-        part = poll(work, asked=why).value
+        part = poll(work, request_slot=why).value
         if part is not None:
             found.append(part)
             works.append(work)
@@ -312,7 +312,7 @@ def trust(current: Selection, given: Answers) -> Trust | None:
             current.seconds(trust_passes(current, given)),
             memory=forward_bytes(current.loaded, len(current.encoding), trust_passes(current, given)),
         )
-        known = poll(work, slot=TRUST, asked=TRUST)
+        known = poll(work, slot=TRUST, request_slot=TRUST)
     if known.value is None or known.state is ResultState.READY:
         return known.value
     return replace(known.value, stale=True)

@@ -1,6 +1,6 @@
-"""The address bar: a link to what is seen.
+"""The address bar, which contains every parameter of the view that is not the default.
 
-Every choice that defines a view lives in `st.session_state` under the name of its parameter.
+The value of a parameter is `st.session_state[name]`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from viz_app.streamlit_compat import (
     requested_query,
 )
 
-MAX_LINK_CHARACTERS = 2_000  # characters of text that the address bar takes
-HEAD_CHOSEN = (
-    "_head_chosen"  # whether a head was chosen, by the visitor or by the link; else pages may open on their own
-)
-TEXT_UNNAMED = "_unsaid"  # whether no address has named a text yet, and no page has begun with its example
+MAX_LINK_CHARACTERS = 2_000  # of texts in the address bar
+# Session keys.
+HEAD_CHOSEN = "_head_chosen"  # whether the visitor or a link selected a head; otherwise a page may select one
+TEXT_UNNAMED = "_unsaid"  # whether no address has contained a text, and no page has opened its example
 PUBLISHED = "_published"  # the address that was written last
-EMBEDDED = "_embedded"  # whether the address with which a visitor came asked for the picture alone
-ALL_PARAMS = "_table"  # every choice of the address by its name
+EMBEDDED = "_embedded"  # whether the first address asked for an embedded page
+ALL_PARAMS = "_table"  # all parameters by name
 
 
 def restore_params(table: Mapping[str, Param[Any]]) -> list[str]:
-    """Bring the choices of the address into the session: at first, and whenever the visitor goes back or forward.
+    """Copy the parameters of the address into the session: at its begin, and after Back or Forward in the browser.
 
-    table: every choice by its name. Returns notices.
+    table: all parameters by name. Returns a sentence for each impossible value.
     """
     state = st.session_state
     state[ALL_PARAMS] = table
@@ -44,119 +43,116 @@ def restore_params(table: Mapping[str, Param[Any]]) -> list[str]:
     if not is_new and not is_history_navigation():
         return []
     notices: list[str] = []
-    given = current_names(st.query_params.to_dict(), table)
-    state[HEAD_CHOSEN] = "head" in given
-    # An address without a text is that of a new visitor, or of a text that is too long for it, and stays.
+    address = current_names(st.query_params.to_dict(), table)
+    state[HEAD_CHOSEN] = "head" in address
+    # An address without a text is that of a new visitor, or of a text that is too long for it, which is kept.
     # After a restart of the server, an open page reports its text, which may be too long for an address.
-    typed = {name: reported_text(name) for name, choice in table.items() if choice.free} if is_new else {}
-    unsaid = {name for name, choice in table.items() if choice.about and choice.about not in given}
-    for name, choice in table.items():
-        if name in unsaid and not is_new and name not in given:
+    reported_texts = {name: reported_text(name) for name, param in table.items() if param.free} if is_new else {}
+    unnamed = {name for name, param in table.items() if param.about and param.about not in address}
+    for name, param in table.items():
+        if name in unnamed and not is_new and name not in address:
             continue
-        value = choice.first(with_text="text" in given)
-        if name in given:
+        value = param.first(with_text="text" in address)
+        if name in address:
             try:
-                value = choice.parse(given[name])
+                value = param.parse(address[name])
             except Refused as error:
-                notices.append(f"The link says {name}={given[name][:60]!r}, which is not possible: {error}.")
-        if (text := typed.get(name)) is not None:
+                notices.append(f"The link says {name}={address[name][:60]!r}, which is not possible: {error}.")
+        if (text := reported_texts.get(name)) is not None:
             value = text
         state[name] = value
     state[TEXT_UNNAMED] = (
-        "text" not in given and typed.get("text") is None and (is_new or state.get(TEXT_UNNAMED, False))
+        "text" not in address and reported_texts.get("text") is None and (is_new or state.get(TEXT_UNNAMED, False))
     )
     return notices
 
 
 def open_example(page: Page) -> None:
-    """Begin with the example of a page, where a new visitor opens it by an address that names no text."""
+    """Open the example of a page if a new visitor comes with an address that contains no text."""
     state = st.session_state
     if state.pop(TEXT_UNNAMED, False):
-        own = page.example or examples.first_example()
-        state.text, state.pair, state.masked = own.text, own.pair, own.masked
-        state.target, state.contrast = own.target, own.contrast
+        example = page.example or examples.first_example()
+        state.text, state.pair, state.masked = example.text, example.pair, example.masked
+        state.target, state.contrast = example.target, example.contrast
 
 
 def is_embedded() -> bool:
-    """Whether the page is shown in a frame of another one, without what stands around its picture.
+    """Return whether the page is embedded in another one, with its figure only.
 
-    Streamlit knows `embed=true`, keeps any `embed` in the address, and tells nobody of it.
+    Streamlit interprets `embed=true`, removes `embed` from the query parameters, and does not report it.
     """
     state = st.session_state
     if EMBEDDED not in state:
-        said = parse_qs(requested_query()).get("embed", [""])
-        state[EMBEDDED] = said[-1].lower() in ("1", "true")
+        values = parse_qs(requested_query()).get("embed", [""])
+        state[EMBEDDED] = values[-1].lower() in ("1", "true")
     return bool(state[EMBEDDED])
 
 
-def publish(only: Container[str] | None = None) -> None:
-    """Write the text and what is not the default into the address bar. only: these choices, if not all."""
+def publish(names: Container[str] | None = None) -> None:
+    """Write the text and all parameters that are not the default into the address bar. names: if not all."""
     state, link = st.session_state, current_params()
-    if only is not None:
-        link = {name: value for name, value in link.items() if name in only}
-    # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
+    if names is not None:
+        link = {name: value for name, value in link.items() if name in names}
+    # The browser reports its address when a run starts; what an interrupted run wrote later is only known here.
     if link != st.query_params.to_dict() or (link and link != state.get(PUBLISHED)):
         st.query_params.from_dict(link)
-        # Not before: in a run that Streamlit ends here, its message is never sent. The session already holds the
-        # parameters then, and the run that follows would find nothing to write.
+        # Not before: if Streamlit ends the run here, its message is not sent, although the query parameters are set;
+        # the next run has to write them again.
         state[PUBLISHED] = link
 
 
 def end_run() -> NoReturn:
-    """Draw nothing more, with the address bar as it should be; what the page was drawn without is still waited for.
+    """End the page here, with the address bar updated; polled jobs are still awaited.
 
-    After `st.stop` nothing could be: it ends the run again wherever the run reads its state or draws.
+    After `st.stop` they could not be: it ends the run again wherever the run reads its state or draws.
     """
     publish()
     end_script_run()
 
 
 def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool = False) -> dict[str, str]:
-    """The address of some choices: the text and what is not the default, without texts that are too long for it.
+    """Return the address of a state: the text and all parameters that are not the default, without long texts.
 
-    head_chosen: whether the head was chosen, which a link says of the first head too.
+    head_chosen: whether to include the head even if it is the first.
     """
     table: Mapping[str, Param[Any]] = state[ALL_PARAMS]
     too_long = {
-        about
-        for about in {choice.about for choice in table.values() if choice.free}
-        if sum(len(state[name]) for name, choice in table.items() if choice.free and choice.about == about)
+        text
+        for text in {param.about for param in table.values() if param.free}
+        if sum(len(state[name]) for name, param in table.items() if param.free and param.about == text)
         > MAX_LINK_CHARACTERS
     }
     return {
-        name: choice.write(state[name])
-        for name, choice in table.items()
-        if choice.about not in too_long
-        and (state[name] != choice.first(with_text=True) or (head_chosen and name == "head"))
+        name: param.write(state[name])
+        for name, param in table.items()
+        if param.about not in too_long
+        and (state[name] != param.first(with_text=True) or (head_chosen and name == "head"))
     }
 
 
 def relative_link() -> str:
-    """The address of what is shown, as a page of the app itself: relative, and not in a frame."""
+    """Return the address of the view relative to the app, not embedded."""
     return f"?{urlencode(current_params())}"
 
 
 def current_params() -> dict[str, str]:
-    """The address of what is chosen now."""
+    """Return the address of the current state."""
     return link_of(st.session_state, head_chosen=st.session_state.get(HEAD_CHOSEN, False))
 
 
 def history_params() -> tuple[str, ...]:
-    """The parameters of the address that Back takes back one by one."""
-    return tuple(name for name, choice in st.session_state[ALL_PARAMS].items() if choice.step)
+    """Return the names of the parameters whose changes are entries of the browser's history."""
+    return tuple(name for name, param in st.session_state[ALL_PARAMS].items() if param.step)
 
 
 def log_line() -> str:
-    """What is chosen and is not the first choice, as "name=value" with spaces between; nothing that is typed."""
-    table: Mapping[str, Param[Any]] = st.session_state.get(ALL_PARAMS, {})
-    first = {name: choice.first(with_text=False) for name, choice in table.items()}
-    chosen = {name: st.session_state.get(name, first[name]) for name in table}
-    said = [
-        f"{name}={choice.write(chosen[name])}"
-        for name, choice in table.items()
-        if choice.parse is not str
-        and not choice.is_secret
-        and not name.endswith("model")
-        and chosen[name] != first[name]
-    ]
-    return " ".join([f"model={Path(st.session_state.get('model', '')).name}", *said])
+    """Return the parameters that are not the default as "name=value", without texts and secrets; for error reports."""
+    params: Mapping[str, Param[Any]] = st.session_state.get(ALL_PARAMS, {})
+    values = [f"model={Path(st.session_state.get('model', '')).name}"]
+    for name, param in params.items():
+        default = param.first(with_text=False)
+        value = st.session_state.get(name, default)
+        is_public = param.parse is not str and not param.is_secret and not name.endswith("model")
+        if is_public and value != default:
+            values.append(f"{name}={param.write(value)}")
+    return " ".join(values)

@@ -37,13 +37,13 @@ EXAMPLES = "examples_open"  # whether the list of examples is open
 
 @dataclass(frozen=True)
 class Selection:
-    """The text, the model, the target and the head mask that a page asks about.
+    """The text, model, target and heads that a page shows.
 
-    model: with what the reader changed in it for this text.
-    encoding: what the model reads, masks in place. original: the same without the masks that were clicked.
-    target: what gradients explain; None if nothing is masked, there is no second sentence, and no classifier.
-    first_word: the number of its first word in the address; of the second sentence read by itself not 0.
-    head_mask: (layer, head), 0 for a head that is off.
+    model: with the edits of the visitor.
+    encoding: the input of the model, with masks. original: the same without the masks that were clicked.
+    target: what gradients explain; None if there is nothing to explain.
+    off: the heads that are switched off.
+    first_word: number of the first word in the address; not 0 for the second sentence read by itself.
     """
 
     model: ModelReference
@@ -55,11 +55,16 @@ class Selection:
 
     @property
     def loaded(self) -> LoadedModel:
-        """The model, in memory."""
+        """The model with its edits."""
         return self.model.get()
 
-    def of_model(self, loaded: LoadedModel) -> Selection:
-        """The same question of another model."""
+    @property
+    def identity(self) -> tuple[Hashable, ...]:
+        """The key of results; see `identity_of`."""
+        return (self.loaded.identity, self.encoding, self.original.input_ids, repr(self.target), self.off)
+
+    def with_model(self, loaded: LoadedModel) -> Selection:
+        """Return the same selection with another model."""
         return replace(self, model=ModelReference(loaded))
 
     @property
@@ -68,37 +73,37 @@ class Selection:
         return head_mask_without(self.loaded.config, self.off)
 
     @property
-    def own(self) -> LoadedModel:
-        """The model with all parts the text's own: nothing of another text is put in, all else that is changed is."""
+    def without_patches(self) -> LoadedModel:
+        """The model without activation patches from other texts, but with all other edits."""
         edits = self.loaded.edits
         return edited(unedited(self.loaded), [edit for edit in edits if not isinstance(edit, ActivationPatch)])
 
     @property
     def plain(self) -> LoadedModel:
-        """The model as it was loaded, for what is asked of other texts than this one."""
+        """The model without edits, for other texts than this one."""
         return unedited(self.loaded)
 
     def truth_at(self, position: int) -> int | None:
-        """The piece that was typed where now a mask is; None where a [MASK] was typed."""
-        hidden = self.encoding.tokens[position] != self.original.tokens[position]
-        return self.original.input_ids[position] if hidden else None
+        """Return the piece that a mask at a position replaces; None if [MASK] itself was typed."""
+        is_masked = self.encoding.tokens[position] != self.original.tokens[position]
+        return self.original.input_ids[position] if is_masked else None
 
     def gap(self, position: int) -> str:
-        """What is hidden at a position, in Markdown: "The hidden word “door” at position 4"."""
+        """Describe a masked position in Markdown: "The hidden word “door” at position 4"."""
         piece, word = self.encoding.masked_piece(position), self.encoding.words[position]
         if piece is None or word is None:
             return f"{escape_markdown(self.encoding.special_tokens.mask)} at position {position}"
-        what = "word" if len(self.encoding.pieces_of(word)) == 1 else "piece"
-        return f"The hidden {what} “{escape_markdown(piece)}” at position {position}"
+        unit = "word" if len(self.encoding.pieces_of(word)) == 1 else "piece"
+        return f"The hidden {unit} “{escape_markdown(piece)}” at position {position}"
 
     def run(self, *, gradients: bool = False, all_heads_on: bool = False) -> ModelRun:
-        """The record of this text, from the queue. gradients: for the question's target, if there is one."""
+        """Return the record of the text. gradients: of the target, if there is one."""
         target = self.target if gradients else None
         gates = np.ones_like(self.head_mask) if all_heads_on else self.head_mask
         loaded, length = self.loaded, len(self.encoding)
         batch = None
         if target is None and length <= BATCHED_TOKENS:
-            # The questions of a class that wait together are read together; texts of about one length waste little.
+            # Waiting texts of similar length are computed as a batch.
             batch = Batch(
                 (loaded.identity, gates.tobytes(), length // 8),
                 self.encoding,
@@ -116,28 +121,28 @@ class Selection:
         return wait_for(work, timed=True)
 
     def seconds(self, passes: float = 1, *, places: float = 0) -> float:
-        """About how many seconds so many forward passes over this text take, as `seconds_of` estimates."""
+        """Estimate the seconds of forward passes over the text; see `estimate_seconds`."""
         return estimate_seconds(self.loaded, len(self.encoding), passes, places=places)
 
     def kept(self, *name: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` returns, made once for this text, model, target and head mask, under this name."""
+        """Return what `make` returns, computed once per name and selection."""
         encoding = self.encoding
         text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
         return cached_by_key((*name, self.loaded.identity, *text, repr(self.target), self.head_mask.tobytes()), make)
 
     def word(self, token_id: int) -> str:
-        """A piece as text."""
+        """Return the text of a piece."""
         return self.loaded.tokenizer.token_of(token_id)
 
 
 def current_selection() -> Selection:
-    """What this page asks about."""
-    drawn: Selection = st.session_state[SELECTION]
-    return drawn
+    """Return the selection of this session."""
+    selection: Selection = st.session_state[SELECTION]
+    return selection
 
 
 def open_example_text(example: Example) -> None:
-    """Put an example in the place of what was chosen, and close the list; a click on a button."""
+    """Open an example, and close the list of examples; callback of a button."""
     state = st.session_state
     state[EXAMPLES] = False
     state.text, state.pair, state.masked = example.text, example.pair, example.masked
@@ -147,18 +152,18 @@ def open_example_text(example: Example) -> None:
 
 
 def is_current_example(example: Example) -> bool:
-    """Whether this is the text that is asked about."""
+    """Return whether an example is the current text."""
     state = st.session_state
     return (example.text, example.pair, example.masked) == (state.text, state.pair, state.masked)
 
 
 def toggle_mask(click: TokenClick, first_word: int = 0) -> None:
-    """Hide the clicked word from the model, or show it again. first_word: as in `Question`, of what was clicked."""
+    """Mask the clicked word, or show it again. first_word: see `Selection`."""
     st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {first_word + click.word}))
 
 
 def parse_words(value: str) -> tuple[int, ...]:
-    """Numbers of words between commas, in order."""
+    """Return numbers of words that are separated by commas, in order."""
     return tuple(sorted({parse_int(part) for part in value.split(",") if part}))
 
 

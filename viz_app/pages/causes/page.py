@@ -54,7 +54,7 @@ READING = (
 def draw(page: View) -> None:
     """Draw the page."""
     state, asked = st.session_state, selection.current_selection()
-    current = asked.of_model(asked.own)
+    current = asked.with_model(asked.without_patches)
     frame.title(
         "What causes the difference?",
         "The model reads one text with parts of its reading of another put in: which part carries the answer over?",

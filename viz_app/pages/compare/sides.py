@@ -28,7 +28,7 @@ def compared_selections() -> tuple[Selection, Selection] | None:
             hint = "All heads are on. Switch some off on the page Heads; then this page shows what changes."
             example_button(hint, f"Switch L{layer} H{head} off", set_choice, "off", (state.head,))
             return None
-        return replace(current, off=()).of_model(current.plain), current
+        return replace(current, off=()).with_model(current.plain), current
     if state.against == "masked":
         if current.encoding == current.original:
             show_no_mask(current, "No word is hidden. Click a word above; then this page shows how attention changes.")
@@ -57,4 +57,4 @@ def compared_selections() -> tuple[Selection, Selection] | None:
     else:
         loaded = loaded_model(state.other_model)
     original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
-    return current, replace(current, encoding=original, original=original, target=None).of_model(loaded)
+    return current, replace(current, encoding=original, original=original, target=None).with_model(loaded)

@@ -37,7 +37,7 @@ RANKED_NAMES = {"added": "What it adds", "fires": "How strongly it fires"}
 def draw(page: View) -> None:
     """Draw the page."""
     asked = selection.current_selection()
-    current = asked.of_model(asked.own)
+    current = asked.with_model(asked.without_patches)
     frame.title(
         "Which neurons fire?",
         "Half of each layer is its feed-forward network, a sum over neurons: each fires more or less at each token, "

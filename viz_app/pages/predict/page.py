@@ -110,7 +110,7 @@ def _gaps(current: Selection, run: ModelRun, abreast: int) -> None:
     """The likeliest words of each gap, some side by side; of a model that is changed, beside what it says whole."""
     loaded, shown = current.loaded, run.predictions[:SHOWN_MASKS]
     scale = temperature(current) if shown else None
-    whole = current.of_model(current.plain).run() if loaded.edits else None
+    whole = current.with_model(current.plain).run() if loaded.edits else None
     largest = max(largest_probability(one, gaps=SHOWN_MASKS) for one in (run, whole) if one is not None)
     if loaded.has_head("words") and not run.predictions:
         show_no_mask(current, "Click a word above to hide it, or type [MASK] in the text.")

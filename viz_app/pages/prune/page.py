@@ -53,7 +53,7 @@ SHOWN_GAPS = 2
 def draw(page: View) -> None:
     """Draw the page."""
     asked, state = selection.current_selection(), st.session_state
-    current = asked.of_model(asked.plain)
+    current = asked.with_model(asked.plain)
     what = state.parts
     there = int(existing_parts(current.loaded, what).sum())
     frame.title(f"Which {what} can go?", f"How many {what} the model can lose before it gets worse, and which ones.")

@@ -2,12 +2,4 @@
 
 from viz_app.shell.params import Page
 
-PAGE = Page(
-    "start",
-    "Start",
-    ":material/flashlight_on:",
-    group="",
-    asks="Where do I begin?",
-    text=False,
-    models=False,
-)
+PAGE = Page("start", "Start", ":material/flashlight_on:", group="", asks="Where do I begin?", text=False, models=False)

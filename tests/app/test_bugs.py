@@ -145,7 +145,7 @@ PAGES = {
     "images": "viz_app.pages.images.page.picture_heat",
     "inside": "viz_app.pages.inside.walks.walk",
     "learn": "viz_app.pages.learn.page.groupby",
-    "glossary": "viz_app.pages.glossary.page.like",
+    "glossary": "viz_app.pages.glossary.page.find_terms",
     "start": "viz_app.pages.start.page.lessons",
 }
 TYPED = "The old lady opened the window"

@@ -105,7 +105,10 @@ def _number(task: Task, drafts: Drafts, key: str) -> int | None:
     draft: Any = drafts.get(key)
     number: int | None = st.number_input(
         translate("How many {unit}?").format(unit=task.unit),
-        *(int(task.minimum), int(task.maximum), draft, 1),
+        int(task.minimum),
+        int(task.maximum),
+        draft,
+        step=1,
         key=f"lesson_number_{key}",
         placeholder=translate("{least:g} to {most:g}").format(least=task.minimum, most=task.maximum),
     )

@@ -23,8 +23,8 @@ from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.maps import MapView
 from viz_app.shell import lesson_records
 from viz_app.shell.language import translate
-from viz_app.shell.lesson_check import MAX_ANSWERS, possible_answers
-from viz_app.shell.lesson_records.context import CheckContext, lesson_context
+from viz_app.shell.lesson_check import MAX_ANSWERS, all_verdicts
+from viz_app.shell.lesson_records.context import CheckContext, lesson_context, prediction_context
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.profiles import examples_to_guess, profiles_of
 from viz_app.shell.work import Work
@@ -37,8 +37,7 @@ PACKING = 2.0  # approximate seconds for pictures and text
 
 def handout_work(content: Lesson, loaded: LoadedModel, tag: str) -> Work[str]:
     """Return the work that creates the file of a lesson. tag: of the language of the lesson."""
-    context = lesson_context(loaded, content.predict.view, content.exercise.view.address)
-    seconds = lesson_records.work_for(CHECKS[content.predict.check].record, context).seconds
+    seconds = lesson_records.task_work(content.predict, prediction_context(loaded, content)).seconds
     key = ("handout", loaded.weights_key, repr(content), tag)
     return Work(key, content.title, lambda report: handout_of(content, loaded, tag, report), seconds + PACKING)
 
@@ -55,16 +54,11 @@ def handout_of(content: Lesson, loaded: LoadedModel, tag: str, report: Progress 
             f"predict.least and predict.most are {task.minimum:g} and {task.maximum:g}: a file holds what is said of "
             f"each answer, {MAX_ANSWERS:,} at most"
         )
-    context = lesson_context(loaded, task.view, content.exercise.view.address)
-    record = lesson_records.work_for(CHECKS[task.check].record, context).compute(report)
+    context = prediction_context(loaded, content)
     outcomes: dict[str, Outcome] = {}
     choices: dict[int, str] = {}
     claim_holds = True
-    for answer in possible_answers(task, context):
-        try:
-            verdict = lesson_records.judge_answer(task, context, record, answer)
-        except Refused:
-            continue  # the gap itself is not a possible answer
+    for answer, verdict in all_verdicts(task, context, report):
         key = _answer_key(task, answer)
         outcomes[key] = _outcome(content, verdict, tag)
         claim_holds = verdict.claim_holds

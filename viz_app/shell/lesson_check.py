@@ -9,14 +9,14 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import ignore_progress
+from bert_core.progress import Progress, ignore_progress
 from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import lesson_records
 from viz_app.shell.lesson import parse_view
-from viz_app.shell.lesson_records.context import CheckContext, lesson_context
+from viz_app.shell.lesson_records.context import CheckContext, lesson_context, prediction_context
 from viz_app.shell.params import Page
 
 MAX_ANSWERS = 1_000  # numbers that are tried, at equal distances
@@ -55,12 +55,8 @@ def check_lesson(content: Lesson, loaded: LoadedModel, pages: Mapping[str, Page]
 
 def _check_prediction(content: Lesson, loaded: LoadedModel) -> Iterator[Finding]:
     task, reveal = content.predict, content.reveal
-    context = lesson_context(loaded, task.view, content.exercise.view.address)
-    record = lesson_records.work_for(CHECKS[task.check].record, context).compute(ignore_progress)
-    verdicts: list[tuple[Any, Verdict]] = []
-    for answer in possible_answers(task, context):
-        with suppress(Refused):  # the gap itself is not a possible answer
-            verdicts.append((answer, lesson_records.judge_answer(task, context, record, answer)))
+    context = prediction_context(loaded, content)
+    verdicts = list(all_verdicts(task, context))
     if not verdicts:
         yield Finding("predict.answer", "has no answer that can be given", is_fault=True)
         return
@@ -91,10 +87,10 @@ def _check_exercise(content: Lesson, loaded: LoadedModel, pages: Mapping[str, Pa
         return
     start, params = lesson_context(loaded, view), pages[view.page].params
     choices = {param.name: param.write(values[param.name]) for param in params if values[param.name] is not None}
-    context = lesson_context(loaded, content.predict.view, view.address)
+    context = prediction_context(loaded, content)
     context = replace(context, encoding=start.encoding, original=start.original, head=start.head, choices=choices)
     try:
-        record = lesson_records.work_for(CHECKS[task.check].record, context).compute(ignore_progress)
+        record = lesson_records.task_work(task, context).compute(ignore_progress)
         verdict = lesson_records.judge_answer(task, context, record, None)
     except Refused as error:
         yield Finding("do", f"at first the panel says: {error}")
@@ -103,6 +99,16 @@ def _check_exercise(content: Lesson, loaded: LoadedModel, pages: Mapping[str, Pa
         yield Finding("do.address", "is done before anything was done: begin with another view", is_fault=True)
     text = _fill_figures(task.right if verdict.right else task.wrong, verdict)
     yield Finding("do", f"at first the panel says: {text}")
+
+
+def all_verdicts(
+    task: Task, context: CheckContext, report: Progress = ignore_progress
+) -> Iterator[tuple[Any, Verdict]]:
+    """Yield every possible answer to a prediction with its verdict."""
+    record = lesson_records.task_work(task, context).compute(report)
+    for answer in possible_answers(task, context):
+        with suppress(Refused):  # the gap itself is not a possible answer
+            yield answer, lesson_records.judge_answer(task, context, record, answer)
 
 
 def possible_answers(task: Task, context: CheckContext) -> Iterator[Any]:

@@ -19,7 +19,6 @@ from bert_core.refused import Refused
 from viz_app.classroom import CountedVotes
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View, split_paragraphs
-from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import classroom, downloads, frame, lesson, lesson_records
 from viz_app.shell.answers import answer_control, answer_text, current_option, mark_pressed, pop_pressed
@@ -27,7 +26,7 @@ from viz_app.shell.error_boundary import PAGE, error_boundary
 from viz_app.shell.handouts import handout_work
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Answer, Note
-from viz_app.shell.lesson_records.context import CheckContext, lesson_context, page_context
+from viz_app.shell.lesson_records.context import CheckContext, page_context, prediction_context
 from viz_app.shell.markdown import error_sentence, escape_and_mark_terms, escape_markdown, protect_terms, with_help
 from viz_app.shell.models import ModelReference, loaded_model
 from viz_app.shell.params import Page
@@ -145,7 +144,7 @@ def _panel(content: Lesson, step: str) -> None:
 def prefetch_truth(content: Lesson, context: CheckContext) -> None:
     """Start the work for the truth while the reader still predicts and tries."""
     with suppress(Refused):
-        prefetch(lesson_records.work_for(CHECKS[content.predict.check].record, context))
+        prefetch(lesson_records.task_work(content.predict, context))
 
 
 def _predict(content: Lesson, step: str) -> None:
@@ -320,9 +319,9 @@ def _is_on_another_page(content: Lesson, step: str) -> bool:
     return True
 
 
-def prediction_context(content: Lesson, model: str) -> CheckContext:
+def context_on_model(content: Lesson, model: str) -> CheckContext:
     """Return the context of the prediction on a model. Raises Refused for a model that cannot be loaded."""
-    return lesson_context(loaded_model(model), content.predict.view, content.exercise.view.address)
+    return prediction_context(loaded_model(model), content)
 
 
 def masked_text(context: CheckContext) -> str:
@@ -339,7 +338,7 @@ def masked_text(context: CheckContext) -> str:
 def _lesson_context(content: Lesson) -> CheckContext | None:
     """Return the context of the lesson's own text on the model of the page; None without a model."""
     loaded = _loaded()
-    return None if loaded is None else lesson_context(loaded, content.predict.view, content.exercise.view.address)
+    return None if loaded is None else prediction_context(loaded, content)
 
 
 def _page_context(content: Lesson) -> CheckContext | None:
@@ -378,7 +377,7 @@ def request_verdicts(
 ) -> dict[Answer | None, Verdict]:
     """Return the verdict on each answer; empty until the record is computed, or if it is refused, which is shown."""
     try:
-        record = poll(lesson_records.work_for(CHECKS[task.check].record, context)).value
+        record = poll(lesson_records.task_work(task, context)).value
         if record is None:
             return {}
         current = {answer: current_option(task, answer) if isinstance(answer, Option) else answer for answer in answers}

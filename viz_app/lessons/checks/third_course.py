@@ -137,11 +137,7 @@ class WordLeanings:
 
 
 @check(
-    "ties",
-    "choice",
-    "yours best head",
-    "found rule own_found own_rule near_found near_rule",
-    bars=" ".join(RELATIONS),
+    "ties", "choice", "yours best head", "found rule own_found own_rule near_found near_rule", bars=" ".join(RELATIONS)
 )
 def beyond_distance(record: TreebankAccuracy, answer: Option) -> Verdict:
     """Check whether the answer, the number of a relation, has the best head with the largest advantage."""
@@ -208,13 +204,7 @@ def doubted_pair(record: OrderProbabilities, answer: None = None) -> Verdict:
     return Verdict(record.original < LOW_PROBABILITY, (record.original,), figures)
 
 
-@check(
-    "negated",
-    "number",
-    "first first_with gone kept",
-    "yours stay all near share share_with",
-    bars="yours stay",
-)
+@check("negated", "number", "first first_with gone kept", "yours stay all near share share_with", bars="yours stay")
 def guesses_that_stay(record: NegationGuesses, answer: float) -> Verdict:
     """Check an estimate of how many first guesses remain when "not" is inserted."""
     remaining = [word for word in record.plain if word in record.negated]

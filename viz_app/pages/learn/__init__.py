@@ -1,4 +1,4 @@
-"""The page Learn: all lessons, and what was done of each."""
+"""The page Learn: all lessons, and the progress in each."""
 
 from viz_app.shell.params import Page
 

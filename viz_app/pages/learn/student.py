@@ -52,7 +52,7 @@ def _title(question: str) -> None:
 
 
 def _step(content: Lesson, question: ClassQuestion, state: ClassState, group: Class, member: str) -> None:
-    context, task, note = panel.prediction_context(content, question.model), content.predict, lesson.note_of(content)
+    context, task, note = panel.context_on_model(content, question.model), content.predict, lesson.note_of(content)
     if state.step in ("wait", "ask"):
         panel.draw_paragraphs(task.text, set())
         if task.answer != "word":

@@ -108,7 +108,7 @@ def _begin(group: Class, content: Lesson) -> None:
     model = st.session_state.model
     words: list[int] = []
     if content.predict.answer == "word":
-        words = selectable_words(panel.prediction_context(content, model))
+        words = selectable_words(panel.context_on_model(content, model))
     group.begin_question(ClassQuestion(content, model, tuple(words)))
     st.rerun()
 
@@ -138,7 +138,7 @@ def _class(group: Class) -> None:
         if state.step in ("wait", "ask"):
             left, right = st.columns([3, 2], gap="large")
             with left, st.container(key="class_text"):
-                st.markdown(panel.masked_text(panel.prediction_context(content, question.model)))
+                st.markdown(panel.masked_text(panel.context_on_model(content, question.model)))
                 task = content.predict
                 items = CHECKS[task.check].items if task.answer == "order" else ()
                 for answer in (*(option.label for option in task.options), *items):
@@ -218,7 +218,7 @@ def _votes(group: Class, content: Lesson, question: ClassQuestion, state: ClassS
     counted = group.current_votes()
     if counted is None:
         return
-    context, task = panel.prediction_context(content, question.model), content.predict
+    context, task = panel.context_on_model(content, question.model), content.predict
     rows = group_answers(counted, lambda answer: answer_text(task, answer, context.original), translate("others"))
     right = set()
     if state.step == "reveal":
@@ -261,7 +261,7 @@ def _controls(group: Class, content: Lesson, number: int) -> None:
 
 def _csv(group: Class) -> bytes:
     def name(question: ClassQuestion, answer: lesson.Answer) -> str:
-        context = panel.prediction_context(question.lesson, question.model)
+        context = panel.context_on_model(question.lesson, question.model)
         return answer_text(question.lesson.predict, answer, context.original)
 
     return counts_csv(group.counted_questions(), name)

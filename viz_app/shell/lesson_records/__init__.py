@@ -25,6 +25,11 @@ def work_for(record: str, context: CheckContext) -> Work[Any]:
     return WORKS[record](context)
 
 
+def task_work(task: Task, context: CheckContext) -> Work[Any]:
+    """Return the work that computes the record of a task, as `work_for` does."""
+    return work_for(CHECKS[task.check].record, context)
+
+
 def judge_answer(task: Task, context: CheckContext, record: Any, answer: Any) -> Verdict:
     """Return the verdict on an answer, or, for a task on the page, on what is chosen there.
 

@@ -12,7 +12,7 @@ from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.run.memory import forward_bytes
 from bert_core.tokenizer import Encoding
-from viz_app.lessons import View
+from viz_app.lessons import Lesson, View
 from viz_app.shell import selection
 from viz_app.shell.language import translate
 from viz_app.shell.model_names import shown_name
@@ -79,6 +79,11 @@ def lesson_context(loaded: LoadedModel, view: View, lesson_choices: Mapping[str,
     head = (min(layer, config.num_hidden_layers - 1), min(number, config.num_attention_heads - 1))
     choices = address if lesson_choices is None else lesson_choices
     return CheckContext(loaded, encoding, original, encoding, head, head, choices=choices, lesson_choices=choices)
+
+
+def prediction_context(loaded: LoadedModel, lesson: Lesson) -> CheckContext:
+    """Return the context of the prediction of a lesson."""
+    return lesson_context(loaded, lesson.predict.view, lesson.exercise.view.address)
 
 
 def page_context(

@@ -22,6 +22,7 @@ from viz_app.export.page import fill_template, themed_style
 from viz_app.export.policy import hash_source
 from viz_app.figures.style import SEQUENTIAL
 
+Profile = HeadProfile | TokenProfile | NeuronProfile
 MAX_BARS = 12
 CONTEXT_CHARACTERS = 60  # characters of a sentence on either side of the marked tokens
 MAX_GROUPS_NAMED = 3
@@ -181,7 +182,7 @@ def tenth_names(first: str = "weakest", last: str = "strongest") -> list[str]:
     return [first, *map(str, range(2, TENTHS)), last]
 
 
-def file_name(profiles: Profiles, profile: HeadProfile | TokenProfile | NeuronProfile) -> str:
+def file_name(profiles: Profiles, profile: Profile) -> str:
     """Return the file name of a profile without its ending; tokens are numbered, as a piece may hold any character."""
     if isinstance(profile, HeadProfile):
         return f"profile.L{profile.layer}.H{profile.head}"
@@ -190,7 +191,7 @@ def file_name(profiles: Profiles, profile: HeadProfile | TokenProfile | NeuronPr
     return f"profile.token.{[token.piece for token in profiles.tokens].index(profile.piece)}"
 
 
-def profile_page(profiles: Profiles, profile: HeadProfile | TokenProfile | NeuronProfile) -> str:
+def profile_page(profiles: Profiles, profile: Profile) -> str:
     """Return the HTML page of one profile: all that the page Profiles shows of it, without a script.
 
     All text of the corpus is escaped.
@@ -274,11 +275,7 @@ def _value_tables(
 
 
 def _tenth_tables(
-    profile: HeadProfile | TokenProfile | NeuronProfile,
-    names: Sequence[str],
-    limits: str,
-    columns: Sequence[str],
-    row: Callable[[Any], list[str]],
+    profile: Profile, names: Sequence[str], limits: str, columns: Sequence[str], row: Callable[[Any], list[str]]
 ) -> Iterable[str]:
     """Yield a heading and a table of examples for each tenth.
 

@@ -13,7 +13,7 @@ from viz_app.maps import MapView, heads_off
 
 _LOAD = """\
 loaded = bert_core.load({model!r})
-encoding = loaded.tokenizer.encode({text!r}, {pair!r}, max_length={most})
+encoding = loaded.tokenizer.encode({text!r}, {pair!r}, max_length={max_length})
 encoding = loaded.tokenizer.mask_words(encoding, {masked!r})
 head_mask = np.ones((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), np.float32)
 for layer, head in {off!r}:
@@ -125,8 +125,8 @@ def _load_lines(run: ModelRun, model: str) -> str:
     encoding = run.encoding
     edits = ", ".join(f"bert_core.{edit!r}" for edit in run.edits if not isinstance(edit, ActivationPatch))
     patches = "".join(_patch_lines(edit, encoding) for edit in run.edits if isinstance(edit, ActivationPatch))
-    most = f"loaded.{'config.max_position_embeddings' if _compared_text(run) is None else 'max_sentence_tokens'}"
-    lines = _LOAD.format(model=model, most=most, off=list(heads_off(run)), **_text_values(encoding))
+    max_length = f"loaded.{'config.max_position_embeddings' if _compared_text(run) is None else 'max_sentence_tokens'}"
+    lines = _LOAD.format(model=model, max_length=max_length, off=list(heads_off(run)), **_text_values(encoding))
     return lines + (_EDIT.format(edits=edits) if edits else "") + patches
 
 

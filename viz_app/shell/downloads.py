@@ -51,19 +51,14 @@ MIME = {
     **{"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv"},
     **{"py": "text/x-python", "npz": "application/octet-stream", "html": "text/html"},
 }
+# Functions that return a run, and the query and key vectors of all heads.
+GetRun = Callable[[], ModelRun]
+GetVectors = Callable[[], Sequence[HeadVectors]]
 TOO_MANY_LINES = "More than a browser can draw: choose fewer layers, or a shorter text."
 
 
-def attention(
-    get_run: Callable[[], ModelRun],
-    get_vectors: Callable[[], Sequence[HeadVectors]],
-    view: MapView,
-    loaded: LoadedModel,
-) -> None:
-    """Draw the Export control of the page Attention.
-
-    get_run, get_vectors: return the run, and the query and key vectors of all heads.
-    """
+def attention(get_run: GetRun, get_vectors: GetVectors, view: MapView, loaded: LoadedModel) -> None:
+    """Draw the Export control of the page Attention."""
     with _export() as popover:
         if not popover.open:
             return
@@ -84,7 +79,7 @@ def attention(
         _bertviz_buttons(get_run, get_vectors, view, loaded)
 
 
-def neuron(get_run: Callable[[], ModelRun], get_vectors: Callable[[], HeadVectors], query: int, model: str) -> None:
+def neuron(get_run: GetRun, get_vectors: Callable[[], HeadVectors], query: int, model: str) -> None:
     """Draw the Export control of the neuron view of one query. get_vectors: returns the vectors of its head."""
     with _export() as popover:
         if not popover.open:
@@ -303,12 +298,7 @@ def _size_note(run: ModelRun, quantity: str) -> str:
     return f"; about {megabytes:.0f} MB" + (" or less" if quantity == "gradient" else "")
 
 
-def _bertviz_buttons(
-    get_run: Callable[[], ModelRun],
-    get_vectors: Callable[[], Sequence[HeadVectors]],
-    view: MapView,
-    loaded: LoadedModel,
-) -> None:
+def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, loaded: LoadedModel) -> None:
     """Draw the buttons of BertViz's three views, or why there are none."""
     st.caption(NOTE)
     if find_spec("bertviz") is None:
@@ -352,10 +342,6 @@ def _check_neuron_view(loaded: LoadedModel, size: int) -> None:
 
 
 def _bertviz_page(
-    get_run: Callable[[], ModelRun],
-    view: MapView,
-    kind: View,
-    layers: Sequence[int] | None,
-    get_vectors: Callable[[], Sequence[HeadVectors]] = tuple,
+    get_run: GetRun, view: MapView, kind: View, layers: Sequence[int] | None, get_vectors: GetVectors = tuple
 ) -> str:
     return bertviz_page(view.of(get_run()), kind, layers, get_vectors())

@@ -196,8 +196,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.cli": {
         "bert_core.csv_cells", "bert_core.settings", "bert_core.target_kinds",
         "bert_core.task_heads",
-        "numpy", "typer", "bert_core.progress", "bert_core.refused", "bert_core.tokenizer",
-        "bert_core.checkpoint", "bert_core.loading",
+        "numpy", "typer", "bert_core.progress", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint",
+        "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.training",
         "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.access", "viz_app.notation", "viz_app.figures",

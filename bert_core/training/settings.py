@@ -190,7 +190,7 @@ class CaptionerSettings(Settings):
     patch_loss: weight of an auxiliary loss, in which each patch predicts the shape that it lies in and the relations
         of this shape to others.
     seed: random seed of scenes, masks and initial weights.
-    Raises Refused for fewer than one step or scene.
+    Raises Refused for settings out of range.
     """
 
     steps: Steps = 20000

@@ -309,7 +309,7 @@ def test_what_cannot_be_used_is_refused(tiny_model_folder: Path, tmp_path: Path)
         Refused, match=r"^no token contains a character of the answer '.u200b' to the question 'none': leave"
     ):
         run(write(train, odd), tmp_path / "b", tiny_model_folder)
-    with pytest.raises(Refused, match=r"^stride is 0: it must be at least 1$"):
+    with pytest.raises(Refused, match=r"^stride is 0: it must be a whole number of at least 1$"):
         AnswerSettings(stride=0)
     with pytest.raises(Refused, match="too long"):
         run(train, tmp_path / "b", tiny_model_folder, AnswerSettings(max_length=1000), skip_broken=True)

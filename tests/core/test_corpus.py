@@ -193,8 +193,8 @@ def test_a_run_with_other_settings_is_not_gone_on_with(corpus: Path, tiny_model_
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"mask_share": 0.0}, "mask_share is 0.0: it must be above 0 and below 1"),
-        ({"max_length": 2}, "max_length is 2: it must be at least 3 tokens"),
+        ({"mask_share": 0.0}, "mask_share is 0.0: it must be a number of at least 0.01 and of at most 0.9"),
+        ({"max_length": 2}, "max_length is 2: it must be a whole number of at least 3"),
     ],
 )
 def test_settings_that_cannot_be(given: dict[str, float], sentence: str) -> None:

@@ -385,7 +385,7 @@ def test_a_decoder_is_no_start(table: Path, tiny_config: BertConfig, tiny_model_
 def test_settings_that_mean_nothing_are_refused() -> None:
     """No epochs, no rate: one sentence each."""
     for wrong in ({"epochs": 0}, {"batch": 0}, {"patience": 0}, {"learning_rate": 0.0}):
-        with pytest.raises(ValueError, match=r"it must be at least 1|greater than 0"):
+        with pytest.raises(ValueError, match=r"it must be a whole number of at least 1|greater than 0"):
             FinetuneSettings(**wrong)  # type: ignore[arg-type]
 
 

@@ -171,7 +171,7 @@ def test_settings_that_are_none_are_refused(tiny_loaded: LoadedModel, text: Path
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"questions": 0}, "questions is 0: at least one question of each kind is needed"),
+        ({"questions": 0}, "questions is 0: it must be a whole number of at least 1"),
         (
             {"kinds": ("verbs",)},
             "kind 'verbs' is unknown: one of content, function, nsp, tag, span, replaced, similarity",
@@ -180,8 +180,8 @@ def test_settings_that_are_none_are_refused(tiny_loaded: LoadedModel, text: Path
         ({"methods": ()}, "there is nothing to judge: name at least one kind of question and one method"),
         ({"lengths": (9, 8)}, "lengths is 9 to 8 tokens: give the minimum, from 4, before the maximum"),
         ({"pair_lengths": (3, 8)}, "pair_lengths is 3 to 8 tokens: give the minimum, from 6, before the maximum"),
-        ({"least": 1.5}, "least is 1.5: it must be a probability, 0 to 1"),
-        ({"random_rankings": 0}, "random_rankings is 0: at least one is needed as the baseline"),
+        ({"least": 1.5}, "least is 1.5: it must be a number of at least 0 and of at most 1"),
+        ({"random_rankings": 0}, "random_rankings is 0: it must be a whole number of at least 1"),
     ],
 )
 def test_settings_that_cannot_be_are_one_sentence(more: dict[str, object], sentence: str) -> None:

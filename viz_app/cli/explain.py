@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,10 +76,7 @@ def explain(
     totals_path = out.with_name(f"{out.stem}.words.csv")
     for path in (out, totals_path):
         check_output(path, corpus)
-    questions = {
-        "--label": ("class", label), "--answer": ("word", answer), "--word": ("word", word),
-        "--guess": ("word", guess), "--follows": ("next", is_next),
-    }  # fmt: skip
+    questions = {"--label": label, "--answer": answer, "--word": word, "--guess": guess, "--follows": is_next}
     study: ExplainSettings = settings(
         asked=chosen_question(questions, question, tags, default="class", advice="one, or none for the guessed class"),
         methods=parse_names(methods),
@@ -88,11 +85,14 @@ def explain(
         tags=tags,
     )
     report = ProgressPrinter()
+
+    def report_counts(counts: Mapping[str, int], share: float) -> None:
+        report(share, f"{share:4.0%}  {counts['texts']:,} texts")
+
     with resumable(out.parent, f"{out}.parts holds what is done, and "):
         counts, was_complete = explain_file(
-            corpus, out, model, study, engine=engine, device=device, overwrite=overwrite,
-            on_progress=lambda counts, share: report(share, f"{share:4.0%}  {counts['texts']:,} texts"),
-        )  # fmt: skip
+            corpus, out, model, study, engine=engine, device=device, overwrite=overwrite, on_progress=report_counts
+        )
     if was_complete:
         note(f"{out} is already complete")
     note(reading_note(counts))

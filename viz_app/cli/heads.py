@@ -83,10 +83,7 @@ def heads(
     from bert_core.studies.heads import heads_file, reading_note
 
     check_output(out, corpus, reference)
-    questions = {
-        "--label": ("class", label), "--answer": ("word", answer), "--word": ("word", word),
-        "--follows": ("next", is_next),
-    }  # fmt: skip
+    questions = {"--label": label, "--answer": answer, "--word": word, "--follows": is_next}
     study: CorpusSettings = settings(
         importance=importance,
         ablation=ablation,
@@ -138,28 +135,24 @@ def roles(
     sentences = count_comments()
     first = next(sentences)  # errors of the file are reported before a model is loaded
     tally = track_relations(load(model, device), chain([first], sentences), report=ProgressPrinter())
-    rows = tally.rows(min_count)
+    relations = tally.rows(min_count)
     if out is not None:
-        write_file(out, relations_csv(rows))
+        write_file(out, relations_csv(relations))
     note(
         f"{tally.sentences:,} sentences, {sum(tally.counts.values()):,} relations; "
         f"{tally.left_out:,} of words without a piece of their own were left out"
         + (f"; {comments:,} lines of comments were left out" if comments else "")
     )
-    if not rows:
+    if not relations:
         note(f"no relation was asked {min_count:,} times: --least 1 shows all")
         return
-    print_table(
-        {"relation": "", "count": "d", "best head": "", "accuracy": ".1%", "direction": "", "best offset": "+d",
-         "of offset": ".1%"},
-        (
-            (
-                row.relation, row.asked, None if row.layer is None else f"L{row.layer} H{row.head}",
-                None if row.layer is None else row.accuracy, row.direction or None, row.offset, row.offset_accuracy,
-            )
-            for row in rows
-        ),
-    )  # fmt: skip
+    columns = {"relation": "", "count": "d", "best head": "", "accuracy": ".1%", "direction": "", "best offset": "+d"}
+    rows = []
+    for row in relations:
+        head, accuracy = (None, None) if row.layer is None else (f"L{row.layer} H{row.head}", row.accuracy)
+        direction = row.direction or None
+        rows.append((row.relation, row.asked, head, accuracy, direction, row.offset, row.offset_accuracy))
+    print_table({**columns, "of offset": ".1%"}, rows)
 
 
 def _print_heads(table: HeadTable) -> None:

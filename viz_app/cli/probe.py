@@ -31,6 +31,7 @@ COLUMNS = {
     "depth": "d", "accuracy": ".1%", "seeds": ">", "control": ".1%", "selectivity": "+.1%", "lookup": ".1%",
     "majority": ".1%", "compression": ".2f", "of control": ".2f",
 }  # fmt: skip
+MEANS = ("control", "selectivity", "lookup", "majority", "compression", "control_compression")
 
 
 @options(ProbeSettings, omit=("held_out", "penalty"))
@@ -85,11 +86,7 @@ def _print_depths(depths: list[ProbeDepth]) -> None:
     for depth in depths:
         mean = {name: values[0] for name, values in depth.figures.items()}
         _, low, high = depth.figures["accuracy"]
-        row = [
-            depth.depth, mean["accuracy"], f"{low:.1%}-{high:.1%}",
-            *(mean[name] for name in ("control", "selectivity", "lookup", "majority", "compression")),
-            mean["control_compression"],
-        ]  # fmt: skip
+        row: list[object] = [depth.depth, mean["accuracy"], f"{low:.1%}-{high:.1%}", *(mean[name] for name in MEANS)]
         if has_erasure:
             losses = f"{mean['loss']:.3f}, {mean['loss_erased']:.3f} without, {mean['loss_random']:.3f} without random"
             row += [mean["erased"], f"{losses} directions"]

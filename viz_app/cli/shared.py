@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.tokenizer import Encoding
 
 SECONDS_BETWEEN_LINES = 5.0
+QUESTION_OF_OPTION = {"--label": "class", "--answer": "word", "--word": "word", "--guess": "word", "--follows": "next"}
 TARGET_FORMS = ", ".join(
     filter(None, ("POSITION:WORD", *starmap(text_form, TARGET_KINDS.present.items()), "like:TEXT, alike:A or alike:B"))
 )
@@ -244,23 +245,23 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def chosen_question(
-    options: Mapping[str, tuple[str, object]], question: str | None, tags: str, *, default: str, advice: str
+    options: Mapping[str, object], question: str | None, tags: str, *, default: str, advice: str
 ) -> str:
     """Return the name of the question that one of several options asks about every text, or a default.
 
-    options: option -> the question that it asks, and its value. question, tags: values of --ask and --tags.
+    options: options of `QUESTION_OF_OPTION` with their values. question, tags: values of --ask and --tags.
     advice: the alternative to several options, for the message.
     Raises Refused for several options, and as `named_question`.
     """
     name = named_question(question, tags)
-    used_options = [option for option, (_, value) in options.items() if value]
+    used_options = [option_name for option_name, value in options.items() if value]
     if name is not None and FILE_QUESTIONS[name].takes_word and "--word" in used_options:
         used_options.remove("--word")  # it restricts the question
     if name is not None:
         used_options.append("--ask")
     if len(used_options) > 1:
         raise Refused(f"{' and '.join(used_options)} ask for different things: give {advice}")
-    return name or (options[used_options[0]][0] if used_options else default)
+    return name or (QUESTION_OF_OPTION[used_options[0]] if used_options else default)
 
 
 def named_question(question: str | None, tags: str) -> str | None:

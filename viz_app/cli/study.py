@@ -94,10 +94,18 @@ def faithfulness(
         judgements = judge_file(loaded, text, out, study, column=text_column, report=report)
     else:
         judgements = judge_scores(
-            loaded, text, scores, out, columns=None if text_column is None else table_columns(text_column, pair),
-            methods=named_methods.get("methods", ("DecompX", "occlusion")), texts=study.questions, words=study.words,
-            random_rankings=study.random_rankings, seed=study.seed, report=report,
-        )  # fmt: skip
+            loaded,
+            text,
+            scores,
+            out,
+            columns=None if text_column is None else table_columns(text_column, pair),
+            methods=named_methods.get("methods", ("DecompX", "occlusion")),
+            texts=study.questions,
+            words=study.words,
+            random_rankings=study.random_rankings,
+            seed=study.seed,
+            report=report,
+        )
     summaries = summarise_methods(judgements)
     typer.echo(summary_markdown(summaries), nl=False)
     if plot is not None:

@@ -146,10 +146,7 @@ def finetune(
     from bert_core.training.finetune import finetune as finetune_classes
     from bert_core.training.tagging import finetune_tags
 
-    run: dict[str, Any] = {
-        "held_out": _parse_held_out(held_out), "start": start, "keep": keep, "device": device,
-        "report": print_progress,
-    }  # fmt: skip
+    run: dict[str, Any] = {"held_out": _parse_held_out(held_out), "start": start, "keep": keep, "device": device}
     lengths = {} if max_length is None else {"max_length": max_length}
     text_settings: FinetuneSettings = settings(**lengths)
     source = identify(train, tabs_in_text=True)
@@ -157,15 +154,15 @@ def finetune(
         if label is not None or pair is not None:
             raise Refused(f"--label and --pair name columns of {train.name}: name that of the texts too, by --text")
         reader_settings = answer_settings(**settings.keywords, **lengths)
-        finetune_reader(train, folder, reader_settings, skip_broken=skip_broken, **run)
+        finetune_reader(train, folder, reader_settings, skip_broken=skip_broken, report=print_progress, **run)
         return
     if not source.is_table and text is None and pair is None:
         tag_label = label or ("upos" if source.format is Format.TREEBANK else "last")
-        finetune_tags(train, folder, text_settings, label=tag_label, word=word, **run)
+        finetune_tags(train, folder, text_settings, label=tag_label, word=word, report=print_progress, **run)
         return
     if text is None or label is None:
         raise Refused(missing_columns_message(source, "the texts (--text) and that of the classes (--label)"))
-    finetune_classes(train, folder, text_settings, text=text, label=label, pair=pair, **run)
+    finetune_classes(train, folder, text_settings, text=text, label=label, pair=pair, report=print_progress, **run)
 
 
 def evaluate(

@@ -294,7 +294,7 @@ def _written(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
         limit=cap,
         off=shown.off,
         titles=sheet.titles,
-        there=shown.there,
+        existing=shown.there,
     )
     data = {"shown": json.dumps(about).encode(), "grid": grid}
     data |= {f"vectors-{number}": _packed_vectors(one) for number, one in enumerate(sheet.vectors)}
@@ -326,7 +326,7 @@ def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
         for said, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
     }
     sorts[BY_ROLE] = sort_heads(role_ranks(roles)).tolist(), None
-    titles = head_titles(*figures, does=describe_roles(roles), there=run.existing_heads)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=run.existing_heads)
     return [[named(title) for title in row] for row in titles], sorts
 
 

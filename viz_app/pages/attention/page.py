@@ -180,7 +180,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         "roles in words", make=lambda: roles_of_heads(role_scores(attention, encoding))
     )
     sorts = figures._asdict() | {"role": role_ranks(roles)}
-    titles = head_titles(*figures, does=describe_roles(roles), there=there)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=there)
     head_grid(
         layers=layers,
         heads=heads,
@@ -192,7 +192,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         titles=[[encoding.special_tokens.substitute_in(title) for title in row] for row in titles],
         order=None if state.sort == "number" else sort_heads(sorts[state.sort]),
         rows=None if state.rows == "number" else sort_layers(getattr(figures, state.rows)).tolist(),
-        there=there,
+        existing=there,
         key="grid",
         on_click=on_click,
     )
@@ -224,7 +224,7 @@ def _large_head(shown: Shown, mode: Mode, files: DeltaGenerator) -> None:
         signed=shown.signed,
         notes=shown.notes(maps[present] if one is None else one.map[None]),
         unit=UNITS[shown.what],
-        everywhere=shown.everywhere(),
+        preload=shown.everywhere(),
         grid="grid",
         key="large",
         on_change=choose_view,

@@ -213,7 +213,7 @@ def _small_heads(sides: Sides, there: np.ndarray, summary: Summary, on_click: Ca
         selected=(choice.layer, choice.heads[0]),
         off=sides.after.off,
         titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
-        there=there,
+        existing=there,
         key="changes",
         on_click=on_click,
     )

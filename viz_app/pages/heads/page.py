@@ -104,7 +104,7 @@ def _switches(current: Selection, before: ModelRun, estimated: np.ndarray | None
         mode="switch",
         selected=None,
         off=current.off,
-        there=before.existing_heads,
+        existing=before.existing_heads,
         titles=[
             [head_title(current, layer, head, what, colours, unit) for head in range(heads)] for layer in range(layers)
         ],

@@ -7,10 +7,10 @@ import streamlit as st
 
 from bert_core.analysis.walks import differences
 from bert_core.run.walk import ENGINES
-from viz_app.components.floor_plan import floor_plan
+from viz_app.components.stage_diagram import stage_diagram
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.style import current_look
-from viz_app.pages.inside.stages import STAGES, View, legend, rooms
+from viz_app.pages.inside.stages import STAGES, View, legend, stage_groups
 from viz_app.pages.inside.walks import (
     choose_layer_and_head,
     choose_token,
@@ -91,8 +91,8 @@ def draw() -> None:
     look = partial(_view, current, layer, head, state.inside_token, pads, state.engine)
     view = look()
     with plan:
-        floor_plan(
-            rooms(view, names), {name: STAGES[name].title for name in names}, state.stage, key="plan",
+        stage_diagram(
+            stage_groups(view, names), {name: STAGES[name].title for name in names}, state.stage, key="plan",
             label="The stages of a pass; choose one to go there", on_click=go_to_stage,
         )  # fmt: skip
     tables = {} if "head" in stage.needs and not here else stage.tables(view)

@@ -17,7 +17,7 @@ from bert_core.analysis.walks import (
     weighted_values,
 )
 from bert_core.records import Walk
-from viz_app.components.floor_plan import Room
+from viz_app.components.stage_diagram import StageGroup
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
@@ -105,7 +105,7 @@ class View:
         """
         if labels is None:
             labels, chosen = self.labels, self.query
-        return vector_panels(tables, labels, chosen=chosen, across=across, figures=figures)
+        return vector_panels(tables, labels, selected=chosen, side_by_side=across, figures=figures)
 
     def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
         """A map of the chosen head with the chosen query framed, and that row as bars."""
@@ -261,7 +261,7 @@ def _draw_pieces(view: View, tables: Tables) -> list[go.Figure]:
             view.labels,
             [f"{number:.0f} · seg {segment:.0f}" for number, segment, _ in numbers],
             [*encoding.sides, *[None] * (length - len(encoding))],
-            chosen=view.query,
+            selected=view.query,
         )
     ]
 
@@ -537,19 +537,18 @@ MAP = (
 )
 
 
-# The house that a pass walks through; the layer is the one part that there is several times.
-def rooms(view: View, names: Sequence[str]) -> list[Room]:
-    """Where the stages stand: what comes before the layers, the chosen layer with its attention, what reads the end.
+def stage_groups(view: View, names: Sequence[str]) -> list[StageGroup]:
+    """Return the stages in groups: before the layers, the selected layer with its attention, and the outputs.
 
     names: of the stages that the model has.
     """
     layers = len(view.of("hidden_states")) - 1
-    attention = Room(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
+    attention = StageGroup(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
     end = tuple(name for name in ("pooler", "heads") if name in names)
     return [
-        Room("Into vectors", ("pieces", "embeddings", "norm")),
-        Room(f"Layer {view.walk.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
-        *[Room("What is read out", end)] * bool(end),
+        StageGroup("Into vectors", ("pieces", "embeddings", "norm")),
+        StageGroup(f"Layer {view.walk.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
+        *[StageGroup("What is read out", end)] * bool(end),
     ]
 
 

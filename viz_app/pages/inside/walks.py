@@ -9,7 +9,7 @@ import streamlit as st
 from bert_core.records import Walk
 from bert_core.run.memory import capture_bytes
 from bert_core.run.walk import walk, walk_at_position
-from viz_app.components.floor_plan import StageClick
+from viz_app.components.stage_diagram import StageClick
 from viz_app.pages.inside.stages import STAGES
 from viz_app.shell.heads import set_head
 from viz_app.shell.models import shown_name
@@ -80,7 +80,7 @@ def step_stage(names: Sequence[str], by: int) -> None:
 
 
 def go_to_stage(click: StageClick) -> None:
-    """Go to the clicked stage; a click in the floor plan."""
+    """Go to the clicked stage; a click in the stage diagram."""
     st.session_state.stage = click.name
 
 

@@ -255,7 +255,7 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
                     form=".0f",
                     words={mark: translate(MARKS[mark]) for mark in MARKS},
                     longest=LONGEST_ROW,
-                    most=max(most, 1),
+                    maximum=max(most, 1),
                     scale=min(1.9, 7.5 / len(rows)) if current_look().lecture else None,
                 ),
                 theme=None, key=f"class_votes_{number}", config={"displayModeBar": False}, alt=title,

@@ -145,7 +145,7 @@ def _picture(current: Selection, found: list[ProbeDepth]) -> None:
         screen.write_line("**Loss at hidden words**: whole, label erased, random directions erased")
         losses = {words: means[name] for name, words in LOSSES.items()}
         screen.chart(
-            depth_lines(losses, names, title="nats", least=LEAST_LOSS),
+            depth_lines(losses, names, title="nats", min_span=LEAST_LOSS),
             key="probe_losses", least=0.6, config={"displayModeBar": False},
             alt="Loss at hidden words where the label is erased, depth by depth",
         )  # fmt: skip

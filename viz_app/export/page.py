@@ -34,7 +34,7 @@ from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, Look, current_look, page, use_look
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
-from viz_app.maps import UNITS, MapView, ShownMaps, of_what_is_left
+from viz_app.maps import UNITS, MapView, ShownMaps, renormalised_attention
 
 Theme = Literal["light", "dark"]
 # By name, an order of the heads of each layer, and one of the layers where there is one.
@@ -318,7 +318,7 @@ def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """What each head is like, and the orders that follow from it."""
-    attention, named = of_what_is_left(run), run.encoding.special_tokens.substitute_in
+    attention, named = renormalised_attention(run), run.encoding.special_tokens.substitute_in
     figures = role_figures(attention, run.encoding)
     roles = roles_of_heads(role_scores(attention, run.encoding))
     sorts: Sorts = {

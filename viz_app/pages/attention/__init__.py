@@ -3,7 +3,7 @@
 from bert_core.analysis import patterns
 from bert_core.records import MAPS
 from bert_core.refused import Refused
-from viz_app.maps import AMONG
+from viz_app.maps import HEAD_SELECTIONS
 from viz_app.shell.heads import VIEWS
 from viz_app.shell.params import Page, Param, flag_param, select_param
 
@@ -44,7 +44,7 @@ PAGE = Page(
         "hide": flag_param(),
         "share": flag_param(),  # whether the rows of a part are renormalised
         "combine": select_param(*COMBINED),
-        "among": select_param(*AMONG),
+        "among": select_param(*HEAD_SELECTIONS),
         "weights": Param((), parse_weights, write_weights),  # none: by importance
     },
 )

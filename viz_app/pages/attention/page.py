@@ -17,7 +17,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
-from viz_app.maps import AMONG, UNITS, of_what_is_left
+from viz_app.maps import HEAD_SELECTIONS, UNITS, renormalised_attention
 from viz_app.pages.attention import COMBINED, PARTS, ROW_SORTS, SORTS, parse_weights, write_weights
 from viz_app.pages.attention.cutting import offer
 from viz_app.pages.attention.shown import (
@@ -131,7 +131,8 @@ def _controls(current: Selection, view: str) -> None:
             )  # fmt: skip
             if state.combine != "apart" and not every:
                 control(
-                    st.selectbox, "Together", "among", options=AMONG, format_func=AMONG_NAMES.__getitem__, width=190,
+                    st.selectbox, "Together", "among", options=HEAD_SELECTIONS, format_func=AMONG_NAMES.__getitem__,
+                    width=190,
                     label_visibility="collapsed",
                 )  # fmt: skip
                 if state.combine == "weighted" and state.among == "chosen":
@@ -174,7 +175,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
     """Every head in `size` rows and columns, sorted as asked."""
     state, current, there = st.session_state, shown.current, shown.run.existing_heads
     layers, heads = there.shape
-    encoding, attention = current.encoding, of_what_is_left(shown.run)
+    encoding, attention = current.encoding, renormalised_attention(shown.run)
     figures: RoleFigures = current.kept("roles", make=lambda: role_figures(attention, encoding))
     roles: list[list[Role | None]] = current.kept(
         "roles in words", make=lambda: roles_of_heads(role_scores(attention, encoding))

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.compare import Change, largest_changes
-from viz_app.comparison import LISTED, Comparison
+from viz_app.comparison import MAX_CHANGES, Comparison
 from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
@@ -84,7 +84,7 @@ class Sides:
             reduced = blocks(changed, size, signed=True)
             limit = common_limit(reduced)
             small = thumbnails(reduced, size, signed=True, limit=limit)
-            return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(ours, theirs, LISTED))
+            return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(ours, theirs, MAX_CHANGES))
 
         after = self.after
         other: tuple[Hashable, ...] = (

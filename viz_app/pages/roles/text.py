@@ -29,7 +29,7 @@ from bert_core.run.decomposition import head_values
 from viz_app.components.head_grid import HeadClick
 from viz_app.figures.heads import role_bars, role_map
 from viz_app.figures.style import current_look
-from viz_app.maps import of_what_is_left
+from viz_app.maps import renormalised_attention
 from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.pages.roles.treebank import relations_found
 from viz_app.shell import corpus, frame, screen
@@ -82,7 +82,7 @@ class RolesOfText:
 def roles_of_text(current: Selection) -> RolesOfText:
     """Every head on the shared text; the distances come from the queue."""
     run = current.run(gradients=current.target is not None, all_heads_on=True)
-    encoding, attention = current.encoding, of_what_is_left(run)
+    encoding, attention = current.encoding, renormalised_attention(run)
     distances = wait_for(Work(
         ("distances", current.loaded.identity, encoding),
         f"{run.head_mask.size} heads are compared with each other",

@@ -112,32 +112,32 @@ def parse_put(value: str) -> Carried | None:
     raise Refused("write what is put in as state.DEPTH@POSITION or head.LAYER.HEAD, such as state.3@2")
 
 
-def write_put(put: Carried | None) -> str:
+def write_put(patch: Carried | None) -> str:
     """What is put in, as an address names it: what `parse_put` reads."""
-    if put is None:
+    if patch is None:
         return ""
-    place = f"@{put.position}" if put.head is None else f".{put.head}"
-    return f"{put.what}.{put.layer}{place}" + ("" if put.noise is None else f"~{put.noise:g}")
+    place = f"@{patch.position}" if patch.head is None else f".{patch.head}"
+    return f"{patch.what}.{patch.layer}{place}" + ("" if patch.noise is None else f"~{patch.noise:g}")
 
 
 def cut_in_words(
     cut: AttentionKnockout,
     encoding: Encoding,
     *,
-    every: str = "every token",
+    every_token: str = "every token",
     all_layers: str = "all layers",
-    ways: tuple[str, str] = ("the rest of the row grows", "the rest stays as it was"),
+    row_effects: tuple[str, str] = ("the rest of the row grows", "the rest stays as it was"),
 ) -> str:
     """Which arrows are cut, where and how: "L2 H3, “sat” (3) → “cat” (2): the rest of the row grows"."""
 
     def tokens(positions: tuple[int, ...] | None) -> str:
         names = [f"“{encoding.tokens[position]}” ({position})" for position in (positions or ())[:MOST_TOKENS]]
         hidden_count = len(positions or ()) - len(names)
-        return every if positions is None else ", ".join(names) + (f" + {hidden_count}" if hidden_count else "")
+        return every_token if positions is None else ", ".join(names) + (f" + {hidden_count}" if hidden_count else "")
 
     layers = all_layers if cut.layers is None else ", ".join(f"L{layer}" for layer in cut.layers)
     heads = "" if cut.heads is None else " " + ", ".join(f"H{head}" for head in cut.heads)
-    return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {ways[0 if cut.renormalised else 1]}"
+    return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {row_effects[0 if cut.renormalised else 1]}"
 
 
 def scaled_in_words(scaled: ScaledNeuron, *, neuron: str = "neuron", off: str = "off") -> str:
@@ -146,23 +146,23 @@ def scaled_in_words(scaled: ScaledNeuron, *, neuron: str = "neuron", off: str = 
     return f"L{scaled.layer} {neuron} {scaled.neuron}: {left}"
 
 
-def put_in_words(put: ActivationPatch, encoding: Encoding, *, say: Callable[[str], str] = str) -> str:
+def put_in_words(patch: ActivationPatch, encoding: Encoding, *, translate: Callable[[str], str] = str) -> str:
     """What is put in, where and from which text: "the state of “man” (2), after L2, from “The woman …”".
 
-    say: what gives the words of another language for `PUT_WORDS`.
+    translate: what gives the words of another language for `PUT_WORDS`.
     """
-    place = f"L{put.layer}" if put.head is None else f"L{put.layer} H{put.head}"
-    if put.component == "state":
-        place = say(AFTER).format(layer=put.layer - 1) if put.layer else say(AT_FIRST)
-    if put.position is not None:
-        place = f"“{encoding.tokens[put.position]}” ({put.position}), {place}"
-    if isinstance(put.source, Noised):
-        source = say(SOURCE_NOISE)
-    elif isinstance(put.source, Encoding):
-        source = say(SOURCE_TEXT).format(text=put.source.text)
+    place = f"L{patch.layer}" if patch.head is None else f"L{patch.layer} H{patch.head}"
+    if patch.component == "state":
+        place = translate(AFTER).format(layer=patch.layer - 1) if patch.layer else translate(AT_FIRST)
+    if patch.position is not None:
+        place = f"“{encoding.tokens[patch.position]}” ({patch.position}), {place}"
+    if isinstance(patch.source, Noised):
+        source = translate(SOURCE_NOISE)
+    elif isinstance(patch.source, Encoding):
+        source = translate(SOURCE_TEXT).format(text=patch.source.text)
     else:
-        source = say(SOURCE_MEAN)
-    return say(COMPONENT_WORDS[put.component]).format(at=place) + source
+        source = translate(SOURCE_MEAN)
+    return translate(COMPONENT_WORDS[patch.component]).format(at=place) + source
 
 
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:

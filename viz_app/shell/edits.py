@@ -99,7 +99,7 @@ def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     every, layers, neuron = translate("every token"), translate("all layers"), translate("neuron")
     ways = translate("the rest of the row grows"), translate("the rest stays as it was")
     cuts = [
-        escape_markdown(cut_in_words(edit, encoding, every=every, all_layers=layers, ways=ways))
+        escape_markdown(cut_in_words(edit, encoding, every_token=every, all_layers=layers, row_effects=ways))
         for edit in edits
         if isinstance(edit, AttentionKnockout)
     ]
@@ -108,7 +108,9 @@ def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     ]
     say = {word: translate(word) for word in PUT_WORDS}.__getitem__
     puts = [
-        escape_markdown(put_in_words(edit, encoding, say=say)) for edit in edits if isinstance(edit, ActivationPatch)
+        escape_markdown(put_in_words(edit, encoding, translate=say))
+        for edit in edits
+        if isinstance(edit, ActivationPatch)
     ]
     _line("cut", cuts, translate("Cut: {names}"), "content_cut", "arrows_cut")
     _line("scaled", scaled, translate("Scaled: {names}"), "tune", "neurons_scaled")

@@ -10,7 +10,7 @@ from bert_core.analysis.cautions import cautions
 from bert_core.records import ModelRun
 from bert_core.unknown_tokens import UnknownTokens
 from viz_app.components.token_strip import TokenClick
-from viz_app.maps import of_what_is_left
+from viz_app.maps import renormalised_attention
 from viz_app.shell.address import MAX_LINK_CHARACTERS
 from viz_app.shell.controls import example_button
 from viz_app.shell.edits import show_edits
@@ -87,7 +87,7 @@ def show_unknown_tokens(read: UnknownTokens) -> None:
 
 def show_attention_cautions(run: ModelRun) -> None:
     """Say what should make a reader careful with the attention of this run; nothing where nothing should."""
-    found = cautions(of_what_is_left(run), run.encoding)
+    found = cautions(renormalised_attention(run), run.encoding)
     said = []
     if found.mostly_flat:
         said.append(

@@ -290,7 +290,7 @@ def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
     run.start()
     until(lambda: not run.is_running, "the end")
     app = page(tiny_model_folder, tuned="wrong")
-    assert run.failed and any("nothing" in one.value for one in app.error), words(app)
+    assert run.failure and any("nothing" in one.value for one in app.error), words(app)
     assert any(button.key == "go_on_tuning" for button in app.button)
 
 
@@ -369,7 +369,11 @@ def test_the_ending_of_a_file_says_what_is_learned(tiny_model_folder: Path) -> N
     ]
     names = FinetuneRequest(str(tiny_model_folder), "names.CONLL", label="2", word=1)
     run = create_run("names", names, example_file("tags"))
-    assert run.table.name == "table.conll" and run.request == names and run.table.read_bytes() == example_file("tags")
+    assert (
+        run.table_file.name == "table.conll"
+        and run.request == names
+        and run.table_file.read_bytes() == example_file("tags")
+    )
     said = command_arguments(run.folder, names)
     assert {"--label=2", "--word=1"} <= set(said) and not any(one.startswith(("--text", "--skip")) for one in said)
     asked = FinetuneRequest(str(tiny_model_folder), "q.json", skip_broken=True)

@@ -95,8 +95,8 @@ def open_app(
     ] = None,
 ) -> None:
     """Serve the app to a browser."""
-    offered = [*(models or []), *(more_models or [])]
-    for name in offered:
+    model_names = [*(models or []), *(more_models or [])]
+    for name in model_names:
         _check_model_name(name)
     if device != "auto":
         from bert_core.loading import best_device
@@ -128,7 +128,7 @@ def open_app(
         **({} if port is None else {"server.port": str(port)}),
         **({"server.baseUrlPath": base_path.strip("/")} if base_path.strip("/") else {}),
     }
-    choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
+    choices = {"HEADLIGHT_MODELS": json.dumps(model_names), "HEADLIGHT_DEVICE": device}
     if embed_in:
         choices["HEADLIGHT_EMBED_IN"] = " ".join(embed_in)
     if shared:
@@ -170,10 +170,12 @@ def _teacher_code() -> str:
     """
     from viz_app.classroom import SIGNS, in_groups, new_code, plain_code
 
-    if given := os.environ.get(CLASS):
-        if len(plain_code(given)) < SIGNS:
-            raise Refused(f"{CLASS} has {len(plain_code(given))} signs: a teacher's code needs {SIGNS} or more")
-        return given
+    if code_of_environment := os.environ.get(CLASS):
+        if len(plain_code(code_of_environment)) < SIGNS:
+            raise Refused(
+                f"{CLASS} has {len(plain_code(code_of_environment))} signs: a teacher's code needs {SIGNS} or more"
+            )
+        return code_of_environment
     if not sys.stdout.isatty():
         raise Refused(
             f"--class shows the teacher's code in a terminal, and there is none: choose one of {SIGNS} signs or more, "

@@ -34,8 +34,8 @@ def _bundled() -> tuple[str, ...]:
 
 def models_on_offer() -> tuple[str, ...]:
     """The bundled models, those named at start, and those that were added on this machine, in that order."""
-    named = json.loads(os.environ.get("HEADLIGHT_MODELS", "[]"))
-    return tuple(dict.fromkeys((*_bundled(), *named, *added_models())))
+    configured = json.loads(os.environ.get("HEADLIGHT_MODELS", "[]"))
+    return tuple(dict.fromkeys((*_bundled(), *configured, *added_models())))
 
 
 def parse_model(value: str) -> str:
@@ -48,11 +48,11 @@ def shown_name(model: str) -> str:
     path = Path(model)
     if not path.expanduser().exists():
         return model
-    others = [Path(name).parts for name in models_on_offer() if name != model]
+    other_paths = [Path(name).parts for name in models_on_offer() if name != model]
     ends = (
         "/".join(path.parts[-n:])
         for n in range(1, len(path.parts))
-        if all(other[-n:] != path.parts[-n:] for other in others)
+        if all(parts[-n:] != path.parts[-n:] for parts in other_paths)
     )
     return next(ends, model)
 
@@ -95,7 +95,7 @@ class ModelReference:
         self._key, self._edits = loaded.weights_key, loaded.edits
         cached = MODELS.get(self._key)
         is_cached = cached is not None and next(cached.model.parameters()) is next(loaded.model.parameters())
-        self._seen: Callable[[], LoadedModel | None] = weakref.ref(loaded) if is_cached else lambda: loaded
+        self._reference: Callable[[], LoadedModel | None] = weakref.ref(loaded) if is_cached else lambda: loaded
         use(loaded)
 
     def get(self) -> LoadedModel:
@@ -103,14 +103,14 @@ class ModelReference:
 
         Raises Refused where its files were changed or removed since.
         """
-        loaded = self._seen()
+        loaded = self._reference()
         if loaded is None:
             name = self._key[0]
-            again = loaded_model(name)
-            if again.weights_key != self._key:
+            reloaded = loaded_model(name)
+            if reloaded.weights_key != self._key:
                 raise Refused(f"the files of {shown_name(name)} were changed: draw the page again")
-            loaded = edited(again, self._edits)
-            self._seen = weakref.ref(loaded)
+            loaded = edited(reloaded, self._edits)
+            self._reference = weakref.ref(loaded)
         use(loaded)
         return loaded
 
@@ -118,13 +118,13 @@ class ModelReference:
 def model_settings() -> None:
     """Draw the controls of the model, and on a server of one's own that of another one."""
     state = st.session_state
-    offered = models_on_offer()
+    names = models_on_offer()
     if "_other_model" in state:
         state.model = state.pop("_other_model")
-    if state.model not in offered:
-        state.model = offered[0]
+    if state.model not in names:
+        state.model = names[0]
     control(
-        st.selectbox, translate("Model"), "model", options=offered, format_func=shown_name, help=full_name(state.model)
+        st.selectbox, translate("Model"), "model", options=names, format_func=shown_name, help=full_name(state.model)
     )
     if is_local_server():
         # In a form Enter loads.

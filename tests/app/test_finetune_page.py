@@ -204,7 +204,7 @@ def test_a_step_that_was_let_go_of_is_another(tiny_model_folder: Path, monkeypat
             shutil.rmtree(gone, ignore_errors=True)
         return step_of(changes)
 
-    monkeypatch.setattr(StepComparison, "compared", thinned)
+    monkeypatch.setattr(StepComparison, "model_comparison", thinned)
     app = page(tiny_model_folder, tuned="short", tuned_step=str(before))
     assert not app.exception and not app.error, words(app)
     assert app.session_state.tuned_step in run.steps and before not in run.steps and last > first == 0

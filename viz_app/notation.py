@@ -146,23 +146,23 @@ def scaled_in_words(scaled: ScaledNeuron, *, neuron: str = "neuron", off: str = 
     return f"L{scaled.layer} {neuron} {scaled.neuron}: {left}"
 
 
-def put_in_words(patch: ActivationPatch, encoding: Encoding, *, translate: Callable[[str], str] = str) -> str:
+def put_in_words(patch: ActivationPatch, encoding: Encoding, *, translate_word: Callable[[str], str] = str) -> str:
     """What is put in, where and from which text: "the state of “man” (2), after L2, from “The woman …”".
 
-    translate: what gives the words of another language for `PUT_WORDS`.
+    translate_word: what gives the words of another language for `PUT_WORDS`.
     """
     place = f"L{patch.layer}" if patch.head is None else f"L{patch.layer} H{patch.head}"
     if patch.component == "state":
-        place = translate(AFTER).format(layer=patch.layer - 1) if patch.layer else translate(AT_FIRST)
+        place = translate_word(AFTER).format(layer=patch.layer - 1) if patch.layer else translate_word(AT_FIRST)
     if patch.position is not None:
         place = f"“{encoding.tokens[patch.position]}” ({patch.position}), {place}"
     if isinstance(patch.source, Noised):
-        source = translate(SOURCE_NOISE)
+        source = translate_word(SOURCE_NOISE)
     elif isinstance(patch.source, Encoding):
-        source = translate(SOURCE_TEXT).format(text=patch.source.text)
+        source = translate_word(SOURCE_TEXT).format(text=patch.source.text)
     else:
-        source = translate(SOURCE_MEAN)
-    return translate(COMPONENT_WORDS[patch.component]).format(at=place) + source
+        source = translate_word(SOURCE_MEAN)
+    return translate_word(COMPONENT_WORDS[patch.component]).format(at=place) + source
 
 
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:

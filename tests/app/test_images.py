@@ -206,7 +206,7 @@ def test_words_find_their_shapes() -> None:
     looked = pictures.CaptionedPicture(run, scene)
     assert [looked.shape_of(n) is scene.shapes[0] for n in range(4)] == [False, True, True, True]
     assert looked.shape_of(len(said) - 1) is None  # the square is not there
-    assert [outline.meant for outline in looked.outlines(2)] == [True, False]
+    assert [outline.is_target for outline in looked.outlines(2)] == [True, False]
     assert pictures.CaptionedPicture(run, None).outlines(2) == []
     assert [chip.target for chip in looked.chips(2)].index(True) == 2
 

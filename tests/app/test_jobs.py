@@ -528,7 +528,7 @@ def test_jobs_that_need_other_jobs_end_while_all_workers_are_busy(own_queue: Job
 
         return work.Work((name, depth), "nested", do, LONG if name == "long" else 0.0)
 
-    outer = [work._asked(needed(name, 2), None, lasting=True) for name in ("short", "long")]
+    outer = [work._job_of(needed(name, 2), None, is_lasting=True) for name in ("short", "long")]
     assert all(job.wait(10) for job in outer)
     assert [job.result for job in outer] == ["short 0", "long 0"]
     assert sorted(calls) == sorted(f"{name} {depth}" for name in ("short", "long") for depth in range(3))
@@ -541,8 +541,8 @@ def test_a_job_inside_a_job_takes_the_place_of_one_that_waits(own_queue: JobQueu
     inner = work.Work(("inner",), "inner", lambda _: calls.append(1) or "done")
     go = threading.Event()
     outer = work.Work(("outer",), "outer", lambda _: go.wait(10) and work.wait_for(inner))
-    first = work._asked(outer, None, lasting=True)
-    waiting = work._asked(inner, None, lasting=True)
+    first = work._job_of(outer, None, is_lasting=True)
+    waiting = work._job_of(inner, None, is_lasting=True)
     go.set()
     assert first.wait(10) and waiting.wait(10) and own_queue.wait_until_idle(10)
     assert first.result == waiting.result == "done" and calls == [1]
@@ -560,14 +560,14 @@ def test_a_job_inside_a_job_is_stopped_and_refused_with_it(own_queue: JobQueue) 
     def refuse(report: Progress) -> None:
         raise Refused("it cannot be")
 
-    outer = work._asked(
-        work.Work(("o",), "o", lambda _: work.wait_for(work.Work(("i",), "i", endless))), "a", lasting=True
+    outer = work._job_of(
+        work.Work(("o",), "o", lambda _: work.wait_for(work.Work(("i",), "i", endless))), "a", is_lasting=True
     )
     assert started.wait(10)
     own_queue.stop(("o",), "a")
     assert outer.wait(10) and isinstance(outer.error, jobs.JobStopped) and own_queue.find(("i",)) is None
-    refused = work._asked(
-        work.Work(("p",), "p", lambda _: work.wait_for(work.Work(("q",), "q", refuse))), None, lasting=True
+    refused = work._job_of(
+        work.Work(("p",), "p", lambda _: work.wait_for(work.Work(("q",), "q", refuse))), None, is_lasting=True
     )
     assert refused.wait(10) and str(refused.error) == "it cannot be" and own_queue.find(("q",)) is None
 

@@ -115,7 +115,7 @@ def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     ]
     translate_word = {word: translate(word) for word in PUT_WORDS}.__getitem__
     patches = [
-        escape_markdown(put_in_words(edit, encoding, translate=translate_word))
+        escape_markdown(put_in_words(edit, encoding, translate_word=translate_word))
         for edit in edits
         if isinstance(edit, ActivationPatch)
     ]

@@ -51,7 +51,7 @@ PAGE = Page(
     "Probes",
     ":material/colorize:",
     group="Study",
-    question="What can be read off the states, and does the model use it?",
+    question="What can be read off the states?",
     subtitle="A linear probe guesses a label of words from their states, depth by depth, beside what would fool you.",
     params=(label, seeds, erase, erased_at),
     example=EXAMPLE,

@@ -41,7 +41,7 @@ PAGE = Page(
     "Roles",
     ":material/badge:",
     group="Study",
-    question="What does each head do, in one text or in thousands?",
+    question="What does each head do?",
     subtitle="Where every head looks, which heads are alike, and how much they matter.",
     params=(over, normal, removal),
 )

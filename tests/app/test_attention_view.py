@@ -170,10 +170,10 @@ def test_the_view_mounts_without_a_browser() -> None:
 @pytest.mark.parametrize(
     ("name", "written", "value"),
     [
-        ("also", "4,9", (4, 9)),
+        ("other_heads", "4,9", (4, 9)),
         ("tokens", "q3,5", ("query", (3, 5))),
         ("tokens", "k7", ("key", (7,))),
-        ("kept", "35", 0.35),
+        ("kept_share", "35", 0.35),
         ("view", "matrix", "matrix"),
         ("view", "heads", "heads"),
         ("compare_view", "heads", "heads"),
@@ -186,7 +186,9 @@ def test_a_view_goes_through_the_address_and_back(name: str, written: str, value
     assert choice.parse(written) == value and choice.write(value) == written
 
 
-@pytest.mark.parametrize(("name", "written"), [("also", "-1"), ("tokens", "x3"), ("kept", "0"), ("kept", "nan")])
+@pytest.mark.parametrize(
+    ("name", "written"), [("other_heads", "-1"), ("tokens", "x3"), ("kept_share", "0"), ("kept_share", "nan")]
+)
 def test_an_impossible_view_is_refused(name: str, written: str) -> None:
     """A number that cannot be is not taken from an address."""
     with pytest.raises(ValueError):

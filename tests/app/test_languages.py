@@ -27,7 +27,7 @@ from viz_app.pages.learn.page import COURSES
 from viz_app.shell import examples, panel, view
 from viz_app.shell.language import translations
 from viz_app.shell.params import GROUPS
-from viz_app.shell.target import ALIKE
+from viz_app.shell.target import SIMILARITIES
 
 __all__ = ["folder"]  # a fixture
 
@@ -59,9 +59,8 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "VOTE_CLOSED": (classroom.VOTE_CLOSED,),
     "MISLEADS": (view.MISLEADS,),
     "word": PUT_WORDS,
-    "written": tuple(ALIKE.values()),
-    "label": tuple(label for label, _ in view.FOLDED.values()),
-    "way_to_a_target(current).partition(', or ')[0]": (
+    "label": tuple(label for label, _ in view.FOLDED.values()) + tuple(SIMILARITIES.values()),
+    "target_advice(current).partition(', or ')[0]": (
         "click a word to hide it", "choose above what to explain",
         *dict.fromkeys(head.pair_advice for head in TASK_HEADS.values()),
     ),

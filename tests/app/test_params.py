@@ -13,8 +13,8 @@ from viz_app.shell.params import GROUPS, Page, Param, merge_params
 
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
-text pair masked words model target contrast off cut scaled put put_from head also tokens kept instead reference
-lecture lang
+text pair masked words model target contrast off cut scaled put put_from head other_heads tokens kept_share instead
+reference lecture lang
 sort rows view show part hide share combine among weights
 against differs compare_view other other_model
 method measure
@@ -36,8 +36,8 @@ term class teach
 """
 DEFAULTS = {
     "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
-    "contrast": "", "off": (), "cut": (), "scaled": (), "put": None, "put_from": "", "head": (0, 0), "also": (),
-    "tokens": ("query", ()), "kept": 0.7, "instead": "zero", "reference": examples.REFERENCE,
+    "contrast": "", "off": (), "cut": (), "scaled": (), "put": None, "put_from": "", "head": (0, 0), "other_heads": (),
+    "tokens": ("query", ()), "kept_share": 0.7, "instead": "zero", "reference": examples.REFERENCE,
     "text": "She opened the door and walked in.",
     "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
     "among": "chosen", "weights": (), "against": "masked", "differs": "attention", "compare_view": "curves",
@@ -62,8 +62,8 @@ DEFAULTS = {
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
-text pair masked model off cut scaled put head also other stage seed shapes word cell several one two source place
-tenth sought fired neuron tuned lesson step choices about counted piece firing
+text pair masked model off cut scaled put head other_heads other stage seed shapes word cell several one two source
+place tenth sought fired neuron tuned lesson step choices about counted piece firing
 """
 
 

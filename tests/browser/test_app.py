@@ -98,7 +98,7 @@ def test_attention_opens_the_head_that_is_clicked(app: str, page: Page) -> None:
     settled(page)
     expect(page.locator(".head[aria-pressed=true]")).to_have_text("H5")
     page.get_by_role("button", name="H7", exact=True).click()
-    page.wait_for_url(re.compile(r"also=7"))
+    page.wait_for_url(re.compile(r"other_heads=7"))
     page.get_by_role("button", name="the next layer").click()
     page.wait_for_url(re.compile(r"head=4\.5"))
     expect(page.get_by_role("button", name=re.compile(r"^L4 H5\b"))).to_have_attribute("aria-pressed", "true")

@@ -1,4 +1,4 @@
-"""Controls whose values are kept in the session, file controls, and buttons that fill in an example.
+"""Controls whose values the session keeps, file controls, and buttons that fill in an example.
 
 The value of a control is `st.session_state[name]`, where `name` is also the name of its URL parameter. It is kept
 while no page draws the control (`persist_state`), and callbacks may change it.
@@ -20,11 +20,12 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help, with_special_tokens
+from viz_app.shell.params import number
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that a visitor uploaded, kept when its control is no longer drawn."""
+    """An uploaded file, which stays while no page draws its control."""
 
     name: str
     data: bytes
@@ -39,7 +40,7 @@ class Upload:
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """The file under its name, as far as that can be one here, in a folder of its own as long as it is read."""
+        """The file in a temporary folder, under its name without characters that file systems do not allow."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / re.sub(r'[\x00-\x1f<>:"/\\|?*]', "_", self.name)[-60:]
             path.write_bytes(self.data)
@@ -56,12 +57,11 @@ def control(
     args: Sequence[Any] = (),
     **arguments: Any,
 ) -> Any:
-    """Draw the control of the choice `name` and return the choice.
+    """Draw the control of the value `name` of the session, and return the value.
 
-    draw: `st.text_input`, `st.segmented_control`, ..., of the page or of a place on it. look: its other arguments;
-    without a help of its own, a control explains the technical words in its label, and in what lies beside each other.
-    first: the choice before anything was chosen, where it is none of those in the address.
-    on_change: called with args after a visitor changed the choice.
+    draw: `st.text_input`, `st.segmented_control`, ..., or a method of a container; arguments: its other arguments.
+    first: the value before anything was selected, for a value that is no parameter of the address.
+    on_change: called with args after the visitor has changed the value.
     """
     state = st.session_state
     value = state.get(name, first)
@@ -88,54 +88,53 @@ def control(
 
 
 def choose_neuron(
-    name: str, shown: tuple[int, int], loaded: LoadedModel, *, on_change: Callable[[], None] | None = None
+    name: str, current: tuple[int, int], loaded: LoadedModel, *, on_change: Callable[[], None] | None = None
 ) -> None:
-    """Draw the controls of any neuron by its numbers, for the choice `name`. shown: layer and neuron that are shown.
+    """Draw the controls of the layer and the number of a neuron, the value `name` of the session.
 
-    on_change: called after a visitor chose another one.
+    current: layer and neuron that are shown, which may exceed those of the model. on_change: called after the visitor
+    has chosen another neuron.
     """
-    state, config = st.session_state, loaded.config
-    layer, number = f"{name}_layer", f"{name}_number"
-    parts = (("Layer", layer, config.num_hidden_layers), ("Neuron", number, config.intermediate_size))
-    for (_, part, count), at in zip(parts, shown, strict=True):
-        state[part] = min(at, count - 1)  # a link may name any
+    config = loaded.config
+    maxima = config.num_hidden_layers - 1, config.intermediate_size - 1
+    layer, neuron = (
+        number(f"{name}_{suffix}", label, minimum=0, maximum=maximum, width=150)
+        for suffix, label, maximum in zip(("layer", "number"), ("Layer", "Neuron"), maxima, strict=True)
+    )
 
-    def take() -> None:
-        state[name] = int(state[layer]), int(state[number])
+    def receive() -> None:
+        st.session_state[name] = int(layer.value), int(neuron.value)
         if on_change is not None:
             on_change()
 
-    for label, part, count in parts:
-        control(st.number_input, label, part, min_value=0, max_value=count - 1, step=1, width=150, on_change=take)
+    for param, index, maximum in zip((layer, neuron), current, maxima, strict=True):
+        param.set(min(index, maximum))
+        param(on_change=receive)
 
 
 def file_control(place: Any, label: str, name: str, *, types: Sequence[str], megabytes: int) -> Upload | None:
-    """Draw the control of a file and return the file that was given last; it stays until it is taken away.
-
-    place: the page, or a place on it.
-    """
+    """Draw the control of a file in a container, and return the last uploaded file until it is removed."""
     state = st.session_state
     key = f"{name}#file"
 
-    def take() -> None:
-        given = state[key]
-        state[name] = None if given is None else Upload(given.name, given.getvalue())
+    def receive() -> None:
+        file = state[key]
+        state[name] = None if file is None else Upload(file.name, file.getvalue())
 
-    place.file_uploader(label, type=list(types), key=key, max_upload_size=megabytes, on_change=take)
-    kept: Upload | None = state.get(name)
-    if kept is not None and state.get(key) is None:
-        # The page was left meanwhile: the control is empty, the file is not.
-        place.button(
-            f"{escape_markdown(kept.name)} ({len(kept.data):,} bytes)",
-            key=f"{name}#away", icon=":material/close:", help="Take this file away", on_click=state.pop, args=(name,),
-        )  # fmt: skip
-    return kept
+    place.file_uploader(label, type=list(types), key=key, max_upload_size=megabytes, on_change=receive)
+    upload: Upload | None = state.get(name)
+    if upload is not None and state.get(key) is None:
+        # After a visit of another page the control is empty.
+        file_label = f"{escape_markdown(upload.name)} ({len(upload.data):,} bytes)"
+        remove: dict[str, Any] = {"help": "Take this file away", "on_click": state.pop, "args": (name,)}
+        place.button(file_label, key=f"{name}#away", icon=":material/close:", **remove)
+    return upload
 
 
 def example_button(sentence: str, label: str, fill: Callable[..., None], *args: Any) -> None:
-    """Say what a page still needs, beside a button that fills in an example.
+    """Write what a page needs, beside a button that fills in an example.
 
-    sentence: Markdown. fill: called with args by a click on the button, which says `label`.
+    sentence: Markdown. label: of the button. fill: called with args after a click.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.info(with_help(sentence), icon=":material/lightbulb:", width=640)
@@ -143,5 +142,5 @@ def example_button(sentence: str, label: str, fill: Callable[..., None], *args: 
 
 
 def set_choice(name: str, value: Any) -> None:
-    """Make `value` the choice `name`; a click on a button."""
+    """Set the value of a parameter; callback of a button."""
     st.session_state[name] = value

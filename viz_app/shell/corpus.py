@@ -73,7 +73,7 @@ def search_button(current: Selection, head: Head, *, similarity: str, position: 
         f"Where else does L{layer} H{number} do this?", icon=":material/travel_explore:", key="where_else",
         help="Search the corpus for tokens at which this head does the like.",
     ):  # fmt: skip
-        set_head(head, st.session_state.also if st.session_state.head == head else ())
+        set_head(head, st.session_state.other_heads if st.session_state.head == head else ())
         st.session_state.through, st.session_state.alike = "elsewhere", similarity
         st.session_state.sought = position if position is not None else query_position(current)
         frame.go_to("layers")

@@ -1,7 +1,4 @@
-"""The frame above every page: the text and its chips, the model, the target, the notices.
-
-`open_frame` draws it; a page then asks `selection.current()` for its question.
-"""
+"""The frame around every page: text, tokens, model, target, notices and settings."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.style import Look, current_look, use_look
 from viz_app.lessons import ENGLISH, LANGUAGES
 from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, selection, target
-from viz_app.shell.controls import control
 from viz_app.shell.edits import NO_EDITS, with_edits
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.examples import Example
@@ -40,27 +36,24 @@ from viz_app.streamlit_compat import StreamlitPage
 P = ParamSpec("P")
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
-FRAME_PARAMS = (
-    toggle("lecture"),
-    select("lang", LANGUAGES, default=ENGLISH),
-)  # of the frame itself: they name no view
-STREAMLIT_PAGES = "_ways"  # the pages of this run, as Streamlit links them, by their paths
+STREAMLIT_PAGES = "_ways"  # session key of the pages of this run, as Streamlit links them, by their paths
+
+lecture = toggle("lecture")
+language_tag = select("lang", LANGUAGES, default=ENGLISH, label_visibility="collapsed")
+FRAME_PARAMS = (lecture, language_tag)  # settings, which are not part of a view
 
 
 @cache
 def params_of_pages(pages: tuple[Page, ...]) -> Mapping[str, Param[Any]]:
-    """Every choice that an address carries, by its name: those that all pages share, and each page's own."""
-    shared = (
-        selection.PARAMS, models.PARAMS, target.PARAMS, heads.PARAMS, edits.PARAMS, change.PARAMS,
-        lesson.PARAMS, classroom.PARAMS, FRAME_PARAMS,
-    )  # fmt: skip
-    return merge_params([*shared, *(page.params for page in pages)])
+    """Return all parameters of addresses by name: those that all pages share, and those of each page."""
+    modules = (selection, models, target, heads, edits, change, lesson, classroom)
+    return merge_params([*(module.PARAMS for module in modules), FRAME_PARAMS, *(page.params for page in pages)])
 
 
 def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
-    """Draw the shared frame, with notices under the text; whether there is something for the page to show.
+    """Draw the frame, and return whether the page can be drawn.
 
-    pages: all of them, whose examples are offered too.
+    pages: all pages, whose examples are on offer. notices: faults of the link, written below the text.
     """
     state = st.session_state
     state.setdefault(SELECTION, None)
@@ -78,15 +71,15 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
 
 
 def streamlit_page(path: str) -> StreamlitPage:
-    """The page of this path, for a way there from another page."""
-    ways: Mapping[str, StreamlitPage] = st.session_state[STREAMLIT_PAGES]
-    return ways[path]
+    """Return a page by its path, for a link to it."""
+    pages: Mapping[str, StreamlitPage] = st.session_state[STREAMLIT_PAGES]
+    return pages[path]
 
 
 def go_to(path: str) -> NoReturn:
-    """Open the page of this path now, with the address of what is chosen now.
+    """Open a page by its path, with the current parameters.
 
-    Without that, the page that is left would have an empty entry more in the browser's history.
+    Without them, the browser's history would get an empty entry for the current page.
     """
     st.switch_page(streamlit_page(path), query_params=address.current_params())
 
@@ -97,49 +90,49 @@ def session_look() -> Look:
 
 
 def fragment(draw: Callable[P, None], *, run_every: float | None = None) -> Callable[P, None]:
-    """Return a part of a page that runs alone, with the look of the session and its errors in its place.
+    """Decorate a function that draws a part of a page as a fragment of Streamlit, with the look of the session.
 
-    Streamlit runs a fragment in a new thread, where `current_look` would be the default. What it is called with is
-    kept for as long as the page is open. Also a decorator.
+    Streamlit runs a fragment in a new thread, where `current_look` would be the default. Its errors are shown in its
+    place. Its arguments are kept while the page is open.
     """
 
     @wraps(draw)
-    def draw_alone(*args: P.args, **kwargs: P.kwargs) -> None:
+    def draw_part(*args: P.args, **kwargs: P.kwargs) -> None:
         with use_look(session_look()), error_boundary():
             draw(*args, **kwargs)
 
-    alone: Callable[P, None] = st.fragment(draw_alone, run_every=run_every)
-    return alone
+    part: Callable[P, None] = st.fragment(draw_part, run_every=run_every)
+    return part
 
 
 def open_in_app_link() -> None:
-    """The way from a frame of another page to the same view in a window of its own, with all that is around it."""
+    """Draw the link from an embedded page to the same view of the whole app."""
     with st.container(key="way_out"):
-        says, way = translate("Open in Headlight"), address.relative_link()
-        st.link_button(says, way, icon=":material/open_in_new:", type="tertiary")
+        label, link = translate("Open in Headlight"), address.relative_link()
+        st.link_button(label, link, icon=":material/open_in_new:", type="tertiary")
 
 
 def fade_stale() -> None:
-    """Grey out what is drawn in a container that answers an earlier question: one whose key begins with "stale_"."""
+    """Fade containers whose key begins with "stale_": their results belong to an earlier selection."""
     st.html("<style>[class*=st-key-stale_] { opacity: 0.4; }</style>")
 
 
 def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
-    """Draw a page; errors are shown in the place of its figure, and nothing that was entered is lost."""
-    with error_boundary(page_place("figure")), count_unknown_tokens() as read:
+    """Draw a page, with errors in the place of its figure."""
+    with error_boundary(page_place("figure")), count_unknown_tokens() as counted:
         if page.subtitle is not None:
             title(page.question, page.subtitle)
         streamlit_page.run()
-        show_unknown_tokens(read)
-        # Again, now that the page's own run has been timed.
+        show_unknown_tokens(counted)
+        # The run of the page has been timed since the frame was drawn.
         if st.session_state[SELECTION] is not None:
             st.session_state[STATUS].caption(status_line(selection.current_selection()))
 
 
 def title(question: str, subtitle: str, container: DeltaGenerator | None = None) -> None:
-    """Draw the heading of a page with a line below it, which lecture mode shows as a tooltip.
+    """Draw the heading of a page and the subtitle, which is a tooltip in lecture mode.
 
-    container: if not the place of titles.
+    container: the place of titles by default.
     """
     container = page_place("title") if container is None else container
     if current_look().lecture:
@@ -156,15 +149,16 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
     loaded = selected_model()
     if loaded is None:
         return None
-    _text_inputs([one.example for one in pages if one.example is not None], follows=loaded.supports_nsp)
+    _text_inputs([example for page in pages if (example := page.example)], has_next_sentence=loaded.supports_nsp)
     text, pair = state.text, state.pair
     show_link_notices(notices)
     if len(text) + len(pair) > MAX_TEXT_CHARACTERS:
-        # Of a text that was cut at the door nobody knows how long it was.
-        more = translate("more than {many}").format(many=f"{MAX_TEXT_CHARACTERS:,}")
-        many = more if MAX_TEXT_CHARACTERS + 1 in (len(text), len(pair)) else f"{len(text + pair):,}"
-        says = translate("The text has {many} characters: at most {most:,} can be read.")
-        st.error(with_help(says.format(many=many, most=MAX_TEXT_CHARACTERS)))
+        # The browser cuts a text after one more character, so that its length is not known.
+        is_cut = MAX_TEXT_CHARACTERS + 1 in (len(text), len(pair))
+        length = f"{MAX_TEXT_CHARACTERS if is_cut else len(text + pair):,}"
+        length = translate("more than {many}").format(many=length) if is_cut else length
+        sentence = translate("The text has {many} characters: at most {most:,} can be read.")
+        st.error(with_help(sentence.format(many=length, most=MAX_TEXT_CHARACTERS)))
         return None
     state[SPECIAL_TOKENS] = loaded.tokenizer.special_tokens
     try:
@@ -173,85 +167,83 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
         st.error(with_help(error_sentence(error)), icon=":material/edit:")
         if not text.strip():
             first = examples.first_example()
-            begins = translate("Begin with “{text}”").format(text=first.text)
-            st.button(begins, on_click=open_example_text, args=(first,), type="primary", key="begin")
+            label = translate("Begin with “{text}”").format(text=first.text)
+            st.button(label, on_click=open_example_text, args=(first,), type="primary", key="begin")
         return None
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
     off = existing_heads(loaded)
     loaded = with_edits(loaded, encoding, original, masked, off)
-    drawn = Selection(ModelReference(loaded), encoding, original, None, off)
+    current = Selection(ModelReference(loaded), encoding, original, None, off)
     label = translate("Tokens; click a word to hide it or show it again")
-    token_strip(_chips(drawn), key="strip", label=label, on_click=toggle_mask)
-    show_text_notices(drawn, keep_place=page.switches)
-    return with_target(drawn)
+    token_strip(_chips(current), key="strip", label=label, on_click=toggle_mask)
+    show_text_notices(current, keep_place=page.switches)
+    return with_target(current)
 
 
 def _settings(*, models: bool) -> None:
     if models:
         model_settings()
-    help_ = translate("Larger type, thicker lines, for a projector")
-    control(st.toggle, translate("Lecture mode"), "lecture", help=help_)
-    control(
-        st.segmented_control, translate("Language"), "lang", options=list(LANGUAGES), format_func=LANGUAGES.__getitem__,
-        label_visibility="collapsed",
-    )  # fmt: skip
+    lecture(label=translate("Lecture mode"), help=translate("Larger type, thicker lines, for a projector"))
+    language_tag(label=translate("Language"))
 
 
-def _text_inputs(surprises: list[Example], *, follows: bool) -> None:
+def _text_inputs(page_examples: list[Example], *, has_next_sentence: bool) -> None:
+    """Draw the controls of both texts and the list of examples.
+
+    has_next_sentence: whether the model predicts if the second text follows.
+    """
     row = page_place("text").container(horizontal=True, vertical_alignment="bottom")
-    control(
-        row.text_input, translate("Sentence"), "text", on_change=_text_changed, placeholder=translate("Type a sentence")
-    )
-    control(
-        row.text_input, translate("Second sentence"), "pair", on_change=_text_changed,
-        placeholder=translate("Optional: does this one follow?") if follows else translate("Optional"),
-    )  # fmt: skip
-    # What is closed costs nothing.
-    with row.popover(translate("Examples"), width="content", key=EXAMPLES, on_change="rerun") as opened:
-        for kind, some in examples.by_kind(surprises).items() if opened.open else ():
-            st.caption(translate(kind))
-            for number, example in enumerate(some):
-                st.button(
-                    f"**{escape_markdown(example.title)}** &nbsp; {escape_markdown(example.full_text)}", key=f"{kind} "
-                    f"{number}",
-                    on_click=open_example_text, args=(example,), width="stretch",
-                )  # fmt: skip
+    placeholder = translate("Type a sentence")
+    selection.text(row, label=translate("Sentence"), on_change=_receive_text, placeholder=placeholder)
+    placeholder = translate("Optional: does this one follow?") if has_next_sentence else translate("Optional")
+    selection.pair(row, label=translate("Second sentence"), on_change=_receive_text, placeholder=placeholder)
+    with row.popover(translate("Examples"), width="content", key=EXAMPLES, on_change="rerun") as popover:
+        if popover.open:
+            _examples(page_examples)
 
 
-def _text_changed() -> None:
+def _examples(page_examples: list[Example]) -> None:
+    """Draw a button for each example."""
+    for kind, group in examples.by_kind(page_examples).items():
+        st.caption(translate(kind))
+        for index, example in enumerate(group):
+            label = f"**{escape_markdown(example.title)}** &nbsp; {escape_markdown(example.full_text)}"
+            st.button(label, key=f"{kind} {index}", on_click=open_example_text, args=(example,), width="stretch")
+
+
+def _receive_text() -> None:
+    """Reset what refers to the previous text; a callback."""
     state = st.session_state
     state.masked, state.tokens, state.contrast = (), NO_TOKENS, ""
     state.update(NO_EDITS)
     kind = state.target.partition(":")[0]
-    of_position = kind in TARGET_KINDS and "position" in TARGET_KINDS[kind].needs
-    if (kind.isdigit() and not state.get(OWN_TARGET)) or of_position:
-        state.target = ""  # the best guess of the last text is none of this one's, nor are its places
+    has_position = kind in TARGET_KINDS and "position" in TARGET_KINDS[kind].needs
+    if (kind.isdigit() and not state.get(OWN_TARGET)) or has_position:
+        state.target = ""
 
 
 def _chips(current: Selection) -> list[Chip]:
-    encoding, original, of_target = current.encoding, current.original, target_position(current)
+    """Return the tokens of the text for the token strip."""
+    encoding, original, target_token = current.encoding, current.original, target_position(current)
+    hidden = special_tokens().substitute_in(translate("Hidden: the model reads [MASK] here. Click to show it again."))
     chips = []
-    for position, token in enumerate(encoding.tokens):
-        masked = token != original.tokens[position]
-        piece = original.tokens[position]
+    for position, (token, piece) in enumerate(zip(encoding.tokens, original.tokens, strict=True)):
+        masked = token != piece
         title = translate("{piece}: position {position}, number {number:,} in the vocabulary").format(
             piece=piece, position=position, number=original.input_ids[position]
         )
-        hidden = special_tokens().substitute_in(
-            translate("Hidden: the model reads [MASK] here. Click to show it again.")
-        )
-        what = hidden if masked else translate("Click to hide it.")
+        advice = hidden if masked else translate("Click to hide it.")
         ends = masked and encoding.words[position + 1] != encoding.words[position]
         chips.append(
             Chip(
                 text=translate("{piece}, hidden").format(piece=piece) if ends else piece,
-                title=title if encoding.special[position] else f"{title}\n{what}",
+                title=title if encoding.special[position] else f"{title}\n{advice}",
                 word=encoding.words[position],
                 side=encoding.sides[position],
                 special=encoding.special[position],
                 masked=masked or encoding.roles[position] == "mask",
-                target=position == of_target,
+                target=position == target_token,
             )
         )
     return chips

@@ -1,4 +1,4 @@
-"""The chosen head, and the heads that are off."""
+"""The selected head, and the heads that are off."""
 
 from __future__ import annotations
 
@@ -25,106 +25,108 @@ VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron":
 
 
 def choose_head(click: HeadClick) -> None:
-    """Make the clicked head the chosen one; a click in a grid."""
+    """Select the clicked head; callback of a grid of heads."""
     if click.layer is not None and click.head is not None:
         set_head((click.layer, click.head))
 
 
-def set_head(head: Head, also: tuple[int, ...] = ()) -> None:
-    """Make a head the chosen one. also: others of its layer."""
-    st.session_state.head, st.session_state.also, st.session_state[HEAD_CHOSEN] = head, also, True
+def set_head(head: Head, other_heads: tuple[int, ...] = ()) -> None:
+    """Select a head. other_heads: numbers of heads of its layer that are selected together with it."""
+    state = st.session_state
+    state.head, state.other_heads, state[HEAD_CHOSEN] = head, other_heads, True
 
 
 def view_choice(first: Head | None = None) -> ViewChoice:
-    """The layer, heads and tokens that the large view shows. first: the head as long as none was chosen."""
+    """Return the layer, heads and tokens that the large view shows. first: the head if none was selected."""
     state = st.session_state
     (layer, head), (side, positions) = state.head, state.tokens
-    if first is not None and not state.get(HEAD_CHOSEN) and (layer, head, *state.also) == (0, 0):
+    if first is not None and not state.get(HEAD_CHOSEN) and (layer, head, *state.other_heads) == (0, 0):
         layer, head = first
-    return ViewChoice(layer, (head, *state.also), "key" if side == "key" else "query", positions, state.kept)
+    heads = (head, *state.other_heads)
+    return ViewChoice(layer, heads, "key" if side == "key" else "query", positions, state.kept_share)
 
 
 def open_head(click: HeadClick, control: str) -> None:
-    """Make the clicked head the chosen one and show it large; control: that of the page's view."""
+    """Select the clicked head and show it in the large view. control: name of the parameter of the page's view."""
     choose_head(click)
     st.session_state[control] = "curves"
 
 
 def choose_view(choice: ViewChoice) -> None:
-    """Take over what was chosen in the large view."""
+    """Set heads, tokens and share to those of the large view; its callback."""
     state = st.session_state
     set_head((choice.layer, choice.heads[0]), choice.heads[1:])
-    state.tokens, state.kept = (choice.side, choice.positions), choice.kept
+    state.tokens, state.kept_share = (choice.side, choice.positions), choice.kept
 
 
-def head_title(current: Selection, layer: int, head: int, what: str, values: np.ndarray | None, unit: str = "") -> str:
-    """A head's name with its figure (layer, head) and the unit of that, for hover."""
+def head_title(current: Selection, layer: int, head: int, label: str, values: np.ndarray | None, unit: str = "") -> str:
+    """Return the name of a head with its value, for hover. values: (layer, head), in `unit`; label: their name."""
     name = f"L{layer} H{head}"
     if head not in current.loaded.config.heads_of(layer):
         return f"{name}: pruned"
     if values is None:
         return name
-    figure = values[layer, head]
-    return f"{name}: {what} {figure:{'+' if np.nanmin(values) < 0 else ''}.3g} {unit}".rstrip()
+    sign = "+" if np.nanmin(values) < 0 else ""
+    return f"{name}: {label} {values[layer, head]:{sign}.3g} {unit}".rstrip()
 
 
 def switch_heads(click: HeadClick) -> None:
-    """Switch the clicked heads off, or on again where all of them are off; a click in a grid."""
+    """Switch the clicked heads off, or on if all of them are off; callback of a grid of heads."""
     config = selection.current_selection().loaded.config
-    touched = {
+    clicked = {
         (layer, head)
         for layer in (range(config.num_hidden_layers) if click.layer is None else [click.layer])
         for head in config.heads_of(layer)
         if click.head in (None, head)
     }
-    if not touched:
+    if not clicked:
         return
     off = set(st.session_state.off)
-    st.session_state.off = tuple(sorted(off - touched if touched <= off else off | touched))
+    st.session_state.off = tuple(sorted(off - clicked if clicked <= off else off | clicked))
 
 
 def existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
-    """The heads that are off; one that this model does not have is said and left out."""
+    """Return the heads that are off; heads that the model does not have are removed with a warning."""
     layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
     state = st.session_state
-    # A head that was pruned is off for good: it is nothing to be said, and nothing to be switched.
+    # A head that was pruned needs no warning.
     state.off = tuple(head for head in state.off if head[1] not in loaded.config.pruned_heads.get(head[0], ()))
     wrong = [head for head in (*state.off, state.head) if not (0 <= head[0] < layers and 0 <= head[1] < heads)]
     if wrong:
         layer, head = wrong[0]
-        says = translate(
+        sentence = translate(
             "L{layer} H{head} does not exist: {model} has layers 0 to {last} and heads 0 to {most}. It is ignored."
         )
         model = escape_markdown(shown_name(loaded.name))
-        st.warning(with_help(says.format(layer=layer, head=head, model=model, last=layers - 1, most=heads - 1)))
+        st.warning(with_help(sentence.format(layer=layer, head=head, model=model, last=layers - 1, most=heads - 1)))
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
             state.head, state[HEAD_CHOSEN] = (0, 0), False
-    left = loaded.config.heads_of(state.head[0])
-    if left and state.head[1] not in left:
-        state.head = (state.head[0], left[0])
-    state.also = tuple(head for head in state.also if head < heads and head != state.head[1])
+    remaining = loaded.config.heads_of(state.head[0])
+    if remaining and state.head[1] not in remaining:
+        state.head = (state.head[0], remaining[0])
+    state.other_heads = tuple(head for head in state.other_heads if head < heads and head != state.head[1])
     return tuple(state.off)
 
 
 def heads_off(loaded: LoadedModel) -> np.ndarray:
-    """The head mask (layer, head) of a page without the shared text, 0 for a head that is off; says which are."""
+    """Return the head mask, (layer, head), of a page without the shared text, and write which heads are off."""
     off = existing_heads(loaded)
     show_heads_off(off)
     return head_mask_without(loaded.config, off)
 
 
 def show_heads_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
-    """Which heads are off, in one line. keep_place: draw the line also while none is, so that nothing below moves."""
+    """Write which heads are off, in one line. keep_place: write it also if none is, so that nothing below moves."""
     if not off and not keep_place:
         return
     names = ", ".join(f"L{layer} H{head}" for layer, head in off[:8])
     if len(off) > 8:
         names += translate(" and {many} more").format(many=len(off) - 8)
-    says = translate("1 head is off: {names}") if len(off) == 1 else translate("{many} heads are off: {names}")
-    said = f":orange[:material/visibility_off:] {says.format(many=len(off), names=names)}"
+    sentence = translate("1 head is off: {names}") if len(off) == 1 else translate("{many} heads are off: {names}")
+    line = f":orange[:material/visibility_off:] {sentence.format(many=len(off), names=names)}"
     with st.container(key="heads_off", horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(said if off else translate("All heads are on."))
+        st.markdown(line if off else translate("All heads are on."))
         st.button(translate("Restore"), on_click=_restore_heads, key="restore_heads", disabled=not off)
 
 
@@ -133,12 +135,12 @@ def _restore_heads() -> None:
 
 
 def parse_heads(value: str) -> tuple[Head, ...]:
-    """Heads between commas, in order, each once."""
+    """Return heads that are separated by commas, in order, each once."""
     return tuple(sorted({parse_head(part) for part in value.split(",") if part}))
 
 
 def parse_tokens(value: str) -> Tokens:
-    """Tokens that are selected, as q4 or k2,7. Raises Refused for anything else."""
+    """Return selected tokens, written as q4 or k2,7. Raises Refused for anything else."""
     side = {"q": "query", "k": "key"}.get(value[:1])
     if side is None:
         raise Refused("q or k, then positions")
@@ -146,7 +148,7 @@ def parse_tokens(value: str) -> Tokens:
 
 
 def parse_share(value: str) -> float:
-    """A share written in percent. Raises Refused for less than 5 or more than 100."""
+    """Return a share written in percent. Raises Refused for less than 5 or more than 100."""
     try:
         share = float(value)
     except ValueError:
@@ -159,7 +161,7 @@ def parse_share(value: str) -> float:
 PARAMS: tuple[Param[Any], ...] = (
     Param("off", (), parse_heads, lambda heads: ",".join(map(write_pair, heads)), step=True),
     Param("head", (0, 0), parse_head, write_pair, step=True),
-    Param("also", (), parse_indices, write_indices, step=True),
+    Param("other_heads", (), parse_indices, write_indices, step=True, old_name="also"),
     Param("tokens", ("query", ()), parse_tokens, lambda tokens: tokens[0][0] + write_indices(tokens[1])),
-    Param("kept", 0.7, parse_share, lambda share: f"{100 * share:.0f}"),
+    Param("kept_share", 0.7, parse_share, lambda share: f"{100 * share:.0f}", old_name="kept"),
 )

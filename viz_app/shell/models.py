@@ -1,4 +1,4 @@
-"""The models on offer, their names, and the one that is chosen."""
+"""Loading of models, references to them, and the selected model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from bert_core.editing import edited
 from bert_core.loading import LoadedModel, load, stat_model_files
 from bert_core.refused import Refused
 from viz_app.access import is_local_server
-from viz_app.shell.controls import control
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, with_help
 from viz_app.shell.memory import DEVICE_SETTING, MODELS
@@ -23,11 +22,24 @@ from viz_app.shell.model_names import added_models, full_name, models_on_offer, 
 from viz_app.shell.params import Param
 from viz_app.shell.work import Work, wait_for
 
-LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
+# Session keys.
+LOAD_PROBLEM = "_load_problem"  # why the last model could not be loaded
+_NEXT_MODEL = "_other_model"  # the model that the next run selects
+_LAST_MODEL = "_model_before"  # the model that was selected before the last addition
+
+model_choice: Param[str] = Param(
+    "model",
+    lambda: models_on_offer()[0],
+    parse_model,
+    widget="selectbox",
+    step=True,
+    arguments={"format_func": shown_name},
+)
+PARAMS: tuple[Param[Any], ...] = (model_choice,)
 
 
 def loaded_model(name: str, label: str = "") -> LoadedModel:
-    """A model, loaded by the queue and kept for everyone as `ModelCache` does; after a change of its files the new one.
+    """Return a model from the cache for all visitors; the queue loads it first, and after its files have changed.
 
     label: as the queue shows it. Raises Refused, as `load` does.
     """
@@ -35,69 +47,66 @@ def loaded_model(name: str, label: str = "") -> LoadedModel:
     key = name, files.version
     loaded = MODELS.get(key)
     if loaded is None:
-        loaded = wait_for(Work(
-            ("model", *key), label or f"Loading {shown_name(name)}",
-            lambda _: MODELS.load(key, lambda: load(name, device=device), files.weights_bytes), is_kept=False,
-        ))  # fmt: skip
+        work = Work(
+            ("model", *key),
+            label or f"Loading {shown_name(name)}",
+            lambda _: MODELS.load(key, lambda: load(name, device=device), files.weights_bytes),
+            is_kept=False,
+        )
+        loaded = wait_for(work)
     use(loaded)
     return loaded
 
 
 class ModelReference:
-    """A model with its edits, which an open page may hold: between two runs it does not keep the model in memory.
-
-    A model that is not of the app's cache is kept.
-    """
+    """A reference to a model with its edits, which an open page may hold between runs: it is weak for cached models."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._key, self._edits = loaded.weights_key, loaded.edits
         cached = MODELS.get(self._key)
         is_cached = cached is not None and next(cached.model.parameters()) is next(loaded.model.parameters())
-        self._seen: Callable[[], LoadedModel | None] = weakref.ref(loaded) if is_cached else lambda: loaded
+        self._deref: Callable[[], LoadedModel | None] = weakref.ref(loaded) if is_cached else lambda: loaded
         use(loaded)
 
     def get(self) -> LoadedModel:
-        """The model, loaded again if it was dropped meanwhile; it stays until the run of the page or the job ends.
+        """Return the model, and keep it in memory until the run of the page or the job ends.
 
-        Raises Refused where its files were changed or removed since.
+        A model that was dropped from memory is loaded again. Raises Refused if its files were changed or removed.
         """
-        loaded = self._seen()
+        loaded = self._deref()
         if loaded is None:
             name = self._key[0]
-            again = loaded_model(name)
-            if again.weights_key != self._key:
+            reloaded = loaded_model(name)
+            if reloaded.weights_key != self._key:
                 raise Refused(f"the files of {shown_name(name)} were changed: draw the page again")
-            loaded = edited(again, self._edits)
-            self._seen = weakref.ref(loaded)
+            loaded = edited(reloaded, self._edits)
+            self._deref = weakref.ref(loaded)
         use(loaded)
         return loaded
 
 
 def model_settings() -> None:
-    """Draw the controls of the model, and on a server of one's own that of another one."""
+    """Draw the control of the model, and on a local server the form that adds another."""
     state = st.session_state
-    offered = models_on_offer()
-    if "_other_model" in state:
-        state.model = state.pop("_other_model")
-    if state.model not in offered:
-        state.model = offered[0]
-    control(
-        st.selectbox, translate("Model"), "model", options=offered, format_func=shown_name, help=full_name(state.model)
-    )
+    options = models_on_offer()
+    if _NEXT_MODEL in state:
+        state.model = state.pop(_NEXT_MODEL)
+    if state.model not in options:
+        state.model = options[0]
+    model_choice(label=translate("Model"), options=options, help=full_name(state.model))
     if is_local_server():
-        # In a form Enter loads.
+        # In a form, the Enter key loads the model.
         with st.popover(translate("Another model"), width="stretch"), st.form("another_model_form", border=False):
-            st.text_input(
-                translate("Checkpoint folder or hub id"), key="another_model", placeholder="bert-base-uncased",
-                help=translate(
-                    "A folder with config.json and the weights, the same files in one .zip, or a name on the hub."
-                ),
-            )  # fmt: skip
+            help_text = translate(
+                "A folder with config.json and the weights, the same files in one .zip, or a name on the hub."
+            )
+            label = translate("Checkpoint folder or hub id")
+            st.text_input(label, key="another_model", placeholder="bert-base-uncased", help=help_text)
             st.form_submit_button(translate("Load"), on_click=_add_model, key="add_model")
 
 
 def show_load_error() -> None:
-    """Say on the page why the model that was named last is not there, until that is put away or another is named."""
+    """Write why the last model could not be loaded, until the visitor closes the message or adds another model."""
     state = st.session_state
     if LOAD_PROBLEM not in state:
         return
@@ -107,7 +116,7 @@ def show_load_error() -> None:
 
 
 def _add_model() -> None:
-    """Offer the model that was named, and choose it."""
+    """Add the model of the form, and select it; callback of its button."""
     state = st.session_state
     name = state.another_model.strip()
     state.pop(LOAD_PROBLEM, None)
@@ -122,36 +131,34 @@ def _add_model() -> None:
 
 
 def open_model(name: str) -> None:
-    """Offer a model, and choose it; a click on a button."""
+    """Add a model to those on offer, and select it; callback of a button."""
     state = st.session_state
     if name not in models_on_offer():
         added_models().append(name)
-    state["_model_before"], state.model = state.model, name
+    state[_LAST_MODEL], state.model = state.model, name
 
 
 def forget_model(name: str) -> None:
-    """Offer a model no more that was added while the app ran: its folder goes."""
+    """Remove a model that was added while the app ran from those on offer."""
     if name in added_models():
         added_models().remove(name)
 
 
 def selected_model() -> LoadedModel | None:
-    """The model, or None where it cannot be loaded, and why is said; one that was just added is taken back."""
+    """Return the selected model; None, with a message, if it cannot be loaded.
+
+    An added model that cannot be loaded is removed, and the previous model is selected.
+    """
     state = st.session_state
     name = state.model
     try:
         return loaded_model(name)
     except Refused as error:
         if name in added_models():
-            added_models().remove(name)
+            forget_model(name)
             state[LOAD_PROBLEM] = error_sentence(error)
-            state["_other_model"] = state.get("_model_before", models_on_offer()[0])
+            state[_NEXT_MODEL] = state.get(_LAST_MODEL, models_on_offer()[0])
             st.rerun()
-        st.error(
-            with_help(f"{error_sentence(error)} {translate('Choose another model in the sidebar.')}"),
-            icon=":material/folder_off:",
-        )
+        sentence = f"{error_sentence(error)} {translate('Choose another model in the sidebar.')}"
+        st.error(with_help(sentence), icon=":material/folder_off:")
         return None
-
-
-PARAMS: tuple[Param[Any], ...] = (Param("model", lambda: models_on_offer()[0], parse_model, step=True),)

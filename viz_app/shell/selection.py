@@ -167,9 +167,12 @@ def parse_words(value: str) -> tuple[int, ...]:
     return tuple(sorted({parse_int(part) for part in value.split(",") if part}))
 
 
+_TEXT: dict[str, Any] = {"widget": "text_input", "step": True, "about": "text", "free": True}
+text: Param[str] = Param("text", lambda: examples.first_example().text, default_with_text=None, **_TEXT)
+pair: Param[str] = Param("pair", lambda: examples.first_example().pair, default_with_text="", **_TEXT)
 PARAMS: tuple[Param[Any], ...] = (
-    Param("text", lambda: examples.first_example().text, step=True, about="text", free=True, default_with_text=None),
-    Param("pair", lambda: examples.first_example().pair, step=True, about="text", free=True, default_with_text=""),
+    text,
+    pair,
     Param(
         "masked",
         lambda: examples.first_example().masked,

@@ -1,4 +1,4 @@
-"""What is explained: chosen from a list, or typed as a word, perhaps rather than another one."""
+"""The target of explanations: chosen from a list or typed, optionally in contrast to another word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bert_core.run.target_grammar import encode_pair_text, format_target, parse_
 from bert_core.run.targets import check_target
 from bert_core.task_heads import TASK_HEADS, head_of, trained_heads
 from viz_app.shell import examples
-from viz_app.shell.controls import control, example_button, set_choice
+from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
@@ -25,79 +25,88 @@ from viz_app.shell.params import Param
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import page_place
 
-LAST_TARGET = "_last_target"  # what was explained last, to go back to when what was typed cannot be
-OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
-STATUS = "status"  # where the status line stands
-ALIKE = {"alike:A": "A like B", "alike:B": "B like A"}  # as targets, each text read by itself
+# Session keys.
+LAST_TARGET = "_last_target"  # the previous target, which is restored if a typed one is not possible
+OWN_TARGET = "_target_chosen"  # whether the visitor chose the target
+STATUS = "status"  # the container of the status line
+TARGET_TYPED = "_typed"  # whether the target was chosen or typed since the last run
+
+# Targets: the similarity of the vector of one text of the pair, read alone, to that of the other.
+SIMILARITIES = {"alike:A": "A like B", "alike:B": "B like A"}
+
+_SELECT_OR_TYPE = {"accept_new_options": True, "label_visibility": "collapsed"}
+target_choice: Param[str] = Param("target", "", widget="selectbox", about="text", arguments=_SELECT_OR_TYPE)
+contrast: Param[str] = Param("contrast", "", widget="selectbox", about="text", arguments=_SELECT_OR_TYPE)
+PARAMS: tuple[Param[Any], ...] = (target_choice, contrast)
 
 
 def with_target(current: Selection) -> Selection:
-    """Draw the status line with the target's controls, and put the target into the question."""
+    """Draw the status line and the controls of the target, and return the selection with the target."""
     state = st.session_state
-    linked, problem = _parsed(current, state.target)
-    options, labels = _targets(current, linked)
-    widths = [4.3, 1.5, 1.1] if options else [4.3, 2.5]
-    left, right, *more = page_place("target").columns(widths, vertical_alignment="center")
-    state[STATUS] = left.empty()
+    linked, problem = _parse(current, state.target)
+    options, labels = _target_options(current, linked)
+    columns = page_place("target").columns([4.3, 1.5, 1.1] if options else [4.3, 2.5], vertical_alignment="center")
+    state[STATUS] = columns[0].empty()
     state[STATUS].caption(status_line(current))
     if not options:
         state.target = state.contrast = ""
-        way = translate(way_to_a_target(current).partition(", or ")[0])
-        right.caption(translate("Nothing to explain: {way}").format(way=way))
+        advice = translate(target_advice(current).partition(", or ")[0])
+        columns[1].caption(translate("Nothing to explain: {way}").format(way=advice))
         return current
-    if state.pop("_typed", False) and state.target not in options and linked is None:
-        right.warning(with_help(escape_markdown(problem[:1].upper() + problem[1:] + ".")))
+    if state.pop(TARGET_TYPED, False) and state.target not in options and linked is None:
+        columns[1].warning(with_help(escape_markdown(problem[:1].upper() + problem[1:] + ".")))
         state.target = state.get(LAST_TARGET, "")
-        linked, _ = _parsed(current, state.target)
+        linked, _ = _parse(current, state.target)
     if state.target not in options:
         if linked is not None:
-            state.target = _offer(current, linked, options, labels)
+            state.target = _add_option(current, linked, options, labels)
         else:
             state.target, state[OWN_TARGET] = next(iter(options)), False
     state[LAST_TARGET] = state.target
-    explains = translate("Explain {what}")
-    control(
-        right.selectbox, translate("Explain"), "target", options=list(options),
-        format_func=lambda key: explains.format(what=labels[key]) if key in labels else key,
-        accept_new_options=True, on_change=_target_typed, label_visibility="collapsed",
-        help=translate(
-            "What to explain. Choose, or type a word; with several hidden words add its position: shore at 6"
-        ),
-    )  # fmt: skip
+    sentence = translate("Explain {what}")
+    help_text = translate(
+        "What to explain. Choose, or type a word; with several hidden words add its position: shore at 6"
+    )
+    target_choice(
+        columns[1],
+        label=translate("Explain"),
+        options=list(options),
+        format_func=lambda key: sentence.format(what=labels[key]) if key in labels else key,
+        on_change=_receive_target,
+        help=help_text,
+    )
     target = options[state.target]
     if target is None:
         return current
     if target.kind == "mlm":
-        target = _against(current, target, more[0])
-    if state.target in ALIKE:
-        return _read_apart(current, target)
-    return replace(current, target=target)
+        target = _with_contrast(current, target, columns[2])
+    return _select_side(current, target) if state.target in SIMILARITIES else replace(current, target=target)
 
 
 def target_position(current: Selection) -> int | None:
-    """Position of the token that the target in the address is about; without a target, of the first mask."""
-    linked, _ = _parsed(current, st.session_state.target)
+    """Return the position of the token that the target in the address explains; without a target, of the first mask."""
+    linked, _ = _parse(current, st.session_state.target)
     if linked is not None:
         single = len(linked.rows) == 1 and "position" in linked.target_kind.needs
         return linked.rows[0] if single else next((position for position, _ in linked.target_pieces), None)
-    # Of another text, or none: the first mask is what will be chosen.
+    # Without a possible target, that of the first mask will be chosen.
     return next(iter(current.encoding.mask_positions), None) if current.loaded.has_head("words") else None
 
 
-def way_to_a_target(current: Selection) -> str:
-    """What a visitor can do so that there is something to explain: the end of a sentence."""
+def target_advice(current: Selection) -> str:
+    """Return the end of a sentence: what a visitor can do so that there is a target."""
     loaded = current.loaded
-    ways = ["click a word to hide it"] * loaded.has_head("words")
+    proposals = ["click a word to hide it"] * loaded.has_head("words")
     if current.encoding.pair is not None:
-        return ", or ".join([*ways, "choose above what to explain"])
+        return ", or ".join([*proposals, "choose above what to explain"])
     advice = next((head.pair_advice for head in trained_heads(loaded) if head.needs_pair), "add a second sentence")
-    # A second text is what a head that was trained for pairs needs most.
-    return ", or ".join([*ways, advice] if advice == "add a second sentence" else [advice, *ways])
+    # For a head that was trained on pairs, the second text comes first.
+    return ", or ".join([*proposals, advice] if advice == "add a second sentence" else [advice, *proposals])
 
 
-def show_missing_target(current: Selection, what: str) -> None:
-    """Say what there is not without a target, and offer to hide a word. what: the beginning of the sentence."""
-    sentence = f"{what}: {way_to_a_target(current)}."
+def show_missing_target(current: Selection, beginning: str) -> None:
+    """Say what is missing without a target, with a button that creates one. beginning: of the sentence."""
+    sentence = f"{beginning}: {target_advice(current)}."
     if current.loaded.has_head("words"):
         show_no_mask(current, sentence)
     elif current.encoding.pair is None:
@@ -107,132 +116,121 @@ def show_missing_target(current: Selection, what: str) -> None:
 
 
 def set_target(target: Target, current: Selection) -> None:
-    """Choose what is explained; for a click in a figure."""
+    """Set the target; for a click in a figure."""
     state = st.session_state
     state.target, state.contrast, state[OWN_TARGET] = format_target(current.loaded, target), "", True
 
 
 def escape_names(current: Selection, target: Target) -> dict[str, str | int]:
-    """What the sentences of a target's kind name, for a place that reads Markdown."""
+    """Return the values for the sentences about a target, escaped for Markdown."""
     names = head_of(target).template_values(current.loaded, current.encoding, target)
     return {name: escape_markdown(value) if isinstance(value, str) else value for name, value in names.items()}
 
 
-def _targets(current: Selection, linked: Target | None) -> tuple[dict[str, Target | None], dict[str, str]]:
-    """What can be explained without typing, by its key in the address bar, and how each is written.
+def _target_options(current: Selection, linked: Target | None) -> tuple[dict[str, Target | None], dict[str, str]]:
+    """Return the targets on offer and their labels, by the values in the address.
 
-    linked: the target in the address. None is nothing: a model that was not trained to make one vector of a text is
-    asked for it by choice alone.
+    linked: the target in the address. The target None explains nothing: the similarity of texts is not the default
+    for a model that was not trained to make one vector of a text.
     """
     loaded, encoding = current.loaded, current.encoding
     options: dict[str, Target | None] = {}
     labels: dict[str, str] = {}
     heads = [head for head in TASK_HEADS.values() if head.gives_predictions and head.applies(loaded, encoding)]
-    run = current.run() if heads else None
-    if run is not None:
+    if heads:
+        run = current.run()
         for target in (
             target for head in heads for target in head.suggested_targets(loaded, run, current.original, linked)
         ):
-            _offer(current, target, options, labels)
-    # What is cut or put in belongs to the tokens of both texts together.
+            _add_option(current, target, options, labels)
+    # Cuts and patches belong to the tokens of both texts together, so that they exclude reading one text alone.
     if encoding.pair is not None and all(isinstance(edit, ScaledNeuron) for edit in loaded.edits):
         if not options and loaded.pooling is None:
             options[""], labels[""] = None, translate("nothing")
-        both = [encode_pair_text(loaded, encoding, current.original, side) for side in "AB"]
-        for (key, written), (own, other) in zip(ALIKE.items(), (both, both[::-1]), strict=True):
-            options[key], labels[key] = similarity_target(loaded, own, other), translate(written)
+        texts = [encode_pair_text(loaded, encoding, current.original, side) for side in "AB"]
+        for (key, label), pair in zip(SIMILARITIES.items(), (texts, texts[::-1]), strict=True):
+            options[key], labels[key] = similarity_target(loaded, *pair), translate(label)
     return options, labels
 
 
-def _offer(current: Selection, target: Target, options: dict[str, Target | None], labels: dict[str, str]) -> str:
-    """Add a target to the list, and return its key."""
+def _add_option(current: Selection, target: Target, options: dict[str, Target | None], labels: dict[str, str]) -> str:
+    """Add a target to the options, and return its value in the address."""
     key = format_target(current.loaded, target)
     names = head_of(target).template_values(current.loaded, current.encoding, target)
     options[key], labels[key] = target, translate(head_of(target).target_title(target)).format(**names)
     return key
 
 
-def _parsed(current: Selection, written: str) -> tuple[Target | None, str]:
-    """The target that an address or a visitor writes; or None, and why it cannot be explained."""
-    if not written or written in ALIKE:
+def _parse(current: Selection, text: str) -> tuple[Target | None, str]:
+    """Return the target that a text names; or None, and why it cannot be explained."""
+    if not text or text in SIMILARITIES:
         return None, ""
+    encoding = current.encoding
     try:
-        target = parse_target(current.loaded, current.encoding, written, original=current.original).target
-        check_target(current.loaded, current.encoding, target)
-        encoding, needs = current.encoding, target.target_kind.needs
+        target = parse_target(current.loaded, encoding, text, original=current.original).target
+        check_target(current.loaded, encoding, target)
+        needs = target.target_kind.needs
         if target.kind == "mlm" and target.position not in encoding.mask_positions:
-            # The library explains a word at any position; a page only at a mask, and this says so.
+            # The library explains a word at any position; a page only at a mask. This raises the error.
             word = str(head_of(target).template_values(current.loaded, encoding, target)["word"])
             target = word_target(current.loaded.tokenizer, encoding, word, position=target.position)
-        if (
-            "position" in needs
-            and "last" not in needs
-            and encoding.special[target.rows[0]]
-            and not target.target_pieces
-        ):
-            raise Refused(
-                f"{encoding.tokens[target.rows[0]]} at position {target.rows[0]} was not typed: choose a word"
-            )
+        is_of_token = "position" in needs and "last" not in needs and not target.target_pieces
+        if is_of_token and encoding.special[position := target.rows[0]]:
+            raise Refused(f"{encoding.tokens[position]} at position {position} was not typed: choose a word")
     except Refused as error:
         return None, str(error)
     return target, ""
 
 
-def _read_apart(current: Selection, target: Target) -> Selection:
-    """The question of one text of the pair by itself, and a line that says so."""
+def _select_side(current: Selection, target: Target) -> Selection:
+    """Return the selection of one text of the pair, which is read alone, and write a line that says so."""
     side, pair = st.session_state.target[-1], current.encoding
-    own = encode_pair_text(current.loaded, pair, current.original, side)
-    says = translate(
+    note = translate(
         "{own} is read by itself here, and {other} by itself too: its vector stays as it is, with all heads on. Pages "
         "show {own} alone."
     ).format(own=side, other="BA"["AB".index(side)])
     if current.loaded.pooling is None:
-        says += " " + translate(
+        note += " " + translate(
             "{model} was not trained to make one vector of a text: the mean of its states is taken, which may mean "
             "little."
         ).format(model=escape_markdown(shown_name(current.loaded.name)))
-    st.caption(with_help(says))
-    original = encode_pair_text(current.loaded, current.original, current.original, side)
-    first = next((word for word, of in zip(pair.words, pair.sides, strict=True) if of == side), None) or 0
-    return replace(current, target=target, encoding=own, original=original, first_word=first)
+    st.caption(with_help(note))
+    encoding, original = (
+        encode_pair_text(current.loaded, tokens, current.original, side) for tokens in (pair, current.original)
+    )
+    words = (word for word, word_side in zip(pair.words, pair.sides, strict=True) if word_side == side)
+    return replace(current, target=target, encoding=encoding, original=original, first_word=next(words, None) or 0)
 
 
-def _target_typed() -> None:
-    """Forget the word that the last target stood against, since another target was chosen or typed."""
+def _receive_target() -> None:
+    """Remove the contrast, which belonged to the previous target; a callback."""
     state = st.session_state
-    state["_typed"], state[OWN_TARGET], state.contrast = True, True, ""
+    state[TARGET_TYPED], state[OWN_TARGET], state.contrast = True, True, ""
 
 
-def _against(current: Selection, target: Target, place: DeltaGenerator) -> Target:
-    """Draw the control of the other word; the target against it, if there is one."""
+def _with_contrast(current: Selection, target: Target, container: DeltaGenerator) -> Target:
+    """Draw the control of the contrast, and return the target with it, if there is one."""
     state, position = st.session_state, target.rows[0]
     word = str(head_of(target).template_values(current.loaded, current.encoding, target)["word"])
     prediction = current.run().prediction_at(position)
-    likely = [] if prediction is None else [current.word(token) for token, _ in prediction.top[:4]]
-    offered = ["", *(other for other in likely if other != word)]
-    chosen = target
+    top_words = [] if prediction is None else [current.word(token) for token, _ in prediction.top[:4]]
+    contrasted = target
     if state.contrast:
         try:
-            chosen = word_target(
+            contrasted = word_target(
                 current.loaded.tokenizer, current.encoding, word, position=position, against=state.contrast
             )
         except Refused as error:
-            place.warning(with_help(error_sentence(error)))
+            container.warning(with_help(error_sentence(error)))
             state.contrast = ""
-    if chosen.against == target.token_id:
-        state.contrast, chosen = "", target
-    than, nothing = translate("rather than “{word}”"), translate("rather than …")
-    control(
-        place.selectbox, translate("Rather than"), "contrast",
-        options=[*offered, *([state.contrast] if state.contrast not in offered else [])],
-        format_func=lambda word: than.format(word=word) if word else nothing,
-        accept_new_options=True, label_visibility="collapsed",
+    if contrasted.against == target.token_id:
+        state.contrast, contrasted = "", target
+    sentence, no_contrast = translate("rather than “{word}”"), translate("rather than …")
+    contrast(
+        container,
+        label=translate("Rather than"),
+        options=list(dict.fromkeys(["", *(top_word for top_word in top_words if top_word != word), state.contrast])),
+        format_func=lambda word: sentence.format(word=word) if word else no_contrast,
         help=translate("Why this word rather than that one? Choose, or type a word of one piece"),
-    )  # fmt: skip
-    return chosen
-
-
-PARAMS: tuple[Param[Any], ...] = (
-    Param("target", "", about="text"),
-    Param("contrast", "", about="text"),
-)
+    )
+    return contrasted

@@ -346,11 +346,11 @@ def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
             continue
         first = next(one for one in before.predictions if one.position == prediction.position)
         largest = max(one.top[0][1] for one in (first, prediction))
-        word_change(current, first, prediction, each=6, most=8, largest=largest, key="patched")
+        word_change(current, first, prediction, top_k=6, max_words=8, largest=largest, key="patched")
         write_note("The likeliest words for the gap: before, of the text as it is; now, with this one part put in.")
     if before.replaced is not None and now.replaced is not None and both.target.kind == "replaced":
         at = both.target.rows[0]
-        replaced_change(current, before.replaced, now.replaced, key="patched_replaced", at=at)
+        replaced_change(current, before.replaced, now.replaced, key="patched_replaced", position=at)
         write_note("The tokens that are likeliest to be replaced: before, of the text; now, with this one part put in.")
     if before.nsp is not None and now.nsp is not None and both.target.kind == "nsp":
         nsp_change(current, before.nsp, now.nsp, key="patched_nsp")

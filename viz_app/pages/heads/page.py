@@ -147,7 +147,7 @@ def _draw_words(selection: Selection, full_run: ModelRun, run: ModelRun) -> None
         full_prediction = full_run.prediction_at(prediction.position)
         assert full_prediction is not None  # both runs have the same masked positions
         st.subheader(selection.gap(prediction.position), anchor=False)
-        word_change(selection, full_prediction, prediction, each=6, most=10, largest=largest, key="before_after")
+        word_change(selection, full_prediction, prediction, top_k=6, max_words=10, largest=largest, key="before_after")
 
 
 def _draw_classes(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:

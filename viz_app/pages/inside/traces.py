@@ -45,7 +45,7 @@ def _trace_work(current: Selection, layer: int, pads: int, engine: str) -> Work[
 def choose_layer_and_head(layer_key: str, head_key: str) -> None:
     """Choose the head that two controls hold."""
     state = st.session_state
-    set_head((state[layer_key], state[head_key]), state.also)
+    set_head((state[layer_key], state[head_key]), state.other_heads)
 
 
 def choose_token(key: str) -> None:
@@ -85,5 +85,5 @@ def go_to_stage(click: StageClick) -> None:
 def enter_next_layer(layers: int) -> None:
     """Open the query, key and value of the same head in the next layer."""
     state = st.session_state
-    set_head((min(state.head[0] + 1, layers - 1), state.head[1]), state.also)
+    set_head((min(state.head[0] + 1, layers - 1), state.head[1]), state.other_heads)
     state.stage = "qkv"

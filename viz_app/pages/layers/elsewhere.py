@@ -84,7 +84,7 @@ def _chosen_heads(index: Index) -> tuple[Head, ...]:
     state, offered = st.session_state, index.all_heads
     if state.head not in offered:
         set_head(offered[0])
-    also = tuple(head for head in state.also if head < index.heads)
+    also = tuple(head for head in state.other_heads if head < index.heads)
 
     def named(head: Head) -> str:
         others = [f" + H{other}" for other in also] if head == state.head else []

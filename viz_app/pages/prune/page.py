@@ -187,7 +187,7 @@ def _now(questions: PruningQuestions, everything: Score, now: Score, there: int)
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
         st.caption(f"{current.gap(prediction.position)}, with all heads and now:")
-        word_change(current, original, prediction, each=4, largest=largest, key="lab_before_after")
+        word_change(current, original, prediction, top_k=4, largest=largest, key="lab_before_after")
     if after.nsp is not None and before.nsp is not None:
         st.caption(f"{nsp_sentence(before.nsp, after.nsp)}:")
         nsp_change(current, before.nsp, after.nsp, key="lab_nsp")

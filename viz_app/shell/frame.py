@@ -128,7 +128,7 @@ def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
     """Draw a page; errors are shown in the place of its figure, and nothing that was entered is lost."""
     with error_boundary(page_place("figure")), count_unknown_tokens() as read:
         if page.subtitle is not None:
-            title(page.question, page.subtitle)
+            title(translate(page.question), translate(page.subtitle) if page.subtitle else "")
         streamlit_page.run()
         show_unknown_tokens(read)
         # Again, now that the page's own run has been timed.

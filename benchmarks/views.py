@@ -58,7 +58,7 @@ sys.path[:0] = [{root!r}]
 import numpy as np
 import streamlit as st
 from viz_app.components.attention_view import ViewChoice
-from viz_app.components.attention_view.everywhere import everywhere
+from viz_app.components.attention_view.everywhere import pack_all_maps
 from viz_app.components.attention_view.view import attention_view
 from viz_app.tokens import Token
 from viz_app.components.head_grid.view import head_grid
@@ -74,9 +74,9 @@ with left:
     head_grid(layers=12, heads=12, thumbnails=thumbnails(maps), selected=(0, 0), key="grid")
 with right:
     there = np.ones((12, 12), bool)
-    all_heads = everywhere(maps, there=there, off=~there, signed=False)
+    all_heads = pack_all_maps(maps, existing=there, off=~there, signed=False)
     attention_view(
-        maps[0], tokens, tokens, choice=ViewChoice(0, (0,)), layers=12, everywhere=all_heads, grid="grid", key="large"
+        maps[0], tokens, tokens, choice=ViewChoice(0, (0,)), layers=12, preload=all_heads, grid="grid", key="large"
     )
 st.text(f"built in {{time.perf_counter() - start:.6f}}")
 """

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from tests.hostile import run_of
-from viz_app.components import floor_plan, token_strip
+from viz_app.components import stage_diagram, token_strip
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view import view as attention
-from viz_app.components.attention_view.everywhere import everywhere
+from viz_app.components.attention_view.everywhere import pack_all_maps
 from viz_app.components.attention_view.packing import CODES
 from viz_app.components.head_grid import view as grid
 from viz_app.components.joining import joined
@@ -202,7 +202,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         told.append(data)
         return Nothing
 
-    for module in (attention, grid, token_strip, floor_plan):
+    for module in (attention, grid, token_strip, stage_diagram):
         monkeypatch.setattr(module, "_view", view)
     return told
 
@@ -222,9 +222,9 @@ def test_messages_have_the_fields_that_javascript_is_checked_against(sent: list[
         assert set(header["codes"]) == set(fields("Codes"))
     assert set(header["vectors"]) == set(fields("VectorsSaid"))
     there = np.ones((1, 1), bool)
-    every = everywhere(np.ones((1, 1, 1, 1)), there=there, off=~there, signed=False)
+    every = pack_all_maps(np.ones((1, 1, 1, 1)), existing=there, off=~there, signed=False)
     attention.attention_view(
-        np.ones((1, 1, 1)), [token], [token], choice=ViewChoice(0, (0,)), layers=1, everywhere=every, key="all"
+        np.ones((1, 1, 1)), [token], [token], choice=ViewChoice(0, (0,)), layers=1, preload=every, key="all"
     )
     assert set(said(sent[-1])) == set(fields("ViewHeader"))
     assert set(said(sent[-1])["all"]) == set(fields("EverywhereSaid"))
@@ -233,8 +233,10 @@ def test_messages_have_the_fields_that_javascript_is_checked_against(sent: list[
     assert set(said(sent[-1])) == set(fields("GridHeader"))
     token_strip.token_strip([token_strip.Chip("a")], key="strip")
     assert set(sent[-1]) == set(fields("StripMessage"))
-    floor_plan.floor_plan([floor_plan.Room("A room", ("stage",))], {"stage": "A stage"}, "stage", key="plan", label="")
-    assert set(sent[-1]) == set(fields("PlanMessage"))
+    stage_diagram.stage_diagram(
+        [stage_diagram.StageGroup("A group", ("stage",))], {"stage": "A stage"}, "stage", key="plan", label=""
+    )
+    assert set(sent[-1]) == set(fields("DiagramMessage"))
 
 
 def test_an_exported_page_holds_the_fields_that_its_script_is_checked_against() -> None:

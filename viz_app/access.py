@@ -1,11 +1,10 @@
-"""Who is let in: rights that are decided when the server starts, and a guard before every route.
+"""Access control: rights that are decided when the server starts, and a guard in front of every route.
 
-A server of one's own listens on this machine alone, and answers only what is asked of it by a name of this machine: a
-foreign page whose name was made to point here (DNS rebinding), and a proxy that lets others in, use another. Who opens
-it may load any folder and the hub, and write files. A shared server answers all, or those who use one of its names,
-and nobody has these rights there.
+A local server listens on this machine only, and answers only requests to a name of this machine; this excludes foreign
+pages whose name was made to resolve here (DNS rebinding) and proxies. Its users may load any folder, use the hub and
+write files. A shared server answers all requests, or those to one of its host names, and grants none of these rights.
 
-No page of another site may show the app in a frame of its own, but those that were named when the server started.
+Only sites that were named when the server started may show the app in a frame.
 Addresses of pages whose path has changed are redirected.
 """
 
@@ -46,27 +45,27 @@ shutting_down = threading.Event()  # set when the server was asked to stop: nobo
 
 
 def is_local_server() -> bool:
-    """Whether the server is for this machine alone: then any folder and the hub may be loaded, and files written."""
+    """Return whether the server is for this machine only, whose users may load any folder and write files."""
     return os.environ.get("HEADLIGHT_SHARED") != "1" and get_option("server.address") in LOCAL_HOSTS
 
 
 def is_local_address(url: str) -> bool:
-    """Whether an address leads each machine to itself."""
+    """Return whether an address refers to the machine that opens it."""
     return urlsplit(url).hostname in LOCAL_HOSTS
 
 
 def build_middleware() -> list[Middleware]:
-    """What stands before every route of the server."""
+    """Return the middleware in front of every route of the server."""
     framed_by = parse_origins(os.environ.get(EMBED_IN, "").split())
     return [Middleware(Guard, framed_by=framed_by), Middleware(MovedPages)]
 
 
-def parse_origins(given: Iterable[str]) -> tuple[str, ...]:
-    """Sites that may show the app in a frame, as a policy names them.
+def parse_origins(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the origins that may show the app in a frame, as a content security policy lists them.
 
-    Raises Refused for what is no origin: without a scheme, with a path, or any site at all.
+    Raises Refused for an origin without a scheme, with a path, or that matches all sites.
     """
-    origins = tuple(origin.removesuffix("/").lower() for origin in given)
+    origins = tuple(origin.removesuffix("/").lower() for origin in names)
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
             raise Refused(
@@ -77,44 +76,48 @@ def parse_origins(given: Iterable[str]) -> tuple[str, ...]:
 
 
 class Guard:
-    """Answers what comes from elsewhere with one sentence, and lets nothing in that is larger than can be read.
+    """Refuses requests from elsewhere with one sentence, and limits the size of addresses and messages.
 
-    framed_by: the origins whose pages may show this one in a frame, beside its own.
+    framed_by: origins whose pages may show the app in a frame, besides its own.
     """
 
     def __init__(self, app: ASGIApp, framed_by: Iterable[str] = ()) -> None:
         self.app = app
         self.policy = " ".join(["frame-ancestors 'self'", *framed_by]).encode()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it: 403 by whom it is, 414 by its address, 503 before the server stops."""
+    async def __call__(self, scope: Scope, receive: Receive, send_message: Send) -> None:
+        """Forward the request, or refuse it: 403 by its sender, 414 by its address, 503 while the server stops."""
         if scope["type"] not in ("http", "websocket"):
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, send_message)
             return
-        send = self._with_policy(send)
+        send_message = self._with_policy(send_message)
         health = scope["path"].endswith(HEALTH_PATH)
-        status, why = 403, refusal_reason(Headers(scope=scope))
+        status, reason = 403, refusal_reason(Headers(scope=scope))
         if health and not is_local_server():
-            why = None  # a proxy asks by whatever name, and learns nothing
+            reason = None  # a proxy asks by whatever name, and learns nothing
         if shutting_down.is_set() and (health or scope["type"] == "websocket"):
-            status, why = 503, "This server is about to stop: it finishes what runs, and lets nobody in."
+            status, reason = 503, "This server is about to stop: it finishes what runs, and lets nobody in."
         if scope["path"].endswith(METRICS_PATH) and not is_local_server():
-            status, why = 404, "There is nothing here."
+            status, reason = 404, "There is nothing here."
         if len(scope.get("raw_path") or b"") + len(scope.get("query_string", b"")) > MAX_ADDRESS_BYTES:
-            status, why = 414, f"The address is too long: at most {MAX_ADDRESS_BYTES:,} bytes are read."
-        if why is None:
-            await self.app(scope, limit_messages(receive, send) if scope["type"] == "websocket" else receive, send)
+            status, reason = 414, f"The address is too long: at most {MAX_ADDRESS_BYTES:,} bytes are read."
+        if reason is None:
+            await self.app(
+                scope, limit_messages(receive, send_message) if scope["type"] == "websocket" else receive, send_message
+            )
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})  # before it is accepted: 403
+            await send_message(
+                {"type": "websocket.close", "code": 1008, "reason": reason[:120]}
+            )  # before it is accepted: 403
         else:
-            await PlainTextResponse(f"{why}\n", status)(scope, receive, send)
+            await PlainTextResponse(f"{reason}\n", status)(scope, receive, send_message)
 
-    def _with_policy(self, send: Send) -> Send:
+    def _with_policy(self, send_message: Send) -> Send:
         async def sends(message: Message) -> None:
             if message["type"] == "http.response.start":
                 # One header more: where there is another policy, a browser holds to both.
                 message = {**message, "headers": [*message["headers"], (b"content-security-policy", self.policy)]}
-            await send(message)
+            await send_message(message)
 
         return sends
 
@@ -128,18 +131,18 @@ class MovedPages:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send_message: Send) -> None:
         """Answer with 307 where the path is an old one; pass any other request on."""
         new_path = _new_path(scope["path"]) if scope["type"] == "http" else None
         if new_path is None:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, send_message)
             return
         query = scope.get("query_string", b"").decode("latin-1")
-        await RedirectResponse(f"{new_path}?{query}" if query else new_path, 307)(scope, receive, send)
+        await RedirectResponse(f"{new_path}?{query}" if query else new_path, 307)(scope, receive, send_message)
 
 
 def _new_path(path: str) -> str | None:
-    """The path, relative to this one, at which a page now is; None for a path that has not changed."""
+    """Return the new path of a page, relative to this path; None for a path that has not changed."""
     base = get_option("server.baseUrlPath").strip("/")
     old = path.strip("/").removeprefix(f"{base}/" if base else "")
     if old not in MOVED_PAGES or path.strip("/") == base:
@@ -148,15 +151,18 @@ def _new_path(path: str) -> str | None:
 
 
 def refusal_reason(headers: Headers) -> str | None:
-    """Why a request with these headers is not answered; None where it is."""
+    """Return why a request with these headers is refused; None if it is not."""
     host, origin = headers.get("host", ""), headers.get("origin")
     names = LOCAL_HOSTS if is_local_server() else get_option("server.allowedHosts")
     if not _matches_host(_hostname(host), names):
         return _wrong_host_reason(host or "no name at all")
-    if is_local_server() and (by := next((name for name in PROXY_HEADERS if name in headers), None)) is not None:
-        return _wrong_host_reason(f"{host}, through a proxy ({by})")
-    others = get_option("server.corsAllowedOrigins")
-    if origin is None or origin in others or urlsplit(origin).netloc.lower() == host.lower():
+    if (
+        is_local_server()
+        and (proxy_header := next((name for name in PROXY_HEADERS if name in headers), None)) is not None
+    ):
+        return _wrong_host_reason(f"{host}, through a proxy ({proxy_header})")
+    allowed_origins = get_option("server.corsAllowedOrigins")
+    if origin is None or origin in allowed_origins or urlsplit(origin).netloc.lower() == host.lower():
         return None
     return f"This server answers its own pages alone, and this was asked by one of {origin}."
 
@@ -171,7 +177,7 @@ def _wrong_host_reason(host: str) -> str:
 
 
 def _hostname(host: str) -> str:
-    """A host without its port, in small letters; empty where it is none."""
+    """Return a host without its port, in lower case; empty if it is not valid."""
     try:
         parts = urlsplit(f"//{host}")
         parts.port  # noqa: B018  (raises where it is no number)
@@ -182,16 +188,17 @@ def _hostname(host: str) -> str:
 
 
 def _matches_host(hostname: str, names: Iterable[str]) -> bool:
-    """Whether a host is one of these names; `*.example.org` stands for all below it, and no names for any."""
+    """Return whether a host is one of these names; `*.example.org` matches all subdomains, no names match any."""
     names = [name.strip().lower().rstrip(".") for name in names]
-    below = (name[1:] for name in names if name.startswith("*."))
-    return not names or hostname in names or "*" in names or any(map(hostname.endswith, below))
+    suffixes = (name[1:] for name in names if name.startswith("*."))
+    return not names or hostname in names or "*" in names or any(map(hostname.endswith, suffixes))
 
 
-def limit_messages(receive: Receive, send: Send) -> Receive:
-    """What a browser's pages send, and nothing else: no message empties the caches that all visitors share.
+def limit_messages(receive: Receive, send_message: Send) -> Receive:
+    """Wrap `receive` so that it passes on only messages of ALLOWED_MESSAGES, with their texts cut.
 
-    Each text in it is cut to one character more than is read, so that a page can say so.
+    Others could, for example, clear the caches that all users share. A text is cut to one character more than is read,
+    so that the page can state that it is too long.
     """
 
     async def read() -> Message:
@@ -204,7 +211,9 @@ def limit_messages(receive: Receive, send: Send) -> Receive:
                 continue
             if len(data) <= MAX_MESSAGE_BYTES:
                 return {**message, "bytes": data}
-            await send({"type": "websocket.close", "code": 1009, "reason": f"more than {MAX_MESSAGE_BYTES:,} bytes"})
+            await send_message(
+                {"type": "websocket.close", "code": 1009, "reason": f"more than {MAX_MESSAGE_BYTES:,} bytes"}
+            )
             return {"type": "websocket.disconnect", "code": 1009}
 
     return read

@@ -1,4 +1,4 @@
-"""What goes into a report of a bug: versions, and never what a reader typed."""
+"""Contents of a bug report: versions, and no text that a user typed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEMORY_MESSAGES = (
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, of the host or of a GPU: Python's, NumPy's, or PyTorch's."""
+    """Return whether an error of Python, NumPy or PyTorch states that the host or the GPU has too little memory."""
     message = str(error)
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(part in message for part in _MEMORY_MESSAGES)
@@ -28,11 +28,11 @@ def lacks_memory(error: BaseException) -> bool:
 
 
 def versions() -> str:
-    """Headlight and what it stands on, as "Headlight 0.2.0, Python 3.11.4, torch 2.13.0, ..."."""
-    found = [f"Headlight {__version__}", f"Python {platform.python_version()}"]
+    """Return the versions of Headlight and its dependencies, as "Headlight 0.2.0, Python 3.11.4, ..."."""
+    parts = [f"Headlight {__version__}", f"Python {platform.python_version()}"]
     for name in REPORTED_PACKAGES:
         try:
-            found.append(f"{name} {version(name)}")
+            parts.append(f"{name} {version(name)}")
         except PackageNotFoundError:  # run from its files, without a record of the installation
             continue
-    return ", ".join(found)
+    return ", ".join(parts)

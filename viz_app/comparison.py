@@ -16,8 +16,8 @@ from viz_app.maps import CHANGES, UNITS, ShownMaps, heads_off, read_only
 from viz_app.notation import notes_of
 from viz_app.tokens import Token
 
-LISTED = 20
-MOST_NAMED = 12  # tokens without a partner
+MAX_CHANGES = 20
+MAX_NAMED_TOKENS = 12  # tokens without a partner
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Comparison:
     def tokens(self) -> tuple[Token, ...]:
         """What stands at the rows and the columns: a token that both sides have, or what it became."""
         places = zip(self.pairs.before.tolist(), self.pairs.after.tolist(), strict=True)
-        return tuple(self._token(ours, theirs) for ours, theirs in places)
+        return tuple(self._token(position_before, position_after) for position_before, position_after in places)
 
     @property
     def there(self) -> np.ndarray:
         """(layer, head), the heads that both have."""
-        there: np.ndarray = self.before.existing_heads & self.after.existing_heads
-        return there
+        existing: np.ndarray = self.before.existing_heads & self.after.existing_heads
+        return existing
 
     @property
     def difference(self) -> str:
@@ -71,8 +71,8 @@ class Comparison:
     @property
     def reading(self) -> str:
         """How the difference is to be read."""
-        what = UNITS[self.what]
-        return f"{what} with {self.names[1]}, minus {what} with {self.names[0]}"
+        quantity = UNITS[self.what]
+        return f"{quantity} with {self.names[1]}, minus {quantity} with {self.names[0]}"
 
     @property
     def misleading(self) -> str:
@@ -91,16 +91,16 @@ class Comparison:
 
     def shown(self) -> ShownMaps:
         """The difference of all heads, as files take it."""
-        ours, theirs = self.maps()
+        values_before, values_after = self.maps()
         off = heads_off(self.after)
-        values = read_only(theirs - ours)
+        values = read_only(values_after - values_before)
         edits = notes_of(self.after.edits, self.after.encoding)
         notes = (self.difference, *edits)
         return ShownMaps(
             values, self.tokens, self.tokens, CHANGES[self.what], self.there, off, notes, edits=edits
         )  # fmt: skip
 
-    def largest(self, count: int = LISTED) -> list[Change]:
+    def largest(self, count: int = MAX_CHANGES) -> list[Change]:
         """Where the two differ most."""
         return largest_changes(*self.maps(), count)
 
@@ -108,14 +108,14 @@ class Comparison:
         """These changes as lines of a table: the head, the two tokens, both values and their difference."""
         return [
             {
-                "head": f"L{one.layer} H{one.head}",
-                "query": f"{self.tokens[one.query].text} ({self.tokens[one.query].position})",
-                "key": f"{self.tokens[one.key].text} ({self.tokens[one.key].position})",
-                self.names[0]: one.before,
-                self.names[1]: one.after,
-                "change": one.after - one.before,
+                "head": f"L{change.layer} H{change.head}",
+                "query": f"{self.tokens[change.query].text} ({self.tokens[change.query].position})",
+                "key": f"{self.tokens[change.key].text} ({self.tokens[change.key].position})",
+                self.names[0]: change.before,
+                self.names[1]: change.after,
+                "change": change.after - change.before,
             }
-            for one in changes
+            for change in changes
         ]
 
     @property
@@ -126,10 +126,10 @@ class Comparison:
     @property
     def texts(self) -> list[tuple[Encoding, str]]:
         """What was read, with what it is called: once where both read the same."""
-        one, other = self.before.encoding, self.after.encoding
-        if (one.text, one.pair) == (other.text, other.pair):
-            return [(one, "")]
-        return [(one, self.names[0]), (other, self.names[1])]
+        before, after = self.before.encoding, self.after.encoding
+        if (before.text, before.pair) == (after.text, after.pair):
+            return [(before, "")]
+        return [(before, self.names[0]), (after, self.names[1])]
 
     @property
     def said(self) -> list[str]:
@@ -146,17 +146,23 @@ class Comparison:
         before, after = self.before.encoding, self.after.encoding
         return (
             f"The texts have {len(before)} and {len(after)} tokens. Compared are the {len(self.tokens)} that both have "
-            f"in the same order. Left out of {self.names[0]}: {_named(self.pairs.left_out_before, before)}; "
-            f"of {self.names[1]}: {_named(self.pairs.left_out_after, after)}."
+            f"in the same order. Left out of {self.names[0]}: {_token_names(self.pairs.left_out_before, before)}; "
+            f"of {self.names[1]}: {_token_names(self.pairs.left_out_after, after)}."
         )
 
-    def _token(self, ours: int, theirs: int) -> Token:
-        was, became = self.before.encoding.labels[ours], self.after.encoding.labels[theirs]
-        same = became == was or became.casefold() == f"{was}, hidden".casefold()
-        return Token(became if same else f"{was}→{became}", ours, self.before.encoding.sides[ours])
+    def _token(self, position_before: int, position_after: int) -> Token:
+        label_before = self.before.encoding.labels[position_before]
+        label_after = self.after.encoding.labels[position_after]
+        is_same = label_after == label_before or label_after.casefold() == f"{label_before}, hidden".casefold()
+        return Token(
+            label_after if is_same else f"{label_before}→{label_after}",
+            position_before,
+            self.before.encoding.sides[position_before],
+        )
 
 
-def _named(positions: Sequence[int], encoding: Encoding) -> str:
+def _token_names(positions: Sequence[int], encoding: Encoding) -> str:
     """Some tokens of a text with their places."""
-    named = ", ".join(f"{encoding.labels[at]} ({at})" for at in positions[:MOST_NAMED])
-    return named + (f" and {len(positions) - MOST_NAMED} more" if len(positions) > MOST_NAMED else "") or "none"
+    names = ", ".join(f"{encoding.labels[position]} ({position})" for position in positions[:MAX_NAMED_TOKENS])
+    hidden_count = len(positions) - MAX_NAMED_TOKENS
+    return (f"{names} and {hidden_count} more" if hidden_count > 0 else names) or "none"

@@ -38,8 +38,8 @@ UNITS = {
 }
 CHANGES = {"attention": "change", "brought": "change_brought"}  # what can be compared, and what its difference is
 UNSIGNED = ("attention", "brought", "positive_product")
-AMONG = ("chosen", "layer", "all")
-MOST_NAMED = 4  # heads in the name of a file
+HEAD_SELECTIONS = ("chosen", "layer", "all")
+MAX_NAMED_HEADS = 4  # heads in the name of a file
 FROM_TRANSFORMERS = (
     'a model of transformers gives attentions with attn_implementation="eager" and output_attentions=True'
 )
@@ -101,7 +101,7 @@ class ShownMaps:
 
     def pruned(self, layer: int) -> list[int]:
         """The heads of a layer that do not exist."""
-        return [head for head, there in enumerate(self.there[layer]) if not there]
+        return [head for head, exists in enumerate(self.there[layer]) if not exists]
 
     def check(self, layer: int, heads: Iterable[int] = ()) -> None:
         """Raise Refused unless the layer and each of the heads exist."""
@@ -123,10 +123,10 @@ class Combination:
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.how not in HEAD_COMBINATIONS or self.among not in AMONG:
+        if self.how not in HEAD_COMBINATIONS or self.among not in HEAD_SELECTIONS:
             raise Refused(
                 f"heads together as {self.how!r} of {self.among!r}: one of {', '.join(HEAD_COMBINATIONS)}, of "
-                f"{', '.join(AMONG)}"
+                f"{', '.join(HEAD_SELECTIONS)}"
             )
 
     @property
@@ -136,11 +136,11 @@ class Combination:
 
     def name(self, layer: int, heads: Sequence[int]) -> str:
         """What the map is, in words: "average of L2 H0, H5"."""
-        whose = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in heads), "layer": f"L{layer}"}
-        by = ""
+        head_names = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in heads), "layer": f"L{layer}"}
+        weighting = ""
         if self.how == "weighted":
-            by = " by " + (", ".join(f"{weight:g}" for weight in self.weights) or "importance")
-        return f"{self.how} of {whose.get(self.among, 'all layers')}{by}"
+            weighting = " by " + (", ".join(f"{weight:g}" for weight in self.weights) or "importance")
+        return f"{self.how} of {head_names.get(self.among, 'all layers')}{weighting}"
 
     def of(self, run: ModelRun, what: str, layer: int, heads: Sequence[int]) -> Combined:
         """The one map (query, key) of a run, whole and between pieces.
@@ -209,7 +209,7 @@ class MapView:
         """The heads that are drawn, for the name of a file: "L2-H0-H5"; of many only the layer, of all nothing."""
         if not self.heads:
             return ""
-        return "-".join([f"L{self.layer}", *(f"H{head}" for head in self.heads if len(self.heads) <= MOST_NAMED)])
+        return "-".join([f"L{self.layer}", *(f"H{head}" for head in self.heads if len(self.heads) <= MAX_NAMED_HEADS)])
 
     def check_whole(self, of: str, what: str = "attention") -> None:
         """Raise Refused unless all of a run's attention is looked at; of: what needs that. what: is as well."""
@@ -220,9 +220,9 @@ class MapView:
             mode=self.mode,
             kept=self.kept,
         )
-        chosen = [one.name for one in fields(self) if getattr(self, one.name) != getattr(plain, one.name)]
-        if chosen:
-            raise Refused(f"{of} is of attention, between all pieces and head by head: leave out {', '.join(chosen)}")
+        changed = [choice.name for choice in fields(self) if getattr(self, choice.name) != getattr(plain, choice.name)]
+        if changed:
+            raise Refused(f"{of} is of attention, between all pieces and head by head: leave out {', '.join(changed)}")
 
     def of(self, run: ModelRun) -> ShownMaps:
         """The maps of a run that this view shows, or the one map that stands for them.
@@ -249,14 +249,14 @@ class MapView:
         Raises Refused for an unknown part, or one that the text does not have.
         """
         units, queries, keys = self._places(encoding)
-        chosen = select_part(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
-        return renormalise_rows(chosen) if self.renormalise and self.partial(encoding) else chosen
+        part = select_part(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
+        return renormalise_rows(part) if self.renormalise and self.partial(encoding) else part
 
     def tokens(self, encoding: Encoding) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         """What stands at the rows and at the columns of what is `seen`."""
         units, *sides = self._places(encoding)
-        every = [Token(readable_word(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
-        queries, keys = (tuple(every[place] for place in places) for places in sides)
+        all_tokens = [Token(readable_word(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
+        queries, keys = (tuple(all_tokens[place] for place in places) for places in sides)
         return queries, keys
 
     def partial(self, encoding: Encoding) -> bool:
@@ -266,8 +266,8 @@ class MapView:
 
     def notes(self, encoding: Encoding) -> tuple[str, ...]:
         """What is said of the rows: whether they were renormalised, where tokens are left out."""
-        again = "rescaled to 1" if self.renormalise else "not rescaled: attention to left-out tokens is missing"
-        return (f"rows {again}",) if self.partial(encoding) else ()
+        rescaling = "rescaled to 1" if self.renormalise else "not rescaled: attention to left-out tokens is missing"
+        return (f"rows {rescaling}",) if self.partial(encoding) else ()
 
     def _places(self, encoding: Encoding) -> tuple[Sequence[tuple[int, ...]], np.ndarray, np.ndarray]:
         """The pieces of each word, or each by itself, and which of these are queries and which keys."""
@@ -295,7 +295,7 @@ def maps_across(maps: Maps, queries: Sequence[str], keys: Sequence[str], what: s
     if what not in UNITS:
         raise Refused(f"{what!r} is unknown: one of {', '.join(UNITS)}")
     queries, keys = require_instances("queries", queries, str), require_instances("keys", keys, str)
-    values = _of_one_text(maps)
+    values = _without_batch(maps)
     if values.ndim != 4 or values.shape[2:] != (len(queries), len(keys)):
         raise Refused(
             f"maps of shape {values.shape} with {len(queries)} queries and {len(keys)} keys: (layer, head, query, key) "
@@ -303,13 +303,13 @@ def maps_across(maps: Maps, queries: Sequence[str], keys: Sequence[str], what: s
         )
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is refused
         values = read_only(values)
-    there = ~np.isnan(values).all((2, 3))
-    _check_values(values, there, what)
+    existing = ~np.isnan(values).all((2, 3))
+    _check_values(values, existing, what)
     rows, columns = (tuple(Token(name, place) for place, name in enumerate(names)) for names in (queries, keys))
-    return ShownMaps(values, rows, columns, what, there)
+    return ShownMaps(values, rows, columns, what, existing)
 
 
-def _of_one_text(maps: object) -> np.ndarray:
+def _without_batch(maps: object) -> np.ndarray:
     """Maps in any form that `maps_across` takes, as one array without a batch. Raises Refused for several texts."""
     if isinstance(maps, tuple | list):
         layers = [_as_array(f"layer {number} of maps", layer) for number, layer in enumerate(maps)]
@@ -351,11 +351,11 @@ def _as_array(name: str, maps: object) -> np.ndarray:
     return require_array(name, maps, "... query key")
 
 
-def _check_values(values: np.ndarray, there: np.ndarray, what: str) -> None:
-    """Raise Refused for maps that no head can have. values: (layer, head, query, key). there: (layer, head)."""
-    if not there.any():
+def _check_values(values: np.ndarray, existing: np.ndarray, what: str) -> None:
+    """Raise Refused for maps that no head can have. values: (layer, head, query, key). existing: (layer, head)."""
+    if not existing.any():
         raise Refused("every head is NaN, as a pruned head is: at least one must have numbers")
-    wrong = ~np.isfinite(values) & there[..., None, None]
+    wrong = ~np.isfinite(values) & existing[..., None, None]
     if wrong.any():
         layer, head, query, key = place = tuple(np.argwhere(wrong)[0].tolist())
         raise Refused(
@@ -366,8 +366,8 @@ def _check_values(values: np.ndarray, there: np.ndarray, what: str) -> None:
         try:
             check_rows(values, ROW_TOLERANCE)
         except Refused as error:
-            other = 'what="gradient", "product", "brought" or "change"'
-            raise Refused(f"{error}; dropout must be off, and other maps are shown with {other}") from error
+            alternatives = 'what="gradient", "product", "brought" or "change"'
+            raise Refused(f"{error}; dropout must be off, and other maps are shown with {alternatives}") from error
 
 
 def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
@@ -375,7 +375,7 @@ def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
     return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.existing_heads))
 
 
-def of_what_is_left(run: ModelRun) -> np.ndarray:
+def renormalised_attention(run: ModelRun) -> np.ndarray:
     """A run's attention (layer, head, query, key) with rows that sum to 1 where arrows were removed from them.
 
     NaN in a row of which nothing is left.
@@ -386,18 +386,18 @@ def of_what_is_left(run: ModelRun) -> np.ndarray:
 
 def read_only(values: np.ndarray) -> np.ndarray:
     """The same numbers as float32 that nobody can write to, copied only where they have to be."""
-    kept = np.ascontiguousarray(values, np.float32).view()
-    kept.flags.writeable = False
-    return kept
+    view = np.ascontiguousarray(values, np.float32).view()
+    view.flags.writeable = False
+    return view
 
 
-def check_heads(there: np.ndarray, layer: int, heads: Iterable[int]) -> None:
-    """Raise Refused unless the layer and each of the heads exist. there: (layer, head)."""
-    layers, count = there.shape
+def check_heads(existing: np.ndarray, layer: int, heads: Iterable[int]) -> None:
+    """Raise Refused unless the layer and each of the heads exist. existing: (layer, head)."""
+    layers, count = existing.shape
     if layer not in range(layers):
         raise Refused(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
-    gone = np.nonzero(~there[layer])[0]
+    pruned_heads = np.nonzero(~existing[layer])[0]
     for head in heads:
-        if head not in range(count) or head in gone:
-            pruned = f" ({', '.join(map(str, gone))} pruned)" if len(gone) else ""
+        if head not in range(count) or head in pruned_heads:
+            pruned = f" ({', '.join(map(str, pruned_heads))} pruned)" if len(pruned_heads) else ""
             raise Refused(f"head {head} does not exist in layer {layer}: this model has heads 0 to {count - 1}{pruned}")

@@ -1,3 +1,3 @@
-"""Pages whose path has changed: addresses and lessons that name the old path open the page at its new one."""
+"""Pages whose path has changed: old addresses and lessons open the page at its new path."""
 
 MOVED_PAGES = {"dossier": "profiles"}  # old path -> path

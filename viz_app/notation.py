@@ -17,18 +17,18 @@ RENORMALISED, REMOVED = "r", "x"
 _CUT = re.compile(r"(all|\d+(?:\.[\d,]+)?):q([\d,]*)>k([\d,]*):([rx])")
 _SCALED = re.compile(r"(\d+)\.(\d+):(-?\d+(?:\.\d+)?)")
 
-_PUT = re.compile(r"([a-z_]+)\.(\d+)(?:\.(\d+))?(?:@(\d+))?(?:~(\d+(?:\.\d+)?))?")
+_PATCH = re.compile(r"([a-z_]+)\.(\d+)(?:\.(\d+))?(?:@(\d+))?(?:~(\d+(?:\.\d+)?))?")
 # What is put in, in words; `{at}` is a layer, a head or a token.
-PUT_SAYS = {
+COMPONENT_WORDS = {
     "state": "the state of {at}", "attention": "what attention adds at {at}",
     "feed_forward": "what the feed-forward network adds at {at}", "head": "what {at} brings",
     "pattern": "where {at} looks", "query": "the queries of {at}", "key": "the keys of {at}",
     "value": "the values of {at}", "neuron": "a neuron of {at}",
 }  # fmt: skip
-AFTER, AT_FIRST, OF_NOISE, OF_TEXT, OF_MEAN = (
+AFTER, AT_FIRST, SOURCE_NOISE, SOURCE_TEXT, SOURCE_MEAN = (
     "after L{layer}", "in the embeddings", ", with noise", ", from “{text}”", ", from the mean of other texts",
 )  # fmt: skip
-PUT_WORDS = (*PUT_SAYS.values(), AFTER, AT_FIRST, OF_NOISE, OF_TEXT, OF_MEAN)
+PUT_WORDS = (*COMPONENT_WORDS.values(), AFTER, AT_FIRST, SOURCE_NOISE, SOURCE_TEXT, SOURCE_MEAN)
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ def parse_cuts(value: str) -> tuple[AttentionKnockout, ...]:
 
 
 def _parsed_cut(part: str) -> AttentionKnockout:
-    found = _CUT.fullmatch(part)
-    if found is None:
+    match = _CUT.fullmatch(part)
+    if match is None:
         raise Refused("write a cut as layer.head:qQUERIES>kKEYS:r, such as 2.3:q4>k7,8:r")
-    where, queries, keys, way = found.groups()
-    layer, _, heads = where.partition(".")
+    place, queries, keys, mode = match.groups()
+    layer, _, heads = place.partition(".")
     return AttentionKnockout(
         _numbers(queries) or None,
         _numbers(keys) or None,
         None if layer == "all" else (int(layer),),
         _numbers(heads) or None,
-        way == RENORMALISED,
+        mode == RENORMALISED,
     )
 
 
@@ -72,11 +72,11 @@ def write_cuts(cuts: Sequence[AttentionKnockout]) -> str:
 
 
 def _written_cut(cut: AttentionKnockout) -> str:
-    where = "all" if cut.layers is None else _written(cut.layers)
+    place = "all" if cut.layers is None else _join_numbers(cut.layers)
     if cut.heads is not None:
-        where += f".{_written(cut.heads)}"
-    way = RENORMALISED if cut.renormalised else REMOVED
-    return f"{where}:q{_written(cut.queries or ())}>k{_written(cut.keys or ())}:{way}"
+        place += f".{_join_numbers(cut.heads)}"
+    mode = RENORMALISED if cut.renormalised else REMOVED
+    return f"{place}:q{_join_numbers(cut.queries or ())}>k{_join_numbers(cut.keys or ())}:{mode}"
 
 
 def parse_scaled(value: str) -> tuple[ScaledNeuron, ...]:
@@ -85,58 +85,59 @@ def parse_scaled(value: str) -> tuple[ScaledNeuron, ...]:
 
 
 def _parsed_scaled(part: str) -> ScaledNeuron:
-    found = _SCALED.fullmatch(part)
-    if found is None:
+    match = _SCALED.fullmatch(part)
+    if match is None:
         raise Refused("write a scaled neuron as layer.neuron:factor, such as 3.120:0")
-    layer, neuron, factor = found.groups()
+    layer, neuron, factor = match.groups()
     return ScaledNeuron(int(layer), int(neuron), float(factor))
 
 
 def write_scaled(scaled: Sequence[ScaledNeuron]) -> str:
     """Scaled neurons as an address names them: what `parse_scaled` reads."""
-    return "_".join(f"{one.layer}.{one.neuron}:{one.factor:.12g}" for one in scaled)
+    return "_".join(f"{neuron.layer}.{neuron.neuron}:{neuron.factor:.12g}" for neuron in scaled)
 
 
 def parse_put(value: str) -> Carried | None:
     """What is put in, as an address names it: state.3@2 or head.5.8, and ~3 for noise. Raises Refused for more."""
-    found = _PUT.fullmatch(value)
+    match = _PATCH.fullmatch(value)
     if not value:
         return None
-    if found is not None:
-        what, layer, head, position, noise = found.groups()
-        of_token, of_head = what in TOKEN_PARTS and position and not head, what in HEAD_PARTS and head and not position
-        if of_token or of_head:
-            one, other = (None if number is None else int(number) for number in (head, position))
-            return Carried(what, int(layer), one, other, None if noise is None else float(noise))
+    if match is not None:
+        component, layer, head, position, noise = match.groups()
+        is_of_token = component in TOKEN_PARTS and position and not head
+        is_of_head = component in HEAD_PARTS and head and not position
+        if is_of_token or is_of_head:
+            head_number, token_position = (None if number is None else int(number) for number in (head, position))
+            return Carried(component, int(layer), head_number, token_position, None if noise is None else float(noise))
     raise Refused("write what is put in as state.DEPTH@POSITION or head.LAYER.HEAD, such as state.3@2")
 
 
-def write_put(put: Carried | None) -> str:
+def write_put(patch: Carried | None) -> str:
     """What is put in, as an address names it: what `parse_put` reads."""
-    if put is None:
+    if patch is None:
         return ""
-    where = f"@{put.position}" if put.head is None else f".{put.head}"
-    return f"{put.what}.{put.layer}{where}" + ("" if put.noise is None else f"~{put.noise:g}")
+    place = f"@{patch.position}" if patch.head is None else f".{patch.head}"
+    return f"{patch.what}.{patch.layer}{place}" + ("" if patch.noise is None else f"~{patch.noise:g}")
 
 
 def cut_in_words(
     cut: AttentionKnockout,
     encoding: Encoding,
     *,
-    every: str = "every token",
+    every_token: str = "every token",
     all_layers: str = "all layers",
-    ways: tuple[str, str] = ("the rest of the row grows", "the rest stays as it was"),
+    row_effects: tuple[str, str] = ("the rest of the row grows", "the rest stays as it was"),
 ) -> str:
     """Which arrows are cut, where and how: "L2 H3, “sat” (3) → “cat” (2): the rest of the row grows"."""
 
     def tokens(positions: tuple[int, ...] | None) -> str:
-        named = [f"“{encoding.tokens[position]}” ({position})" for position in (positions or ())[:MOST_TOKENS]]
-        more = len(positions or ()) - len(named)
-        return every if positions is None else ", ".join(named) + (f" + {more}" if more else "")
+        names = [f"“{encoding.tokens[position]}” ({position})" for position in (positions or ())[:MOST_TOKENS]]
+        hidden_count = len(positions or ()) - len(names)
+        return every_token if positions is None else ", ".join(names) + (f" + {hidden_count}" if hidden_count else "")
 
     layers = all_layers if cut.layers is None else ", ".join(f"L{layer}" for layer in cut.layers)
     heads = "" if cut.heads is None else " " + ", ".join(f"H{head}" for head in cut.heads)
-    return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {ways[0 if cut.renormalised else 1]}"
+    return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {row_effects[0 if cut.renormalised else 1]}"
 
 
 def scaled_in_words(scaled: ScaledNeuron, *, neuron: str = "neuron", off: str = "off") -> str:
@@ -145,37 +146,37 @@ def scaled_in_words(scaled: ScaledNeuron, *, neuron: str = "neuron", off: str = 
     return f"L{scaled.layer} {neuron} {scaled.neuron}: {left}"
 
 
-def put_in_words(put: ActivationPatch, encoding: Encoding, *, say: Callable[[str], str] = str) -> str:
+def put_in_words(patch: ActivationPatch, encoding: Encoding, *, translate: Callable[[str], str] = str) -> str:
     """What is put in, where and from which text: "the state of “man” (2), after L2, from “The woman …”".
 
-    say: what gives the words of another language for `PUT_WORDS`.
+    translate: what gives the words of another language for `PUT_WORDS`.
     """
-    at = f"L{put.layer}" if put.head is None else f"L{put.layer} H{put.head}"
-    if put.component == "state":
-        at = say(AFTER).format(layer=put.layer - 1) if put.layer else say(AT_FIRST)
-    if put.position is not None:
-        at = f"“{encoding.tokens[put.position]}” ({put.position}), {at}"
-    if isinstance(put.source, Noised):
-        whence = say(OF_NOISE)
-    elif isinstance(put.source, Encoding):
-        whence = say(OF_TEXT).format(text=put.source.text)
+    place = f"L{patch.layer}" if patch.head is None else f"L{patch.layer} H{patch.head}"
+    if patch.component == "state":
+        place = translate(AFTER).format(layer=patch.layer - 1) if patch.layer else translate(AT_FIRST)
+    if patch.position is not None:
+        place = f"“{encoding.tokens[patch.position]}” ({patch.position}), {place}"
+    if isinstance(patch.source, Noised):
+        source = translate(SOURCE_NOISE)
+    elif isinstance(patch.source, Encoding):
+        source = translate(SOURCE_TEXT).format(text=patch.source.text)
     else:
-        whence = say(OF_MEAN)
-    return say(PUT_SAYS[put.component]).format(at=at) + whence
+        source = translate(SOURCE_MEAN)
+    return translate(COMPONENT_WORDS[patch.component]).format(at=place) + source
 
 
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:
     """What was changed while a text was read, for the notes of a picture and of a file."""
     cuts = (f"cut: {cut_in_words(edit, encoding)}" for edit in edits if isinstance(edit, AttentionKnockout))
     scaled = (f"scaled: {scaled_in_words(edit)}" for edit in edits if isinstance(edit, ScaledNeuron))
-    puts = (f"put in: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, ActivationPatch))
-    return (*cuts, *scaled, *puts)
+    patches = (f"put in: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, ActivationPatch))
+    return (*cuts, *scaled, *patches)
 
 
-def _parts(value: str, what: str) -> list[str]:
+def _parts(value: str, noun: str) -> list[str]:
     parts = [part for part in value.split("_") if part]
     if len(parts) > MOST_EDITS:
-        raise Refused(f"at most {MOST_EDITS} {what}")
+        raise Refused(f"at most {MOST_EDITS} {noun}")
     return parts
 
 
@@ -183,5 +184,5 @@ def _numbers(value: str) -> tuple[int, ...]:
     return tuple(int(part) for part in value.split(",") if part)
 
 
-def _written(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ",".join(map(str, numbers))

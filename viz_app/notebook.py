@@ -54,16 +54,16 @@ def view(
     Raises Refused for a head that does not exist, a part that the text does not have, a gradient or norms that were not
     captured, or choices that do not go together.
     """
-    asked = MapView(what, **choices)
+    map_view = MapView(what, **choices)
     if vectors is not None and against is not None:
         raise Refused("vectors and against: the neuron view is of one run, choose one of the two")
     if vectors is not None:
-        asked.check_whole("the neuron view")
+        map_view.check_whole("the neuron view")
         page = neuron_page(run, vectors, query, theme=theme)
     elif against is not None:
-        page = change_page(Comparison(run, against, ("this run", "the other run"), what=what), asked, theme=theme)
+        page = change_page(Comparison(run, against, ("this run", "the other run"), what=what), map_view, theme=theme)
     else:
-        page = attention_page(run, asked, theme=theme)
+        page = attention_page(run, map_view, theme=theme)
     return AttentionDisplay(page, height)
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from streamlit.testing.v1 import AppTest
 
 from viz_app.components.attention_view import STRONGEST, ViewChoice, packing
-from viz_app.components.attention_view.everywhere import MOST_VALUES, everywhere
+from viz_app.components.attention_view.everywhere import MOST_VALUES, pack_all_maps
 from viz_app.components.attention_view.view import attention_view
 from viz_app.pages import PAGES
 from viz_app.shell.frame import params_of_pages
@@ -81,7 +81,7 @@ def test_all_heads_travel_as_each_would_alone(signed: bool) -> None:
     there[0, 2] = False
     off = ~there
     off[1, 0] = True
-    sent = everywhere(maps, there=there, off=off, signed=signed)
+    sent = pack_all_maps(maps, existing=there, off=off, signed=signed)
     assert sent is not None
     heads = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
     assert [(layer, head) for layer in range(2) for head in sent.layers[layer]["names"]] == heads
@@ -101,12 +101,12 @@ def test_all_heads_have_a_bound_and_a_name() -> None:
     """More bytes than the bound are not sent at all; another map, or another head that is off, has another name."""
     there, off = np.ones((2, 2), bool), np.zeros((2, 2), bool)
     side = int((MOST_VALUES / 4) ** 0.5)
-    assert everywhere(np.zeros((2, 2, side, side + 1), np.float32), there=there, off=off, signed=False) is None
+    assert pack_all_maps(np.zeros((2, 2, side, side + 1), np.float32), existing=there, off=off, signed=False) is None
     maps = np.random.default_rng(5).random((2, 2, 4, 4), np.float32)
     names = {
         sent.name
         for content, some in ((maps, off), (maps, ~off), (maps[::-1], off), (maps.copy(), off))
-        if (sent := everywhere(content, there=there, off=some, signed=False)) is not None
+        if (sent := pack_all_maps(content, existing=there, off=some, signed=False)) is not None
     }
     assert len(names) == 3
 

@@ -139,7 +139,7 @@ PAGES = {
     "neurons": "viz_app.pages.neurons.page.neuron_map",
     "heads": "viz_app.pages.heads.page.removal_estimate",
     "roles": "viz_app.pages.roles.text.role_map",
-    "finetune": "viz_app.pages.finetune.page.runs",
+    "finetune": "viz_app.pages.finetune.page.list_runs",
     "prune": "viz_app.pages.prune.questions.masked_examples",
     "score": "viz_app.pages.score.page.pair_bars",
     "images": "viz_app.pages.images.page.picture_heat",

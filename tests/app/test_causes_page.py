@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -273,8 +272,8 @@ def test_what_was_not_patched_is_empty_in_a_file(loaded: LoadedModel) -> None:
 def test_an_effect_map_says_what_does_not_fit() -> None:
     """Labels and marks have the shape of the effects; what is empty has no number."""
     effects = np.array([[0.0, 1.2], [np.nan, -0.004]])
-    draw = partial(effect_map)
-    figure = draw(effects, ["a", "b"], ["c", "d"], chosen=(1, 0), by_chance=np.array([[True, False], [False, True]]))
+    draw = effect_map
+    figure = draw(effects, ["a", "b"], ["c", "d"], selected=(1, 0), by_chance=np.array([[True, False], [False, True]]))
     assert [two_places(value) for value in (0.0, 1.2, np.nan, -0.004, -0.2)] == ["0", "1.20", "", "0", "−0.20"]
     assert len(figure.layout.shapes) == 1 and len(figure.data[-1].x) == 2
     with pytest.raises(ValueError, match="expected"):

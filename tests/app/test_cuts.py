@@ -14,7 +14,7 @@ from tests.app.test_attention_pages import Sent
 from tests.near import assert_near
 from tests.visit import at, key_of, settled, visited, words
 from viz_app.export.snippet import snippet
-from viz_app.maps import MapView, of_what_is_left
+from viz_app.maps import MapView, renormalised_attention
 from viz_app.notation import MOST_EDITS, parse_cuts, parse_scaled, write_cuts, write_scaled
 
 TEXT = {"text": "The cat sat on the mat.", "masked": "5"}
@@ -122,7 +122,7 @@ def test_pages_live_with_rows_that_sum_to_less(page: str) -> None:
     app = settled(visited(page, **TEXT, cut="2.3:q>k:x_1.0:q4>k:x_0.1:q>k0:x", against="heads"))
     assert not app.exception and not app.error and "Cut: L2 H3, every token → every token" in words(app)
     run = app.session_state["_question"].run()
-    left = of_what_is_left(run)
+    left = renormalised_attention(run)
     assert_near(left[0, 1].sum(-1), 1.0)
     assert left[:, 4:].shape == run.attention[:, 4:].shape and not run.attention[2, 3].any()
 

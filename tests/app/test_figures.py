@@ -269,7 +269,7 @@ def test_prediction_bars() -> None:
 def test_answer_bars_go_up_for_the_first_token_and_down_for_the_last() -> None:
     """Every number is said as it is, the answer is framed, and of many tokens the notable ones are named."""
     labels = ["no answer", "<b>a", "cat"]
-    figure = answer_bars(labels, [0.1, 0.7, 0.2], [0.0, 0.3, 0.7], chosen=(1, 2))
+    figure = answer_bars(labels, [0.1, 0.7, 0.2], [0.0, 0.3, 0.7], answer=(1, 2))
     first, last = figure.data
     assert (list(first.y), list(last.y)) == ([0.1, 0.7, 0.2], [0.0, -0.3, -0.7])
     assert [row[1] for row in last.customdata] == [0.0, 0.3, 0.7] and first.customdata[1][0] == "&lt;b&gt;a"
@@ -278,12 +278,12 @@ def test_answer_bars_go_up_for_the_first_token_and_down_for_the_last() -> None:
     assert (frame.x0, frame.x1) == (0.5, 2.5) and len(figure.layout.xaxis.tickvals) == 3
     many = np.zeros(200)
     many[[7, 9]] = 0.5
-    named = answer_bars(["x"] * 200, many.tolist(), many.tolist(), chosen=(7, 9)).layout.xaxis.tickvals
+    named = answer_bars(["x"] * 200, many.tolist(), many.tolist(), answer=(7, 9)).layout.xaxis.tickvals
     assert list(named) == [7, 9]
     with pytest.raises(ValueError, match="one of each for each"):
-        answer_bars(labels, [0.1], [0.1, 0.2, 0.3], chosen=(0, 0))
+        answer_bars(labels, [0.1], [0.1, 0.2, 0.3], answer=(0, 0))
     with pytest.raises(ValueError, match=r"probability 1\.5"):
-        answer_bars(labels, [1.5, 0, 0], [0, 0, 1], chosen=(0, 0))
+        answer_bars(labels, [1.5, 0, 0], [0, 0, 1], answer=(0, 0))
 
 
 def test_nsp_bar_leans_to_the_side_believed() -> None:
@@ -385,7 +385,7 @@ def test_the_grid_refuses_arrays_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match=r"shape \(3, 2\): expected \(2, 3\)"):
         head_grid(layers=2, heads=3, values=np.zeros((3, 2)), key="grid")
     with pytest.raises(ValueError, match=r"there of shape \(3, 2\): expected \(2, 3\)"):
-        head_grid(layers=2, heads=3, there=np.ones((3, 2), bool), key="grid")
+        head_grid(layers=2, heads=3, existing=np.ones((3, 2), bool), key="grid")
     with pytest.raises(ValueError, match="expected 2 layers of 3 heads"):
         head_grid(layers=2, heads=3, values=np.zeros((2, 3)), titles=[["a"]], key="grid")
     with pytest.raises(ValueError, match="expected heads 0 to 2"):

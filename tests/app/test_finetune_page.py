@@ -205,7 +205,7 @@ def test_a_step_that_was_let_go_of_is_another(tiny_model_folder: Path, monkeypat
             shutil.rmtree(gone, ignore_errors=True)
         return step_of(changes)
 
-    monkeypatch.setattr(StepComparison, "compared", thinned)
+    monkeypatch.setattr(StepComparison, "model_comparison", thinned)
     app = page(tiny_model_folder, tuned="short", tuned_step=str(before))
     assert not app.exception and not app.error, words(app)
     assert app.session_state.tuned_step in run.steps and before not in run.steps and last > first == 0
@@ -291,7 +291,7 @@ def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
     run.start()
     until(lambda: not run.is_running, "the end")
     app = page(tiny_model_folder, tuned="wrong")
-    assert run.failed and any("nothing" in one.value for one in app.error), words(app)
+    assert run.failure and any("nothing" in one.value for one in app.error), words(app)
     assert any(button.key == "go_on_tuning" for button in app.button)
 
 
@@ -370,7 +370,11 @@ def test_the_ending_of_a_file_says_what_is_learned(tiny_model_folder: Path) -> N
     ]
     names = FinetuneRequest(str(tiny_model_folder), "names.CONLL", label="2", word=1)
     run = create_run("names", names, example_file("tags"))
-    assert run.table.name == "table.conll" and run.request == names and run.table.read_bytes() == example_file("tags")
+    assert (
+        run.table_file.name == "table.conll"
+        and run.request == names
+        and run.table_file.read_bytes() == example_file("tags")
+    )
     said = command_arguments(run.folder, names)
     assert {"--label=2", "--word=1"} <= set(said) and not any(one.startswith(("--text", "--skip")) for one in said)
     asked = FinetuneRequest(str(tiny_model_folder), "q.json", skip_broken=True)

@@ -286,7 +286,7 @@ def test_the_grid_gives_positions_back_and_shows_text_as_it_is() -> None:
     for dark in (False, True):
         with use_look(Look(dark)):
             figure = lens_grid(
-                cells, values, ["x", "<i>y</i>", "z"], hovers, [4, 5, 6], highest=1.0, chosen=(5, 1), unit="share"
+                cells, values, ["x", "<i>y</i>", "z"], hovers, [4, 5, 6], highest=1.0, selected=(5, 1), unit="share"
             )
         found = {
             (x, y): text for trace in figure.data[1:] for x, y, text in zip(trace.x, trace.y, trace.text, strict=True)

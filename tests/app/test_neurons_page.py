@@ -226,20 +226,22 @@ def test_the_file_has_a_line_for_each_of_the_strongest(loaded: LoadedModel) -> N
 def test_figures_say_what_they_were_given() -> None:
     """Numbers in the cells, colours by the limit of their column, tags as text; what does not fit is refused."""
     neurons, values = np.array([[3, 40], [5, 6]]), np.array([[1.0, -2.0], [0.5, 4.0]])
-    figure = neuron_map(neurons, values, ["<b>a</b>", "b"], ["L0", "L1"], what="adds", limits=[1.0, 4.0], chosen=(1, 0))
+    figure = neuron_map(
+        neurons, values, ["<b>a</b>", "b"], ["L0", "L1"], value_name="adds", limits=[1.0, 4.0], selected=(1, 0)
+    )
     assert np.asarray(figure.data[0].z).tolist() == [[1.0, -0.5], [0.5, 1.0]]
     assert {text for trace in figure.data[2:] for text in trace.text} == {"3", "40", "5", "6"}
     assert "&lt;b&gt;a" in figure.layout.yaxis.ticktext[0]
     ones, layers = np.ones((1, 24), int), [f"L{n}" for n in range(24)]
     with use_look(Look(dark=True, lecture=True)):
-        wide = neuron_map(ones, ones.astype(float), ["a"], layers, what="adds", limits=[0.0] * 24)
+        wide = neuron_map(ones, ones.astype(float), ["a"], layers, value_name="adds", limits=[0.0] * 24)
     assert len(wide.data) == 2
     with pytest.raises(ValueError, match="limits"):
-        neuron_map(neurons, values, ["a", "b"], ["L0", "L1"], what="adds", limits=[1.0])
-    bars = value_bars(["<i>x", "y"], [1.0, -2.0], title="t", written=two_places, chosen=1)
+        neuron_map(neurons, values, ["a", "b"], ["L0", "L1"], value_name="adds", limits=[1.0])
+    bars = value_bars(["<i>x", "y"], [1.0, -2.0], title="t", format_value=two_places, selected=1)
     assert list(bars.layout.yaxis.ticktext) == ["&lt;i&gt;x  ", "<b>y</b>  "]
     with pytest.raises(ValueError, match="one for each"):
-        value_bars(["a"], [1.0, 2.0], title="t", written=two_places)
+        value_bars(["a"], [1.0, 2.0], title="t", format_value=two_places)
 
 
 @pytest.mark.parametrize("value", ["3", "3.x", "-1.2", "1.2.3", ""])

@@ -17,7 +17,7 @@ from bert_core.records import Walk
 from bert_core.run.capture import capture
 from bert_core.run.walk import walk
 from tests.near import assert_near
-from viz_app.components.floor_plan import Room, floor_plan
+from viz_app.components.stage_diagram import StageGroup, stage_diagram
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
 from viz_app.figures.style import Look, use_look
@@ -75,17 +75,17 @@ def test_every_letter_of_a_formula_is_in_the_legend(tiny_loaded: LoadedModel, re
     assert r"$\mathrm{LN}$ layer norm" in legend(STAGES["norm"].formula(view))
 
 
-def test_the_floor_plan_has_every_stage_once_and_in_order(tiny_loaded: LoadedModel) -> None:
-    """The rooms hold the thirteen stages as a pass goes through them, and say which layer and head they are."""
+def test_the_stage_diagram_has_every_stage_once_and_in_order(tiny_loaded: LoadedModel) -> None:
+    """The groups hold the thirteen stages in the order of a pass, and name the layer and the head."""
 
-    def stages(part: str | Room) -> list[str]:
+    def stages(part: str | StageGroup) -> list[str]:
         return [part] if isinstance(part, str) else [name for inner in part.parts for name in stages(inner)]
 
-    house = stage_groups(view_of(tiny_loaded), tuple(STAGES))
-    assert [name for room in house for name in stages(room)] == list(STAGES)
-    assert house[1].title == "Layer 1, one of 2" and house[1].parts[0].title == "Attention, head 2"
-    with pytest.raises(ValueError, match="the stage 'soup' has no place in the plan"):
-        floor_plan(house, {name: name for name in STAGES}, "soup", key="plan", label="stages")
+    groups = stage_groups(view_of(tiny_loaded), tuple(STAGES))
+    assert [name for group in groups for name in stages(group)] == list(STAGES)
+    assert groups[1].title == "Layer 1, one of 2" and groups[1].parts[0].title == "Attention, head 2"
+    with pytest.raises(ValueError, match="the stage 'soup' is in no group"):
+        stage_diagram(groups, {name: name for name in STAGES}, "soup", key="plan", label="stages")
 
 
 def test_live_numbers_are_those_of_the_walk(tiny_loaded: LoadedModel) -> None:
@@ -145,12 +145,12 @@ def test_a_long_text_is_drawn_around_the_chosen_row() -> None:
     assert window(10, 3) == slice(0, 10)
     assert window(500, 0) == slice(0, 40) and window(500, 499) == slice(460, 500)
     assert window(500, 250) == slice(230, 270)
-    figure = vector_panels({"x": np.ones((500, 4))}, [str(i) for i in range(500)], chosen=499)
+    figure = vector_panels({"x": np.ones((500, 4))}, [str(i) for i in range(500)], selected=499)
     assert len(figure.data[0].z) == 40 and figure.data[0].y[-1] == "499 (499)"
     (frame,) = figure.layout.shapes
     assert (frame.y0, frame.y1) == (38.5, 39.5)
     assert "x: rows 460 to 499 of 500" in figure.layout.annotations[0].text
-    boxes = piece_boxes(["a"] * 500, ["1"] * 500, ["A"] * 500, chosen=499)
+    boxes = piece_boxes(["a"] * 500, ["1"] * 500, ["A"] * 500, selected=499)
     assert boxes.layout.annotations[0].text == "tokens 440 to 499 of 500" and len(boxes.layout.shapes) == 60
 
 
@@ -161,7 +161,7 @@ def test_every_row_of_every_panel_has_its_name(lecture: bool) -> None:
         labels = [f"token{row}" for row in range(rows)]
         values = {f"panel {n}": np.ones((rows, 4)) for n in range(panels)}
         with use_look(Look(lecture=lecture)):
-            figure = vector_panels(values, labels, chosen=1)
+            figure = vector_panels(values, labels, selected=1)
         drawn = len(figure.data[0].z)
         first = figure.layout.yaxis
         assert len(figure.data) == panels and list(first.ticktext) == labels[:drawn]
@@ -188,9 +188,9 @@ def test_hostile_labels_are_text_in_every_figure(across: bool) -> None:
     """Tags in tokens and titles are escaped wherever plotly would read them."""
     bad = "<b onclick=x>"
     figures = [
-        vector_panels({bad: np.ones((1, 2))}, [bad], chosen=0, across=across),
+        vector_panels({bad: np.ones((1, 2))}, [bad], selected=0, side_by_side=across),
         key_bars(np.ones(1), [bad], signed=False, title=bad),
-        piece_boxes([bad], [bad], ["A"], chosen=0),
+        piece_boxes([bad], [bad], ["A"], selected=0),
     ]
     for figure in figures:
         assert "<b onclick" not in figure.to_json() and "\\u003cb onclick" not in figure.to_json()
@@ -208,7 +208,7 @@ def test_a_frame_stands_around_its_row() -> None:
         (lambda: vector_panels({"x": np.ones((2, 3))}, ["a"]), r"'x' has shape \(2, 3\) for 1 labels"),
         (lambda: vector_panels({}, ["a"]), "no panel"),
         (lambda: key_bars(np.ones(2), ["a"], signed=True, title="t"), r"shape \(2,\) for 1 keys"),
-        (lambda: piece_boxes(["a"], [], ["A"], chosen=0), "1 pieces, 0 notes and 1 sides"),
+        (lambda: piece_boxes(["a"], [], ["A"], selected=0), "1 pieces, 0 notes and 1 sides"),
     ],
 )
 def test_figures_say_what_does_not_fit(call: object, sentence: str) -> None:

@@ -314,7 +314,7 @@ def test_a_clicked_row_chooses_its_method(monkeypatch: pytest.MonkeyPatch) -> No
 def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     """Labels are plain text; numbers stand on hover in full; other sizes are refused."""
     values = np.array([[0.123456789, -2.0], [0.0, 1.0]])
-    figure = score_table(values / 2, values, ["<b>a</b>", "b"], ["x", "<i>"], chosen=1)
+    figure = score_table(values / 2, values, ["<b>a</b>", "b"], ["x", "<i>"], selected=1)
     assert (
         figure.layout.yaxis.ticktext[0] == "&lt;b&gt;a&lt;/b&gt;  " and figure.data[1].customdata[0][2] == "0.123456789"
     )
@@ -333,7 +333,9 @@ def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     assert len(score_table(many, many, ["a"], ["x"] * 30).data) == 2, "no room for numbers"
     with pytest.raises(ValueError, match="expected \\(row, column\\) of one size"):
         score_table(values, values, ["a"], ["x", "y"])
-    aside = score_table(values, values, ["a", "b"], ["x"] * 2, chosen=1, beside=("alike", np.array([1.0, -0.5])))
+    aside = score_table(
+        values, values, ["a", "b"], ["x"] * 2, selected=1, extra_column=("alike", np.array([1.0, -0.5]))
+    )
     column = [trace for trace in aside.data if trace.xaxis == "x2"]
     assert column[0].z.tolist() == [[1.0], [-0.5]] and aside.layout.xaxis2.ticktext == ("alike",)
     assert {text for trace in column[2:] for text in trace.text} == {"1.0", "−0.50"}, (
@@ -341,7 +343,7 @@ def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     )
     assert aside.layout.xaxis.domain[1] < aside.layout.xaxis2.domain[0] and len(aside.layout.shapes) == 2
     with pytest.raises(ValueError, match="beside 2 rows: one number for each"):
-        score_table(values, values, ["a", "b"], ["x"] * 2, beside=("alike", np.zeros(3)))
+        score_table(values, values, ["a", "b"], ["x"] * 2, extra_column=("alike", np.zeros(3)))
     chart = trust_chart(["a", "b"], np.array([0.1, 0.4]), ["chance", "better"], (0.0, 0.2), measure="AOPC")
     symbols = {trace.name: (trace.marker.symbol, list(trace.x)) for trace in chart.data}
     assert symbols["better than chance here"] == ("circle", [0.4])

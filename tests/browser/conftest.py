@@ -175,7 +175,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
     """Where a test fails, also say what its page showed: a busy machine may show it once and never again."""
     report = yield
     tab = getattr(item, "funcargs", {}).get("page")
-    if report.when == "call" and report.failure and tab is not None:
+    if report.when == "call" and report.failed and tab is not None:
         with suppress(Error):
             shown, state = tab.inner_text("body"), tab.evaluate(RUN)
             log = LOGS.get("/".join(tab.url.split("/")[:3]))

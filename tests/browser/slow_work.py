@@ -32,7 +32,7 @@ try:
     st.write(f"Typed: {st.session_state.typed}")
     if st.session_state.typed != "need":
         if is_confirmed("slow", "slow", "Do it", 60.0):
-            given = poll(Work(("slow",), "Slow work", waits, 60.0), slot="slow", asked="slow")
+            given = poll(Work(("slow",), "Slow work", waits, 60.0), slot="slow", request_slot="slow")
             st.write(f"Beside it: {given.state.value}, {given.value}")
         st.write("The end of the page")
     else:

@@ -143,7 +143,7 @@ def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: str, page: 
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
     page.reload()
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
-    page.locator(".plan .stage").last.click()
+    page.locator(".diagram .stage").last.click()
     expect(page.get_by_text("All stages are computed with NumPy")).to_be_visible()
 
 
@@ -180,13 +180,13 @@ def test_the_list_of_examples_closes_when_one_is_taken(app: str, page: Page) -> 
         settled(page)
 
 
-def test_the_floor_plan_says_where_one_is_and_leads_elsewhere(app: str, page: Page) -> None:
+def test_the_stage_diagram_says_where_one_is_and_leads_elsewhere(app: str, page: Page) -> None:
     """A click, or the arrow keys and Enter, go to a stage; the plan marks it, and the address names it."""
     opened(page, app, "inside", text=TEXT, stage="softmax", head="1.3")
-    stages, here = page.locator(".plan .stage"), page.locator(".plan .stage[aria-current=step]")
+    stages, here = page.locator(".diagram .stage"), page.locator(".diagram .stage[aria-current=step]")
     expect(stages).to_have_count(len(STAGES))
     expect(here).to_have_text("7 Softmax")
-    expect(page.locator(".plan .room .title", has_text="Layer 1, one of 6")).to_be_visible()
+    expect(page.locator(".diagram .group .title", has_text="Layer 1, one of 6")).to_be_visible()
     stages.nth(1).click()
     expect(page.get_by_role("heading", name="2. Embeddings")).to_be_visible()
     expect(here).to_have_text("2 Embeddings")

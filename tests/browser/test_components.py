@@ -109,7 +109,7 @@ if show == "switch":
     head_grid(layers=2, heads=3, values=values, mode="switch", off=off, key="grid", on_click=flip)
 if show == "pruned":
     there = np.array([[False, True, True], [True, False, True]])
-    head_grid(layers=2, heads=3, thumbnails=np.full((2, 3, 4, 4), 200, np.uint8), there=there, key="grid")
+    head_grid(layers=2, heads=3, thumbnails=np.full((2, 3, 4, 4), 200, np.uint8), existing=there, key="grid")
 st.text(json.dumps(seen))
 """
 

@@ -20,7 +20,7 @@ import numpy as np
 import streamlit as st
 
 from viz_app.components.attention_view import Vectors, ViewChoice
-from viz_app.components.attention_view.everywhere import everywhere
+from viz_app.components.attention_view.everywhere import pack_all_maps
 from viz_app.components.attention_view.view import attention_view
 from viz_app.components.head_grid.view import head_grid
 from viz_app.tokens import Combined, Token
@@ -68,13 +68,13 @@ choice, everyone = state.get("choice", ViewChoice(1, (0,))), None
 if "grid" in asked:
     of_all = np.random.default_rng(3).dirichlet(np.full(n, 0.3), (4, heads, n)).astype(np.float32)
     there, off = np.ones((4, heads), bool), np.arange(heads) == np.ones((4, 1))
-    everyone, maps = everywhere(of_all, there=there, off=off, signed=False), of_all[choice.layer]
+    everyone, maps = pack_all_maps(of_all, existing=there, off=off, signed=False), of_all[choice.layer]
     head_grid(
         layers=4, heads=heads, values=of_all.max((-2, -1)), key="grid", selected=(choice.layer, choice.heads[0]),
         on_click=lambda click: called(ViewChoice(click.layer, (click.head,))),
     )
 attention_view(
-    maps, tokens, keys, choice=state.get("choice", choice), layers=4, off=[1], everywhere=everyone, grid="grid",
+    maps, tokens, keys, choice=state.get("choice", choice), layers=4, off=[1], preload=everyone, grid="grid",
     mode=asked.get("mode", "curves"), signed="signed" in asked, combined=combined,
     vectors=vectors, notes=["a note of the page"] if "notes" in asked else [], key="view", on_change=called,
 )

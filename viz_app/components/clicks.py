@@ -23,10 +23,10 @@ def deliver(key: str, receive: Callable[[Any], None]) -> None:
     """Give every click of the view `key` that was not given before to `receive`, oldest first."""
     seen_key = f"_delivered_{key}"
     view = st.session_state.get(key)
-    for stamp, what in _entries(view.get("click") if view else None):
+    for stamp, target in _entries(view.get("click") if view else None):
         if stamp > st.session_state.get(seen_key, 0):
             st.session_state[seen_key] = stamp
-            receive(what)
+            receive(target)
 
 
 def _entries(log: object) -> list[tuple[float, Any]]:

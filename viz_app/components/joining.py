@@ -29,27 +29,29 @@ def joined(entry: Path) -> str:
             return name
         names[file] = None
         source = inner(file)
-        said = [f"default: {name}" if default else name for default, _, name in _EXPORT.findall(source)]
+        exports = [f"default: {name}" if default else name for default, _, name in _EXPORT.findall(source)]
         source = _EXPORT.sub(r"\g<kind> \g<name>", source)
-        names[file] = made = f"${file.parent.name}_{file.stem}"
-        parts.append(f"const {made} = (() => {{\n{source}return {{ {', '.join(said)} }};\n}})();\n")
-        return made
+        names[file] = constant_name = f"${file.parent.name}_{file.stem}"
+        parts.append(f"const {constant_name} = (() => {{\n{source}return {{ {', '.join(exports)} }};\n}})();\n")
+        return constant_name
 
     def inner(file: Path) -> str:
         """A file without comments and indents, its imports read from the constants in front."""
 
-        def taken(found: re.Match[str]) -> str:
-            wanted = f"default: {found['whole']}" if found["whole"] else " ".join(found["names"].split()).rstrip(",")
-            return f"const {{ {wanted} }} = {constant((file.parent / found['path']).resolve())};"
+        def import_constant(match: re.Match[str]) -> str:
+            names_imported = (
+                f"default: {match['whole']}" if match["whole"] else " ".join(match["names"].split()).rstrip(",")
+            )
+            return f"const {{ {names_imported} }} = {constant((file.parent / match['path']).resolve())};"
 
         source = _COMMENT.sub("", file.read_text("utf-8"))
-        if other := re.search(
+        if unsupported := re.search(
             r"^(?:import|export)\b.*|\bimport\(.*", _EXPORT.sub("", _IMPORT.sub("", source)), re.MULTILINE
         ):
             raise ValueError(
-                f"{file.name} has {other[0]!r}: imports and exports are joined in the forms of the files here"
+                f"{file.name} has {unsupported[0]!r}: imports and exports are joined in the forms of the files here"
             )
-        return re.sub(r"\n\s+", "\n", _IMPORT.sub(taken, source)).lstrip()
+        return re.sub(r"\n\s+", "\n", _IMPORT.sub(import_constant, source)).lstrip()
 
     last = inner(entry.resolve())
     return "".join(parts) + last

@@ -1,8 +1,8 @@
 // What Python tells the browser's views, and what they say back. Types alone: nothing of this file reaches a browser.
 // A message as bytes is four bytes with the length of its header, the header as JSON, then arrays (`message.js`).
 
-/** What a browser is to keep under a name; null asks for what it keeps. */
-export interface KeepsakeMessage {
+/** A text that the browser stores under a name; null asks for the stored one. */
+export interface StorageMessage {
   name: string;
   text: string | null;
   tab: boolean; // whether the tab keeps it, not the browser
@@ -180,11 +180,11 @@ export interface StripMessage {
 }
 
 export type Stage = [name: string, number: number, title: string];
-export type Room = [title: string, parts: (Stage | Room)[]];
+export type StageGroup = [title: string, parts: (Stage | StageGroup)[]];
 
-export interface PlanMessage {
-  rooms: (Stage | Room)[];
-  chosen: string;
+export interface DiagramMessage {
+  groups: (Stage | StageGroup)[];
+  selected: string;
   label: string;
   lecture: boolean;
 }

@@ -34,7 +34,7 @@ from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, Look, current_look, page, use_look
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
-from viz_app.maps import UNITS, MapView, ShownMaps, of_what_is_left
+from viz_app.maps import UNITS, MapView, ShownMaps, renormalised_attention
 
 Theme = Literal["light", "dark"]
 # Name -> an order of the heads of each layer, and an order of the layers or None.
@@ -283,7 +283,7 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     }
     images = thumbnails(small, LARGE, **scale)
     grid = head_grid.grid_message(
-        layers=layers, heads=heads, thumbnails=images, off=maps.off, titles=titles, there=maps.there, **scale
+        layers=layers, heads=heads, thumbnails=images, off=maps.off, titles=titles, existing=maps.there, **scale
     )
     data = {"shown": json.dumps(document).encode(), "grid": grid}
     data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}
@@ -307,7 +307,7 @@ def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """Return the title of each head with its figures and role, and the orders by each figure and by role."""
-    attention, substitute = of_what_is_left(run), run.encoding.special_tokens.substitute_in
+    attention, substitute = renormalised_attention(run), run.encoding.special_tokens.substitute_in
     figures = role_figures(attention, run.encoding)
     roles = roles_of_heads(role_scores(attention, run.encoding))
     sorts: Sorts = {
@@ -315,7 +315,7 @@ def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
         for name, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
     }
     sorts[BY_ROLE] = sort_heads(role_ranks(roles)).tolist(), None
-    titles = head_titles(*figures, does=describe_roles(roles), there=run.existing_heads)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=run.existing_heads)
     return [[substitute(title) for title in row] for row in titles], sorts
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, TOKEN_FONT, current_look, plain, styled
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, plain, sized, styled, token_font
 
 LONGEST_LABEL, LONGEST_HOVER = 14, 160
 LABELS_THAT_FIT = 36
@@ -30,7 +30,6 @@ def attention_heatmap(
     Labels, title and unit are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels do not fit the values.
     """
-    look = current_look()
     if values.ndim != 2 or values.shape != (len(query_labels), len(key_labels)) or 0 in values.shape:
         raise ValueError(
             f"values of shape {values.shape} with {len(query_labels)} query labels and {len(key_labels)} key labels: "
@@ -41,9 +40,9 @@ def attention_heatmap(
     # An all-zero map still needs a range; 1 is what a probability could reach.
     limit = float(np.abs(finite).max(initial=0)) or 1.0
     longest = max(values.shape)
-    side = min(640 if look.lecture else 560, max(340, 34 * longest))
+    side = min(sized(560, 640), max(340, 34 * longest))
     room = side / min(longest, LABELS_THAT_FIT)  # pixels from one label to the next
-    font_size = int(min(18 if look.lecture else 13, max(12, 0.75 * room)))
+    font_size = int(min(sized(13, 18), max(12, 0.75 * room)))
     gap = 1 if longest <= 64 else 0
 
     heatmap = go.Heatmap(
@@ -75,10 +74,10 @@ def attention_heatmap(
     # The map hangs on axes that know every whole token, for the hover; over them lie the axes that are seen, whose
     # labels are shortened, and thinned when they would touch.
     figure.update_layout(
-        height=side + (190 if look.lecture else 160),
-        margin={"t": 96 if look.lecture else 80},
-        xaxis=_whole(key_labels),
-        yaxis=_whole(query_labels)
+        height=side + sized(160, 190),
+        margin={"t": sized(80, 96)},
+        xaxis=_hover_ticks(key_labels),
+        yaxis=_hover_ticks(query_labels)
         | {
             "autorange": "reversed",
             "scaleanchor": "x",
@@ -86,30 +85,30 @@ def attention_heatmap(
             "constrain": "domain",
             "constraintoward": "top",
         },
-        xaxis2=_seen(key_labels, LABELS_THAT_FIT, font_size)
+        xaxis2=_visible_ticks(key_labels, LABELS_THAT_FIT, font_size)
         | {"matches": "x", "overlaying": "x", "side": "bottom", "title": {"text": "key: who is looked at"}}
         | {"autotickangles": [0, -45, -90] if longest <= 20 else [-90]},
-        yaxis2=_seen(query_labels, LABELS_THAT_FIT, font_size)
+        yaxis2=_visible_ticks(query_labels, LABELS_THAT_FIT, font_size)
         | {"matches": "y", "overlaying": "y", "side": "left", "title": {"text": "query: who looks"}},
     )
     figure.layout.xaxis.update(constrain="domain", constraintoward="left")
     # An annotation, because a plotly title of a figure this high does not stay at its own place.
     figure.add_annotation(
         text=f"<b>{plain(title)}</b>",
-        font_size=22 if look.lecture else 17,
+        font_size=sized(17, 22),
         x=0,
         xref="paper",
         xanchor="left",
         y=1,
         yref="paper",
         yanchor="bottom",
-        yshift=58 if look.lecture else 48,
+        yshift=sized(48, 58),
         showarrow=False,
     )
     return styled(figure)
 
 
-def _whole(labels: Sequence[str]) -> dict[str, Any]:
+def _hover_ticks(labels: Sequence[str]) -> dict[str, Any]:
     return {
         "tickmode": "array",
         "tickvals": list(range(len(labels))),
@@ -121,13 +120,13 @@ def _whole(labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _seen(labels: Sequence[str], room: int, font_size: int) -> dict[str, Any]:
-    shown = range(0, len(labels), -(-len(labels) // room))
+def _visible_ticks(labels: Sequence[str], room: int, font_size: int) -> dict[str, Any]:
+    labelled = range(0, len(labels), -(-len(labels) // room))
     return {
         "tickmode": "array",
-        "tickvals": list(shown),
-        "ticktext": [plain(labels[i], LONGEST_LABEL) for i in shown],
-        "tickfont": {"family": TOKEN_FONT, "size": font_size},
+        "tickvals": list(labelled),
+        "ticktext": [plain(labels[i], LONGEST_LABEL) for i in labelled],
+        "tickfont": token_font(font_size),
         "showgrid": False,
         "zeroline": False,
     }

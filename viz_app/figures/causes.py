@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, TOKEN_FONT, cell_frame, current_look, figure_of, plain, shade
+from viz_app.figures.style import (
+    DIVERGING,
+    TOKEN_FONT,
+    cell_frame,
+    figure_of,
+    label_axis,
+    plain,
+    shade,
+    sized,
+    token_font,
+)
 from viz_app.figures.why import CLICKED_CELLS, coloured_cells
 
 LONGEST_LABEL = 20
@@ -32,19 +42,18 @@ def effect_map(
     row_labels: Sequence[str],
     column_labels: Sequence[str],
     *,
-    chosen: tuple[int, int] | None = None,
+    selected: tuple[int, int] | None = None,
     by_chance: np.ndarray | None = None,
     limit: float = 1.0,
 ) -> go.Figure:
     """The effect of each place as a coloured cell: orange goes towards the source's answer, blue away from it.
 
-    effects: (row, column), 0 for nothing and 1 for the source's answer; NaN leaves a cell empty. chosen: the (row,
+    effects: (row, column), 0 for nothing and 1 for the source's answer; NaN leaves a cell empty. selected: the (row,
         column) to frame. by_chance: (row, column), whether a cell is marked with a ring. limit: where the colours end.
     A click on a cell gives back its column as x and its row as y.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if labels or marks do not fit the effects.
     """
-    look = current_look()
     if effects.shape != (len(row_labels), len(column_labels)) or 0 in effects.shape:
         raise ValueError(
             f"effects of shape {effects.shape}, {len(row_labels)} row and {len(column_labels)} column labels: expected "
@@ -53,9 +62,9 @@ def effect_map(
     if by_chance is not None and by_chance.shape != effects.shape:
         raise ValueError(f"marks of shape {by_chance.shape} for effects of {effects.shape}: one for each")
     columns, shares = effects.shape[1], np.clip(effects / (limit or 1.0), -1, 1)
-    written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if look.lecture else NUMBERS_THAT_FIT)
+    has_numbers = columns <= sized(NUMBERS_THAT_FIT, NUMBERS_THAT_FIT * 2 // 3)
     traces = coloured_cells(
-        shares, effects, row_labels, column_labels, axis="x", written=two_places if written else None,
+        shares, effects, row_labels, column_labels, axis="x", format_value=two_places if has_numbers else None,
     )  # fmt: skip
     if by_chance is not None:
         cells = np.argwhere(by_chance & np.isfinite(effects)).tolist()
@@ -63,38 +72,40 @@ def effect_map(
             "type": "scatter", "x": [column + 0.38 for _, column in cells], "y": [row - 0.28 for row, _ in cells],
             "mode": "markers", "hoverinfo": "skip", "showlegend": False,
             "marker": {
-                "symbol": "circle-open", "size": 8 if look.lecture else 6,
+                "symbol": "circle-open", "size": sized(6, 8),
                 "color": [shade(shares[row, column], signed=True)[1] for row, column in cells],
             },
         })  # fmt: skip
-    layout = cells_layout(row_labels, column_labels, chosen)
+    layout = cells_layout(row_labels, column_labels, selected)
     return figure_of(traces, layout)
 
 
 def cells_layout(
     row_labels: Sequence[str],
     column_labels: Sequence[str],
-    chosen: tuple[int, int] | None,
+    selected: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """The layout of cells that can be clicked, with their names beside and above; `chosen` has a frame."""
-    look = current_look()
-    rows, columns, size = len(row_labels), len(column_labels), 18 if look.lecture else 13
+    """The layout of cells that can be clicked, with their names beside and above; `selected` has a frame."""
+    rows, columns, size = len(row_labels), len(column_labels), sized(13, 18)
     return {
         **CLICKED_CELLS,
-        "shapes": [] if chosen is None else [cell_frame(*chosen)],
-        "height": round(rows * (38 if look.lecture else 30) + (84 if look.lecture else 64)),
-        "margin": {"l": 8, "r": 8, "t": 44 if look.lecture else 34, "b": 10},
-        "xaxis": {
-            "side": "top", "tickmode": "array", "tickvals": list(range(columns)), "showgrid": False, "zeroline": False,
-            "ticktext": [plain(label, LONGEST_LABEL) for label in column_labels], "tickfont": {"size": size},
-            "range": [-0.5, columns - 0.5], "fixedrange": True,
-        },
-        "yaxis": {
-            "tickmode": "array", "tickvals": list(range(rows)), "range": [rows - 0.5, -0.5], "showgrid": False,
-            "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in row_labels], "zeroline": False,
-            "tickfont": {"family": TOKEN_FONT, "size": size}, "fixedrange": True,
-        },
-    }  # fmt: skip
+        "shapes": [] if selected is None else [cell_frame(*selected)],
+        "height": round(rows * sized(30, 38) + sized(64, 84)),
+        "margin": {"l": 8, "r": 8, "t": sized(34, 44), "b": 10},
+        "xaxis": label_axis(
+            [plain(label, LONGEST_LABEL) for label in column_labels],
+            side="top",
+            tickfont={"size": size},
+            range=[-0.5, columns - 0.5],
+            fixedrange=True,
+        ),
+        "yaxis": label_axis(
+            [plain(label, LONGEST_LABEL) + "  " for label in row_labels],
+            tickfont=token_font(size),
+            range=[rows - 0.5, -0.5],
+            fixedrange=True,
+        ),
+    }
 
 
 def neuron_bars(neurons: Sequence[int], effects: Sequence[float]) -> go.Figure:
@@ -103,7 +114,7 @@ def neuron_bars(neurons: Sequence[int], effects: Sequence[float]) -> go.Figure:
     Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
     names = [f"neuron {number}" for number in neurons]
-    return value_bars(names, effects, title="effect", written=two_places)
+    return value_bars(names, effects, title="effect", format_value=two_places)
 
 
 def value_bars(
@@ -111,15 +122,14 @@ def value_bars(
     values: Sequence[float],
     *,
     title: str,
-    written: Callable[[float], str],
-    chosen: int | None = None,
+    format_value: Callable[[float], str],
+    selected: int | None = None,
 ) -> go.Figure:
-    """A number of either sign for each label as a horizontal bar, the first on top; the name of `chosen` is bold.
+    """A number of either sign for each label as a horizontal bar, the first on top; the name of `selected` is bold.
 
-    title: of the axis of the numbers. written: how a number stands beside its bar.
+    title: of the axis of the numbers. format_value: how a number stands beside its bar.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
-    look = current_look()
     if len(labels) != len(values):
         raise ValueError(f"{len(labels)} labels and {len(values)} values: one for each")
     ends, places = DIVERGING.colours(), list(range(len(values)))
@@ -127,12 +137,12 @@ def value_bars(
     reach = max((abs(value) for value in values), default=0.0) or 1.0
     bars = {
         "type": "bar", "orientation": "h", "x": list(values), "y": places, "showlegend": False,
-        "text": [written(value) for value in values], "textposition": "outside", "cliponaxis": False,
+        "text": [format_value(value) for value in values], "textposition": "outside", "cliponaxis": False,
         "marker": {"color": [ends[9] if value >= 0 else ends[3] for value in values]},
         "customdata": names, "hovertemplate": "%{customdata}<br>%{x:.9g}<extra></extra>",
     }  # fmt: skip
     layout = {
-        "height": round(len(values) * (38 if look.lecture else 26) + (84 if look.lecture else 64)),
+        "height": round(len(values) * sized(26, 38) + sized(64, 84)),
         "margin": {"l": 8, "r": 56, "t": 8},
         "dragmode": False,
         "bargap": 0.3,
@@ -141,10 +151,9 @@ def value_bars(
             "title": {"text": title}, "zeroline": True, "nticks": 5,
             "range": [1.15 * min(0.0, *values, -0.1 * reach), 1.15 * max(0.0, *values)],
         },
-        "yaxis": {
-            "tickmode": "array", "tickvals": places, "range": [len(values) - 0.5, -0.5], "showgrid": False,
-            "ticktext": [f"<b>{name}</b>  " if place == chosen else f"{name}  " for place, name in enumerate(names)],
-            "tickfont": {"family": TOKEN_FONT}, "zeroline": False,
-        },
+        "yaxis": label_axis(
+            [f"<b>{name}</b>  " if place == selected else f"{name}  " for place, name in enumerate(names)],
+            range=[len(values) - 0.5, -0.5], tickfont={"family": TOKEN_FONT},
+        ),
     }  # fmt: skip
     return figure_of([bars], layout)

@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from PIL import Image
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, current_look, figure_of, page, plain
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, figure_of, page, plain, sized
 
 SIDE, LECTURE_SIDE = 340, 520  # pixels of a picture on the page
 FAINT = 0.35  # how much of the picture is left under the heat
@@ -23,7 +23,7 @@ class Outline(NamedTuple):
 
     box: tuple[float, float, float, float]
     name: str
-    meant: bool = False
+    is_target: bool = False
 
 
 def picture_figure(image: np.ndarray, outlines: Sequence[Outline] = ()) -> go.Figure:
@@ -45,7 +45,6 @@ def picture_heat(
     puts 0 in the middle. Zero lets the picture through. unit: what a value is, written on hover.
     Raises ValueError for values of another shape.
     """
-    look = current_look()
     if heat.ndim != 2 or 0 in heat.shape:
         raise ValueError(f"heat of shape {heat.shape}: (row, column) of patches, at least one")
     rows, columns = heat.shape
@@ -63,7 +62,7 @@ def picture_heat(
         "customdata": [[f"row {row}, column {column}" for column in range(columns)] for row in range(rows)],
         "hovertemplate": f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
         "colorbar": {
-            "orientation": "h", "lenmode": "pixels", "len": LECTURE_SIDE if look.lecture else SIDE, "thickness": 12,
+            "orientation": "h", "lenmode": "pixels", "len": sized(SIDE, LECTURE_SIDE), "thickness": 12,
             "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 0, "nticks": 4, "tickformat": "~g",
             "tickangle": 0, "outlinewidth": 1, "outlinecolor": page().line,
         },
@@ -73,10 +72,10 @@ def picture_heat(
         row, column = np.unravel_index(int(heat.argmax()), heat.shape)
         # Two lines, one of which stands out whatever is under them.
         for colour, width in ((page().background, 6), (page().text, 2)):
-            line = {"color": colour, "width": width * (1.5 if look.lecture else 1)}
+            line = {"color": colour, "width": width * sized(1, 1.5)}
             ring.append(_rectangle(column * step_x, row * step_y, (column + 1) * step_x, (row + 1) * step_y, line))
     traces = [_image(faint(image)), patches]
-    return _framed(traces, ring, image, outlines, below=56 if look.lecture else 44)
+    return _framed(traces, ring, image, outlines, bottom_margin=sized(44, 56))
 
 
 def _image(image: np.ndarray) -> dict[str, Any]:
@@ -92,35 +91,34 @@ def _framed(
     shapes: Sequence[dict[str, Any]],
     image: np.ndarray,
     outlines: Sequence[Outline],
-    below: int = 0,
+    bottom_margin: int = 0,
 ) -> go.Figure:
-    look = current_look()
     height, width = image.shape[:2]
     colours = page()
     boxes, names = list(shapes), []
-    for box, name, meant in outlines:
+    for box, name, is_target in outlines:
         left, top, right, bottom = (edge * size for edge, size in zip(box, (width, height) * 2, strict=True))
-        line = {"color": colours.accent, "width": 3 if meant else 1.5, "dash": "solid" if meant else "dot"}
+        line = {"color": colours.accent, "width": 3 if is_target else 1.5, "dash": "solid" if is_target else "dot"}
         boxes.append(_rectangle(left, top, right, bottom, line))
-        under = top < 0.12 * height
+        is_below = top < 0.12 * height
         names.append({
             "x": min(max((left + right) / 2, 0.18 * width), 0.82 * width),
-            "y": bottom if under else top,
-            "yanchor": "top" if under else "bottom",
+            "y": bottom if is_below else top,
+            "yanchor": "top" if is_below else "bottom",
             "text": plain(name),
             "showarrow": False,
-            "font": {"size": 16 if look.lecture else 12, "color": colours.text},
+            "font": {"size": sized(12, 16), "color": colours.text},
             "bgcolor": colours.background,
             "opacity": 0.9,
             "borderpad": 1,
         })  # fmt: skip
-    side = LECTURE_SIDE if look.lecture else SIDE
+    side = sized(SIDE, LECTURE_SIDE)
     hidden = {"visible": False, "constrain": "domain", "constraintoward": "left"}
     layout = {
         "shapes": boxes,
         "annotations": names,
-        "height": side + below,
-        "margin": {"l": 0, "r": 0, "t": 0, "b": below},
+        "height": side + bottom_margin,
+        "margin": {"l": 0, "r": 0, "t": 0, "b": bottom_margin},
         "xaxis": {**hidden, "range": [-0.5, width - 0.5]},
         "yaxis": {
             "visible": False,

@@ -12,12 +12,13 @@ from viz_app.figures.style import (
     HEAD_COLOURS,
     HEAD_DASHES,
     SEQUENTIAL,
-    TOKEN_FONT,
     cell_frame,
-    current_look,
     figure_of,
+    label_axis,
     page,
     plain,
+    sized,
+    token_font,
     two_digits,
 )
 
@@ -46,8 +47,7 @@ def lens_width(depths: int) -> int:
 
 def _letters(depths: int) -> tuple[int, int]:
     """Of the words in the cells, the size of the type in pixels, and the most letters."""
-    look = current_look()
-    size = (17 if look.lecture else 13) if depths <= 9 else (14 if look.lecture else 12)
+    size = sized(13, 17) if depths <= 9 else sized(12, 14)
     return size, max(LEAST_LETTERS, round(LETTERS_A_LINE / depths))
 
 
@@ -59,19 +59,18 @@ def lens_grid(
     places: Sequence[int],
     *,
     highest: float | None = None,
-    chosen: tuple[int, int] | None = None,
+    selected: tuple[int, int] | None = None,
     unit: str,
 ) -> go.Figure:
     """A word in every cell: rows are positions, columns what stands between the layers, coloured from 0 up.
 
     words: (row, depth). values: the same, never negative. hovers: the same, some lines each.
     places: (row,) the rows' positions, which rise by one: what a click on a cell gives back.
-    highest: where the colours end, if not at the largest value. chosen: the (position, depth) to frame.
+    highest: where the colours end, if not at the largest value. selected: the (position, depth) to frame.
     unit: what the colours show.
     Words, labels and hovers are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the parts do not fit each other.
     """
-    look = current_look()
     rows, depths = values.shape
     for name, part in (("words", words), ("hovers", hovers)):
         if len(part) != rows or any(len(line) != depths for line in part):
@@ -95,7 +94,7 @@ def lens_grid(
         traces.append({
             "type": "scatter", "x": [depth for _, depth in cells], "y": [places[row] for row, _ in cells],
             "mode": "markers+text", "text": [plain(words[row][depth], longest) for row, depth in cells],
-            "textfont": {"family": TOKEN_FONT, "size": size, "color": colour}, "textposition": "middle center",
+            "textfont": token_font(size, colour), "textposition": "middle center",
             "marker": {"opacity": 0, "size": 2}, "showlegend": False,
             "selected": {"textfont": {"color": colour}}, "unselected": {"textfont": {"color": colour}},
             "customdata": [
@@ -103,26 +102,23 @@ def lens_grid(
             ],
             "hovertemplate": "%{customdata}<extra></extra>",
         })  # fmt: skip
-    frames = [] if chosen is None else [cell_frame(*chosen)]
-    line = 40 if look.lecture else 30
+    frames = [] if selected is None else [cell_frame(*selected)]
+    line = sized(30, 40)
     layout = {
         "shapes": frames,
         "hovermode": "closest",
         "hoverdistance": -1,  # anywhere in a cell is nearest to its word
-        "height": rows * line + (136 if look.lecture else 112),
-        "margin": {"t": 44 if look.lecture else 34, "r": 8, "b": 90 if look.lecture else 76},
-        "xaxis": {
-            "side": "top", "tickmode": "array", "tickvals": list(range(depths)), "ticktext": short_names(depths),
-            "range": [-0.5, depths - 0.5],
-            "showgrid": False, "zeroline": False, "fixedrange": True,
-        },
-        "yaxis": {
-            "tickmode": "array", "tickvals": list(places),
-            "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in row_labels],
-            "tickfont": {"family": TOKEN_FONT, "size": size}, "range": [places[-1] + 0.5, places[0] - 0.5],
-            "showgrid": False, "zeroline": False, "fixedrange": True,
-        },
-    }  # fmt: skip
+        "height": rows * line + sized(112, 136),
+        "margin": {"t": sized(34, 44), "r": 8, "b": sized(76, 90)},
+        "xaxis": label_axis(short_names(depths), side="top", range=[-0.5, depths - 0.5], fixedrange=True),
+        "yaxis": label_axis(
+            [plain(label, LONGEST_LABEL) + "  " for label in row_labels],
+            places,
+            tickfont=token_font(size),
+            range=[places[-1] + 0.5, places[0] - 0.5],
+            fixedrange=True,
+        ),
+    }
     return figure_of(traces, layout)
 
 
@@ -140,7 +136,6 @@ def layer_lines(
     Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if a line has another number of figures than there are layers.
     """
-    look = current_look()
     traces = []
     for number, (name, values) in enumerate(series.items()):
         if len(values) != len(names):
@@ -148,17 +143,17 @@ def layer_lines(
         colour = HEAD_COLOURS[number % len(HEAD_COLOURS)]
         traces.append({
             "type": "scatter", "x": list(range(len(names))), "y": values, "name": plain(name, 40),
-            "mode": "lines+markers", "marker": {"size": 11 if look.lecture else 8}, "cliponaxis": False,
+            "mode": "lines+markers", "marker": {"size": sized(8, 11)}, "cliponaxis": False,
             "line": {
-                "color": colour, "width": 4 if look.lecture else 2.5, "dash": HEAD_DASHES[number % len(HEAD_DASHES)],
+                "color": colour, "width": sized(2.5, 4), "dash": HEAD_DASHES[number % len(HEAD_DASHES)],
             },
             "hovertemplate": f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:.9g}}<extra></extra>",
         })  # fmt: skip
     top = max((float(np.nanmax(v)) for v in series.values() if np.isfinite(v).any()), default=1.0)
     layout = {
-        "height": 420 if look.lecture else 320,
+        "height": sized(320, 420),
         "showlegend": True,
-        "margin": {"t": 44 if look.lecture else 36, "r": 24},
+        "margin": {"t": sized(36, 44), "r": 24},
         "xaxis": {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": list(names), "zeroline": False},
         "yaxis": {"title": {"text": plain(title)}, "zeroline": False}
         | (
@@ -184,7 +179,6 @@ def state_map(
     axes: what they are called. Labels and groups are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels or groups do not fit.
     """
-    look = current_look()
     length = len(points)
     if not len(labels) == len(groups) == length:
         raise ValueError(f"{len(labels)} labels and {len(groups)} groups for {length} points: one for each")
@@ -193,27 +187,27 @@ def state_map(
     width, height = 1.15 * np.abs(points).max(0, initial=1e-3)
     reach = max(width / 2, height) * np.array([2.0, 1.0])
     traces = []
-    named = length <= POINTS_WITH_NAMES
-    sides = name_sides(points / reach, [min(len(label), LONGEST_LABEL) for label in labels]) if named else []
+    has_names = length <= POINTS_WITH_NAMES
+    sides = name_sides(points / reach, [min(len(label), LONGEST_LABEL) for label in labels]) if has_names else []
     for number, group in enumerate(dict.fromkeys(groups)):
-        places = [place for place, of in enumerate(groups) if of == group]
+        places = [place for place, name in enumerate(groups) if name == group]
         traces.append({
             "type": "scatter", "x": points[places, 0], "y": points[places, 1], "name": plain(group),
-            "mode": "markers+text" if named else "markers",
+            "mode": "markers+text" if has_names else "markers",
             "text": [plain(labels[place], LONGEST_LABEL) for place in places],
-            **({"textposition": [sides[place] for place in places]} if named else {}),
-            "textfont": {"family": TOKEN_FONT, "size": 16 if look.lecture else 12, "color": colours.text},
+            **({"textposition": [sides[place] for place in places]} if has_names else {}),
+            "textfont": token_font(sized(12, 16), colours.text),
             "customdata": [f"{plain(labels[place], LONGEST_HOVER)} ({place})" for place in places],
             "hovertemplate": "%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
             "marker": {
-                "size": 14 if look.lecture else 10, "color": HEAD_COLOURS[number % len(HEAD_COLOURS)],
+                "size": sized(10, 14), "color": HEAD_COLOURS[number % len(HEAD_COLOURS)],
                 "symbol": ("circle", "square", "diamond", "star")[number % 4],
             },
         })  # fmt: skip
     wide, high = reach.tolist()
     layout = {
-        "height": 680 if look.lecture else 560,
-        "margin": {"t": 44 if look.lecture else 36},
+        "height": sized(560, 680),
+        "margin": {"t": sized(36, 44)},
         "showlegend": True,
         "xaxis": {"range": [-wide, wide], "showticklabels": False, "title": {"text": axes[0]}},
         "yaxis": {"range": [-high, high], "showticklabels": False, "title": {"text": axes[1]}, "scaleanchor": "x"},
@@ -226,23 +220,28 @@ def name_sides(points: np.ndarray, letters: Sequence[int]) -> list[str]:
 
     points: (point, 2), -1 to 1 in a picture twice as wide as high. letters: how long each name is.
     """
-    letter, line, away, sign = 0.018, 0.07, 0.06, 0.04  # widths as shares of half the picture's, heights of half of its
+    letter, line, offset, sign = (
+        0.018,
+        0.07,
+        0.06,
+        0.04,
+    )  # widths as shares of half the picture's, heights of half of its
     names: list[tuple[float, float, float, float]] = []  # of those that have a place: middle, half the width, height
     sides = []
     for place, (x, y) in enumerate(points.tolist()):
         half = letters[place] * letter / 2
-        found = {
-            "top center": (x, y + away), "bottom center": (x, y - away), "middle right": (x + half + away / 3, y),
-            "middle left": (x - half - away / 3, y),
+        candidates = {
+            "top center": (x, y + offset), "bottom center": (x, y - offset), "middle right": (x + half + offset / 3, y),
+            "middle left": (x - half - offset / 3, y),
         }  # fmt: skip
-        others = [*names, *((u, v, 0.01, sign) for number, (u, v) in enumerate(points.tolist()) if number != place)]
+        obstacles = [*names, *((u, v, 0.01, sign) for number, (u, v) in enumerate(points.tolist()) if number != place)]
         clashes = {
-            side: sum(abs(u - a) < half + wide and abs(v - b) < high for u, v, wide, high in others)
-            for side, (a, b) in found.items()
+            side: sum(abs(u - a) < half + wide and abs(v - b) < high for u, v, wide, high in obstacles)
+            for side, (a, b) in candidates.items()
         }
         best = min(clashes, key=clashes.__getitem__)
         sides.append(best)
-        names.append((*found[best], half, line))
+        names.append((*candidates[best], half, line))
     return sides
 
 
@@ -253,33 +252,28 @@ def similarity_matrix(values: np.ndarray, labels: Sequence[str]) -> go.Figure:
     Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels do not fit.
     """
-    look = current_look()
     count = len(labels)
     if values.shape != (count, count) or not count:
         raise ValueError(f"values of shape {values.shape} with {count} labels: a square of them, at least one")
-    size = 16 if look.lecture else 12
-    tick = {
-        "tickmode": "array", "tickvals": list(range(count)),
-        "tickfont": {"family": TOKEN_FONT, "size": size}, "showgrid": False, "zeroline": False, "fixedrange": True,
-    }  # fmt: skip
+    size = sized(12, 16)
+    tick: dict[str, Any] = {"tickfont": token_font(size), "fixedrange": True}
+    hover_labels = [plain(label, LONGEST_HOVER) for label in labels]
     map_ = {
         "type": "heatmap", "z": values, "zmin": 0, "zmax": 1, "xgap": 2, "ygap": 2,
         "colorscale": SEQUENTIAL.colorscale(), "textfont": {"size": size}, "texttemplate": "%{text}",
         "text": [[two_digits(float(value)) for value in row] for row in values],
         "customdata": [
-            [f"{plain(one, LONGEST_HOVER)}<br>{plain(other, LONGEST_HOVER)}" for other in labels] for one in labels
+            [f"{row_label}<br>{column_label}" for column_label in hover_labels] for row_label in hover_labels
         ],
         "hovertemplate": "%{customdata}<br>cosine %{z:.9g}<extra></extra>",
         "colorbar": {"title": {"text": "cosine", "side": "right"}, "thickness": 12, "outlinewidth": 0, "nticks": 5},
     }  # fmt: skip
     layout = {
-        "height": round(count * (64 if look.lecture else 52)) + 60,
+        "height": round(count * sized(52, 64)) + 60,
         "margin": {"t": 36},
-        "xaxis": {**tick, "side": "top", "ticktext": [f"{number + 1}" for number in range(count)]},
-        "yaxis": {
-            **tick,
-            "ticktext": [f"{number + 1}  {plain(label, 44)}  " for number, label in enumerate(labels)],
-            "autorange": "reversed",
-        },
+        "xaxis": label_axis([f"{number + 1}" for number in range(count)], side="top", **tick),
+        "yaxis": label_axis(
+            [f"{number + 1}  {plain(label, 44)}  " for number, label in enumerate(labels)], autorange="reversed", **tick
+        ),
     }
     return figure_of([map_], layout)

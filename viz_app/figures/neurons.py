@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from viz_app.figures.causes import NUMBERS_THAT_FIT, cells_layout
-from viz_app.figures.style import current_look, figure_of, two_digits
+from viz_app.figures.style import figure_of, sized, two_digits
 from viz_app.figures.why import coloured_cells
 
 
@@ -18,15 +18,15 @@ def neuron_map(
     row_labels: Sequence[str],
     column_labels: Sequence[str],
     *,
-    what: str,
+    value_name: str,
     limits: Sequence[float],
-    chosen: tuple[int, int] | None = None,
+    selected: tuple[int, int] | None = None,
 ) -> go.Figure:
     """The number of the strongest neuron in each cell, coloured by its value: orange above 0, blue below.
 
-    neurons, values: (row, column); -1 and NaN leave a cell empty. what: the value is, on hover. limits: of each
+    neurons, values: (row, column); -1 and NaN leave a cell empty. value_name: the value is, on hover. limits: of each
         column where its colours end.
-    chosen: the (row, column) to frame. A click on a cell gives back its column as x and its row as y.
+    selected: the (row, column) to frame. A click on a cell gives back its column as x and its row as y.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if labels, values or limits do not fit the neurons.
     """
@@ -36,20 +36,22 @@ def neuron_map(
             f"neurons of shape {neurons.shape}, values of {values.shape}, {shape[0]} row and {shape[1]} column labels "
             f"and {len(limits)} limits: expected (row, column), at least one of each"
         )
-    written = shape[1] <= (NUMBERS_THAT_FIT * 2 // 3 if current_look().lecture else NUMBERS_THAT_FIT)
+    has_numbers = shape[1] <= sized(NUMBERS_THAT_FIT, NUMBERS_THAT_FIT * 2 // 3)
     ends = np.array([limit or 1.0 for limit in limits])
     traces = coloured_cells(
         np.clip(values / ends, -1, 1), neurons.astype(float), row_labels, column_labels, axis="x",
-        written=_number if written else None,
+        format_value=_number if has_numbers else None,
     )  # fmt: skip
     points = traces[1]
     points["customdata"] = [
-        [*said, two_digits(value)] for said, value in zip(points["customdata"], values.ravel().tolist(), strict=True)
+        [*texts, two_digits(value)] for texts, value in zip(points["customdata"], values.ravel().tolist(), strict=True)
     ]
     points["hovertemplate"] = (
-        "%{customdata[0]}<br>%{customdata[1]} neuron %{customdata[2]}<br>" + what + " %{customdata[3]}<extra></extra>"
+        "%{customdata[0]}<br>%{customdata[1]} neuron %{customdata[2]}<br>"
+        + value_name
+        + " %{customdata[3]}<extra></extra>"
     )
-    layout = cells_layout(row_labels, column_labels, chosen)
+    layout = cells_layout(row_labels, column_labels, selected)
     return figure_of(traces, layout)
 
 

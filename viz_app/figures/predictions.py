@@ -7,10 +7,19 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, current_look, figure_of, page, plain, two_digits
+from viz_app.figures.style import (
+    SEQUENTIAL,
+    figure_of,
+    label_axis,
+    page,
+    plain,
+    sized,
+    token_font,
+    two_digits,
+)
 
 LONGEST_LABEL = 18
-MOST_NAMED = 60  # tokens under a figure
+MAX_LABELS = 60  # tokens under a figure
 NOTABLE = 0.05  # probability
 
 
@@ -29,7 +38,6 @@ def prediction_bars(
     The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a probability is outside 0 to 1.
     """
-    look = current_look()
     series = {"now": list(probabilities)} if before is None else {"before": list(before), "now": list(probabilities)}
     for name, numbers in series.items():
         if len(numbers) != len(labels):
@@ -49,7 +57,7 @@ def prediction_bars(
     ]  # fmt: skip
     if largest is None:
         largest = max((number for numbers in series.values() for number in numbers), default=1.0)
-    thickness = (34 if before is None else 50) * (1.3 if look.lecture else 1)
+    thickness = (34 if before is None else 50) * sized(1, 1.3)
     layout = {
         "barmode": "group",
         "bargap": 0.3,
@@ -62,18 +70,17 @@ def prediction_bars(
         # A short bar is as easily met as a long one: anywhere in its row.
         "hovermode": "y",
         "xaxis": {
-            "range": [0, (largest or 1.0) * 1.02], "title": {"text": "probability"}, "nticks": 5, "zeroline": False
-        },
-        "yaxis": {
-            "tickmode": "array",
-            "tickvals": places,
-            "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in labels],
-            "tickfont": {"family": TOKEN_FONT, "size": 20 if look.lecture else 15},
-            "range": [len(labels) - 0.5, -0.5],
-            "showgrid": False,
+            "range": [0, (largest or 1.0) * 1.02],
+            "title": {"text": "probability"},
+            "nticks": 5,
             "zeroline": False,
         },
-    }  # fmt: skip
+        "yaxis": label_axis(
+            [plain(label, LONGEST_LABEL) + "  " for label in labels],
+            tickfont=token_font(sized(15, 20)),
+            range=[len(labels) - 0.5, -0.5],
+        ),
+    }
     return figure_of(bars, layout)
 
 
@@ -82,15 +89,14 @@ def answer_bars(
     first: Sequence[float],
     last: Sequence[float],
     *,
-    chosen: tuple[int, int],
+    answer: tuple[int, int],
 ) -> go.Figure:
     """Every token's probability as the first of an answer, upwards, and as the last, downwards, in the order given.
 
-    chosen: places of the answer's first and last token; what lies between is framed.
+    answer: places of the answer's first and last token; what lies between is framed.
     Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a probability is outside 0 to 1.
     """
-    look = current_look()
     if not len(labels) == len(first) == len(last):
         raise ValueError(f"{len(labels)} labels, {len(first)} and {len(last)} probabilities: one of each for each")
     for number in (*first, *last):
@@ -106,30 +112,24 @@ def answer_bars(
         for name, fill, sign, numbers in (("as the first", "now", 1, first), ("as the last", "before", -1, last))
     ]  # fmt: skip
     # Of many tokens those are named that could be an end of the answer; all others say so on hover.
-    named = [place for place in places if len(places) <= MOST_NAMED or max(first[place], last[place]) >= NOTABLE]
+    labelled = [place for place in places if len(places) <= MAX_LABELS or max(first[place], last[place]) >= NOTABLE]
     layout = {
         "barmode": "overlay",
         "bargap": 0.25,
-        "height": round(260 * (1.3 if look.lecture else 1)),
+        "height": round(260 * sized(1, 1.3)),
         "margin": {"t": 34},
         "dragmode": False,
         "hovermode": "x",
         "shapes": [
             {
-                "type": "rect", "x0": chosen[0] - 0.5, "x1": chosen[1] + 0.5, "y0": -1.04, "y1": 1.04,
+                "type": "rect", "x0": answer[0] - 0.5, "x1": answer[1] + 0.5, "y0": -1.04, "y1": 1.04,
                 "line": {"color": colours.text, "width": 2, "dash": "dot"},
             }
         ],
-        "xaxis": {
-            "tickmode": "array",
-            "tickvals": named,
-            "ticktext": [plain(labels[place], LONGEST_LABEL) for place in named],
-            "tickfont": {"family": TOKEN_FONT, "size": 16 if look.lecture else 12},
-            "tickangle": -50,
-            "range": [-0.7, len(labels) - 0.3],
-            "showgrid": False,
-            "zeroline": False,
-        },
+        "xaxis": label_axis(
+            [plain(labels[place], LONGEST_LABEL) for place in labelled], labelled, tickfont=token_font(sized(12, 16)),
+            tickangle=-50, range=[-0.7, len(labels) - 0.3],
+        ),
         "yaxis": {
             "range": [-1.08, 1.08], "tickvals": [-1, -0.5, 0, 0.5, 1], "ticktext": ["1", "0.5", "0", "0.5", "1"],
             "title": {"text": "probability"},
@@ -154,7 +154,6 @@ def nsp_bar(probability: float, *, before: float | None = None, order: bool = Fa
     Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError outside 0 to 1.
     """
-    look = current_look()
     rows = {"now": probability} if before is None else {"before": before, "now": probability}
     for number in rows.values():
         _check(number)
@@ -170,13 +169,13 @@ def nsp_bar(probability: float, *, before: float | None = None, order: bool = Fa
     ]  # fmt: skip
     layout = {
         "barmode": "overlay",
-        "height": round((140 if before is None else 180) * (1.25 if look.lecture else 1)),
+        "height": round((140 if before is None else 180) * sized(1, 1.25)),
         "dragmode": False,
         "margin": {"t": 38, "l": 40, "r": 40},
         "shapes": [
             {
                 "type": "line", "x0": 0.5, "x1": 0.5, "y0": 0, "y1": 1, "yref": "y domain",
-                "line": {"color": colours.faint, "width": 2 if look.lecture else 1},
+                "line": {"color": colours.faint, "width": sized(1, 2)},
             }
         ],
         "annotations": [

@@ -11,11 +11,12 @@ import plotly.graph_objects as go
 from viz_app.figures.style import (
     HEAD_COLOURS,
     HEAD_DASHES,
-    TOKEN_FONT,
-    current_look,
     figure_of,
+    label_axis,
     page,
     plain,
+    sized,
+    token_font,
     two_digits,
 )
 
@@ -31,26 +32,25 @@ def depth_lines(
     title: str,
     band: tuple[np.ndarray, np.ndarray] | None = None,
     shares: bool = False,
-    least: float = 0.1,
+    min_span: float = 0.1,
 ) -> go.Figure:
     """Some figures from depth to depth, each line with its name at its end.
 
     series: name -> one number for each of the `names` of the depths. band: lowest and highest of the first.
-    title: what is drawn upwards. shares: of all, written as per cent. least: what the picture goes over at least, so
+    title: what is drawn upwards. shares: of all, written as per cent. min_span: what the picture goes over at least, so
         that small differences look small.
     Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if a line, or the band, has another number of figures than there are depths.
     """
-    look = current_look()
     lines = {**series, **({} if band is None else {"lowest": band[0], "highest": band[1]})}
     for name, values in lines.items():
         if len(values) != len(names):
             raise ValueError(f"{name!r} has {len(values)} figures for {len(names)} depths: one for each")
-    colours, size, depths = page(), 18 if look.lecture else 14, list(range(len(names)))
-    height = 440 if look.lecture else 380
+    colours, size, depths = page(), sized(14, 18), list(range(len(names)))
+    height = sized(380, 440)
     whole = np.concatenate([np.asarray(values, float) for values in lines.values()])
     low, high = float(whole.min()), float(whole.max())
-    middle, spread = (low + high) / 2, max(high - low, least)
+    middle, spread = (low + high) / 2, max(high - low, min_span)
     bottom, top = middle - 0.56 * spread, middle + 0.56 * spread
     traces: list[dict[str, Any]] = []
     if band is not None:
@@ -60,14 +60,14 @@ def depth_lines(
             {**edge, "y": band[0].tolist(), "fill": "tonexty", "fillcolor": _clear(HEAD_COLOURS[0], 0.25)},
         ]
     line_high = 1.35 * size * (top - bottom) / (height - 70)
-    ends = _apart([float(values[-1]) for values in series.values()], line_high, bottom, top)
+    ends = _spread([float(values[-1]) for values in series.values()], line_high, bottom, top)
     form = ".1%" if shares else ".4f"
     for number, (name, values) in enumerate(series.items()):
-        style = {"color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number], "width": 4 if look.lecture else 2.5}
+        style = {"color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number], "width": sized(2.5, 4)}
         traces += [
             {
                 "x": depths, "y": values.tolist(), "mode": "lines+markers", "name": plain(name, 40), "line": style,
-                "marker": {"size": 11 if look.lecture else 8, "symbol": SYMBOLS[number]}, "cliponaxis": False,
+                "marker": {"size": sized(8, 11), "symbol": SYMBOLS[number]}, "cliponaxis": False,
                 "hovertemplate": f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:{form}}}<extra></extra>",
             },
             {
@@ -108,12 +108,11 @@ def erased_bars(
     Labels and names are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ.
     """
-    look = current_look()
     for name, numbers in series.items():
         if len(numbers) != len(labels):
             raise ValueError(f"{len(labels)} labels and {len(numbers)} probabilities ({name}): one for each label")
     whole = [plain(label, LONGEST_HOVER) for label in labels]
-    size, rows = 18 if look.lecture else 14, list(range(len(labels)))
+    size, rows = sized(14, 18), list(range(len(labels)))
     bars = [
         {
             "type": "bar", "orientation": "h", "name": plain(name, 40), "x": list(numbers), "y": rows,
@@ -133,30 +132,29 @@ def erased_bars(
     layout = {
         "barmode": "group", "bargap": 0.25, "bargroupgap": 0.06, "showlegend": True, "dragmode": False,
         "legend": {"traceorder": "normal"}, "hovermode": "closest",
-        "height": round(len(labels) * (66 if not look.lecture else 80) + 110),
+        "height": round(len(labels) * (sized(66, 80)) + 110),
         "margin": {"t": 44, "r": 56},
         "xaxis": {"range": [0, largest * 1.02], "title": {"text": "probability"}, "nticks": 5, "zeroline": False},
-        "yaxis": {
-            "tickmode": "array", "tickvals": rows, "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in labels],
-            "tickfont": {"family": TOKEN_FONT, "size": size}, "range": [len(labels) - 0.5, -0.5], "showgrid": False,
-            "zeroline": False,
-        },
+        "yaxis": label_axis(
+            [plain(label, LONGEST_LABEL) + "  " for label in labels],
+            tickfont=token_font(size), range=[len(labels) - 0.5, -0.5],
+        ),
     }  # fmt: skip
     return figure_of(bars, layout)
 
 
-def _apart(places: Sequence[float], least: float, bottom: float, top: float) -> list[float]:
+def _spread(places: Sequence[float], min_distance: float, bottom: float, top: float) -> list[float]:
     """Places at least so far from each other, in their order and near where they were, inside the picture."""
     order = np.argsort(places, kind="stable")
-    found = np.array(places, float)[order]
-    found[-1] = min(found[-1], top)
-    for at in range(len(found) - 2, -1, -1):
-        found[at] = min(found[at], found[at + 1] - least)
-    found[0] = max(found[0], bottom)
-    for at in range(1, len(found)):
-        found[at] = max(found[at], found[at - 1] + least)
-    back = np.empty_like(found)
-    back[order] = found
+    positions = np.array(places, float)[order]
+    positions[-1] = min(positions[-1], top)
+    for index in range(len(positions) - 2, -1, -1):
+        positions[index] = min(positions[index], positions[index + 1] - min_distance)
+    positions[0] = max(positions[0], bottom)
+    for index in range(1, len(positions)):
+        positions[index] = max(positions[index], positions[index - 1] + min_distance)
+    back = np.empty_like(positions)
+    back[order] = positions
     return back.tolist()  # type: ignore[no-any-return]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, current_look, figure_of, page, plain, two_digits
+from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, figure_of, page, plain, sized, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 COLUMNS_WITH_NUMBERS, LABELS_THAT_FIT = 30, 60
@@ -19,28 +19,28 @@ def pair_bars(
     second: Sequence[str | None],
     first_values: np.ndarray,
     second_values: np.ndarray,
-    same: np.ndarray,
+    is_equal: np.ndarray,
 ) -> go.Figure:
     """How unlikely each piece of two aligned sentences is: the first above the line, the second below.
 
     first, second: (column,) tokens, None where a sentence has none. first_values, second_values: (column,)
-    log-probabilities in nats, NaN there; minus each is drawn and written. same: (column,), whether both have the same
+    log-probabilities in nats, NaN there; minus each is drawn and written. is_equal: (column,),
+    whether both have the same
     token; where they part, the column has a ground.
     Tokens are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ, or there is no column.
     """
-    look = current_look()
-    lengths = {len(part) for part in (first, second, first_values, second_values, same)}
+    lengths = {len(part) for part in (first, second, first_values, second_values, is_equal)}
     if len(lengths) != 1 or not len(first):
         raise ValueError(f"columns of {sorted(lengths)} entries: as many in each part, and at least one")
     colours, count = page(), len(first)
-    size = 16 if look.lecture else 12
+    size = sized(12, 16)
     grounds = [
         {
             "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": 0, "y1": 1, "xref": "x", "yref": "y domain",
             "fillcolor": colours.raised, "line": {"width": 0}, "layer": "below",
         }
-        for column in np.nonzero(~np.asarray(same, bool))[0].tolist()
+        for column in np.nonzero(~np.asarray(is_equal, bool))[0].tolist()
     ]  # fmt: skip
     labels: list[dict[str, object]] = []
     longest = float(np.nanmax(np.abs(np.concatenate([first_values, second_values])), initial=0.0)) or 1.0
@@ -68,7 +68,7 @@ def pair_bars(
         })  # fmt: skip
         step = -(-count // LABELS_THAT_FIT)
         for column, token in enumerate(tokens):
-            if token is not None and (column % step == 0 or not same[column]):
+            if token is not None and (column % step == 0 or not is_equal[column]):
                 tilted = count > COLUMNS_WITH_LEVEL_LABELS
                 labels.append({
                     "x": column, "y": 1 if sign > 0 else 0, "yref": "paper", "text": plain(token, LONGEST_LABEL),
@@ -77,7 +77,7 @@ def pair_bars(
                     "xanchor": ("left" if sign > 0 else "right") if tilted else "center", "xshift": -5 * sign * tilted,
                     "font": {
                         "family": TOKEN_FONT, "size": size + 1,
-                        "color": colours.text if same[column] else colours.accent,
+                        "color": colours.text if is_equal[column] else colours.accent,
                     },
                 })  # fmt: skip
     room = 84 if count > COLUMNS_WITH_LEVEL_LABELS else 24
@@ -88,7 +88,7 @@ def pair_bars(
         "bargap": 0.2,
         "showlegend": True,
         "legend": {"y": 1, "yanchor": "top", "yref": "container", "orientation": "h"},
-        "height": (460 if look.lecture else 380) + 2 * room,
+        "height": sized(380, 460) + 2 * room,
         "margin": {"t": room + 44, "b": room + 8, "r": 8},
         "xaxis": {"range": [-0.6, count - 0.4], "visible": False},
         "yaxis": {

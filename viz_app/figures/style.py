@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import plotly.graph_objects as go
 
@@ -26,6 +26,8 @@ class Look:
     dark: bool = False
     lecture: bool = False
 
+
+Number = TypeVar("Number", int, float)
 
 LIGHT_LOOK = Look()
 _look: ContextVar[Look] = ContextVar("look", default=LIGHT_LOOK)
@@ -47,6 +49,11 @@ def use_look(look: Look) -> Iterator[None]:
         yield
     finally:
         _look.reset(token)
+
+
+def sized(normal: Number, lecture: Number) -> Number:
+    """Return the first of two sizes, or in lecture mode the second."""
+    return lecture if current_look().lecture else normal
 
 
 class Scale(NamedTuple):
@@ -155,9 +162,9 @@ def shade(share: float, *, signed: bool) -> tuple[str, str]:
     """
     colours = (DIVERGING if signed else SEQUENTIAL).colours()
     place = (min(max(share, -1.0), 1.0) + 1) / 2 if signed else min(max(share, 0.0), 1.0)
-    below = min(int(place * (len(colours) - 1)), len(colours) - 2)
-    rest = place * (len(colours) - 1) - below
-    mixed = [round(a + (b - a) * rest) for a, b in zip(_rgb(colours[below]), _rgb(colours[below + 1]), strict=True)]
+    lower = min(int(place * (len(colours) - 1)), len(colours) - 2)
+    fraction = place * (len(colours) - 1) - lower
+    mixed = [round(a + (b - a) * fraction) for a, b in zip(_rgb(colours[lower]), _rgb(colours[lower + 1]), strict=True)]
     return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", "#000000" if _luminance(mixed) > 0.179 else "#ffffff"
 
 
@@ -174,11 +181,11 @@ def kind_shades(number: int) -> tuple[tuple[str, str], tuple[str, str]]:
 
     number: of the kind; after as many as there are colours they come again, so the kind must also stand there in words.
     """
-    colour, found = _rgb(HEAD_COLOURS[number % len(HEAD_COLOURS)]), []
-    for behind in (LIGHT_PAGE, DARK_PAGE):
-        mixed = [round(0.36 * a + 0.64 * b) for a, b in zip(colour, _rgb(behind.background), strict=True)]
-        found.append((f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", behind.text))
-    return found[0], found[1]
+    colour, shades = _rgb(HEAD_COLOURS[number % len(HEAD_COLOURS)]), []
+    for page_colours in (LIGHT_PAGE, DARK_PAGE):
+        mixed = [round(0.36 * a + 0.64 * b) for a, b in zip(colour, _rgb(page_colours.background), strict=True)]
+        shades.append((f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", page_colours.text))
+    return shades[0], shades[1]
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:
@@ -219,11 +226,27 @@ def figure_of(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]) ->
     return go.Figure(traces, {**layout, "template": _TEMPLATES[current_look()]}, _validate=CHECKED)
 
 
+def token_font(size: int, colour: str | None = None) -> dict[str, Any]:
+    """Return the font of tokens. size: in pixels. colour: that of the page's text if None."""
+    font = {"family": TOKEN_FONT, "size": size}
+    return font if colour is None else {**font, "color": colour}
+
+
+def label_axis(labels: Sequence[str], positions: Sequence[int] | None = None, **options: Any) -> dict[str, Any]:
+    """Return an axis with a label at each position, without grid lines.
+
+    positions: of the labels; from 0 up if None. options: further attributes of the axis.
+    """
+    ticks = list(range(len(labels)) if positions is None else positions)
+    axis = {"tickmode": "array", "tickvals": ticks, "ticktext": list(labels), "showgrid": False, "zeroline": False}
+    return axis | options
+
+
 def cell_frame(row: float, column: float) -> dict[str, Any]:
     """Return the frame around the chosen cell of a map, as a shape of a layout."""
     return {
         "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5,
-        "line": {"color": page().text, "width": 4 if current_look().lecture else 3},
+        "line": {"color": page().text, "width": sized(3, 4)},
     }  # fmt: skip
 
 
@@ -239,7 +262,7 @@ def _template(look: Look) -> dict[str, Any]:
 
 def _current_template() -> dict[str, Any]:
     colours = page()
-    size = 20 if current_look().lecture else 14
+    size = sized(14, 20)
     axis = {
         "gridcolor": colours.line,
         "linecolor": colours.line,

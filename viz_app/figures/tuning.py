@@ -12,10 +12,10 @@ from viz_app.figures.style import (
     HEAD_COLOURS,
     HEAD_DASHES,
     SEQUENTIAL,
-    current_look,
     figure_of,
     page,
     plain,
+    sized,
     two_digits,
 )
 
@@ -28,29 +28,28 @@ def tuning_lines(
     steps: int,
     title: str,
     shares: bool = False,
-    chosen: int | None = None,
+    selected: int | None = None,
 ) -> go.Figure:
     """Some figures of a run against its steps; those of few points with marks.
 
     series: name -> steps, and a number at each. steps: how many there will be. title: what is drawn upwards.
-    shares: of all, from 0 to 1. chosen: a step with a line through it.
+    shares: of all, from 0 to 1. selected: a step with a line through it.
     Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     """
-    look = current_look()
     colours = page()
     form = ".1%" if shares else ".4f"
     traces: list[dict[str, Any]] = [
         {
-            "type": "scatter", "x": list(at), "y": list(values), "name": plain(name, 40), "cliponaxis": False,
-            "mode": "lines" if len(at) > 24 else "lines+markers",
-            "line": {"width": 4 if look.lecture else 2.5, "color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number]},
-            "marker": {"size": 10 if look.lecture else 7},
+            "type": "scatter", "x": list(positions), "y": list(values), "name": plain(name, 40), "cliponaxis": False,
+            "mode": "lines" if len(positions) > 24 else "lines+markers",
+            "line": {"width": sized(2.5, 4), "color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number]},
+            "marker": {"size": sized(7, 10)},
             "hovertemplate": f"{plain(name, LONGEST_HOVER)}<br>step %{{x}}: %{{y:{form}}}<extra></extra>",
         }
-        for number, (name, (at, values)) in enumerate(series.items())
+        for number, (name, (positions, values)) in enumerate(series.items())
     ]  # fmt: skip
     layout = {
-        "height": 340 if look.lecture else 260,
+        "height": sized(260, 340),
         "margin": {"l": 8, "r": 16, "t": 36, "b": 8},
         "hovermode": "closest",
         "showlegend": True,
@@ -60,8 +59,8 @@ def tuning_lines(
             "title": {"text": plain(title)}, "rangemode": "tozero", "fixedrange": True, "zeroline": False,
             **({"tickformat": ".0%", "range": [0, 1.02]} if shares else {}),
         },
-        "shapes": [] if chosen is None else [{
-            "type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper",
+        "shapes": [] if selected is None else [{
+            "type": "line", "x0": selected, "x1": selected, "y0": 0, "y1": 1, "yref": "paper",
             "line": {"color": colours.accent, "width": 2, "dash": "dot"},
         }],
     }  # fmt: skip
@@ -71,21 +70,22 @@ def tuning_lines(
 def alike_depths(
     values: np.ndarray,
     names: Sequence[str],
-    others: Sequence[str],
+    column_names: Sequence[str],
     *,
     rows: str,
     columns: str,
 ) -> go.Figure:
     """How alike the states of each depth of a model are to those of each depth of another, 0 to 1.
 
-    values: (depth, depth), rows from below. names, others: of the depths. rows, columns: whose they are.
+    values: (depth, depth), rows from below. names, column_names: of the depths. rows, columns: whose they are.
     All labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the names do not fit the values.
     """
-    look = current_look()
-    if values.shape != (len(names), len(others)):
-        raise ValueError(f"values of shape {values.shape} with {len(names)} and {len(others)} names: one for each")
-    size = (16 if look.lecture else 12) if max(values.shape) <= 9 else (12 if look.lecture else 10)
+    if values.shape != (len(names), len(column_names)):
+        raise ValueError(
+            f"values of shape {values.shape} with {len(names)} and {len(column_names)} names: one for each"
+        )
+    size = sized(12, 16) if max(values.shape) <= 9 else sized(10, 12)
     shared = {"showgrid": False, "zeroline": False, "fixedrange": True, "tickfont": {"size": size}}
     map_ = {
         "type": "heatmap", "z": np.clip(values, 0, 1), "zmin": 0, "zmax": 1, "xgap": 2, "ygap": 2,
@@ -95,11 +95,12 @@ def alike_depths(
         "hovertemplate": f"{plain(rows)} %{{y}}<br>{plain(columns)} %{{x}}<br>CKA %{{customdata:.6f}}<extra></extra>",
     }  # fmt: skip
     layout = {
-        "height": round(len(names) * (46 if look.lecture else 36)) + 90,
+        "height": round(len(names) * sized(36, 46)) + 90,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "xaxis": {
-            **shared, "title": {"text": plain(columns)}, "tickmode": "array", "tickvals": list(range(len(others))),
-            "ticktext": list(others),
+            **shared, "title": {"text": plain(columns)}, "tickmode": "array",
+            "tickvals": list(range(len(column_names))),
+            "ticktext": list(column_names),
         },
         "yaxis": {
             **shared, "title": {"text": plain(rows)}, "tickmode": "array", "tickvals": list(range(len(names))),

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, TOKEN_FONT, current_look, figure_of, page, plain, shade, two_digits
+from viz_app.figures.style import (
+    DIVERGING,
+    TOKEN_FONT,
+    figure_of,
+    page,
+    plain,
+    shade,
+    sized,
+    token_font,
+    two_digits,
+)
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 NUMBERS_THAT_FIT = 18  # columns with a number in every cell
@@ -26,64 +36,65 @@ def score_table(
     row_labels: Sequence[str],
     column_labels: Sequence[str],
     *,
-    chosen: int | None = None,
-    beside: tuple[str, np.ndarray] | None = None,
+    selected: int | None = None,
+    extra_column: tuple[str, np.ndarray] | None = None,
 ) -> go.Figure:
     """Scores as a table of coloured cells: orange speaks for, blue against.
 
     shares: (row, column), what is drawn, -1 to 1. values: the same cells as they are, on hover, and written in them
-    where there is room. chosen: a row with a frame around it. beside: a column of another kind at the right edge, its
-    label and its numbers (row,), -1 to 1, always written.
+    where there is room. selected: a row with a frame around it. extra_column: label and numbers (row,), -1 to 1, of a
+    column at the right edge, always written.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels, or the column beside, do not fit the values.
     """
-    look = current_look()
-    if beside is not None and beside[1].shape != (len(row_labels),):
-        raise ValueError(f"a column of shape {beside[1].shape} beside {len(row_labels)} rows: one number for each")
+    if extra_column is not None and extra_column[1].shape != (len(row_labels),):
+        raise ValueError(
+            f"a column of shape {extra_column[1].shape} beside {len(row_labels)} rows: one number for each"
+        )
     if shares.shape != values.shape or shares.shape != (len(row_labels), len(column_labels)) or 0 in shares.shape:
         raise ValueError(
             f"shares of shape {shares.shape}, values of {values.shape}, {len(row_labels)} row and {len(column_labels)} "
             "column labels: expected (row, column) of one size, at least one of each"
         )
     rows, columns = shares.shape
-    written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if look.lecture else NUMBERS_THAT_FIT)
-    cells = two_digits if written else None
-    traces = coloured_cells(shares, values, row_labels, column_labels, axis="x", written=cells)
-    if beside is not None:
-        name, numbers = beside[0], beside[1][:, None]
-        traces += coloured_cells(numbers, numbers, row_labels, [name], axis="x2", written=two_digits)
+    has_numbers = columns <= sized(NUMBERS_THAT_FIT, NUMBERS_THAT_FIT * 2 // 3)
+    cells = two_digits if has_numbers else None
+    traces = coloured_cells(shares, values, row_labels, column_labels, axis="x", format_value=cells)
+    if extra_column is not None:
+        name, numbers = extra_column[0], extra_column[1][:, None]
+        traces += coloured_cells(numbers, numbers, row_labels, [name], axis="x2", format_value=two_digits)
     frames = [
         {
-            "type": "rect", "xref": axis, "x0": -0.5, "x1": last, "y0": chosen - 0.5, "y1": chosen + 0.5,
+            "type": "rect", "xref": axis, "x0": -0.5, "x1": last, "y0": selected - 0.5, "y1": selected + 0.5,
             "line": {"color": page().accent, "width": 3},
         }
-        for axis, last in (("x", columns - 0.5), ("x2", 0.5))[: 1 if beside is None else 2]
-        if chosen is not None
+        for axis, last in (("x", columns - 0.5), ("x2", 0.5))[: 1 if extra_column is None else 2]
+        if selected is not None
     ]  # fmt: skip
-    step = max(1, -(-columns // (LABELS_THAT_FIT // 2 if look.lecture else LABELS_THAT_FIT)))
-    shown = list(range(0, columns, step))
+    step = max(1, -(-columns // sized(LABELS_THAT_FIT, LABELS_THAT_FIT // 2)))
+    labelled = list(range(0, columns, step))
     # In a lecture many rows share the height of a window.
-    size = (18 if rows <= ROWS_IN_LARGE_TYPE else 15) if look.lecture else 13
+    size = sized(13, 18 if rows <= ROWS_IN_LARGE_TYPE else 15)
     layout = {
         **CLICKED_CELLS,
         "shapes": frames,
-        "height": round(rows * (38 if look.lecture else 28) + (140 if look.lecture else 110)),
-        "margin": {"l": 8, "r": 48, "t": round(7.2 * size) if look.lecture else 100, "b": 10},
+        "height": round(rows * sized(28, 38) + sized(110, 140)),
+        "margin": {"l": 8, "r": 48, "t": sized(100, round(7.2 * size)), "b": 10},
         "xaxis": {
-            "side": "top", "tickmode": "array", "tickvals": shown, "tickangle": -50, "showgrid": False,
-            "ticktext": [plain(column_labels[column], LONGEST_LABEL) for column in shown], "zeroline": False,
-            "tickfont": {"family": TOKEN_FONT, "size": size},
-            "range": [-0.5, columns - 0.5], "automargin": False, "domain": [0, 1 if beside is None else 0.93],
+            "side": "top", "tickmode": "array", "tickvals": labelled, "tickangle": -50, "showgrid": False,
+            "ticktext": [plain(column_labels[column], LONGEST_LABEL) for column in labelled], "zeroline": False,
+            "tickfont": token_font(size),
+            "range": [-0.5, columns - 0.5], "automargin": False, "domain": [0, 1 if extra_column is None else 0.93],
         },
         "yaxis": {
             "tickmode": "array", "tickvals": list(range(rows)), "range": [rows - 0.5, -0.5], "showgrid": False,
             "ticktext": [plain(label, 40) + "  " for label in row_labels], "zeroline": False,
-            "tickfont": {"size": size if look.lecture else 14},
+            "tickfont": {"size": sized(14, size)},
         },
     }  # fmt: skip
-    if beside is not None:
+    if extra_column is not None:
         layout["xaxis2"] = {
-            "side": "top", "tickvals": [0], "ticktext": [plain(beside[0], LONGEST_LABEL)], "tickangle": -50,
+            "side": "top", "tickvals": [0], "ticktext": [plain(extra_column[0], LONGEST_LABEL)], "tickangle": -50,
             "tickfont": {"size": size}, "range": [-0.5, 0.5], "domain": [0.945, 1], "anchor": "y",
             "showgrid": False, "zeroline": False,
         }  # fmt: skip
@@ -97,16 +108,16 @@ def coloured_cells(
     column_labels: Sequence[str],
     *,
     axis: str,
-    written: Callable[[float], str] | None,
+    format_value: Callable[[float], str] | None,
 ) -> list[dict[str, Any]]:
     """Coloured cells that can be clicked, with their numbers on hover.
 
     shares, values: (row, column), what is drawn, and what is read. axis: "x", or another one
-    beside it. written: how a number stands in its cell; None leaves it out.
+    beside it. format_value: how a number stands in its cell; None leaves it out.
     """
     rows, columns = shares.shape
     on_hover = [plain(label, LONGEST_HOVER) for label in row_labels]
-    over = [plain(label, LONGEST_HOVER) for label in column_labels]
+    column_hovers = [plain(label, LONGEST_HOVER) for label in column_labels]
     map_ = {
         "type": "heatmap", "z": shares, "x": list(range(columns)), "y": list(range(rows)), "zmin": -1, "zmax": 1,
         "xaxis": axis, "colorscale": DIVERGING.colorscale(), "showscale": False, "xgap": 1, "ygap": 1,
@@ -120,22 +131,22 @@ def coloured_cells(
         "customdata": [
             [row, column, f"{value:.9g}"]
             for row, numbers in zip(on_hover, values.tolist(), strict=True)
-            for column, value in zip(over, numbers, strict=True)
+            for column, value in zip(column_hovers, numbers, strict=True)
         ],
         "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
     }  # fmt: skip
     traces: list[dict[str, Any]] = [map_, points]
-    if written is None:
+    if format_value is None:
         return traces
-    known = np.nan_to_num(shares)
-    inks = np.array([[shade(share, signed=True)[1] for share in row] for row in known.tolist()])
+    finite_shares = np.nan_to_num(shares)
+    inks = np.array([[shade(share, signed=True)[1] for share in row] for row in finite_shares.tolist()])
     for ink in sorted(set(inks.flat)):
         cells = np.argwhere(inks == ink).tolist()
         traces.append({
             "type": "scatter", "x": [column for _, column in cells], "y": [row for row, _ in cells], "mode": "text",
             "hoverinfo": "skip", "xaxis": axis, "showlegend": False,
-            "text": [written(float(values[row, column])) for row, column in cells],
-            "textfont": {"size": 14 if current_look().lecture else 12, "color": ink},
+            "text": [format_value(float(values[row, column])) for row, column in cells],
+            "textfont": {"size": sized(12, 14), "color": ink},
             "selected": {"textfont": {"color": ink}}, "unselected": {"textfont": {"color": ink}},
         })  # fmt: skip
     return traces
@@ -154,7 +165,6 @@ def trust_chart(
     scores: (method,). verdicts: of each "better", "chance" or "worse"; a full, an empty and a crossed point.
     Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
-    look = current_look()
     if not len(methods) == len(scores) == len(verdicts):
         raise ValueError(f"{len(methods)} methods, {len(scores)} scores, {len(verdicts)} verdicts: one of each")
     colours = page()
@@ -164,7 +174,7 @@ def trust_chart(
     }  # fmt: skip
     traces = []
     for verdict, meaning in MEANINGS.items():
-        places = [place for place, one in enumerate(verdicts) if one == verdict]
+        places = [place for place, own_verdict in enumerate(verdicts) if own_verdict == verdict]
         traces.append({
             "type": "scatter", "x": [float(scores[place]) for place in places], "y": places, "mode": "markers+text",
             "name": meaning, "cliponaxis": False, "textposition": "middle right",
@@ -172,14 +182,14 @@ def trust_chart(
             "textfont": {"color": colours.faint if verdict == "chance" else colours.text},
             "customdata": [plain(methods[place]) for place in places],
             "marker": {
-                "symbol": SIGNS[verdict], "size": 15 if look.lecture else 11, "line": {"width": 2},
+                "symbol": SIGNS[verdict], "size": sized(11, 15), "line": {"width": 2},
                 "color": colours.faint if verdict == "chance" else colours.accent,
             },
             "hovertemplate": f"%{{customdata}}<br>{plain(measure)} %{{x:.9g}}<br>{meaning}<extra></extra>",
         })  # fmt: skip
     layout = {
         "shapes": [grey],
-        "height": round(len(methods) * (36 if look.lecture else 26) + 110),
+        "height": round(len(methods) * sized(26, 36) + 110),
         "margin": {"l": 8, "r": 60, "t": 36, "b": 8},
         "xaxis": {"title": {"text": f"{plain(measure)}; grey: 95% of random rankings"}, "zeroline": True},
         "yaxis": {
@@ -203,14 +213,13 @@ def totals_chart(
     means, errors: (word,), the errors NaN where one text has the word. texts: of each word. unit: of the means.
     Words are plain text. Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
-    look = current_look()
     if not len(words) == len(means) == len(errors) == len(texts) or not len(words):
         raise ValueError(f"{len(words)} words, {len(means)} means, {len(errors)} errors: one of each, and a word")
     colours, scale = page(), DIVERGING.colours()
     points = {
         "type": "scatter", "mode": "markers", "x": means.tolist(), "y": list(range(len(words))), "cliponaxis": False,
         "marker": {
-            "size": 14 if look.lecture else 10,
+            "size": sized(10, 14),
             "color": [scale[-2] if mean > 0 else scale[1] for mean in means.tolist()],
             "symbol": ["circle" if mean > 0 else "diamond" for mean in means.tolist()],
         },
@@ -223,7 +232,7 @@ def totals_chart(
         "%{customdata[1]} texts<extra></extra>",
     }  # fmt: skip
     layout = {
-        "height": round(len(words) * (34 if look.lecture else 24) + 90),
+        "height": round(len(words) * sized(24, 34) + 90),
         "margin": {"l": 8, "r": 24, "t": 16, "b": 8},
         "xaxis": {"title": {"text": plain(unit)}, "zeroline": True},
         "yaxis": {

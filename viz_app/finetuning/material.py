@@ -127,8 +127,8 @@ def _read_classes(path: Path, request: FinetuneRequest) -> TrainingTexts:
     sorted_classes(examples, request.label or "")
     stratified_split(examples, request.held_out, request.seed)
     return TrainingTexts(
-        tuple(one.text if one.pair is None else (one.text, one.pair) for one in examples),
-        tuple(one.label for one in examples),
+        tuple(example.text if example.pair is None else (example.text, example.pair) for example in examples),
+        tuple(example.label for example in examples),
     )
 
 
@@ -142,7 +142,7 @@ def _read_tags(path: Path, request: FinetuneRequest) -> TrainingTexts:
 def _read_answers(path: Path, request: FinetuneRequest) -> TrainingTexts:
     questions, _ = read_squad(path, skip_broken=request.skip_broken)
     split_contexts(questions, request.held_out, request.seed)
-    return TrainingTexts(tuple((one.question, one.context) for one in questions))
+    return TrainingTexts(tuple((question.question, question.context) for question in questions))
 
 
 KINDS: Mapping[str, Kind] = {

@@ -114,7 +114,7 @@ class TuningRun:
             raise Refused("only a page that this machine alone can open may train a model")
         request = self.request
         with _start_lock:
-            busy = next((place for place, other in _processes.items() if other.poll() is None), None)
+            busy = next((place for place, process in _processes.items() if process.poll() is None), None)
             if busy is not None or self.is_running:
                 name = self.name if busy is None else busy.name
                 raise Refused(f"the run {name!r} goes on now: one at a time, so stop it first")
@@ -147,8 +147,8 @@ class TuningRun:
 
 def list_runs() -> list[TuningRun]:
     """The runs of this machine, the newest first."""
-    about = RUNS.absolute().glob(f"*/{REQUEST_FILE}")
-    return [TuningRun(path.parent) for path in sorted(about, key=lambda path: -path.stat().st_mtime)]
+    request_files = RUNS.absolute().glob(f"*/{REQUEST_FILE}")
+    return [TuningRun(path.parent) for path in sorted(request_files, key=lambda path: -path.stat().st_mtime)]
 
 
 def run_folder(name: str) -> Path:
@@ -195,16 +195,17 @@ def core_count() -> int:
 
 
 def _start_process(folder: Path, request: FinetuneRequest) -> subprocess.Popen[bytes]:
-    here = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[2])
     settings = {
-        "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
+        "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))),
         "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(max(1, core_count() - 1)),
     }  # fmt: skip
-    with (folder / OUTPUT_FILE).open("ab", buffering=0) as said:
-        said.write(b"starting\n")
+    with (folder / OUTPUT_FILE).open("ab", buffering=0) as output:
+        output.write(b"starting\n")
         process = subprocess.Popen(
             [sys.executable, "-m", "viz_app.cli", *command_arguments(folder, request)],
-            stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env={**os.environ,
+            **settings},
         )  # fmt: skip
     if hasattr(os, "setpriority"):
         with suppress(OSError):  # it is gone already
@@ -214,16 +215,16 @@ def _start_process(folder: Path, request: FinetuneRequest) -> subprocess.Popen[b
 
 def command_arguments(folder: Path, request: FinetuneRequest) -> list[str]:
     """What `headlight` is called with for a run."""
-    of_words = {"--word": request.word} if request.kind is KINDS["tags"] else {}
+    word_options = {"--word": request.word} if request.kind is KINDS["tags"] else {}
     settings = {
-        "--text": request.text, "--label": request.label, "--pair": request.pair, **of_words, "--folder": folder,
+        "--text": request.text, "--label": request.label, "--pair": request.pair, **word_options, "--folder": folder,
         "--init": request.start, "--held-out": request.held_out, "--epochs": request.epochs,
         "--learning-rate": request.learning_rate, "--batch": request.batch, "--max-length": request.max_length,
         "--seed": request.seed, "--keep": request.keep, "--device": os.environ.get("HEADLIGHT_DEVICE"),
     }  # fmt: skip
     # Written as one word each: a column may be called -x.
-    given = [f"{name}={value}" for name, value in settings.items() if value is not None]
-    return ["finetune", str(table_path(folder, request)), *given, *["--skip-broken"] * request.skip_broken]
+    options = [f"{name}={value}" for name, value in settings.items() if value is not None]
+    return ["finetune", str(table_path(folder, request)), *options, *["--skip-broken"] * request.skip_broken]
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
@@ -235,10 +236,10 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
 
 def stop_all_runs() -> None:
     """Stop every run of this server, and wait a moment until each has noted where it is."""
-    going = [process for process in _processes.values() if process.poll() is None]
-    for process in going:
+    running = [process for process in _processes.values() if process.poll() is None]
+    for process in running:
         _interrupt(process)
-    for process in going:
+    for process in running:
         with suppress(subprocess.TimeoutExpired):
             process.wait(MAX_STOP_SECONDS)
 

@@ -52,10 +52,10 @@ def _server_index(loaded: LoadedModel) -> Index | None:
 
 def query_position(current: Selection) -> int:
     """The position of the token that is searched for: the first that was typed as long as none was chosen."""
-    sought: int | None = st.session_state.sought
-    if sought is not None and sought < len(current.encoding):
-        return sought
-    return next((at for at, special in enumerate(current.encoding.special) if not special), 0)
+    position: int | None = st.session_state.sought
+    if position is not None and position < len(current.encoding):
+        return position
+    return next((index for index, special in enumerate(current.encoding.special) if not special), 0)
 
 
 def search_button(current: Selection, head: Head, *, similarity: str, position: int | None = None) -> None:

@@ -46,30 +46,30 @@ def with_edits(
     encoding, original: the text with the words hidden that the reader hid, `masked`, and without. off: heads.
     """
     state, model = st.session_state, loaded
-    nothing = {"cut": translate("Nothing is cut."), "scaled": translate("No neuron is scaled.")}
-    for kind, said in nothing.items():
+    cleared_notes = {"cut": translate("Nothing is cut."), "scaled": translate("No neuron is scaled.")}
+    for kind, note in cleared_notes.items():
         try:
             changed = edited(model, state[kind])
             check_edits(changed, len(encoding))
             model = changed
         except Refused as error:
-            st.warning(with_help(f"{error_sentence(error)} {said}"), icon=":material/content_cut:")
+            st.warning(with_help(f"{error_sentence(error)} {note}"), icon=":material/content_cut:")
             state[kind] = ()
     if state.put is None:
         return model
     try:
-        return edited(model, [_put(model, state.put, state.put_from, encoding, original, masked, off)])
+        return edited(model, [_activation_patch(model, state.put, state.put_from, encoding, original, masked, off)])
     except Refused as error:
-        said = translate("Nothing is put in.")
-        st.warning(with_help(f"{error_sentence(error)} {said}"), icon=":material/conversion_path:")
+        note = translate("Nothing is put in.")
+        st.warning(with_help(f"{error_sentence(error)} {note}"), icon=":material/conversion_path:")
         state.put = None
         return model
 
 
-def _put(
+def _activation_patch(
     loaded: LoadedModel,
-    put: Carried,
-    typed: str,
+    activation: Carried,
+    source_text: str,
     encoding: Encoding,
     original: Encoding,
     masked: tuple[int, ...],
@@ -77,52 +77,61 @@ def _put(
 ) -> ActivationPatch:
     """The part that an address names, of a text in which the same words are hidden, or of this one with noise."""
     source: Encoding | Noised
-    if put.noise is None:
+    if activation.noise is None:
         longest = loaded.config.max_position_embeddings
-        read = loaded.tokenizer.encode(typed, original.pair, max_length=longest)
-        source = mask_same_words(loaded.tokenizer, read, original, masked)
+        source_encoding = loaded.tokenizer.encode(source_text, original.pair, max_length=longest)
+        source = mask_same_words(loaded.tokenizer, source_encoding, original, masked)
     else:
-        source = Noised(encoding, put.noise)
+        source = Noised(encoding, activation.noise)
     align = "tokens" if len(source) == len(encoding) else "words"
-    made: ActivationPatch = cached_by_key(
-        ("put", loaded.identity, put, source, encoding, off),
+    patch: ActivationPatch = cached_by_key(
+        ("put", loaded.identity, activation, source, encoding, off),
         lambda: make_patch(
-            loaded, source, encoding, put.what, put.layer, position=put.position, head=put.head, align=align,
+            loaded,
+            source,
+            encoding,
+            activation.what,
+            activation.layer,
+            position=activation.position,
+            head=activation.head,
+            align=align,
             head_mask=head_mask_without(loaded.config, off),
         ),
     )  # fmt: skip
-    return made
+    return patch
 
 
 def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     """What is changed, in a line for each kind, and the way to put it back; nothing where nothing is."""
-    every, layers, neuron = translate("every token"), translate("all layers"), translate("neuron")
-    ways = translate("the rest of the row grows"), translate("the rest stays as it was")
+    every_token, layers, neuron = translate("every token"), translate("all layers"), translate("neuron")
+    row_texts = translate("the rest of the row grows"), translate("the rest stays as it was")
     cuts = [
-        escape_markdown(cut_in_words(edit, encoding, every=every, all_layers=layers, ways=ways))
+        escape_markdown(cut_in_words(edit, encoding, every_token=every_token, all_layers=layers, row_effects=row_texts))
         for edit in edits
         if isinstance(edit, AttentionKnockout)
     ]
     scaled = [
         scaled_in_words(edit, neuron=neuron, off=translate("off")) for edit in edits if isinstance(edit, ScaledNeuron)
     ]
-    say = {word: translate(word) for word in PUT_WORDS}.__getitem__
-    puts = [
-        escape_markdown(put_in_words(edit, encoding, say=say)) for edit in edits if isinstance(edit, ActivationPatch)
+    translate_word = {word: translate(word) for word in PUT_WORDS}.__getitem__
+    patches = [
+        escape_markdown(put_in_words(edit, encoding, translate=translate_word))
+        for edit in edits
+        if isinstance(edit, ActivationPatch)
     ]
     _line("cut", cuts, translate("Cut: {names}"), "content_cut", "arrows_cut")
     _line("scaled", scaled, translate("Scaled: {names}"), "tune", "neurons_scaled")
-    _line("put", puts, translate("Put in: {names}"), "conversion_path", "part_put_in")
+    _line("put", patches, translate("Put in: {names}"), "conversion_path", "part_put_in")
 
 
-def _line(kind: str, names: list[str], says: str, icon: str, key: str) -> None:
+def _line(kind: str, names: list[str], template: str, icon: str, key: str) -> None:
     if not names:
         return
-    named = "; ".join(names[:MAX_LISTED])
+    name_list = "; ".join(names[:MAX_LISTED])
     if len(names) > MAX_LISTED:
-        named += translate(" and {many} more").format(many=len(names) - MAX_LISTED)
+        name_list += translate(" and {many} more").format(many=len(names) - MAX_LISTED)
     with st.container(key=key, horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f":orange[:material/{icon}:] {says.format(names=named)}")
+        st.markdown(f":orange[:material/{icon}:] {template.format(names=name_list)}")
         st.button(translate("Restore"), on_click=_restore, args=(kind,), key=f"restore_{kind}")
 
 
@@ -133,13 +142,13 @@ def add_knockouts(cut: AttentionKnockout) -> None:
 
 def add_scaled_neurons(*scaled: ScaledNeuron) -> None:
     """Scale some neurons, in the place of what was done to them before; a factor of 1 leaves them be. A click."""
-    kept = {(one.layer, one.neuron): one for one in (*st.session_state.scaled, *scaled)}
-    st.session_state.scaled = tuple(one for one in kept.values() if one.factor != 1)[-MOST_EDITS:]
+    neurons = {(neuron.layer, neuron.neuron): neuron for neuron in (*st.session_state.scaled, *scaled)}
+    st.session_state.scaled = tuple(neuron for neuron in neurons.values() if neuron.factor != 1)[-MOST_EDITS:]
 
 
-def keep_patch(put: Carried, source: str) -> None:
+def keep_patch(patch: Carried, source: str) -> None:
     """Keep a part of another text in while other pages are looked at; a click on a button. source: what it is from."""
-    st.session_state.put, st.session_state.put_from = put, source
+    st.session_state.put, st.session_state.put_from = patch, source
 
 
 def _restore(kind: str) -> None:

@@ -56,7 +56,7 @@ class Batch:
 class Job:
     """A computation in the queue, its progress and its result.
 
-    expected: estimated seconds. is_kept: whether the queue caches the result. progress: 0 to 1; None while unknown.
+    expected: estimated seconds. is_kept: whether the queue caches the result. progress: from 0 to 1, None if unknown.
     seconds: running time, without the time in which it gave way. error: the exception that it raised, without frames.
     sessions: those that wait for it; True if the session asked by a button, so that the job also runs while it shows
     another page, False if its page shows the result.

@@ -12,15 +12,15 @@ from viz_app.shell.work import cached_of_model_by_key
 
 
 def translators_of(loaded: LoadedModel) -> Translators | None:
-    """Those of a model, or None where it has none. Raises CheckpointError for a file that does not fit."""
-    found: Translators | None = cached_of_model_by_key(
+    """Return the translators of a model; None if it has none. Raises CheckpointError for a file of another model."""
+    translators: Translators | None = cached_of_model_by_key(
         ("translators", loaded.weights_key), lambda: read_translators(loaded)
     )
-    return found
+    return translators
 
 
 def has_translators(loaded: LoadedModel) -> bool:
-    """Whether a model has a tuned lens; a file that does not fit is said and left out."""
+    """Return whether a model has a tuned lens; a file of another model is ignored with a warning."""
     try:
         return translators_of(loaded) is not None
     except CheckpointError as error:

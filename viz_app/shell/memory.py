@@ -45,50 +45,51 @@ _running_on_gpu: list[int] = []  # and of the GPU
 
 @contextmanager
 def reserve_memory(
-    needed: int, drop: Callable[[int], int], what: str = "this", *, device: torch.device = CPU
+    nbytes: int, drop: Callable[[int], int], label: str = "this", *, device: torch.device = CPU
 ) -> Iterator[None]:
-    """Hold room for so many bytes while a piece of work runs. what: its name, as the beginning of a sentence.
+    """Reserve memory for a computation while the context is active.
 
-    drop: drops results that are kept, the oldest first, until they held so many bytes, and returns how many they held.
-    device: where the work is done; on a GPU its results alone take memory of this machine.
-    Raises Refused, with what the work would take and what is free, if there is no room without them either.
+    nbytes: bytes that it needs. drop: drops cached results, the oldest first, until they held the given number of
+    bytes, and returns how many bytes they held. label: name of the computation, as the beginning of a sentence.
+    device: where it runs; on a GPU only its results take memory of this machine.
+    Raises Refused, with the needed and the free memory, if dropping results does not free enough.
     """
-    if needed <= SMALL_WORK:
+    if nbytes <= SMALL_WORK:
         yield
         return
-    of_machine = needed if device.type == "cpu" else int(RESULT_SHARE * needed)
-    of_gpu = 0 if device.type == "cpu" else needed
+    machine_bytes = nbytes if device.type == "cpu" else int(RESULT_SHARE * nbytes)
+    gpu_needed = 0 if device.type == "cpu" else nbytes
     with _lock:
-        if of_gpu and (free := free_bytes(device)) is not None and of_gpu > free - sum(_running_on_gpu):
-            takes, rest = map(_megabytes, (of_gpu, free - sum(_running_on_gpu)))
+        free_on_gpu = free_bytes(device) if gpu_needed else None
+        if free_on_gpu is not None and gpu_needed > (free_on_gpu := free_on_gpu - sum(_running_on_gpu)):
             raise Refused(
-                f"{what} would take about {takes} of the memory of the GPU, and {rest} are free: take a shorter text, "
-                "or try again in a moment"
+                f"{label} would take about {_megabytes(gpu_needed)} of the memory of the GPU, and "
+                f"{_megabytes(free_on_gpu)} are free: take a shorter text, or try again in a moment"
             )
-        if _missing(of_machine) > 0:
+        if _missing(machine_bytes) > 0:
             release_freed_memory()
-        while (missing := _missing(of_machine)) > 0 and drop(missing):
+        while (missing := _missing(machine_bytes)) > 0 and drop(missing):
             release_freed_memory()
         if missing > 0:
-            takes, rest, of = map(_megabytes, (of_machine, of_machine - missing, memory_limit()))
+            free, limit = machine_bytes - missing, memory_limit()
             raise Refused(
-                f"{what} would take about {takes} of memory, and {rest} of the {of} that this server may use are "
-                "free: take a shorter text, or try again in a moment"
+                f"{label} would take about {_megabytes(machine_bytes)} of memory, and {_megabytes(free)} of the "
+                f"{_megabytes(limit)} that this server may use are free: take a shorter text, or try again in a moment"
             )
-        _running.append(of_machine)
-        _running_on_gpu.append(of_gpu)
+        _running.append(machine_bytes)
+        _running_on_gpu.append(gpu_needed)
     try:
         yield
     finally:
         with _lock:
-            _running.remove(of_machine)
-            _running_on_gpu.remove(of_gpu)
+            _running.remove(machine_bytes)
+            _running_on_gpu.remove(gpu_needed)
 
 
-def _missing(needed: int) -> int:
+def _missing(nbytes: int) -> int:
     """How many bytes are missing to so many more; what runs now counts whole, however much of it is resident yet."""
-    held = resident_bytes()
-    return 0 if held is None else held + sum(_running) + needed - memory_limit()
+    current_bytes = resident_bytes()
+    return 0 if current_bytes is None else current_bytes + sum(_running) + nbytes - memory_limit()
 
 
 def _megabytes(count: int) -> str:
@@ -100,10 +101,10 @@ def memory_limit() -> int:
 
     Raises Refused for a setting that is no number above 0.
     """
-    if (given := _setting(SETTING)) is not None:
-        return given
-    held = base_resident_bytes() + resident_model_bytes()
-    return max(min(held + RESULT_MEMORY, int(SHARE * machine_memory())), held + MIN_RESULT_MEMORY)
+    if (setting := _setting(SETTING)) is not None:
+        return setting
+    current_bytes = base_resident_bytes() + resident_model_bytes()
+    return max(min(current_bytes + RESULT_MEMORY, int(SHARE * machine_memory())), current_bytes + MIN_RESULT_MEMORY)
 
 
 def model_limit() -> int:
@@ -111,8 +112,8 @@ def model_limit() -> int:
 
     Raises Refused for a setting that is no number above 0.
     """
-    if (given := _setting(MODEL_SETTING)) is not None:
-        return given
+    if (setting := _setting(MODEL_SETTING)) is not None:
+        return setting
     if (device := model_device()).type != "cpu":
         return int(MODEL_SHARE * gpu_bytes(device))
     if (in_all := _setting(SETTING)) is None:
@@ -145,15 +146,15 @@ def _setting(name: str) -> int | None:
 
     Raises Refused for one that is no number above 0.
     """
-    given = os.environ.get(name)
-    if not given:
+    setting = os.environ.get(name)
+    if not setting:
         return None
     try:
-        gigabytes = float(given)
+        gigabytes = float(setting)
     except ValueError:
         gigabytes = 0.0
     if not 0 < gigabytes < float("inf"):
-        raise Refused(f"{name} is {given!r}: it must be a number of GB above 0")
+        raise Refused(f"{name} is {setting!r}: it must be a number of GB above 0")
     return int(gigabytes * 2**30)
 
 
@@ -164,8 +165,10 @@ def resident_bytes() -> int | None:
     except OSError:  # no Linux
         pass
     try:  # what `getrusage` knows elsewhere is the most there ever was, which never falls again
-        said = subprocess.run(["ps", "-o", "rss=", "-p", str(os.getpid())], capture_output=True, text=True, check=True)
-        return int(said.stdout) * 1024
+        process = subprocess.run(
+            ["ps", "-o", "rss=", "-p", str(os.getpid())], capture_output=True, text=True, check=True
+        )
+        return int(process.stdout) * 1024
     except (OSError, ValueError, subprocess.CalledProcessError):
         return None
 
@@ -185,14 +188,14 @@ def _control_group_limits() -> Iterator[int]:
     except OSError:  # no Linux
         return
     for line in lines:
-        _, controllers, own = line.split(":", 2)
+        _, controllers, group_path = line.split(":", 2)
         if not controllers:
             root, file = CGROUPS, "memory.max"
         elif "memory" in controllers.split(","):
             root, file = CGROUPS / "memory", "memory.limit_in_bytes"
         else:
             continue
-        innermost = root / own.removeprefix("/")
+        innermost = root / group_path.removeprefix("/")
         for group in (innermost, *innermost.parents):
             try:
                 limit = (group / file).read_text("ascii").strip()

@@ -44,7 +44,7 @@ class ModelCache:
                 self._models.move_to_end(key)
             return self._models.get(key)
 
-    def load(self, key: Key, read: Callable[[], LoadedModel], weights_bytes: int = 0) -> LoadedModel:
+    def load(self, key: Key, load_model: Callable[[], LoadedModel], weights_bytes: int = 0) -> LoadedModel:
         """The model with this key, read if it is not in memory; one is read at a time.
 
         weights_bytes: size of its weights on disk: room is made for so much first, or for its size where that is known.
@@ -52,37 +52,37 @@ class ModelCache:
         Raises what `read` raises, and Refused for a limit that is no size.
         """
         with self._loading:
-            if (known := self.get(key)) is not None:
-                return known
+            if (cached := self.get(key)) is not None:
+                return cached
             with self._lock:
-                for other in list(self._models):
-                    if other[0] == key[0]:
-                        self._drop(other)
-            self._shrink(self._sizes.get(key, weights_bytes), stays=None)
-            loaded = read()
+                for other_key in list(self._models):
+                    if other_key[0] == key[0]:
+                        self._drop(other_key)
+            self._shrink(self._sizes.get(key, weights_bytes), kept_key=None)
+            loaded = load_model()
             with self._lock:
                 self._models[loaded.weights_key] = loaded
                 self._sizes[loaded.weights_key] = loaded.nbytes
-            self._shrink(0, stays=loaded.weights_key)
+            self._shrink(0, kept_key=loaded.weights_key)
             return loaded
 
     def shrink(self) -> None:
         """Drop models that are not in use until the limit is kept; called when a use has ended."""
         with self._lock:
-            self._shrink(0, stays=next(reversed(self._models), None))
+            self._shrink(0, kept_key=next(reversed(self._models), None))
 
-    def _shrink(self, room: int, stays: Key | None) -> None:
+    def _shrink(self, room: int, kept_key: Key | None) -> None:
         with self._lock:
             for key in list(self._models):
                 if self.nbytes + room <= self._limit():
                     break
-                if key != stays:
+                if key != kept_key:
                     self._drop(key)
 
     def _drop(self, key: Key) -> None:
         """Drop a model, or where it is in use make it the most recently used one."""
-        seen = weakref.ref(self._models.pop(key))
-        if (loaded := seen()) is not None:  # someone else holds it
+        reference = weakref.ref(self._models.pop(key))
+        if (loaded := reference()) is not None:  # someone else holds it
             self._models[key] = loaded
         else:
             release_freed_memory()
@@ -94,7 +94,7 @@ _in_thread = threading.local()  # models: those that the run of a page or the jo
 def use(loaded: LoadedModel) -> None:
     """Keep a model in memory until the run of the page or the job in the calling thread ends."""
     models = getattr(_in_thread, "models", None)
-    if models is not None and not any(loaded is other for other in models):
+    if models is not None and not any(loaded is other_key for other_key in models):
         models.append(loaded)
 
 

@@ -10,7 +10,7 @@ from bert_core.analysis.cautions import cautions
 from bert_core.records import ModelRun
 from bert_core.unknown_tokens import UnknownTokens
 from viz_app.components.token_strip import TokenClick
-from viz_app.maps import of_what_is_left
+from viz_app.maps import renormalised_attention
 from viz_app.shell.address import MAX_LINK_CHARACTERS
 from viz_app.shell.controls import example_button
 from viz_app.shell.edits import show_edits
@@ -32,9 +32,9 @@ def show_link_notices(notices: Sequence[str]) -> None:
 def show_text_notices(current: Selection, *, keep_place: bool) -> None:
     """Say what there is to know before the text is looked at; keep_place: as in `say_off`."""
     encoding, loaded = current.encoding, current.loaded
-    said = []
+    sentences = []
     if encoding.truncated_count:
-        said.append(
+        sentences.append(
             ":orange[:material/content_cut:] "
             + translate(
                 "The text has {length:,} tokens, but {model} reads at most {most:,}: the last {cut:,} are left out."
@@ -53,53 +53,54 @@ def show_text_notices(current: Selection, *, keep_place: bool) -> None:
         if current.original.mostly_unknown:
             st.warning(with_help(sentence))
         else:
-            said.append(sentence)
+            sentences.append(sentence)
     if len(st.session_state.text) + len(st.session_state.pair) > MAX_LINK_CHARACTERS:
-        said.append(
+        sentences.append(
             translate(
                 "The text is longer than {most:,} characters, so the link in the address bar does not contain it."
             ).format(most=MAX_LINK_CHARACTERS)
         )
-    if said:
-        st.caption(" ".join(said))
+    if sentences:
+        st.caption(" ".join(sentences))
     if not loaded.has_head("words") or (loaded.supports_nsp and not loaded.has_head("next")):
         name = escape_markdown(shown_name(loaded.name))
         if loaded.has_head("words"):
-            says = translate("{model} has no trained output for two sentences, so it makes no such predictions.")
+            template = translate("{model} has no trained output for two sentences, so it makes no such predictions.")
         elif loaded.has_head("next") or not loaded.supports_nsp:
-            says = translate("{model} has no trained masked-word output, so it makes no such predictions.")
+            template = translate("{model} has no trained masked-word output, so it makes no such predictions.")
         else:
-            says = translate(
+            template = translate(
                 "{model} has no trained output for words or two sentences, so it makes no such predictions."
             )
-        st.info(with_help(says.format(model=name)))
+        st.info(with_help(template.format(model=name)))
     show_heads_off(current.off, keep_place=keep_place)
     show_edits(loaded.edits, encoding)
 
 
-def show_unknown_tokens(read: UnknownTokens) -> None:
+def show_unknown_tokens(unknown: UnknownTokens) -> None:
     """Say which texts beside that of the page are mostly unknown to the vocabulary."""
-    if others := [escape_markdown(text) for text in read.texts if not st.session_state.text.strip().startswith(text)]:
+    if texts := [escape_markdown(text) for text in unknown.texts if not st.session_state.text.strip().startswith(text)]:
         st.warning(with_help(
-            translate("Mostly [UNK], so what is computed from it says little: {texts}").format(texts=", ".join(others))
+            translate("Mostly [UNK], so what is computed from it says little: {texts}").format(texts=", ".join(texts))
         ))  # fmt: skip
 
 
 def show_attention_cautions(run: ModelRun) -> None:
     """Say what should make a reader careful with the attention of this run; nothing where nothing should."""
-    found = cautions(of_what_is_left(run), run.encoding)
-    said = []
-    if found.mostly_flat:
-        said.append(
-            f"{int(found.flat.sum())} of {found.flat.size} heads spread their attention evenly over all tokens, as an "
+    result = cautions(renormalised_attention(run), run.encoding)
+    sentences = []
+    if result.mostly_flat:
+        sentences.append(
+            f"{int(result.flat.sum())} of {result.flat.size} heads spread their attention evenly over all tokens, as "
+            "an "
             "untrained model does: are these the right weights?"
         )
-    if found.mostly_special:
-        said.append(
-            f"{found.to_cls + found.to_sep:.0%} of all attention goes to [CLS] ({found.to_cls:.0%}) and [SEP] "
-            f"({found.to_sep:.0%}), where it has little effect: attention alone overrates them."
+    if result.mostly_special:
+        sentences.append(
+            f"{result.to_cls + result.to_sep:.0%} of all attention goes to [CLS] ({result.to_cls:.0%}) and [SEP] "
+            f"({result.to_sep:.0%}), where it has little effect: attention alone overrates them."
         )
-    for sentence in said:
+    for sentence in sentences:
         write_note(f":material/warning: {sentence}")
 
 
@@ -137,5 +138,5 @@ def status_line(current: Selection) -> str:
 
 def _pruned(current: Selection) -> str:
     """How many heads the model has lost, for the status line; nothing for a whole one."""
-    gone = sum(map(len, current.loaded.config.pruned_heads.values()))
-    return translate(", {gone} pruned").format(gone=gone) if gone else ""
+    pruned_count = sum(map(len, current.loaded.config.pruned_heads.values()))
+    return translate(", {gone} pruned").format(gone=pruned_count) if pruned_count else ""

@@ -75,15 +75,15 @@ _lock = threading.Lock()
 _indexes: dict[Hashable, OwnIndex] = {}  # by model and file
 
 
-def sweep(now: float, is_here: Callable[[SessionId], bool]) -> None:
+def sweep(time_now: float, is_here: Callable[[SessionId], bool]) -> None:
     """Remove the indexes of those who are gone, and not come back for long."""
     with _lock:
-        for key, own in list(_indexes.items()):
-            own.last_seen = {
-                one: now if is_here(one) else last
-                for one, last in own.last_seen.items() if is_here(one) or now - last < MAX_ABSENT_SECONDS
+        for key, entry in list(_indexes.items()):
+            entry.last_seen = {
+                session: time_now if is_here(session) else last
+                for session, last in entry.last_seen.items() if is_here(session) or time_now - last < MAX_ABSENT_SECONDS
             }  # fmt: skip
-            if not own.last_seen:
+            if not entry.last_seen:
                 _indexes.pop(key).remove()
 
 
@@ -96,17 +96,17 @@ def _watch() -> None:
 def _join_index(key: Hashable) -> OwnIndex | None:
     """The index of a model and a file, where there is one; from now on it is this visitor's too."""
     with _lock:
-        own = _indexes.get(key)
-        if own is not None:
-            own.last_seen[session_id()] = time.monotonic()
-        return own
+        entry = _indexes.get(key)
+        if entry is not None:
+            entry.last_seen[session_id()] = time.monotonic()
+        return entry
 
 
 def release_indexes(*, kept_key: Hashable = None) -> None:
     """Take the visitor off those who look into an index, but one, and remove it if there is nobody else."""
     with _lock:
-        for key, own in list(_indexes.items()):
-            if key != kept_key and own.last_seen.pop(session_id(), None) is not None and not own.last_seen:
+        for key, entry in list(_indexes.items()):
+            if key != kept_key and entry.last_seen.pop(session_id(), None) is not None and not entry.last_seen:
                 _indexes.pop(key).remove()
 
 
@@ -118,8 +118,8 @@ def max_tokens(loaded: LoadedModel) -> int:
 def own_index(loaded: LoadedModel) -> Index | None:
     """The index of the visitor's own corpus, where there is one of this model."""
     upload: Upload | None = st.session_state.get(UPLOAD)
-    own = None if upload is None else _join_index(_key(loaded, upload))
-    return None if own is None else own.index
+    entry = None if upload is None else _join_index(_key(loaded, upload))
+    return None if entry is None else entry.index
 
 
 def remove_corpus_button(loaded: LoadedModel) -> None:
@@ -138,30 +138,30 @@ def index_controls(loaded: LoadedModel) -> None:
 
     loaded: the model as it was loaded, with nothing changed in it.
     """
-    most = max_tokens(loaded)
+    max_count = max_tokens(loaded)
     upload = file_control(
         st, "A corpus: a text, one paragraph a line, or a treebank (CoNLL-U)", UPLOAD, types=["txt", "conllu"],
         megabytes=MAX_MEGABYTES,
     )  # fmt: skip
     if upload is None:
         release_indexes()
-        write_note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
+        write_note(f"Up to {max_count:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
         example_button(
             "No corpus yet.", "Take sixty example sentences", set_choice, UPLOAD, Upload(TREES.name, TREES.read_bytes())
         )
         return
     try:
-        made = _make_index(loaded, upload, most)
+        is_made = _make_index(loaded, upload, max_count)
     except Refused as error:
         st.info(with_help(f"{escape_markdown(str(error))}."), icon=":material/info:")
         return
-    if made:
+    if is_made:
         st.rerun()
 
 
-def _make_index(loaded: LoadedModel, upload: Upload, most: int) -> bool:
+def _make_index(loaded: LoadedModel, upload: Upload, max_count: int) -> bool:
     """Whether the index of a file was made, after its cost was said and the button clicked. Raises Refused."""
-    cost = poll(_cost_work(loaded, upload, most)).value
+    cost = poll(_cost_work(loaded, upload, max_count)).value
     if cost is None:
         return False
     write_note(
@@ -173,19 +173,19 @@ def _make_index(loaded: LoadedModel, upload: Upload, most: int) -> bool:
     if not is_confirmed("own_index", work.key, "Index it", cost.seconds, quick=0):
         return False
     release_indexes(kept_key=_key(loaded, upload))
-    made = poll(work, request_slot="own_index").value is not None
-    if made:
+    is_made = poll(work, request_slot="own_index").value is not None
+    if is_made:
         queue().forget(work.key)  # it is not the queue that keeps it
         withdraw_request("own_index")
-    return made
+    return is_made
 
 
-def _cost_work(loaded: LoadedModel, upload: Upload, most: int) -> Work[IndexCost]:
+def _cost_work(loaded: LoadedModel, upload: Upload, max_count: int) -> Work[IndexCost]:
     """What an index of a file costs, tried with as many cores as the work itself will have."""
 
     def ask(report: Progress) -> IndexCost:
         with upload.on_disk() as path:
-            return index_cost(path, loaded, SETTINGS, max_tokens=most, report=report)
+            return index_cost(path, loaded, SETTINGS, max_tokens=max_count, report=report)
 
     key = ("cost of an index", *_key(loaded, upload))
     return Work(key, f"{shown_name(loaded.name)} tries {upload.name}", ask, 1.5 * LONG_SECONDS, memory=_memory(loaded))
@@ -193,7 +193,7 @@ def _cost_work(loaded: LoadedModel, upload: Upload, most: int) -> Work[IndexCost
 
 def _index_work(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
     """The index itself, for those who ask; the result is how many tokens it has."""
-    key, who = _key(loaded, upload), session_id()
+    key, session = _key(loaded, upload), session_id()
 
     def make(report: Progress) -> int:
         _check_room(cost.nbytes)
@@ -205,15 +205,15 @@ def _index_work(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[in
                     on_progress=lambda counts, share: report(share, f"{counts['tokens']:,} tokens"),
                 )  # fmt: skip
             nbytes = sum(file.stat().st_size for file in place.path.glob("*/*"))
-            own = OwnIndex(open_index(place.path), place, nbytes, {who: time.monotonic()})
+            entry = OwnIndex(open_index(place.path), place, nbytes, {session: time.monotonic()})
         except BaseException:
             place.remove()
             raise
         with _lock:
-            _indexes[key] = own
+            _indexes[key] = entry
             if len(_indexes) == 1:
                 threading.Thread(target=_watch, name="headlight-own-corpora", daemon=True).start()
-        return own.index.tokens
+        return entry.index.tokens
 
     label = f"{shown_name(loaded.name)} indexes {upload.name}"
     return Work(("own index", *key), label, make, cost.seconds, memory=_memory(loaded))
@@ -222,12 +222,13 @@ def _index_work(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[in
 def _check_room(nbytes: int) -> None:
     """Raise Refused where an index of so many bytes has no room."""
     with _lock:
-        held = sum(own.nbytes for own in _indexes.values())
-    if len(_indexes) >= MAX_INDEXES or held + nbytes > MAX_TOTAL_BYTES:
+        total_bytes = sum(entry.nbytes for entry in _indexes.values())
+    if len(_indexes) >= MAX_INDEXES or total_bytes + nbytes > MAX_TOTAL_BYTES:
         raise Refused(
             f"this server keeps {MAX_INDEXES} corpora of visitors at most, {MAX_TOTAL_BYTES / 1e6:,.0f} MB of them, "
             "and "
-            f"has {len(_indexes)} of {held / 1e6:,.0f} MB: take a smaller one, or come back when somebody has left"
+            f"has {len(_indexes)} of {total_bytes / 1e6:,.0f} MB: take a smaller one, or come back when somebody has "
+            "left"
         )
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if nbytes > free / 2:

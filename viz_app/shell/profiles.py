@@ -1,4 +1,4 @@
-"""The profiles that come along with a model, and what is seen of one by whoever guesses first."""
+"""The profiles that come with a model, and the examples shown to a user who guesses what a head does."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ TOP_TENTH_EXAMPLES = 3  # of these
 
 
 def profiles_of(loaded: LoadedModel) -> Profiles | None:
-    """Those of a model's heads, or None where it has none, or those of other weights.
+    """Return the profiles of a model's heads; None if there are none, or only those of other weights.
 
-    Raises Refused for a file that holds no profiles.
+    Raises Refused for a file without profiles.
     """
     if not has_profiles(loaded):
         return None
-    found: Profiles = cached_of_model_by_key(("profiles", loaded.weights_key), lambda: read_profiles(_file(loaded)))
-    return found if match_model(found, loaded) else None
+    profiles: Profiles = cached_of_model_by_key(("profiles", loaded.weights_key), lambda: read_profiles(_file(loaded)))
+    return profiles if match_model(profiles, loaded) else None
 
 
-def match_model(found: Profiles, loaded: LoadedModel) -> bool:
-    """Whether profiles are of the weights of a model."""
-    return found.weights == fingerprint(loaded)
+def match_model(profiles: Profiles, loaded: LoadedModel) -> bool:
+    """Return whether profiles were computed with the weights of a model."""
+    return profiles.weights == fingerprint(loaded)
 
 
 def has_profiles(loaded: LoadedModel) -> bool:
-    """Whether a file of profiles comes along with a model."""
+    """Return whether a model comes with a file of profiles."""
     return _file(loaded).is_file()
 
 
-def examples_to_guess(one: HeadProfile) -> list[HeadExample]:
-    """Ten looks of a head: three of the tenth where it is most active, then one of each of the tenths below."""
-    top, *below = reversed(one.tenths)
-    return [*top[:TOP_TENTH_EXAMPLES], *(look for tenth in below for look in tenth[:1])][:GUESSED_EXAMPLES]
+def examples_to_guess(profile: HeadProfile) -> list[HeadExample]:
+    """Return ten examples of a head: three of the tenth in which it is most active, then one of each lower tenth."""
+    top_tenth, *lower_tenths = reversed(profile.tenths)
+    return [*top_tenth[:TOP_TENTH_EXAMPLES], *(example for tenth in lower_tenths for example in tenth[:1])][
+        :GUESSED_EXAMPLES
+    ]
 
 
 def _file(loaded: LoadedModel) -> Path:

@@ -1,7 +1,7 @@
-"""Temporary folders that go with their server; what one that was killed left behind goes when another begins.
+"""Temporary folders that are removed with their server, or by the next server if theirs was killed.
 
-A server holds a lock in each of its folders, of which the system lets go however the process ends. The number of a
-process would not say it: another container counts anew, and a number may be another's by then.
+A server holds a lock in each of its folders, which the system releases however the process ends. A process number would
+not do: other containers have their own numbers, and numbers are reused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ LOCK_GRACE_SECONDS = 60.0  # seconds in which a lock may be there and not be hel
 
 
 class LockedFolder:
-    """A temporary folder that no other server removes while this one lives. path: of a folder inside, not made yet."""
+    """A temporary folder that no other server removes while this process runs.
+
+    path: a folder in it, which does not exist yet.
+    """
 
     def __init__(self) -> None:
         self._whole = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -32,13 +35,13 @@ class LockedFolder:
         self._lock.acquire(timeout=0)
 
     def remove(self) -> None:
-        """Remove the folder with what is in it."""
+        """Remove the folder and its contents."""
         self._lock.release()  # an open file cannot be removed everywhere
         shutil.rmtree(self._whole, ignore_errors=True)
 
 
 def remove_abandoned_folders() -> None:
-    """Remove the folders of servers that live no more: those of this user, and nothing that a link leads to."""
+    """Remove this user's folders of servers that no longer run; links are not followed."""
     for folder in Path(tempfile.gettempdir()).glob(NAME):
         with suppress(OSError, Timeout):
             if _is_locked_folder(folder):
@@ -50,7 +53,7 @@ def remove_abandoned_folders() -> None:
 
 def _is_locked_folder(folder: Path) -> bool:
     """Whether a server of this user made it, and not just now. Raises OSError for a folder without a lock."""
-    about, lock = folder.lstat(), (folder / LOCK).lstat()
-    is_mine = not hasattr(os, "getuid") or about.st_uid == lock.st_uid == os.getuid()
-    is_it = stat.S_ISDIR(about.st_mode) and stat.S_ISREG(lock.st_mode)
+    folder_stat, lock = folder.lstat(), (folder / LOCK).lstat()
+    is_mine = not hasattr(os, "getuid") or folder_stat.st_uid == lock.st_uid == os.getuid()
+    is_it = stat.S_ISDIR(folder_stat.st_mode) and stat.S_ISREG(lock.st_mode)
     return is_mine and is_it and time.time() - lock.st_mtime > LOCK_GRACE_SECONDS

@@ -20,7 +20,7 @@ from viz_app.tokens import Token
 Side = Literal["query", "key"]
 STRONGEST = 12  # edges in the table
 LONGEST_ASK = 64  # rows and columns sent exactly at a time
-LEAST_KEPT, MOST_KEPT = 0.05, 1.0
+MIN_SHARE, MAX_SHARE = 0.05, 1.0
 COMBINED = -1  # stands for a head where several are one map
 
 
@@ -78,7 +78,7 @@ def fixed_header(
         "lecture": current_look().lecture,
         "codes": CODES,
         "longestAsk": LONGEST_ASK,
-        "keeps": [LEAST_KEPT, MOST_KEPT],
+        "keeps": [MIN_SHARE, MAX_SHARE],
         "colours": DIVERGING if signed else SEQUENTIAL,
         "signColours": DIVERGING,
         "headColours": HEAD_COLOURS,

@@ -14,7 +14,7 @@ MOST_VALUES = 2 << 20  # of all maps together: a byte each, before they are pack
 
 
 @dataclass(frozen=True)
-class Everywhere:
+class AllMaps:
     """The maps of all heads on their way to the browser, and what is said of each layer.
 
     name: of the content. layers: by layer the names of the maps, the heads that do not exist or are off, the values
@@ -25,33 +25,34 @@ class Everywhere:
     layers: tuple[dict[str, Any], ...]
     packed: bytes
 
-    def said(self) -> dict[str, Any]:
-        """What the browser is told of it."""
+    def header(self) -> dict[str, Any]:
+        """Return the fields of the message that describe the maps."""
         return {"name": self.name, "layers": self.layers, "listed": STRONGEST, "bytes": len(self.packed)}
 
 
-def everywhere(maps: np.ndarray, *, there: np.ndarray, off: np.ndarray, signed: bool) -> Everywhere | None:
+def pack_all_maps(maps: np.ndarray, *, existing: np.ndarray, off: np.ndarray, signed: bool) -> AllMaps | None:
     """All heads, ready to be sent; None where they are too many bytes to be sent for a click that may never come.
 
-    maps: (layer, head, query, key), as they are shown. there, off: (layer, head), heads that exist, and that are off.
+    maps: (layer, head, query, key), as they are shown. existing, off: (layer, head), heads that exist,
+    and that are off.
     """
     if maps.size > MOST_VALUES:
         return None
     parts: list[bytes] = []
     layers = []
-    for of_layer, present, is_off in zip(maps, there, off, strict=True):
+    for layer_maps, present, is_off in zip(maps, existing, off, strict=True):
         heads = np.flatnonzero(present).tolist()
-        names = {head: name_of(of_layer[head], signed=signed) for head in heads}
-        parts += [coded(of_layer[head], signed=signed) for head in heads]
-        edges = {head: strongest_edges({head: of_layer[head]}, [head], STRONGEST) for head in heads}
+        names = {head: name_of(layer_maps[head], signed=signed) for head in heads}
+        parts += [coded(layer_maps[head], signed=signed) for head in heads]
+        edges = {head: strongest_edges({head: layer_maps[head]}, [head], STRONGEST) for head in heads}
         layers.append(
             {
                 "names": names,
                 "pruned": np.flatnonzero(~present).tolist(),
                 "off": np.flatnonzero(is_off).tolist(),
-                "holes": (~np.isfinite(of_layer)).sum((-2, -1)).tolist(),
-                "strongest": [[edge[1:] for edge in edges.get(head, ())] for head in range(len(of_layer))],
+                "holes": (~np.isfinite(layer_maps)).sum((-2, -1)).tolist(),
+                "strongest": [[edge[1:] for edge in edges.get(head, ())] for head in range(len(layer_maps))],
             }
         )
     name = name_of_bytes(repr([layer["names"] for layer in layers]).encode(), repr(np.argwhere(off).tolist()))
-    return Everywhere(name, tuple(layers), deflated(b"".join(parts)))
+    return AllMaps(name, tuple(layers), deflated(b"".join(parts)))

@@ -37,12 +37,12 @@ def quantise(values: np.ndarray, *, signed: bool = False) -> Quantised:
         raise ValueError(f"values of shape {values.shape}: expected (..., query, key)")
     values = np.asarray(values, np.float32)
     number = np.isfinite(values)
-    known = np.where(number, values, 0)
-    if not signed and (known < 0).any():
-        raise ValueError(f"the value {known.min():.3g} is negative: say signed=True")
-    maxima = np.abs(known).max(-1, initial=0)
+    finite_values = np.where(number, values, 0)
+    if not signed and (finite_values < 0).any():
+        raise ValueError(f"the value {finite_values.min():.3g} is negative: say signed=True")
+    maxima = np.abs(finite_values).max(-1, initial=0)
     # A maximum that can hardly be told from 0 would make 1 / maximum infinite.
-    shares = np.divide(known, maxima[..., None], out=np.zeros_like(known), where=maxima[..., None] > 0)
+    shares = np.divide(finite_values, maxima[..., None], out=np.zeros_like(finite_values), where=maxima[..., None] > 0)
     codes = np.rint(ZERO + ZERO * shares) if signed else np.rint(HIGHEST * shares)
     return Quantised(np.where(number, codes, NO_NUMBER).astype(np.uint8), maxima)
 
@@ -96,10 +96,10 @@ def strongest_edges(
     """
     if not heads:
         return []
-    chosen = np.stack([np.asarray(maps[head], np.float32) for head in heads])
-    strength = np.where(np.isfinite(chosen), np.abs(chosen), -1).ravel()
+    stacked = np.stack([np.asarray(maps[head], np.float32) for head in heads])
+    strength = np.where(np.isfinite(stacked), np.abs(stacked), -1).ravel()
     count = min(count, strength.size)
     largest = np.argpartition(-strength, count - 1)[:count] if count else np.empty(0, int)
     largest = largest[np.lexsort((largest, -strength[largest]))]
-    places = zip(*np.unravel_index(largest[strength[largest] > 0], chosen.shape), strict=True)
-    return [(heads[h], int(q), int(k), float(chosen[h, q, k])) for h, q, k in places]
+    places = zip(*np.unravel_index(largest[strength[largest] > 0], stacked.shape), strict=True)
+    return [(heads[h], int(q), int(k), float(stacked[h, q, k])) for h, q, k in places]

@@ -13,17 +13,17 @@ from streamlit.components.v2 import component
 
 from viz_app.components.attention_view import (
     COMBINED,
-    LEAST_KEPT,
     LONGEST_ASK,
     MARKUP,
-    MOST_KEPT,
+    MAX_SHARE,
+    MIN_SHARE,
     STRONGEST,
     STYLE,
     Vectors,
     ViewChoice,
     fixed_header,
 )
-from viz_app.components.attention_view.everywhere import Everywhere
+from viz_app.components.attention_view.everywhere import AllMaps
 from viz_app.components.attention_view.packing import coded, deflated, name_of, name_of_bytes, padded, strongest_edges
 from viz_app.components.joining import joined
 from viz_app.figures.style import current_look
@@ -56,7 +56,7 @@ def attention_view(
     limit: float | None = None,
     notes: Sequence[str] = (),
     unit: str = "attention",
-    everywhere: Everywhere | None = None,
+    preload: AllMaps | None = None,
     grid: str | None = None,
     key: str,
     on_change: Callable[[ViewChoice], None] | None = None,
@@ -72,7 +72,7 @@ def attention_view(
     signed: values have a sign, and curves its colour. limit: the value of the strongest colour, where it is to be the
         same for several views; None takes the largest that is drawn.
     notes: sentences that the view says of its rows.
-    everywhere: the heads of all layers, to show those that are chosen before the server answers; only where `notes` and
+    preload: the heads of all layers, to show those that are chosen before the server answers; only where `notes` and
         `limit` are the same for all. grid: the key of the grid whose clicks choose a head of this view.
     on_change: called with what was chosen in the view, before the run that this starts.
     Raises ValueError for maps or vectors that do not fit the tokens, or a chosen head that they do not have.
@@ -99,41 +99,43 @@ def attention_view(
         )
 
     def receive() -> None:
-        said = _said(key)
-        wanted = _choice(said.get("choice"), layers, heads)
-        if wanted is not None and said["stamp"] > st.session_state.get(f"_delivered_{key}", 0):
-            st.session_state[f"_delivered_{key}"] = said["stamp"]
+        message = _last_message(key)
+        requested = _choice(message.get("choice"), layers, heads)
+        if requested is not None and message["stamp"] > st.session_state.get(f"_delivered_{key}", 0):
+            st.session_state[f"_delivered_{key}"] = message["stamp"]
             if on_change is not None:
-                on_change(wanted)
+                on_change(requested)
 
-    said = _said(key)
-    stamp = max(st.session_state.get(f"_delivered_{one}", 0) for one in (key, grid or key))
+    message = _last_message(key)
+    stamp = max(st.session_state.get(f"_delivered_{name}", 0) for name in (key, grid or key))
     if combined is not None or mode == "neuron":
-        everywhere = None
-    held = {name for name in said.get("have", []) if isinstance(name, str)}
+        preload = None
+    cached_names = {name for name in message.get("have", []) if isinstance(name, str)}
     if pruned is None:
         pruned = [head for head in heads if np.isnan(maps[head]).all()]
-    chosen = choice.heads if mode == "curves" else choice.heads[:1]
-    drawn = [COMBINED] if combined is not None else [head for head in chosen if head not in pruned]
+    open_heads = choice.heads if mode == "curves" else choice.heads[:1]
+    drawn_heads = [COMBINED] if combined is not None else [head for head in open_heads if head not in pruned]
     # What is looked at first, then the other heads where they are small, so that they are there when they are wanted.
-    others = [head for head in heads if head not in drawn and head not in pruned]
-    early = combined is None and everywhere is None and maps.size <= SENT_EARLY
-    wanted = [] if mode == "neuron" else [*drawn, *others] if early else drawn
+    other_heads = [head for head in heads if head not in drawn_heads and head not in pruned]
+    early = combined is None and preload is None and maps.size <= SENT_EARLY
+    requested = [] if mode == "neuron" else [*drawn_heads, *other_heads] if early else drawn_heads
 
     def map_of(head: int) -> np.ndarray:
         return combined.map if combined is not None and head == COMBINED else maps[head]
 
-    names = {head: name_of(map_of(head), signed=signed) for head in wanted}
+    names = {head: name_of(map_of(head), signed=signed) for head in requested}
     parts: list[bytes] = []
-    sent = []
-    for head in wanted:
-        if names[head] not in held:
+    sent_heads = []
+    for head in requested:
+        if names[head] not in cached_names:
             parts.append(coded(map_of(head), signed=signed))
-            sent.append(head)
-    made_from, arrays = _made_from(vectors, held) if mode == "neuron" and vectors is not None else (None, [])
+            sent_heads.append(head)
+    vector_header, arrays = (
+        _vector_message(vectors, cached_names) if mode == "neuron" and vectors is not None else (None, [])
+    )
     parts += arrays
-    lines = [line for line in said.get("lines", [])[:LONGEST_ASK] if _is_line(line, maps.shape)]
-    for head in drawn if mode != "neuron" else ():
+    lines = [line for line in message.get("lines", [])[:LONGEST_ASK] if _is_line(line, maps.shape)]
+    for head in drawn_heads if mode != "neuron" else ():
         for side, index in lines:
             line = map_of(head)[index] if side == "query" else map_of(head)[:, index]
             parts.append(line.astype("<f4").tobytes())
@@ -145,28 +147,28 @@ def attention_view(
         "layer": choice.layer,
         "mode": mode,
         "names": names,
-        "sent": sent,
+        "sent": sent_heads,
         "lines": lines,
-        "drawn": drawn if mode != "neuron" else [],
+        "drawn": drawn_heads if mode != "neuron" else [],
         "combined": None if combined is None else combined.name,
-        "vectors": made_from,
+        "vectors": vector_header,
         "heads": choice.heads,
         "selected": [choice.side, choice.positions],
-        "kept": min(max(choice.kept, LEAST_KEPT), MOST_KEPT),
+        "kept": min(max(choice.kept, MIN_SHARE), MAX_SHARE),
         "stamp": stamp,
         "pruned": sorted(pruned),
         "off": sorted(off),
-        "holes": {head: int((~np.isfinite(map_of(head))).sum()) for head in drawn},
+        "holes": {head: int((~np.isfinite(map_of(head))).sum()) for head in drawn_heads},
         "limit": limit,
         "notes": list(notes),
-        "strongest": strongest_edges({head: map_of(head) for head in drawn}, drawn, STRONGEST),
+        "strongest": strongest_edges({head: map_of(head) for head in drawn_heads}, drawn_heads, STRONGEST),
     }
     all_maps = b""
-    if everywhere is not None:
-        header["everywhere"] = everywhere.name
-        if st.session_state.get(f"_everywhere_{key}") != everywhere.name:
-            st.session_state[f"_everywhere_{key}"] = everywhere.name
-            header["all"], all_maps = everywhere.said(), everywhere.packed
+    if preload is not None:
+        header["everywhere"] = preload.name
+        if st.session_state.get(f"_everywhere_{key}") != preload.name:
+            st.session_state[f"_everywhere_{key}"] = preload.name
+            header["all"], all_maps = preload.header(), preload.packed
     _view(
         key=key,
         data=_packed(header, (deflated(arrays_sent) if packed else arrays_sent) + all_maps),
@@ -175,53 +177,55 @@ def attention_view(
     )
 
 
-def _made_from(vectors: Vectors, held: Collection[str]) -> tuple[dict[str, Any], list[bytes]]:
+def _vector_message(vectors: Vectors, cached_names: Collection[str]) -> tuple[dict[str, Any], list[bytes]]:
     """What the header says of the vectors, and the vectors, exactly, if the browser does not have them."""
     content = b"".join(part.astype("<f4").tobytes() for part in vectors[:3] if part is not None)
     name = name_of_bytes(content, repr(vectors.queries.shape))
-    said = {
+    header = {
         "name": name,
         "size": vectors.queries.shape[1],
         "distances": vectors.distances is not None,
         "causal": vectors.causal,
-        "sent": name not in held,
+        "sent": name not in cached_names,
     }
-    return said, [] if name in held else [content]
+    return header, [] if name in cached_names else [content]
 
 
-def _said(key: str) -> dict[str, Any]:
+def _last_message(key: str) -> dict[str, Any]:
     """What the view said last; empty where it said nothing, or nothing of ours."""
     view = st.session_state.get(key)
-    said = view.get("said") if view else None
-    if not isinstance(said, dict) or not isinstance(said.get("stamp"), int | float):
+    message = view.get("said") if view else None
+    if not isinstance(message, dict) or not isinstance(message.get("stamp"), int | float):
         return {}
-    lists = {name: said[name] for name in ("have", "lines") if isinstance(said.get(name), list)}
-    return {"stamp": said["stamp"], "choice": said.get("choice"), **lists}
+    lists = {name: message[name] for name in ("have", "lines") if isinstance(message.get(name), list)}
+    return {"stamp": message["stamp"], "choice": message.get("choice"), **lists}
 
 
-def _choice(said: object, layers: int, heads: range) -> ViewChoice | None:
+def _choice(message: object, layers: int, heads: range) -> ViewChoice | None:
     """The choice in a message of the view; None for one that cannot be."""
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         return None
-    layer, side, kept = (said.get(name) for name in ("layer", "side", "kept"))
-    drawn, positions = (_numbers(said.get(name)) for name in ("heads", "positions"))
+    layer, side, kept_share = (message.get(name) for name in ("layer", "side", "kept"))
+    heads_drawn, positions = (_numbers(message.get(name)) for name in ("heads", "positions"))
     if (
         not (type(layer) is int and layer in range(layers))
         or side not in ("query", "key")
-        or not drawn
-        or any(head not in heads for head in drawn)
+        or not heads_drawn
+        or any(head not in heads for head in heads_drawn)
         or positions is None
-        or not isinstance(kept, int | float)
-        or not LEAST_KEPT <= kept <= MOST_KEPT
+        or not isinstance(kept_share, int | float)
+        or not MIN_SHARE <= kept_share <= MAX_SHARE
     ):
         return None
-    return ViewChoice(layer, tuple(dict.fromkeys(drawn)), side, tuple(sorted(set(positions))), round(float(kept), 2))
+    return ViewChoice(
+        layer, tuple(dict.fromkeys(heads_drawn)), side, tuple(sorted(set(positions))), round(float(kept_share), 2)
+    )
 
 
-def _numbers(said: object) -> list[int] | None:
-    if not isinstance(said, list) or any(type(number) is not int or number < 0 for number in said):
+def _numbers(numbers: object) -> list[int] | None:
+    if not isinstance(numbers, list) or any(type(number) is not int or number < 0 for number in numbers):
         return None
-    return said
+    return numbers
 
 
 def _is_line(line: object, shape: tuple[int, ...]) -> bool:

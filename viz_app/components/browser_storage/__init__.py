@@ -15,17 +15,17 @@ MAX_CHARACTERS = 100_000  # signs
 _view = component("headlight.browser_storage", js=joined(Path(__file__).parent / "browser_storage.js"))
 
 
-def browser_storage(name: str, text: str | None, on_kept: Callable[[str], None], *, tab: bool = False) -> None:
+def browser_storage(name: str, text: str | None, on_read: Callable[[str], None], *, tab: bool = False) -> None:
     """Let the browser keep a text under a name, in the place of the one before; it leaves this browser for no other.
 
-    text: None asks for what is kept. on_kept: called with it before the next run, or with an empty text where there is
+    text: None asks for what is kept. on_read: called with it before the next run, or with an empty text where there is
     nothing, or more than LONGEST signs. tab: whether only this tab keeps it, until it is closed.
     """
     key = f"browser_storage_{name}"
 
     def receive() -> None:
         view = st.session_state.get(key)
-        kept = view.get("kept") if view else None
-        on_kept(kept if isinstance(kept, str) and len(kept) <= MAX_CHARACTERS else "")
+        stored = view.get("kept") if view else None
+        on_read(stored if isinstance(stored, str) and len(stored) <= MAX_CHARACTERS else "")
 
     _view(key=key, data={"name": name, "text": text, "tab": tab}, height=0, on_kept_change=receive)

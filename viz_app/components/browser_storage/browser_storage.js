@@ -1,8 +1,8 @@
 // A text that this browser keeps. Where it may keep nothing, as in some private windows, there is nothing to give back.
 
-/** @import { Handed, KeepsakeMessage } from "../messages.d.ts" */
+/** @import { Handed, StorageMessage } from "../messages.d.ts" */
 
-/** @param {Handed<KeepsakeMessage>} handed */
+/** @param {Handed<StorageMessage>} handed */
 export default function browser_storage({ data, setTriggerValue }) {
   const place = `headlight.${data.name}`;
   try {

@@ -52,7 +52,7 @@ def grid_message(
     titles: Sequence[Sequence[str]] = (),
     order: np.ndarray | None = None,
     rows: Sequence[int] | None = None,
-    there: np.ndarray | None = None,
+    existing: np.ndarray | None = None,
     fills: bool = False,
 ) -> bytes:
     """What the browser is told; the arguments are those of `head_grid`, checked there.
@@ -69,7 +69,7 @@ def grid_message(
         "mode": mode,
         "selected": selected,
         "off": sorted(off),
-        "gone": [] if there is None else np.argwhere(~there).tolist(),
+        "gone": [] if existing is None else np.argwhere(~existing).tolist(),
         "titles": titles,
         "order": None if order is None else order.tolist(),
         "rows": None if rows is None else [int(layer) for layer in rows],
@@ -105,8 +105,8 @@ def _in_cell(value: float) -> str:
 
 def _legend(limit: float, signed: bool, *, cut: bool = False) -> list[str]:
     """What stands at both ends of the colours; cut: whether there may be more beyond them."""
-    least, most = ("≤ ", "≥ ") if cut else ("", "")
-    return [f"{least}−{two_digits(limit)}" if signed else "0", most + two_digits(limit)]
+    low_sign, high_sign = ("≤ ", "≥ ") if cut else ("", "")
+    return [f"{low_sign}−{two_digits(limit)}" if signed else "0", high_sign + two_digits(limit)]
 
 
 def _rows(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:

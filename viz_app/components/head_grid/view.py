@@ -29,7 +29,7 @@ def head_grid(
     mode: Literal["select", "switch"] = "select",
     selected: tuple[int, int] | None = None,
     off: Collection[tuple[int, int]] = (),
-    there: np.ndarray | None = None,
+    existing: np.ndarray | None = None,
     titles: Sequence[Sequence[str]] = (),
     order: np.ndarray | None = None,
     rows: Sequence[int] | None = None,
@@ -44,7 +44,7 @@ def head_grid(
         end, for a legend; None where each has its own. unit: what a value is and in what, written beside the legend.
     mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
     selected: the chosen head. off: the heads that are switched off.
-    there: (layer, head), False for a head that does not exist (pruned), where no values say so.
+    existing: (layer, head), False for a head that does not exist (pruned), where no values say so.
     titles: (layer, head) texts for hover.
     order: (layer, head) integers, the heads of each layer from left to right; only to select. None: by their numbers.
     rows: the layers from top to bottom, only to select a head; None: layer 0 on top.
@@ -61,8 +61,8 @@ def head_grid(
         )
     if values is not None and values.shape != (layers, heads):
         raise ValueError(f"values of shape {values.shape}: expected ({layers}, {heads})")
-    if there is not None and there.shape != (layers, heads):
-        raise ValueError(f"there of shape {there.shape}: expected ({layers}, {heads})")
+    if existing is not None and existing.shape != (layers, heads):
+        raise ValueError(f"there of shape {existing.shape}: expected ({layers}, {heads})")
     if titles and (len(titles) != layers or any(len(row) != heads for row in titles)):
         raise ValueError(f"titles of {len(titles)} layers: expected {layers} layers of {heads} heads")
     if mode not in ("select", "switch"):
@@ -74,23 +74,23 @@ def head_grid(
     if rows is not None and (mode != "select" or sorted(rows) != list(range(layers))):
         raise ValueError(f"rows {list(rows)}: expected each of the layers 0 to {layers - 1} once, to select a head")
 
-    def read(what: object) -> HeadClick | None:
-        if not isinstance(what, list) or len(what) != 2:
+    def read(target: object) -> HeadClick | None:
+        if not isinstance(target, list) or len(target) != 2:
             return None
-        layer, head = what
-        inside = (layer is None or layer in range(layers)) and (head is None or head in range(heads))
+        layer, head = target
+        is_in_grid = (layer is None or layer in range(layers)) and (head is None or head in range(heads))
         whole_rows = layer is None or head is None
-        if not inside or (layer is None and head is None) or (whole_rows and mode == "select"):
+        if not is_in_grid or (layer is None and head is None) or (whole_rows and mode == "select"):
             return None
         return HeadClick(layer, head)
 
-    def receive(what: object) -> None:
-        if on_click is not None and (click := read(what)) is not None:
+    def receive(target: object) -> None:
+        if on_click is not None and (click := read(target)) is not None:
             on_click(click)
 
     message = grid_message(
         layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, limit=limit, unit=unit,
-        mode=mode, selected=selected, off=off, titles=titles, order=order, rows=rows, there=there,
+        mode=mode, selected=selected, off=off, titles=titles, order=order, rows=rows, existing=existing,
         fills=look.lecture,
     )  # fmt: skip
     result = _view(

@@ -69,11 +69,11 @@ def token_strip(
     """
     words = set() if disabled else {chip.word for chip in tokens if chip.word is not None and not chip.special}
 
-    def read(what: object) -> TokenClick | None:
-        return TokenClick(what) if isinstance(what, int) and what in words else None
+    def read(target: object) -> TokenClick | None:
+        return TokenClick(target) if isinstance(target, int) and target in words else None
 
-    def receive(what: object) -> None:
-        if on_click is not None and (click := read(what)) is not None:
+    def receive(target: object) -> None:
+        if on_click is not None and (click := read(target)) is not None:
             on_click(click)
 
     result = _view(

@@ -3,7 +3,7 @@
 from bert_core.analysis import patterns
 from bert_core.records import MAPS
 from bert_core.refused import Refused
-from viz_app.maps import AMONG
+from viz_app.maps import HEAD_SELECTIONS
 from viz_app.shell.heads import VIEWS
 from viz_app.shell.params import Page, Param, select, toggle
 
@@ -45,7 +45,7 @@ PAGE = Page(
         toggle("hide"),
         toggle("share"),  # whether the rows of a part are renormalised
         select("combine", COMBINED),
-        select("among", AMONG),
+        select("among", HEAD_SELECTIONS),
         Param("weights", (), parse_weights, write_weights),  # none: by importance
     ),
 )

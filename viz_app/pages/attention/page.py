@@ -17,7 +17,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
-from viz_app.maps import AMONG, UNITS, of_what_is_left
+from viz_app.maps import HEAD_SELECTIONS, UNITS, renormalised_attention
 from viz_app.pages.attention import COMBINED, PARTS, ROW_SORTS, SORTS, parse_weights, write_weights
 from viz_app.pages.attention.cutting import offer
 from viz_app.pages.attention.shown import (
@@ -132,7 +132,8 @@ def _controls(current: Selection, view: str) -> None:
             )  # fmt: skip
             if state.combine != "apart" and not every:
                 control(
-                    st.selectbox, "Together", "among", options=AMONG, format_func=AMONG_NAMES.__getitem__, width=190,
+                    st.selectbox, "Together", "among", options=HEAD_SELECTIONS, format_func=AMONG_NAMES.__getitem__,
+                    width=190,
                     label_visibility="collapsed",
                 )  # fmt: skip
                 if state.combine == "weighted" and state.among == "chosen":
@@ -175,13 +176,13 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
     """Every head in `size` rows and columns, sorted as asked."""
     state, current, there = st.session_state, shown.current, shown.run.existing_heads
     layers, heads = there.shape
-    encoding, attention = current.encoding, of_what_is_left(shown.run)
+    encoding, attention = current.encoding, renormalised_attention(shown.run)
     figures: RoleFigures = current.kept("roles", make=lambda: role_figures(attention, encoding))
     roles: list[list[Role | None]] = current.kept(
         "roles in words", make=lambda: roles_of_heads(role_scores(attention, encoding))
     )
     sorts = figures._asdict() | {"role": role_ranks(roles)}
-    titles = head_titles(*figures, does=describe_roles(roles), there=there)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=there)
     head_grid(
         layers=layers,
         heads=heads,
@@ -193,7 +194,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         titles=[[encoding.special_tokens.substitute_in(title) for title in row] for row in titles],
         order=None if state.sort == "number" else sort_heads(sorts[state.sort]),
         rows=None if state.rows == "number" else sort_layers(getattr(figures, state.rows)).tolist(),
-        there=there,
+        existing=there,
         key="grid",
         on_click=on_click,
     )
@@ -225,7 +226,7 @@ def _large_head(shown: Shown, mode: Mode, files: DeltaGenerator) -> None:
         signed=shown.signed,
         notes=shown.notes(maps[present] if one is None else one.map[None]),
         unit=UNITS[shown.what],
-        everywhere=shown.everywhere(),
+        preload=shown.everywhere(),
         grid="grid",
         key="large",
         on_change=choose_view,

@@ -15,7 +15,7 @@ from bert_core.records import HeadVectors, ModelRun
 from bert_core.refused import Refused
 from bert_core.run.vectors import all_head_vectors, head_vectors
 from viz_app.components.attention_view import Vectors, ViewChoice
-from viz_app.components.attention_view.everywhere import Everywhere, everywhere
+from viz_app.components.attention_view.everywhere import AllMaps, pack_all_maps
 from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.maps import UNSIGNED, Combination, MapView
@@ -104,7 +104,7 @@ class Shown:
         made: np.ndarray = self.current.kept("thumbnails", size, repr(pieces), make=make)
         return made
 
-    def everywhere(self) -> Everywhere | None:
+    def everywhere(self) -> AllMaps | None:
         """All heads as they are drawn apart, made once; None where they are too many, or what is said of them differs.
 
         Rows of which nothing is left are named for the heads that are drawn.
@@ -112,13 +112,13 @@ class Shown:
         if self.neuron or self.again or self.asked.together is not None:
             return None
 
-        def make() -> Everywhere | None:
+        def make() -> AllMaps | None:
             off = np.zeros_like(self.run.existing_heads)
             off[tuple(np.array(self.current.off, int).reshape(-1, 2).T)] = True
-            return everywhere(self.seen(self.values), there=self.run.existing_heads, off=off, signed=self.signed)
+            return pack_all_maps(self.seen(self.values), existing=self.run.existing_heads, off=off, signed=self.signed)
 
         asked = replace(self.asked, mode="curves")
-        made: Everywhere | None = self.current.kept("everywhere", repr(asked), make=make)
+        made: AllMaps | None = self.current.kept("everywhere", repr(asked), make=make)
         return made
 
     def together(self, layer: int, heads: Sequence[int]) -> Combined | None:

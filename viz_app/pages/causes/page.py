@@ -228,7 +228,7 @@ def _map(both: Sides, found: Patches, key: str, drawn: slice, band: PatchBand | 
         chosen = (chosen[0] - drawn.start, chosen[1]) if chosen[0] in range(drawn.start, drawn.stop) else None
     chart(
         effect_map(
-            effects, rows, both.columns, chosen=chosen,
+            effects, rows, both.columns, selected=chosen,
             limit=both.limit(found), by_chance=None if band is None else both.seen(band.contains(found))[drawn],
         ),
         key=f"causes_{key}", grows=False, min_width=map_width(rows, len(both.columns)),

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.compare import Change, largest_changes
-from viz_app.comparison import LISTED, Comparison
+from viz_app.comparison import MAX_CHANGES, Comparison
 from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
@@ -89,7 +89,9 @@ class Sides:
             reduced = blocks(changed, size, signed=True)
             limit = common_limit(reduced)
             small = thumbnails(reduced, size, signed=True, limit=limit)
-            return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(before_maps, after_maps, LISTED))
+            return Summary(
+                small, limit, abs(changed).max((-1, -2)), largest_changes(before_maps, after_maps, MAX_CHANGES)
+            )
 
         after = self.after
         ids = after.encoding.input_ids, after.encoding.token_type_ids
@@ -209,7 +211,7 @@ def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click:
         selected=(choice.layer, choice.heads[0]),
         off=sides.after.off,
         titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
-        there=existing,
+        existing=existing,
         key="changes",
         on_click=on_click,
     )

@@ -44,7 +44,7 @@ def draw_new_run(current: Selection) -> None:
         return
     kind = kind_of(upload.name)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        what = _column_controls(upload)
+        columns = _column_controls(upload)
         name = control(st.text_input, "Name of the run", "tuning_name", first=Path(upload.name).stem[:60], width=200)
     longest = current.loaded.config.max_position_embeddings
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
@@ -69,16 +69,16 @@ def draw_new_run(current: Selection) -> None:
             help="Of so many steps, evenly over the run, the weights are kept on this machine, 4 GiB at most.",
         )  # fmt: skip
     request = FinetuneRequest(
-        current.loaded.name, upload.name, **what, epochs=epochs, learning_rate=rate, batch=batch, max_length=length,
+        current.loaded.name, upload.name, **columns, epochs=epochs, learning_rate=rate, batch=batch, max_length=length,
         keep=keep,
     )  # fmt: skip
-    many, tokens = cached_by_key(
-        ("tuning table", upload.name, upload.data, *what.values(), request.start, length),
+    count, tokens = cached_by_key(
+        ("tuning table", upload.name, upload.data, *columns.values(), request.start, length),
         lambda: _measure_file(current, request, upload),
     )
     # A text costs a pass there and back on all cores but one; a step moves every weight.
-    seconds = estimate_seconds(current.loaded, tokens, 3.5 * many * epochs) * core_count() / max(1, core_count() - 1)
-    seconds += STARTUP_SECONDS + many / batch * epochs * current.loaded.nbytes / 2**30
+    seconds = estimate_seconds(current.loaded, tokens, 3.5 * count * epochs) * core_count() / max(1, core_count() - 1)
+    seconds += STARTUP_SECONDS + count / batch * epochs * current.loaded.nbytes / 2**30
     if st.button(
         f"Start, about {duration_text(seconds)} or less",
         icon=":material/play_arrow:",
@@ -90,7 +90,7 @@ def draw_new_run(current: Selection) -> None:
         st.session_state.tuned = run.name
         st.rerun()
     write_note(
-        f"{many:,} {kind.unit}, {kind.held_out_note} held out. {escape_markdown(shown_name(request.start))} stays as "
+        f"{count:,} {kind.unit}, {kind.held_out_note} held out. {escape_markdown(shown_name(request.start))} stays as "
         "it "
         "is: a "
         f"copy learns, in the folder {escape_markdown(str(run_folder(name)))}, in a process of its own that "
@@ -147,8 +147,8 @@ def _column_controls(upload: Upload) -> dict[str, Any]:
     return {"text": text, "label": label, "pair": pair or None}
 
 
-def _guess_column(columns: list[str], kind: int, otherwise: str) -> str:
-    return next((column for column in columns if column.lower() in _COLUMN_NAMES[kind]), otherwise)
+def _guess_column(columns: list[str], kind: int, default: str) -> str:
+    return next((column for column in columns if column.lower() in _COLUMN_NAMES[kind]), default)
 
 
 def _measure_file(current: Selection, request: FinetuneRequest, upload: Upload) -> tuple[int, int]:

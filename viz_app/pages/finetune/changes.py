@@ -66,8 +66,8 @@ class StepComparison:
             whole = self.run.texts
             return TrainingTexts(whole.texts[:COMPARED_TEXTS], whole.labels[:COMPARED_TEXTS])
 
-        found: TrainingTexts = cached_by_key(("tuned texts", *self.start.key), first)
-        return found
+        result: TrainingTexts = cached_by_key(("tuned texts", *self.start.key), first)
+        return result
 
     @property
     def texts_name(self) -> str:
@@ -76,16 +76,18 @@ class StepComparison:
 
     def model_comparison(self) -> Work[ModelComparison]:
         """Their states and heads on the first texts; of a run that learns no classes, hidden words are asked."""
-        before, after, some = self.start.load_model(), self.step.load_model(), self.texts
+        before, after, texts = self.start.load_model(), self.step.load_model(), self.texts
         longest = min(self.run.request.max_length, before.config.max_position_embeddings)
         return Work(
             ("tuned changes", self.start.key, self.step.key),
             f"Step {self.step.number} is compared with the start",
             lambda report: compare_models(
-                before, after, some.texts, labels=some.labels or None, max_length=longest, report=report
+                before, after, texts.texts, labels=texts.labels or None, max_length=longest, report=report
             ),
-            estimate_seconds(before, mean_token_count(before, some.texts, longest), PASSES_PER_TEXT * len(some.texts)),
-        )  # fmt: skip
+            estimate_seconds(
+                before, mean_token_count(before, texts.texts, longest), PASSES_PER_TEXT * len(texts.texts)
+            ),
+        )
 
     def lens_change(self, encoding: Encoding) -> Work[LensChange]:
         """What the word head reads out of every layer of a text, then and now."""
@@ -105,13 +107,13 @@ class StepComparison:
         tokens, depths = mean_token_count(before, texts, longest), before.config.num_hidden_layers + 1
 
         def share(report: Progress) -> np.ndarray:
-            same, typed = np.zeros(depths), 0
-            for done, encoding in enumerate(encode_texts(before, texts, longest), 1):
+            equal, token_count = np.zeros(depths), 0
+            for count, encoding in enumerate(encode_texts(before, texts, longest), 1):
                 places = [place for place, special in enumerate(encoding.special) if not special]
-                same += lens_change(before, after, encoding).equal[:, places].sum(1)
-                typed += len(places)
-                report_count(report, done, len(texts), "texts")
-            return same / max(typed, 1)
+                equal += lens_change(before, after, encoding).equal[:, places].sum(1)
+                token_count += len(places)
+                report_count(report, count, len(texts), "texts")
+            return equal / max(token_count, 1)
 
         return Work(
             ("tuned words", self.start.key, self.step.key), f"The texts of step {self.step.number} are read as words",
@@ -122,11 +124,11 @@ class StepComparison:
     def model_run(self, step: Step, encoding: Encoding) -> ModelRun:
         """The maps of a text at one of the steps."""
         loaded = step.load_model()
-        found: ModelRun = wait_for(Work(
+        result: ModelRun = wait_for(Work(
             ("tuned run", step.key, encoding), f"Step {step.number} reads {len(encoding)} tokens",
             lambda _: capture(loaded, encoding, top_k=KEPT_PREDICTIONS), memory=capture_bytes(loaded, len(encoding)),
         ))  # fmt: skip
-        return found
+        return result
 
 
 def mean_token_count(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> int:
@@ -140,16 +142,16 @@ def encode_texts(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], lo
         yield loaded.tokenizer.encode(*((text,) if isinstance(text, str) else text), max_length=longest)
 
 
-def head_titles(found: ModelComparison, values: np.ndarray, by: str) -> list[list[str]]:
+def head_titles(result: ModelComparison, values: np.ndarray, figure_name: str) -> list[list[str]]:
     """A head's name, the figure that colours it, and its role before and after, for hover, layer by layer."""
-    before, after = (describe_roles(roles_of_heads(table.figures)) for table in (found.before, found.after))
+    before, after = (describe_roles(roles_of_heads(table.figures)) for table in (result.before, result.after))
 
     def title(layer: int, head: int) -> str:
-        name, one, other = f"L{layer} H{head}", before[layer][head], after[layer][head]
-        if not one:
+        name, role, later_role = f"L{layer} H{head}", before[layer][head], after[layer][head]
+        if not role:
             return f"{name}: pruned"
-        figure = f"{values[layer, head]:{'' if by == 'divergence' else '+'}.3g} nats"
-        return f"{name}: {figure}\n{one}" + ("" if one == other else f", then {other}")
+        figure = f"{values[layer, head]:{'' if figure_name == 'divergence' else '+'}.3g} nats"
+        return f"{name}: {figure}\n{role}" + ("" if role == later_role else f", then {later_role}")
 
     layers, heads = values.shape
     return [[title(layer, head) for head in range(heads)] for layer in range(layers)]

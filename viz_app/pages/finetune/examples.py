@@ -32,14 +32,16 @@ def _reviews(draw: random.Random) -> str:
         "good": ("lovely", "wonderful", "brilliant", "charming", "superb", "moving", "funny", "delightful"),
         "bad": ("dull", "boring", "awful", "clumsy", "tedious", "weak", "stupid", "dreadful"),
     }
-    things = ("film", "story", "play", "book", "song", "music", "ending", "acting")
+    subjects = ("film", "story", "play", "book", "song", "music", "ending", "acting")
     verbs = ("was", "felt", "seemed", "looked")
     rows = ["text,class"]
     for number in range(EXAMPLE_COUNT):
         name = ("good", "bad")[number % 2]
-        one, other = draw.sample(things, 2)
+        subject, second_subject = draw.sample(subjects, 2)
         first, second = draw.sample(words[name], 2)
-        rows.append(f"The {one} {draw.choice(verbs)} {first} and the {other} {draw.choice(verbs)} {second}.,{name}")
+        rows.append(
+            f"The {subject} {draw.choice(verbs)} {first} and the {second_subject} {draw.choice(verbs)} {second}.,{name}"
+        )
     return "\n".join([*rows, ""])
 
 
@@ -47,9 +49,9 @@ def _names(draw: random.Random) -> str:
     """Two columns, as in CoNLL-2003: a word and its tag a line, people and places as B- and I-."""
     sentences = []
     for _ in range(EXAMPLE_COUNT):
-        one, other = draw.sample(PEOPLE, 2)
+        person, second_person = draw.sample(PEOPLE, 2)
         verb, place = draw.choice(("met", "saw", "called", "helped")), draw.choice(PLACES)
-        words = [(one, "PER"), (verb, ""), (other, "PER"), ("in", ""), (place, "LOC"), (".", "")]
+        words = [(person, "PER"), (verb, ""), (second_person, "PER"), ("in", ""), (place, "LOC"), (".", "")]
         lines = [
             f"{part}\t{('I' if number else 'B') + '-' + kind if kind else 'O'}"
             for word, kind in words
@@ -64,12 +66,12 @@ def _questions(draw: random.Random) -> str:
     paragraphs = []
     for number in range(EXAMPLE_COUNT):
         have = [
-            (person, f"a {draw.choice(COLOURS)} {thing}")
-            for person, thing in zip(draw.sample(PEOPLE, 3), draw.sample(ITEMS, 3), strict=True)
+            (person, f"a {draw.choice(COLOURS)} {item}")
+            for person, item in zip(draw.sample(PEOPLE, 3), draw.sample(ITEMS, 3), strict=True)
         ]
-        context = " ".join(f"{person} has {thing}." for person, thing in have)
-        person, thing = draw.choice(have)
-        answer = {"text": thing, "answer_start": context.index(f"{person} has {thing}") + len(f"{person} has ")}
-        asked = {"id": str(number), "question": f"What does {person} have?", "answers": [answer]}
-        paragraphs.append({"context": context, "qas": [asked]})
+        context = " ".join(f"{person} has {item}." for person, item in have)
+        person, item = draw.choice(have)
+        answer = {"text": item, "answer_start": context.index(f"{person} has {item}") + len(f"{person} has ")}
+        question = {"id": str(number), "question": f"What does {person} have?", "answers": [answer]}
+        paragraphs.append({"context": context, "qas": [question]})
     return json.dumps({"version": "1.1", "data": [{"title": "made up", "paragraphs": paragraphs}]})

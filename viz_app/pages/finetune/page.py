@@ -46,16 +46,16 @@ def draw(page: View) -> None:
         "What changes while it learns?",
         "Teach the model classes of texts, tags of words, or answers to questions; see how every head changes.",
     )
-    there = {run.name: run for run in list_runs()}
-    if state.tuned not in there:
+    runs_by_name = {run.name: run for run in list_runs()}
+    if state.tuned not in runs_by_name:
         state.tuned = ""
     with page_place("controls"):
-        if there:
+        if runs_by_name:
             control(
-                st.selectbox, "Run", "tuned", options=("", *there), first="", width=320,
+                st.selectbox, "Run", "tuned", options=("", *runs_by_name), first="", width=320,
                 format_func=lambda name: name or "A new run",
             )  # fmt: skip
-        run = there.get(state.tuned)
+        run = runs_by_name.get(state.tuned)
     with page_place("figure"):
         if run is None:
             draw_new_run(current)
@@ -84,11 +84,11 @@ def _watch(run: TuningRun, current: Selection, running: bool, offered_steps: int
     state, log = st.session_state, run.log
     if running and not run.is_running:
         st.rerun()
-    many = len(run.steps)
+    step_count = len(run.steps)
     if (
         running
-        and many != offered_steps
-        and (offered_steps < 2 <= many or time.time() - state.get("_seen", 0) > STEP_REFRESH_SECONDS)
+        and step_count != offered_steps
+        and (offered_steps < 2 <= step_count or time.time() - state.get("_seen", 0) > STEP_REFRESH_SECONDS)
     ):
         state._seen = time.time()
         st.rerun()
@@ -101,9 +101,11 @@ def _watch(run: TuningRun, current: Selection, running: bool, offered_steps: int
         if run.failure:
             st.error(with_help(escape_markdown(run.failure)), icon=":material/error:")
         else:
-            where = f"at step {log.step:,} of {log.steps:,}" if log.steps else "before it began"
+            progress_text = f"at step {log.step:,} of {log.steps:,}" if log.steps else "before it began"
             st.info(
-                with_help(f"It was stopped {where}. It goes on from there, to the weights of a run without a stop.")
+                with_help(
+                    f"It was stopped {progress_text}. It goes on from there, to the weights of a run without a stop."
+                )
             )
         if st.button("Go on", key="go_on_tuning", icon=":material/play_arrow:", type="primary"):
             run.start()
@@ -115,14 +117,14 @@ def _watch(run: TuningRun, current: Selection, running: bool, offered_steps: int
 
 def _draw_curves(current: Selection, run: TuningRun) -> None:
     log, kind = run.log, run.request.kind
-    looks = {
+    curves = {
         name: ([step for step, _ in log.held_out], [float(figures[name]) for _, figures in log.held_out])
         for name in ("loss", *kind.scores)
         if all(name in figures for _, figures in log.held_out)  # tags that mark no spans have no F1
     }
     losses = {"training": ([step for step, _ in log.losses], [loss for _, loss in log.losses])}
     if log.held_out:
-        losses["held out"] = looks["loss"]
+        losses["held out"] = curves["loss"]
     left, right = st.columns(2, gap="medium")
     with left:
         chart(
@@ -134,7 +136,7 @@ def _draw_curves(current: Selection, run: TuningRun) -> None:
         if not log.held_out:
             write_note(f"Scores come after each epoch, on {kind.unit} that were held out.")
             return
-        scores = {name: looks[figure] for figure, name in kind.scores.items() if figure in looks}
+        scores = {name: curves[figure] for figure, name in kind.scores.items() if figure in curves}
         first = next(iter(scores))
         chart(
             tuning_lines(
@@ -160,58 +162,60 @@ def _draw_changes(current: Selection, run: TuningRun) -> None:
         state.tuned_step = min(numbers[1:], key=lambda number: abs(number - (state.tuned_step or numbers[-1])))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         step = control(st.select_slider, "Kept step", "tuned_step", options=numbers[1:], width=420)
-        by = control(
+        colour = control(
             st.segmented_control, "Colour", "tuned_by", options=COLOURED_BY, format_func=COLOUR_NAMES.__getitem__,
             required=True,
         )  # fmt: skip
     changes = StepComparison(run, Step(0, steps[0]), Step(step, steps[step]))
-    work, found = changes.model_comparison(), None
+    work, comparison = changes.model_comparison(), None
     if is_confirmed("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=UNCONFIRMED_SECONDS):
-        found = poll(work, slot="tuned", request_slot="tuned").value
-    chosen = _select_head(changes, found)
-    if found is not None:
-        _draw_heads(current, run, found, by, chosen)
+        comparison = poll(work, slot="tuned", request_slot="tuned").value
+    head_of_maps = _select_head(changes, comparison)
+    if comparison is not None:
+        _draw_heads(current, run, comparison, colour, head_of_maps)
     loaded, text = changes.start.load_model(), current.original
     longest = loaded.config.max_position_embeddings
     encoding = loaded.tokenizer.encode(text.text, text.pair, max_length=longest)
-    _draw_maps(current, changes, encoding, chosen)
+    _draw_maps(current, changes, encoding, head_of_maps)
     draw_words(current, changes, encoding, quick=UNCONFIRMED_SECONDS)
 
 
-def _select_head(changes: StepComparison, found: ModelComparison | None) -> Head:
+def _select_head(changes: StepComparison, comparison: ModelComparison | None) -> Head:
     """The chosen head, if these models have it; the one that changed most, as long as none was chosen."""
     state = st.session_state
-    if found is not None and found.divergence is not None and not state.get(HEAD_CHOSEN):
-        layer, head = np.unravel_index(np.nanargmax(found.divergence), found.divergence.shape)
+    if comparison is not None and comparison.divergence is not None and not state.get(HEAD_CHOSEN):
+        layer, head = np.unravel_index(np.nanargmax(comparison.divergence), comparison.divergence.shape)
         return int(layer), int(head)
     config = changes.start.load_model().config
     layer, head = state.head
     return (layer, head) if layer < config.num_hidden_layers and head < config.num_attention_heads else (0, 0)
 
 
-def _draw_heads(current: Selection, run: TuningRun, found: ModelComparison, by: str, chosen: Head) -> None:
+def _draw_heads(
+    current: Selection, run: TuningRun, comparison: ModelComparison, colour: str, head_of_maps: Head
+) -> None:
     """The grid of heads, and how alike the depths stay."""
-    assert found.divergence is not None  # a run changes no shape
-    if by not in ("divergence", *found.before.figures):
+    assert comparison.divergence is not None  # a run changes no shape
+    if colour not in ("divergence", *comparison.before.figures):
         write_note("The start has no word head, so that no loss is asked: the heads are coloured by attention.")
-        by = "divergence"
-    values = found.divergence if by == "divergence" else found.change(by)
+        colour = "divergence"
+    values = comparison.divergence if colour == "divergence" else comparison.change(colour)
     layers, heads = values.shape
     left, right = st.columns([1.25, 1], gap="large")
     with left:
         head_grid(
-            layers=layers, heads=heads, values=values, signed=by != "divergence", unit=UNITS[by],
-            selected=chosen, titles=head_titles(found, values, by), key="tuned_heads",
+            layers=layers, heads=heads, values=values, signed=colour != "divergence", unit=UNITS[colour],
+            selected=head_of_maps, titles=head_titles(comparison, values, colour), key="tuned_heads",
             on_click=choose_head,
         )  # fmt: skip
     with right:
-        names = short_names(len(found.cka))
+        names = short_names(len(comparison.cka))
         chart(
             alike_depths(
-                found.cka, names, names, rows="at the start", columns="at this step",
+                comparison.cka, names, names, rows="at the start", columns="at this step",
             ),
             key="tuned_cka", grows=False, config={"displayModeBar": False},
-            alt=f"CKA of the depths of the start and this step, {found.cka[-1, -1]:.2f} at the last",
+            alt=f"CKA of the depths of the start and this step, {comparison.cka[-1, -1]:.2f} at the last",
         )  # fmt: skip
     kind = run.request.kind
     rests = (
@@ -220,16 +224,17 @@ def _draw_heads(current: Selection, run: TuningRun, found: ModelComparison, by: 
         else f"that of the loss of hidden words, not of the {kind.name} that are learned"
     )
     write_note(
-        f"On the first {found.texts} {kind.unit}, {found.tokens:,} tokens. **How to read this:** left, each head; "
+        f"On the first {comparison.texts} {kind.unit}, {comparison.tokens:,} tokens. **How to read this:** left, each "
+        "head; "
         "right, how alike the states of two depths are (CKA), 1 for the same distances between tokens. **How it can "
         f"mislead:** a head may look elsewhere to no effect; importance is {rests}; with few tokens CKA is high for "
-        f"any states (unbiased at the last depth {found.cka_unbiased[-1, -1]:.2f})."
+        f"any states (unbiased at the last depth {comparison.cka_unbiased[-1, -1]:.2f})."
     )
 
 
-def _draw_maps(current: Selection, changes: StepComparison, encoding: Encoding, chosen: Head) -> None:
+def _draw_maps(current: Selection, changes: StepComparison, encoding: Encoding, head_of_maps: Head) -> None:
     """The attention of the chosen head on the text above, at the start and at the step."""
-    layer, head = chosen
+    layer, head = head_of_maps
     write_heading(f"L{layer} H{head} on the text above")
     for place, step in zip(st.columns(2, gap="medium"), (changes.start, changes.step), strict=True):
         with place:
@@ -268,9 +273,9 @@ def _draw_result(run: TuningRun) -> None:
             icon=":material/download:", key="tuned_zip",
         )  # fmt: skip
     scores = ", ".join(f"{name} {figures[figure]:.1%}" for figure, name in kind.scores.items() if figure in figures)
-    said = f" (of the held-out {kind.unit}: {scores})" if scores else ""
+    score_text = f" (of the held-out {kind.unit}: {scores})" if scores else ""
     write_note(
-        f"The weights that did best, after step {best:,}{said}, in {escape_markdown(str(run.folder))}; kept "
+        f"The weights that did best, after step {best:,}{score_text}, in {escape_markdown(str(run.folder))}; kept "
         "steps in its folder *steps*. The same from a terminal: `headlight finetune`, with `--keep`."
     )
 

@@ -36,42 +36,45 @@ def draw_words(current: Selection, changes: StepComparison, encoding: Encoding, 
     if not start.has_head("words"):
         write_note("This model has no trained word head: its layers cannot be read as words.")
         return
-    found = wait_for(changes.lens_change(encoding))
-    write_line(_summary(found, number))
+    change = wait_for(changes.lens_change(encoding))
+    write_line(_summary(change, number))
     side = control(
         st.segmented_control, "Words", "tuned_words_of", options=SIDES, first=SIDES[0], required=True,
         format_func={"step": f"at step {number:,}", "start": "at the start"}.__getitem__,
     )  # fmt: skip
-    _draw_grid(current, found, start.tokenizer, number, found.after if side == "step" else found.before)
+    _draw_grid(current, change, start.tokenizer, number, change.after if side == "step" else change.before)
     lines, reading = st.columns([1, 1], gap="large")
     with lines:
         work = changes.equal_word_shares()
         if is_confirmed("tuned_words", work.key, f"Read the first {changes.texts_name}", work.seconds, quick=quick):
-            _draw_shares(current, changes, len(found.before))
+            _draw_shares(current, changes, len(change.before))
     with reading:
         write_note(READING)
 
 
-def _draw_grid(current: Selection, found: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:
+def _draw_grid(current: Selection, change: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:
     """Words, (depth, seq), in cells that are coloured by how far the two readings are from each other."""
-    encoding, names = found.encoding, depth_names(len(found.before))
-    places = range(len(encoding))[:ROWS_THAT_FIT]
-    if len(places) < len(encoding):
-        write_note(f"The first {len(places)} of {len(encoding)} tokens.")
+    encoding, names = change.encoding, depth_names(len(change.before))
+    positions = range(len(encoding))[:ROWS_THAT_FIT]
+    if len(positions) < len(encoding):
+        write_note(f"The first {len(positions)} of {len(encoding)} tokens.")
     chart(
         lens_grid(
-            [[tokenizer.token_of(int(words[depth, place])) for depth in range(len(names))] for place in places],
-            found.divergence[:, list(places)].T,
-            [encoding.labels[place] for place in places],
-            [[_hover_lines(found, tokenizer, depth, place, number) for depth in range(len(names))] for place in places],
-            places,
-            highest=max(float(found.divergence.max()), MIN_COLOUR_RANGE),
+            [[tokenizer.token_of(int(word)) for word in words[:, position]] for position in positions],
+            change.divergence[:, list(positions)].T,
+            [encoding.labels[position] for position in positions],
+            [
+                [_hover_lines(change, tokenizer, depth, position, number) for depth in range(len(names))]
+                for position in positions
+            ],
+            positions,
+            highest=max(float(change.divergence.max()), MIN_COLOUR_RANGE),
             unit="distance to the start's reading (JS, nats)",
         ),
         key="tuned_lens", grows=False, min_width=lens_width(len(names)),
         config={"displayModeBar": False},
-        alt=f"The word read first at each of {len(places)} tokens and {len(names)} depths at step {number}, coloured "
-        "by how far it is from the start's",
+        alt=f"The word read first at each of {len(positions)} tokens and {len(names)} depths at step {number}, "
+        "coloured by how far it is from the start's",
     )  # fmt: skip
 
 
@@ -88,23 +91,25 @@ def _draw_shares(current: Selection, changes: StepComparison, depths: int) -> No
     )  # fmt: skip
 
 
-def _hover_lines(found: LensChange, tokenizer: Tokenizer, depth: int, place: int, number: int) -> list[str]:
-    before, after = (tokenizer.token_of(int(side[depth, place])) for side in (found.before, found.after))
+def _hover_lines(change: LensChange, tokenizer: Tokenizer, depth: int, place: int, number: int) -> list[str]:
+    before, after = (tokenizer.token_of(int(side[depth, place])) for side in (change.before, change.after))
     return [
-        f"{found.encoding.labels[place]} ({place}), {depth_names(len(found.before))[depth]}",
-        f"at the start: {before} {found.shares_before[depth, place]:.3g}",
-        f"at step {number:,}: {after} {found.shares_after[depth, place]:.3g}",
-        f"JS {found.divergence[depth, place]:.4g} nats",
+        f"{change.encoding.labels[place]} ({place}), {depth_names(len(change.before))[depth]}",
+        f"at the start: {before} {change.shares_before[depth, place]:.3g}",
+        f"at step {number:,}: {after} {change.shares_after[depth, place]:.3g}",
+        f"JS {change.divergence[depth, place]:.4g} nats",
     ]
 
 
-def _summary(found: LensChange, number: int) -> str:
+def _summary(change: LensChange, number: int) -> str:
     """How many words are others at the last depth, and where most are."""
-    names, others = depth_names(len(found.before)), (~found.equal).sum(1)
-    tokens, last, most = len(found.encoding), int(others[-1]), int(others.argmax())
-    if not others.any():
+    names, changed_counts = depth_names(len(change.before)), (~change.equal).sum(1)
+    tokens, last, max_depth = len(change.encoding), int(changed_counts[-1]), int(changed_counts.argmax())
+    if not changed_counts.any():
         return f"At step {number:,} the same word is read first at every token and depth as at the start."
-    said = f"At step {number:,} **{last} of {tokens}** tokens are read as another word than at the start {names[-1]}"
-    if most == len(names) - 1:
-        return f"{said}, more than at any depth before."
-    return f"{said}; most, {int(others[most])}, {names[most]}."
+    sentence = (
+        f"At step {number:,} **{last} of {tokens}** tokens are read as another word than at the start {names[-1]}"
+    )
+    if max_depth == len(names) - 1:
+        return f"{sentence}, more than at any depth before."
+    return f"{sentence}; most, {int(changed_counts[max_depth])}, {names[max_depth]}."

@@ -94,7 +94,7 @@ def _draw_switches(
         mode="switch",
         selected=None,
         off=selection.off,
-        there=full_run.existing_heads,
+        existing=full_run.existing_heads,
         titles=titles,
         key="switches",
         on_click=switch_heads,

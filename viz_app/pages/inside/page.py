@@ -8,7 +8,7 @@ import streamlit as st
 
 from bert_core.analysis.walks import differences
 from bert_core.run.walk import ENGINES
-from viz_app.components.floor_plan import floor_plan
+from viz_app.components.stage_diagram import stage_diagram
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.style import current_look
 from viz_app.pages.inside.stages import STAGES, StageInput, legend, stage_groups
@@ -83,7 +83,7 @@ def draw(page: View) -> None:
     compute_view = partial(_view, current, layer, head, state.inside_token, pads, state.engine)
     view = compute_view()
     with plan:
-        floor_plan(
+        stage_diagram(
             stage_groups(view, names),
             {name: STAGES[name].title for name in names},
             state.stage,

@@ -17,7 +17,7 @@ from bert_core.analysis.walks import (
     weighted_values,
 )
 from bert_core.records import Walk
-from viz_app.components.floor_plan import Room
+from viz_app.components.stage_diagram import StageGroup
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
@@ -104,7 +104,7 @@ class StageInput:
         """
         if labels is None:
             labels, framed_row = self.labels, self.query
-        return vector_panels(tables, labels, chosen=framed_row, across=horizontal, figures=figures)
+        return vector_panels(tables, labels, selected=framed_row, side_by_side=horizontal, figures=figures)
 
     def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
         """Draw a map of the chosen head with the row of the query framed, and that row as bars."""
@@ -263,7 +263,7 @@ def _draw_pieces(view: StageInput, tables: Tables) -> list[go.Figure]:
             view.labels,
             [f"{number:.0f} · seg {segment:.0f}" for number, segment, _ in numbers],
             [*encoding.sides, *[None] * (length - len(encoding))],
-            chosen=view.query,
+            selected=view.query,
         )
     ]
 
@@ -533,18 +533,18 @@ MAP = (
 )
 
 
-def stage_groups(view: StageInput, names: Sequence[str]) -> list[Room]:
+def stage_groups(view: StageInput, names: Sequence[str]) -> list[StageGroup]:
     """Return the groups of stages: before the layers, the chosen layer with its attention, and the outputs.
 
     names: those of the stages that the model has.
     """
     layers = len(view.value("hidden_states")) - 1
-    attention = Room(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
+    attention = StageGroup(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
     end = tuple(name for name in ("pooler", "heads") if name in names)
     return [
-        Room("Into vectors", ("pieces", "embeddings", "norm")),
-        Room(f"Layer {view.trace.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
-        *[Room("What is read out", end)] * bool(end),
+        StageGroup("Into vectors", ("pieces", "embeddings", "norm")),
+        StageGroup(f"Layer {view.trace.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
+        *[StageGroup("What is read out", end)] * bool(end),
     ]
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 from bert_core.records import Walk
 from bert_core.run.memory import capture_bytes
 from bert_core.run.walk import walk, walk_at_position
-from viz_app.components.floor_plan import StageClick
+from viz_app.components.stage_diagram import StageClick
 from viz_app.pages.inside.stages import STAGES
 from viz_app.shell.heads import set_head
 from viz_app.shell.model_names import shown_name

@@ -66,7 +66,7 @@ def words(current: Selection) -> None:
                 [[_hover(current, run, names[d], d, row) for d in range(len(names))] for row in rows],
                 places,
                 highest=1.0 if state.by in ("probability", "rank") else None,
-                chosen=(position, depth),
+                selected=(position, depth),
                 unit=unit,
             ),
             key="lens_grid",

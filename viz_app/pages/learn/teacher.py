@@ -239,7 +239,7 @@ def _draw_votes(group: Class, content: Lesson, question: ClassQuestion, state: C
             form=".0f",
             words={mark: translate(MARKS[mark]) for mark in MARKS},
             longest=MAX_LABEL_LENGTH,
-            most=max(maximum, 1),
+            maximum=max(maximum, 1),
             scale=min(1.9, 7.5 / len(rows)) if lecture else None,
         )
         with place:

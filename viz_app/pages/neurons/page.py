@@ -105,8 +105,8 @@ def _map(current: Selection, layer: int, position: int) -> None:
     rows, columns = encoding.labels[shown], [f"L{number}" for number in range(len(values[0]))]
     chart(
         neuron_map(
-            neurons[shown], values[shown], rows, columns, chosen=(position - shown.start, layer),
-            what="adds" if st.session_state.ranked == "added" else "fires",
+            neurons[shown], values[shown], rows, columns, selected=(position - shown.start, layer),
+            value_name="adds" if st.session_state.ranked == "added" else "fires",
             limits=np.nanmax(np.abs(values[[not special for special in encoding.special]]), 0, initial=0).tolist(),
         ),
         key="neurons_map", grows=False, min_width=map_width(rows, len(columns)),
@@ -190,8 +190,8 @@ def _one(current: Selection, layer: int, neuron: int) -> None:
             write_note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the strongest.")
         chart(
             value_bars(
-                encoding.labels[shown], along[shown].tolist(), title="fires", written=two_places,
-                chosen=at - shown.start,
+                encoding.labels[shown], along[shown].tolist(), title="fires", format_value=two_places,
+                selected=at - shown.start,
             ),
             key="neuron_along", grows=False, config={"displayModeBar": False},
             alt=f"How strongly neuron {neuron} of layer {layer} fires at each token",
@@ -259,8 +259,8 @@ def _answer(current: Selection, layer: int, neuron: int) -> None:
     names = [f"L{one} neuron {number}" for one, number in pairs]
     chart(
         value_bars(
-            names, [float(summed[pair]) for pair in pairs], title=target.target_kind.unit, written=two_places,
-            chosen=pairs.index((layer, neuron)) if (layer, neuron) in pairs else None,
+            names, [float(summed[pair]) for pair in pairs], title=target.target_kind.unit, format_value=two_places,
+            selected=pairs.index((layer, neuron)) if (layer, neuron) in pairs else None,
         ),
         key="neuron_scores", grows=False, config={"displayModeBar": False},
         alt=f"The {len(pairs)} neurons that the answer rests on most",

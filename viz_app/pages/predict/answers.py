@@ -60,7 +60,7 @@ def _answer(current: Selection, spans: SpanPrediction) -> None:
             ["no answer", *(encoding.tokens[place] for place in places[1:])],
             spans.start[list(places)].tolist(),
             spans.end[list(places)].tolist(),
-            chosen=(places.index(answer.first), places.index(answer.last)),
+            answer=(places.index(answer.first), places.index(answer.last)),
         ),
         key="answer",
         min_width=20 * len(places),

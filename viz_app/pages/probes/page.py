@@ -118,7 +118,7 @@ def _draw_accuracies(probes: Sequence[ProbeDepth]) -> None:
         with right:
             write_line("**Loss at hidden words**: whole, label erased, random directions erased")
             losses = {title: means[name] for name, title in LOSSES.items()}
-            figure = depth_lines(losses, depths, title="nats", least=MIN_LOSS_RANGE)
+            figure = depth_lines(losses, depths, title="nats", min_span=MIN_LOSS_RANGE)
             alt = "Loss at hidden words where the label is erased, depth by depth"
             chart(figure, key="probe_losses", alt=alt, **look)
 

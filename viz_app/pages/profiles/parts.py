@@ -51,7 +51,7 @@ def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, tit
     chart(
         share_bars(
             [BAR_NAMES.get(bar.name, bar.name) for bar in shown], [bar.share for bar in shown],
-            [bar.chance for bar in shown], of=of, title=title, form=form,
+            [bar.chance for bar in shown], series_name=of, title=title, form=form,
         ),
         key="profile_bars", grows=False, config={"displayModeBar": False},
         alt=f"{title} of {name}, beside chance: "

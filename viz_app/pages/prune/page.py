@@ -345,8 +345,8 @@ def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there:
         pruning_curve(
             [(names[state.order], *curve_values(points, state.order, state.figure))],
             band[:4],
-            own=None if chosen is None or own is None else (chosen[0], own),
-            what=what, there=there, unit=UNITS[state.figure],
+            current_point=None if chosen is None or own is None else (chosen[0], own),
+            part_name=what, total=there, unit=UNITS[state.figure],
         ),
         key="curve",
         grows=False,

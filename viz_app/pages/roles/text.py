@@ -30,7 +30,7 @@ from bert_core.run.decomposition import head_values
 from viz_app.components.head_grid import HeadClick
 from viz_app.figures.heads import role_bars, role_map
 from viz_app.figures.style import current_look
-from viz_app.maps import of_what_is_left
+from viz_app.maps import renormalised_attention
 from viz_app.pages.roles import ROLE_LABELS, normal, removal
 from viz_app.pages.roles.shared import describe_role, draw_grid
 from viz_app.pages.roles.treebank import relations_of_head
@@ -96,7 +96,7 @@ _scale = cached(classical_scaling)
 def text_roles(selection: Selection) -> TextRoles:
     """Return the roles of all heads on the shared text."""
     run = selection.run(gradients=selection.target is not None, all_heads_on=True)
-    attention = of_what_is_left(run)
+    attention = renormalised_attention(run)
     distances = wait_for(_distances(attention))
     figures = _head_figures(attention, selection.encoding)
     points = _scale(distances).reshape(*run.head_mask.shape, 2)

@@ -59,7 +59,7 @@ def draw(loaded: LoadedModel, gates: np.ndarray, one: str, two: str) -> None:
         else:
             chart(
                 score_table(
-                    values / (np.abs(values).max() or 1), values, rows, columns, beside=("in all", values.sum(1)),
+                    values / (np.abs(values).max() or 1), values, rows, columns, extra_column=("in all", values.sum(1)),
                 ),
                 key="alike_map", min_width=220 + 30 * len(columns), config={"displayModeBar": False},
                 alt=f"What each pair of tokens of both sentences adds to their cosine of {two_digits(found.cosine)}",

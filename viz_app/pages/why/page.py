@@ -143,8 +143,8 @@ def _answers(current: Selection, found: Answers, trust: Trust | None, waiting: l
     chosen = names.index(method.name)
     chart(
         score_table(
-            found.shares(words), found.of_units(words), marks, labels, chosen=chosen,
-            beside=("agreement", found.agreement(words)[:, chosen]),
+            found.shares(words), found.of_units(words), marks, labels, selected=chosen,
+            extra_column=("agreement", found.agreement(words)[:, chosen]),
         ),
         key="methods", min_width=220 + 30 * len(labels),
         alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each "

@@ -48,6 +48,7 @@ APP = Path(__file__).parents[2] / "viz_app"
 TABLES: Mapping[str, tuple[str, ...]] = {
     "page.title": tuple(page.title for page in PAGES),
     "page.question": tuple(page.question for page in PAGES),
+    "page.subtitle": tuple(page.subtitle for page in PAGES if page.subtitle and page.path in ("start", "glossary")),
     "group": GROUPS,
     "st.session_state[lesson.PAGES][view.page].title": (),
     "COURSES[course]": tuple(COURSES.values()),
@@ -187,7 +188,8 @@ def test_a_term_is_explained_in_the_language_that_is_chosen() -> None:
     for typed in ("kopf", "head"):
         app = settled(visited("glossary", term=typed, lang="de"))
         assert "**Kopf** (head): Einer der Teile einer Schicht" in words(app) and not app.exception
-        assert "Was bedeutet dieses Wort?" in words(app) and "also:" not in words(app)
+        assert "Was bedeutet dieses Wort?" in words(app) and "Jedes Fachwort der Seiten" in words(app)
+        assert "also:" not in words(app)
     assert "Keines der 88 Wörter hier ist wie „zebra“." in words(settled(visited("glossary", term="zebra", lang="de")))
     app = settled(visited("layers", text="She opened the door.", lang="de"))
     marks = [mark for one in app.caption for mark in re.findall(r'data-says="([^"]*)"', one.value)]
@@ -212,6 +214,8 @@ def test_a_language_is_chosen_by_the_address_and_stays_on_every_page() -> None:
     app.session_state.lang = "en"
     settled(app.run())
     assert "Find another one than L3 H2" in words(app) and "lang" not in app.query_params
+    heading = settled(visited("heads", lang="de")).header[0].value
+    assert heading == "Auf welche Köpfe kommt es an, und was, wenn sie fehlten?"
     app = settled(visited("learn", lang="xx"))
     assert "The link says lang='xx', which is not possible: one of en, de" in words(app)
 

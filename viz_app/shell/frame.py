@@ -121,7 +121,7 @@ def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
     """Draw a page, with errors in the place of its figure."""
     with error_boundary(page_place("figure")), count_unknown_tokens() as counted:
         if page.subtitle is not None:
-            title(page.question, page.subtitle)
+            title(translate(page.question), translate(page.subtitle) if page.subtitle else "")
         streamlit_page.run()
         show_unknown_tokens(counted)
         # The run of the page has been timed since the frame was drawn.

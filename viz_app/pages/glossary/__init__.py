@@ -13,14 +13,19 @@ def parse_term(query: str) -> str:
     return query
 
 
+term: Param[str] = Param(
+    "term", "", parse_term, widget="text_input", arguments={"live": "50ms", "max_chars": MAX_QUERY_LENGTH, "width": 320}
+)
+
 PAGE = Page(
     "glossary",
     "Glossary",
     ":material/dictionary:",
     group="Learn",
     question="What does this word mean?",
-    subtitle=None,
-    params=(Param("term", "", parse_term),),
+    subtitle="Every technical word of the pages, in one sentence. On the pages, such words have a dotted line: point "
+    "at one or tap it.",
+    params=(term,),
     text=False,
     models=False,
 )

@@ -1,4 +1,4 @@
-"""What would you like to find out?"""
+"""Draws the page Learn."""
 
 from itertools import groupby
 
@@ -11,7 +11,7 @@ from viz_app.shell import frame, lesson, panel
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Note
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.view import View, page_place, write_reading
+from viz_app.shell.view import View
 
 COURSES = {
     1: "First course: where it looks, and what that is worth",
@@ -24,14 +24,15 @@ COURSES = {
 def draw(page: View) -> None:
     """Draw the class that is led or joined, or else all lessons."""
     if st.session_state.teach:
-        teacher.draw()
+        teacher.draw(page)
     elif st.session_state["class"]:
-        student.draw()
+        student.draw(page)
     else:
-        _all_lessons()
+        _draw_lessons(page)
 
 
-def _all_lessons() -> None:
+def _draw_lessons(page: View) -> None:
+    """Draw a card for each lesson, and the files of the answers."""
     frame.title(
         translate("What would you like to find out?"),
         translate(
@@ -39,13 +40,13 @@ def _all_lessons() -> None:
             "words."
         ),
     )
-    with page_place("figure"):
+    with page.figure():
         for fault in folder_faults(language()):
             st.warning(with_help(escape_markdown(fault)), icon=":material/warning:")
         for course, contents in groupby(lessons(language()), key=lambda content: content.course):
             st.subheader(translate(COURSES[course]), anchor=False)
             for content in contents:
-                _card(content)
+                _draw_card(content)
         answer_files.draw()
         if lesson.notes():
             tip = translate("In all lessons, here and in this browser: for the next reader at this machine")
@@ -56,10 +57,10 @@ def _all_lessons() -> None:
         "your browser alone. **How it can mislead:** each lesson stands on a published result, but what it "
         "shows is this model on these sentences; where it does otherwise, the lesson says so."
     )
-    write_reading(reading)
+    page.read(reading)
 
 
-def _card(content: Lesson) -> None:
+def _draw_card(content: Lesson) -> None:
     """Draw the question, duration, source and progress of a lesson, and a button that opens it."""
     note, progress = lesson.note_of(content), panel.progress_summary(content)
     with st.container(border=True, key=f"lesson_card_{content.name}"):

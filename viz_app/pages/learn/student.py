@@ -14,21 +14,21 @@ from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
 from viz_app.shell.lesson_records.context import CheckContext
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.view import page_place
+from viz_app.shell.view import View
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the class of the address."""
     code, member = st.session_state["class"], classroom.member_id()
     if member is None:
-        _title(translate("A class"))
-        page_place("figure").caption(translate("Joining the class ..."))
+        _draw_title(translate("A class"))
+        page.figure().caption(translate("Joining the class ..."))
         return
     try:
         group = classroom.CLASSES.join(code, member, classroom.clock_time())
     except Refused as error:
-        _title(translate("A class"))
-        with page_place("figure"):
+        _draw_title(translate("A class"))
+        with page.figure():
             st.info(with_help(translate(str(error))), icon=":material/groups:")
             st.caption(translate("What you answered is kept by your browser."))
             answer_files.draw()
@@ -36,22 +36,22 @@ def draw() -> None:
         return
     state = group.state()
     content = None if state.question is None else classroom.lesson_in(state.question)
-    _title(translate("A class") if content is None else escape_markdown(content.question))
-    with page_place("figure").container(key="class_student"):
+    _draw_title(translate("A class") if content is None else escape_markdown(content.question))
+    with page.figure().container(key="class_student"):
         if content is None or state.question is None:
             st.info(with_help(translate("You are in. The question comes in a moment, and this page with it.")))
         else:
-            _step(content, state.question, state, group, member)
+            _draw_step(content, state.question, state, group, member)
         answer_files.draw()
         panel.button(translate("Leave the class"), "class_leave", classroom.leave, type="tertiary")
         frame.fragment(_rerun_on_change, run_every=classroom.POLL_SECONDS)(code, state.version)
 
 
-def _title(question: str) -> None:
+def _draw_title(question: str) -> None:
     frame.title(question, translate("What you answer is counted, and nobody sees whose it is."))
 
 
-def _step(content: Lesson, question: ClassQuestion, state: ClassState, group: Class, member: str) -> None:
+def _draw_step(content: Lesson, question: ClassQuestion, state: ClassState, group: Class, member: str) -> None:
     context, task, note = panel.context_on_model(content, question.model), content.predict, lesson.note_of(content)
     if state.step in ("wait", "ask"):
         panel.draw_paragraphs(task.text, set())
@@ -61,7 +61,7 @@ def _step(content: Lesson, question: ClassQuestion, state: ClassState, group: Cl
     if state.step == "wait":
         st.info(with_help(translate("The vote has not begun yet.")), icon=":material/hourglass_empty:")
     elif state.step == "ask":
-        _vote(content, context, state, group, member)
+        _draw_vote(content, context, state, group, member)
     elif state.step == "reveal" and note.answer is not None:
         panel.draw_truth(content, context, note.answer)
     else:
@@ -76,7 +76,7 @@ def _step(content: Lesson, question: ClassQuestion, state: ClassState, group: Cl
         panel.button(label, "class_try", panel.begin, content, icon=icon, disabled=is_missing)
 
 
-def _vote(content: Lesson, context: CheckContext, state: ClassState, group: Class, member: str) -> None:
+def _draw_vote(content: Lesson, context: CheckContext, state: ClassState, group: Class, member: str) -> None:
     """Draw the control of the answer, the button that sends it, and the answer that was sent."""
     task = content.predict
     if state.vote > 1:

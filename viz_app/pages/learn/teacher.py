@@ -20,42 +20,42 @@ from viz_app.shell import classroom, frame, lesson, panel
 from viz_app.shell.answers import answer_text, selectable_words
 from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.view import page_place
+from viz_app.shell.view import View
 
 STYLE = f"<style>{(Path(__file__).parent / 'class.css').read_text('utf-8')}</style>"
 COUNT_SECONDS = 1.0  # between two updates of the counts
 MAX_LABEL_LENGTH = 40  # characters of an answer in the chart of a vote
 
 
-def draw() -> None:
+def draw(page: View) -> None:
     """Draw the class that the visitor leads, or the controls that open one."""
     if not classroom.is_enabled():
-        _title()
-        page_place("figure").info(
+        _draw_title()
+        page.figure().info(
             with_help(translate("This server was not started for a class: start it with `headlight app --class`.")),
             icon=":material/groups:",
         )
     elif not classroom.is_teacher():
-        _title()
-        with page_place("figure"):
+        _draw_title()
+        with page.figure():
             if classroom.is_pass_known():
-                _code_form()
+                _draw_sign_in()
     elif (group := classroom.led_class()) is None:
-        _title()
-        with page_place("figure"):
-            _class_choice()
+        _draw_title()
+        with page.figure():
+            _draw_class_choice()
     else:
-        _class(group)
+        _draw_class(page, group)
 
 
-def _title(title: str = "") -> None:
+def _draw_title(title: str = "") -> None:
     frame.title(
         title or translate("A class"),
         translate("All answer the same question; the answers are counted, and nobody sees whose they are."),
     )
 
 
-def _code_form() -> None:
+def _draw_sign_in() -> None:
     with st.form("class_code", border=False, width=480):
         code = st.text_input(translate("Teacher's code"), type="password", key="teachers_code")
         if st.form_submit_button(translate("Go on"), type="primary") and code:
@@ -67,9 +67,9 @@ def _code_form() -> None:
                 st.rerun()
 
 
-def _class_choice() -> None:
+def _draw_class_choice() -> None:
     """Draw the controls that open a class, or continue an open one."""
-    content = _choose_lesson("class_lesson")
+    content = _lesson_control("class_lesson")
     if st.button(translate("Open the class"), key="class_open", type="primary"):
         _open_class(content)
     for group in classroom.CLASSES.open_classes(classroom.clock_time()):
@@ -80,7 +80,7 @@ def _class_choice() -> None:
     panel.button(translate("Forget the code in this browser"), "class_out", classroom.sign_out, type="tertiary")
 
 
-def _choose_lesson(key: str, default: Lesson | None = None) -> Lesson:
+def _lesson_control(key: str, default: Lesson | None = None) -> Lesson:
     names = [content.name for content in lessons()]
     titles = {content.name: content.title for content in lessons(language())}
     index = names.index(default.name) if default is not None else 0
@@ -121,19 +121,19 @@ def _close(group: Class) -> None:
 # ---------------------------------------------------------------------------- the class
 
 
-def _class(group: Class) -> None:
+def _draw_class(page: View, group: Class) -> None:
     state = group.state()
     if state.question is None:
         return
     question, content = state.question, classroom.lesson_in(state.question)
-    _title(escape_markdown(content.title))
+    _draw_title(escape_markdown(content.title))
     st.html(STYLE)
-    with page_place("controls"):
-        _controls(group, content, state.number)
-    with page_place("figure"), st.container(key="class_teacher", gap="small"):
+    with page.controls(vertical_alignment="bottom", gap="small"):
+        _draw_controls(group, content, state.number)
+    with page.figure(), st.container(key="class_teacher", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", key="class_top"):
-            _keys(group, content, state)
-            frame.fragment(_counts, run_every=COUNT_SECONDS)(group.code)
+            _draw_keys(group, content, state)
+            frame.fragment(_draw_counts, run_every=COUNT_SECONDS)(group.code)
         st.header(escape_markdown(content.question), anchor=False)
         if state.step in ("wait", "ask"):
             left, right = st.columns([3, 2], gap="large")
@@ -143,14 +143,14 @@ def _class(group: Class) -> None:
                 items = CHECKS[task.check].items if task.answer == "order" else ()
                 for answer in (*(option.label for option in task.options), *items):
                     st.markdown(f"- {escape_markdown(answer)}")
-                _local_address_warning()
+                _draw_address_warning()
             with right:
-                _link(group)
+                _draw_link(group)
         else:
-            _votes(group, content, question, state)
+            _draw_votes(group, content, question, state)
 
 
-def _keys(group: Class, content: Lesson, state: ClassState) -> None:
+def _draw_keys(group: Class, content: Lesson, state: ClassState) -> None:
     """Draw the four steps of peer instruction, each with its key, and the button of the live page."""
     is_over, vote, step = state.step in ("do", "reveal"), state.vote, state.step
     keys = (
@@ -181,7 +181,7 @@ def _base_url() -> str:
     return app_base_url(st.context.url or "")
 
 
-def _local_address_warning() -> None:
+def _draw_address_warning() -> None:
     """Warn if only this machine can open a link to this server."""
     if is_local_address(_base_url()):
         warning = translate(
@@ -192,7 +192,7 @@ def _local_address_warning() -> None:
         st.warning(with_help(warning))
 
 
-def _link(group: Class) -> None:
+def _draw_link(group: Class) -> None:
     link = class_link(_base_url(), group.code)
     with st.container(key="class_link", gap="small"):
         with st.container(key="class_qr"):
@@ -200,7 +200,7 @@ def _link(group: Class) -> None:
         st.code(link, language=None, wrap_lines=True)
 
 
-def _counts(code: str) -> None:
+def _draw_counts(code: str) -> None:
     """Draw the numbers of members and answers; a fragment of the page."""
     group = classroom.CLASSES.find(code, classroom.clock_time())
     if group is None:
@@ -213,7 +213,7 @@ def _counts(code: str) -> None:
             st.metric(translate("answered"), state.answer_count, width="content")
 
 
-def _votes(group: Class, content: Lesson, question: ClassQuestion, state: ClassState) -> None:
+def _draw_votes(group: Class, content: Lesson, question: ClassQuestion, state: ClassState) -> None:
     """Draw the votes side by side, in one order and on one scale; after the reveal, with the right answers marked."""
     counted = group.current_votes()
     if counted is None:
@@ -248,15 +248,14 @@ def _votes(group: Class, content: Lesson, question: ClassQuestion, state: ClassS
             st.plotly_chart(figure, theme=None, key=key, config={"displayModeBar": False}, alt=title)
 
 
-def _controls(group: Class, content: Lesson, number: int) -> None:
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        following = _choose_lesson(f"class_next_lesson_{number}", lesson.next_lesson(content))
-        if st.button(translate("Ask about this lesson"), key="class_next"):
-            _begin(group, following)
-        label, icon, data = translate("Counts, CSV"), ":material/table:", partial(_csv, group)
-        st.download_button(label, data, "class.csv", "text/csv", "class_csv", on_click="ignore", icon=icon)
-        label, tip = translate("Close the class"), translate("All answers are forgotten: take the counts along before.")
-        panel.button(label, "class_close", _close, group, icon=":material/close:", help=tip)
+def _draw_controls(group: Class, content: Lesson, number: int) -> None:
+    following = _lesson_control(f"class_next_lesson_{number}", lesson.next_lesson(content))
+    if st.button(translate("Ask about this lesson"), key="class_next"):
+        _begin(group, following)
+    label, icon, data = translate("Counts, CSV"), ":material/table:", partial(_csv, group)
+    st.download_button(label, data, "class.csv", "text/csv", "class_csv", on_click="ignore", icon=icon)
+    label, tip = translate("Close the class"), translate("All answers are forgotten: take the counts along before.")
+    panel.button(label, "class_close", _close, group, icon=":material/close:", help=tip)
 
 
 def _csv(group: Class) -> bytes:

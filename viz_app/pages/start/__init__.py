@@ -7,8 +7,9 @@ PAGE = Page(
     "Start",
     ":material/flashlight_on:",
     group="",
-    question="Where do I begin?",
-    subtitle=None,
+    question="What does BERT make of a sentence?",
+    subtitle="Headlight shows how BERT, a language model, reads your sentence: what it predicts, where it looks, and "
+    "why.",
     text=False,
     models=False,
 )

@@ -1,4 +1,4 @@
-"""What does BERT make of a sentence?"""
+"""Draws the page Start."""
 
 import streamlit as st
 
@@ -7,20 +7,13 @@ from viz_app.shell import frame, lesson, panel
 from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.params import GROUPS
-from viz_app.shell.view import View, page_place
+from viz_app.shell.view import View
 
 
 def draw(page: View) -> None:
-    """Draw the page."""
-    frame.title(
-        translate("What does BERT make of a sentence?"),
-        translate(
-            "Headlight shows how BERT, a language model, reads your sentence: what it predicts, where it looks, and "
-            "why."
-        ),
-    )
+    """Draw two first steps, and links to all pages."""
     first = lessons(language())[0]
-    with page_place("figure"):
+    with page.figure():
         cards = st.container(horizontal=True, key="start_ways")
         with cards.container(border=True):
             st.markdown(translate("Hide a word of a sentence, and see what the model puts in its place."))
@@ -35,13 +28,13 @@ def draw(page: View) -> None:
         for group in GROUPS:
             with groups.container(gap="small"):
                 st.caption(translate(group))
-                _pages(group)
+                _draw_links(group)
     if is_clicked:
         # The address keeps the language, and whether the page is embedded.
         st.switch_page(frame.streamlit_page("predict"), query_params=st.query_params.to_dict())
 
 
-def _pages(group: str) -> None:
+def _draw_links(group: str) -> None:
     """Draw a link to each page of a group, with its question."""
     for page in st.session_state[lesson.PAGES].values():
         if page.group == group:

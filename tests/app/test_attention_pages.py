@@ -30,8 +30,9 @@ from viz_app.components.attention_view import view as large_view
 from viz_app.components.head_grid import view as grid_view
 from viz_app.export import tables
 from viz_app.figures.thumbnails import LARGE
+from viz_app.pages.compare import page as compare_page
 from viz_app.pages.compare import sides
-from viz_app.shell import downloads, models, selection
+from viz_app.shell import downloads, model_names, models, selection
 from viz_app.tokens import Combined, Token
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
@@ -506,14 +507,20 @@ def test_heads_off_change_what_stands_above_them(sent: Sent, opened: Callable[..
     assert np.abs(sent.drawn()).max() > 0
 
 
+def offer_two_models(monkeypatch: pytest.MonkeyPatch, first: LoadedModel, second: LoadedModel) -> None:
+    """Offer two models named "one" and "two"."""
+    for module in (model_names, models, sides, compare_page):
+        monkeypatch.setattr(module, "models_on_offer", lambda: ("one", "two"))
+    for module in (models, sides):
+        monkeypatch.setattr(module, "loaded_model", lambda name: first if name == "one" else second)
+
+
 def test_two_models_are_compared_head_by_head(
     sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The picture is the other model's map minus this one's, and the page says what that is not worth."""
     other = of_size(tiny_loaded, 2, 4)
-    for module in (models, sides):
-        monkeypatch.setattr(module, "models_on_offer", lambda: ("one", "two"))
-        monkeypatch.setattr(module, "loaded_model", lambda name: tiny_loaded if name == "one" else other)
+    offer_two_models(monkeypatch, tiny_loaded, other)
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two", "head": "1.3"})
     at(app, "compare").run()
@@ -527,11 +534,7 @@ def test_models_of_other_shapes_are_not_compared(
     opened: Callable[..., AppTest], tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One sentence names both shapes."""
-    for module in (models, sides):
-        monkeypatch.setattr(module, "models_on_offer", lambda: ("one", "two"))
-        monkeypatch.setattr(
-            module, "loaded_model", lambda name: tiny_loaded if name == "one" else of_size(tiny_loaded, 1, 4)
-        )
+    offer_two_models(monkeypatch, tiny_loaded, of_size(tiny_loaded, 1, 4))
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two"})
     at(app, "compare").run()

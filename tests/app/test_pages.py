@@ -38,7 +38,8 @@ from tests.visit import ENTRY, at, key_of, said, settled, visited, words
 from viz_app import access
 from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.pages import PAGES as DECLARED
-from viz_app.pages import compare, score
+from viz_app.pages import score
+from viz_app.pages.compare import sides
 from viz_app.pages.roles import treebank
 from viz_app.pages.score import pairs as comparing
 from viz_app.shell import downloads, examples, selection
@@ -184,7 +185,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("roles", {"text": "A small word."}, "There is nothing to explain yet, so", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
         ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
-        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", compare.EXAMPLE_TEXT)),
+        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", sides.EXAMPLE_TEXT)),
         ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
         ("layers", {"through": "sentences", "several": "one"}, "Give at least two", ("like", "bank")),
         ("layers", {"text": "A small word.", "through": "kinds"}, "A gradient needs", ("masked", (1,))),

@@ -93,7 +93,8 @@ class Param(Generic[Value]):
         state, arguments = st.session_state, {**self.arguments, **arguments}
         value: Any = self.value
         options: Collection[Any] = arguments.get("options", (value,))
-        if value not in options and options and value is not None:
+        is_single = not isinstance(value, list)  # a list holds several of the options
+        if is_single and value not in options and options and value is not None:
             default = self.first(with_text=False)
             value = default if default in options else next(iter(options))
         state[self.name] = value

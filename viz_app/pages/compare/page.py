@@ -1,9 +1,9 @@
-"""The page Compare: the differences of attention between two runs."""
+"""Draws the page Compare."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import streamlit as st
@@ -16,31 +16,26 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
 from viz_app.maps import CHANGES, UNITS, MapView
-from viz_app.pages.compare import COMPARE_VIEWS, COMPARISONS
+from viz_app.pages.compare import compared_with, other_model, other_text, quantity, view
 from viz_app.pages.compare.sides import compared_selections
 from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.controls import control
-from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
+from viz_app.shell.heads import choose_head, choose_view, view_choice
 from viz_app.shell.markdown import escape_markdown, with_help
-from viz_app.shell.model_names import full_name, models_on_offer, shown_name
+from viz_app.shell.model_names import full_name, models_on_offer
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
-from viz_app.shell.view import View, page_place, write_note, write_reading
+from viz_app.shell.view import View, write_heading, write_note
+from viz_app.shell.work import cached
 
-COMPARISON_NAMES = {
-    "masked": "Hidden words",
-    "text": "Another text",
-    "model": "Another model",
-    "heads": "Heads off",
-}
-SIDES = {
+NAMES = {
     "masked": ("words shown", "words hidden"),
     "text": ("this text", "the other text"),
     "model": ("this model", "the other model"),
     "heads": ("all heads on", "some off"),
 }
-CUT = ("all heads on, nothing changed", "as it is now")
+NAMES_WITH_EDITS = ("all heads on, nothing changed", "as it is now")
+NUMBER = st.column_config.NumberColumn(format="%.4f")
 
 
 class Summary(NamedTuple):
@@ -80,121 +75,109 @@ class Sides:
         models = self.before.loaded.name, self.after.loaded.name
         return Comparison(self.before.run(), self.after.run(), self.names, models, self.quantity)
 
-    def summary(self, comparison: Comparison, size: int) -> Summary:
-        """Return the cached summary. size: largest number of rows and columns of a thumbnail."""
+    def summary(self) -> Summary:
+        """Return the summary at the size of the thumbnails of the view."""
+        size = LARGE if view.value == "heads" else SMALL
+        return _summarize(self.before, self.after, self.quantity, size)
 
-        def compute() -> Summary:
-            before_maps, after_maps = comparison.maps()
-            changed = after_maps - before_maps
-            reduced = blocks(changed, size, signed=True)
-            limit = common_limit(reduced)
-            small = thumbnails(reduced, size, signed=True, limit=limit)
-            return Summary(
-                small, limit, abs(changed).max((-1, -2)), largest_changes(before_maps, after_maps, MAX_CHANGES)
-            )
 
-        after = self.after
-        ids = after.encoding.input_ids, after.encoding.token_type_ids
-        key = (self.quantity, size, after.loaded.identity, *ids, after.head_mask.tobytes())
-        summary: Summary = self.before.kept("change", *key, make=compute)
-        return summary
+@cached
+def _summarize(before: Selection, after: Selection, quantity: str, size: int) -> Summary:
+    """Return the summary of a comparison. size: largest number of rows and columns of a thumbnail."""
+    before_maps, after_maps = Comparison(before.run(), after.run(), what=quantity).maps()
+    changed = after_maps - before_maps
+    reduced = blocks(changed, size, signed=True)
+    limit = common_limit(reduced)
+    small = thumbnails(reduced, size, signed=True, limit=limit)
+    return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(before_maps, after_maps, MAX_CHANGES))
 
 
 def draw(page: View) -> None:
-    """Draw the page."""
-    state = st.session_state
-    view = state.compare_view
-    frame.title(
-        "What is different?",
-        "How attention changes when you hide words, or take another text, another model or fewer heads.",
-    )
-    _controls()
-    selections = compared_selections()
+    """Draw the difference of every head, that of the selected heads, and the list of the largest changes."""
+    _draw_controls(page)
+    selections = compared_selections(page.selection)
     if selections is None:
         end_run()
-    is_edited = selections[1].loaded.edits and state.against == "heads"
-    sides = Sides(*selections, CUT if is_edited else SIDES[state.against], state.differs)
+    is_edited = selections[1].loaded.edits and compared_with.value == "heads"
+    sides = Sides(*selections, NAMES_WITH_EDITS if is_edited else NAMES[compared_with.value], quantity.value)
     comparison = sides.comparison()
-    changes = sides.summary(comparison, _thumbnail_size(view)).changes
+    changes = sides.summary().changes
     if comparison.left_out is not None:
         st.caption(escape_markdown(comparison.left_out))
-    with page_place("figure"):
-        picture(sides, view)
-    st.subheader("Largest changes", anchor=False)
-    if changes:
-        heads = [HeadClick(change.layer, change.head) for change in changes]
-        st.dataframe(
-            comparison.listed(changes),
-            hide_index=True,
-            key="largest",
-            on_select=partial(_choose_listed, heads, view),
-            selection_mode="single-row",
-            column_config={
-                name: st.column_config.NumberColumn(format="%.4f") for name in (*comparison.names, "change")
-            },
-        )
-    else:
-        st.info(with_help("Nothing changed in any head."))
+    with page.figure():
+        _draw_heads(sides, view.value)
+    _draw_list(comparison, changes)
     sums = ""
     if comparison.what == "attention":
         removed = comparison.before.edits or comparison.after.edits
         sums = f"; the changes of each row add up to {'0 unless arrows were removed from it' if removed else '0'}"
-    write_reading(f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}")
+    page.read(f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}")
 
 
-def _controls() -> None:
-    state = st.session_state
-    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        quantities = {name: UNITS[name].capitalize() for name in CHANGES}
-        for label, name, options, names in (
-            ("Compare with", "against", COMPARISONS, COMPARISON_NAMES),
-            ("View", "compare_view", COMPARE_VIEWS, VIEWS),
-            ("Show", "differs", CHANGES, quantities),
-        ):
-            look: dict[str, Any] = {"options": options, "format_func": names.__getitem__, "required": True}
-            control(st.segmented_control, label, name, **look)
-        if state.against == "text":
-            control(st.text_input, "Other text", "other", placeholder="Type another sentence", width=420)
-        if state.against == "model":
-            look = {"options": models_on_offer(), "format_func": shown_name, "help": full_name(state.other_model)}
-            control(st.selectbox, "Other model", "other_model", width=300, **look)
+def _draw_controls(page: View) -> None:
+    with page.controls():
+        for control in (compared_with, view, quantity):
+            control()
+        if compared_with.value == "text":
+            other_text()
+        if compared_with.value == "model":
+            other_model(options=models_on_offer(), help=full_name(other_model.value))
 
 
-def _thumbnail_size(view: str) -> int:
-    return LARGE if view == "heads" else SMALL
+def _draw_list(comparison: Comparison, changes: Sequence[Change]) -> None:
+    """Draw the list of the largest changes; a click on a row selects its head."""
+    write_heading("Largest changes")
+    if not changes:
+        st.info(with_help("Nothing changed in any head."))
+        return
+    heads = [HeadClick(change.layer, change.head) for change in changes]
+    st.dataframe(
+        comparison.listed(changes),
+        hide_index=True,
+        key="largest",
+        on_select=partial(_select_listed, heads),
+        selection_mode="single-row",
+        column_config=dict.fromkeys((*comparison.names, "change"), NUMBER),
+    )
 
 
-def _choose_listed(heads: Sequence[HeadClick], view: str) -> None:
-    """Choose the head of the clicked row. heads: those of the rows."""
+def _select_listed(heads: Sequence[HeadClick]) -> None:
+    """Select the head of the clicked row. heads: those of the rows."""
     for row in st.session_state.largest.selection.rows:
-        choose_head(heads[row]) if view != "heads" else open_head(heads[row], "compare_view")
+        _open_head(heads[row])
+
+
+def _open_head(click: HeadClick) -> None:
+    """Select the clicked head, and draw it large."""
+    choose_head(click)
+    if view.value == "heads":
+        view.set("curves")
 
 
 @frame.fragment
-def picture(sides: Sides, view: str) -> None:
-    """Draw the difference of every head as a thumbnail, and of the chosen heads as a large map, as a fragment.
+def _draw_heads(sides: Sides, drawn_view: str) -> None:
+    """Draw the difference of every head as a thumbnail, and of the selected heads as a large map, as a fragment.
 
     Streamlit keeps the arguments for as long as the page is open; they hold selections and no runs.
     """
-    if st.session_state.compare_view != view:  # a head was opened
+    if view.value != drawn_view:  # a head was opened
         st.rerun()
-    comparison = sides.comparison()
-    summary = sides.summary(comparison, _thumbnail_size(view))
-    if view == "heads":
-        _small_heads(sides, comparison.there, summary, partial(open_head, control="compare_view"))
-        _export(sides, comparison, summary, view)
+    comparison, summary = sides.comparison(), sides.summary()
+    if drawn_view == "heads":
+        _draw_thumbnails(sides, comparison.there, summary)
+        _draw_export(sides, comparison, summary)
     else:
-        left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
+        left, right = st.columns([1, 2 if drawn_view == "curves" else 3], gap="medium")
         with left:
-            _small_heads(sides, comparison.there, summary, choose_head)
-            _export(sides, comparison, summary, view)
+            _draw_thumbnails(sides, comparison.there, summary)
+            _draw_export(sides, comparison, summary)
         with right:
-            _large_head(sides, comparison, summary, cast(Mode, view))
+            _draw_large_map(sides, comparison, summary, cast(Mode, drawn_view))
     publish()
 
 
-def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click: Callable[[HeadClick], None]) -> None:
-    """Draw the difference of every head."""
+def _draw_thumbnails(sides: Sides, existing: np.ndarray, summary: Summary) -> None:
+    """Draw the difference of every head. existing: (layer, head), the heads that both runs have."""
     choice, largest = view_choice(summary.first), summary.largest
     layers, heads = largest.shape
 
@@ -213,7 +196,7 @@ def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click:
         titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
         existing=existing,
         key="changes",
-        on_click=on_click,
+        on_click=_open_head,
     )
     write_note(
         f"{UNITS[CHANGES[sides.quantity]].capitalize()} in every head, all on one scale: orange is more, blue is less. "
@@ -222,8 +205,8 @@ def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click:
     )
 
 
-def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mode) -> None:
-    """Draw the difference of the chosen heads of a layer."""
+def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode: Mode) -> None:
+    """Draw the difference of the selected heads of a layer."""
     choice, existing = view_choice(summary.first), comparison.there
     before, after = comparison.maps(slice(choice.layer, choice.layer + 1))
     attention_view(
@@ -244,14 +227,14 @@ def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mo
     )
 
 
-def _export(sides: Sides, comparison: Comparison, summary: Summary, view: str) -> None:
+def _draw_export(sides: Sides, comparison: Comparison, summary: Summary) -> None:
     """Draw the Export control of the visible heads and of the list."""
     choice, existing = view_choice(summary.first), comparison.there
     exported_view = MapView(
         comparison.what,
         layer=choice.layer,
-        heads=() if view == "heads" else tuple(head for head in choice.heads if existing[choice.layer, head]),
-        mode="matrix" if view == "matrix" else "curves",
+        heads=() if view.value == "heads" else tuple(head for head in choice.heads if existing[choice.layer, head]),
+        mode="matrix" if view.value == "matrix" else "curves",
         kept=choice.kept,
     )
     downloads.changes(sides.comparison, exported_view, comparison.listed(summary.changes))

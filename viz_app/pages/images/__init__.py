@@ -1,29 +1,39 @@
-"""The page Pictures: where it looks for each word."""
+"""The page Pictures: where a captioner attends for each word of its caption."""
 
 from bert_core import scenes
 from bert_core.records import CROSS_MAPS
-from bert_core.refused import Refused
-from viz_app.shell.params import Page, Param, parse_head, parse_int, select, toggle, write_pair
-
-FIRST_SCENE = 71
-PICTURES = ("random", "composed", "uploaded")
-COUNTS = ("any", "1", "2", "3")
-
-
-def parse_seed(value: str) -> int:
-    """The number of a scene. Raises Refused for anything else."""
-    seed = parse_int(value)
-    if seed < 0:
-        raise Refused("a scene's number is 0 or more")
-    return seed
+from viz_app.maps import UNITS
+from viz_app.shell.params import Head, Page, Param, parse_head, parse_index, parse_int, select, toggle, write_pair
 
 
 def parse_shapes(value: str) -> list[str]:
-    """Names of shapes between commas. Raises Refused for one that no scene has."""
+    """Return names of shapes that are separated by commas. Raises Refused for one that no scene has."""
     names = [name.replace("-", " ") for name in value.split(",") if name]
     scenes.parse_shape_names(names)
     return names
 
+
+# A link does not contain an uploaded file.
+source = select(
+    "picture", {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "Your picture"}, "Picture"
+)
+seed: Param[int] = Param("seed", 71, parse_index, step=True)
+count = select("count", ("any", "1", "2", "3"), "Shapes")
+shapes: Param[list[str]] = Param(
+    "shapes",
+    list,
+    parse_shapes,
+    lambda names: ",".join(names).replace(" ", "-"),
+    "multiselect",
+    "Shapes",
+    step=True,
+    arguments={"options": scenes.all_shape_names(), "max_selections": scenes.MAX_SHAPES},
+)
+selected_word: Param[int | None] = Param("word", None, parse_int, step=True)  # its index in the caption
+selected_head: Param[Head | None] = Param("look", None, parse_head, write_pair)  # None for the average of all
+heat = select("heat", {name: UNITS[name].capitalize() for name in CROSS_MAPS}, "Show", default="product")
+boxes = toggle("boxes", "Show the boxes of the shapes")
+edges = toggle("edges", "Every word to every patch")
 
 PAGE = Page(
     "images",
@@ -31,18 +41,8 @@ PAGE = Page(
     ":material/image_search:",
     group="See",
     question="Where does it look when it says a word about a picture?",
-    subtitle=None,
-    params=(
-        select("picture", PICTURES),  # the file of an upload is in no link
-        Param("seed", FIRST_SCENE, parse_seed, step=True),
-        select("count", COUNTS),
-        Param("shapes", list, parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
-        Param("word", None, parse_int, step=True),
-        Param("look", None, parse_head, write_pair),
-        select("heat", CROSS_MAPS, default="product"),
-        toggle("boxes"),
-        toggle("edges"),
-    ),
+    subtitle=None,  # the heading contains the selected word
+    params=(source, seed, count, shapes, selected_word, selected_head, heat, boxes, edges),
     text=False,
     models=False,
 )

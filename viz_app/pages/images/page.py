@@ -1,4 +1,4 @@
-"""The page Pictures: where a captioner attends for each word."""
+"""Draws the page Pictures."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,129 +6,202 @@ from typing import Any
 
 import streamlit as st
 
-from bert_core.records import CROSS_MAPS
+from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.view import attention_view
+from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
-from viz_app.components.token_strip import token_strip
+from viz_app.components.token_strip import TokenClick, token_strip
 from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
 from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
 from viz_app.maps import UNITS
-from viz_app.pages.images import picture
-from viz_app.pages.images.picture import CaptionedPicture, loaded_captioner
+from viz_app.pages.images import boxes, count, edges, heat, seed, selected_head, selected_word, shapes, source
+from viz_app.pages.images.picture import (
+    MAX_MEGABYTES,
+    CaptionedPicture,
+    caption_reading,
+    caption_scene,
+    caption_summary,
+    caption_upload,
+    composed,
+    loaded_captioner,
+    scene_from,
+)
 from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.controls import control
-from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.controls import example_button, file_control
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.params import Head
-from viz_app.shell.view import View, chart, page_place, write_line, write_note, write_reading
+from viz_app.shell.view import View, chart, write_line, write_note
 
-SUMMARY = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
+SUBTITLE = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
+UPLOAD_WARNING = (
+    "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
+    "Whatever your picture shows, it will describe such shapes, and it will be wrong."
+)
+EXAMPLE_SHAPE = "large blue circle"
+VIEW_CHOICE = "_patches"  # session key: the choice of the view of all words
 
 
 def draw(page: View) -> None:
-    """Draw the page."""
-    state = st.session_state
-    heading = page_place("title").empty()  # is replaced as soon as the word is known
-    frame.title("Where does it look for each word?", SUMMARY, heading.container())
-    get_captioned = picture.choose()
+    """Draw a picture with its caption, the heat of the selected word, and the map of every head of the decoder."""
+    heading = page.place("title").empty()  # is replaced as soon as the word is known
+    frame.title("Where does it look for each word?", SUBTITLE, heading.container())
+    get_captioned = _select_picture(page)
     if get_captioned is None:
         end_run()
     captioned = get_captioned()
-    word, head = picture.chosen_word(captioned), picture.chosen_head(captioned)
-    frame.title(
-        f"Where does it look when it says “{escape_markdown(captioned.run.words[word])}”?", SUMMARY, heading.container()
-    )
-    with page_place("strip"):
+    index, head = _select_word(captioned), _select_head(captioned)
+    word = captioned.run.words[index]
+    frame.title(f"Where does it look when it says “{escape_markdown(word)}”?", SUBTITLE, heading.container())
+    with page.place("strip"):
         token_strip(
-            captioned.chips(word),
+            captioned.chips(index),
             key="caption",
             label="The caption; click a word to see where the model looked",
             appear=captioned.run.sentence,
-            on_click=picture.choose_word,
+            on_click=_open_word,
         )
-        st.caption(picture.verdict(captioned))
+        st.caption(caption_summary(captioned))
+    with page.controls():
+        heat()
+        boxes(disabled=captioned.scene is None)
+        st.button("Average of all heads", on_click=selected_head.set, args=(None,), disabled=head is None)
+    _draw_maps(page, captioned, index, head)
+    if edges():
+        _draw_all_words(get_captioned, head)
+    page.read(caption_reading(heat.value, word))
+    files = partial(_files, get_captioned, heat.value, head, index)
+    downloads.caption(files, lambda: get_captioned().numbers(), lambda: get_captioned().png())
 
-    first, second, third = page_place("controls").columns([5.2, 2.7, 2.1], vertical_alignment="bottom")
-    quantities = {name: UNITS[name].capitalize() for name in CROSS_MAPS}
-    look: dict[str, Any] = {"options": CROSS_MAPS, "format_func": quantities.__getitem__, "required": True}
-    control(first.segmented_control, "Show", "heat", **look)
-    control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=captioned.scene is None)
-    third.button("Average of all heads", on_click=picture.average_heads, disabled=head is None)
 
-    maps = caption_maps(captioned.run, state.heat)
-    outlines = captioned.outlines(word) if state.boxes else []
+def _select_picture(page: View) -> Callable[[], CaptionedPicture] | None:
+    """Draw the controls of the picture; return a function that returns it with its caption, or None without one."""
+    with page.controls():
+        if source() == "uploaded":
+            upload = file_control(st, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=MAX_MEGABYTES)
+        elif source.value == "composed":
+            shapes()
+            st.button("New positions", on_click=_next_scene, icon=":material/shuffle:")
+        else:
+            count()
+            st.button("Next scene", on_click=_next_scene, icon=":material/skip_next:")
+    if source.value == "uploaded":
+        st.warning(with_help(UPLOAD_WARNING), icon=":material/category:")
+        return None if upload is None else partial(caption_upload, upload.data)
+    if source.value == "random":
+        return partial(caption_scene, scene_from(seed.value, None if count.value == "any" else int(count.value)))
+    if not shapes.value:
+        example_button("Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", shapes.set, [EXAMPLE_SHAPE])
+        return None
+    return partial(caption_scene, composed(shapes.value, seed.value))
+
+
+def _next_scene() -> None:
+    seed.set(seed.value + 1)
+    selected_word.set(None)
+
+
+def _select_word(captioned: CaptionedPicture) -> int:
+    """Return the index of the clicked word; by default, or if it does not exist, `first_word`."""
+    index = selected_word.value
+    if index is None or not 0 <= index < len(captioned.run.words):
+        selected_word.set(None)
+        return captioned.first_word()
+    return index
+
+
+def _select_head(captioned: CaptionedPicture) -> Head | None:
+    """Return the clicked head; None for the average, and for a head that the model does not have."""
+    layers, heads = captioned.run.cross_attention.shape[1:3]
+    head = selected_head.value
+    if head is not None and not (0 <= head[0] < layers and 0 <= head[1] < heads):
+        missing = f"L{head[0]} H{head[1]} does not exist: the decoder has layers 0 to {layers - 1}"
+        st.warning(with_help(f"{missing} and heads 0 to {heads - 1}. The average is shown."))
+        selected_head.set(None)
+    return selected_head.value
+
+
+def _open_word(click: TokenClick) -> None:
+    selected_word.set(click.word)
+
+
+def _open_head(click: HeadClick) -> None:
+    if click.layer is not None and click.head is not None:
+        selected_head.set((click.layer, click.head))
+
+
+def _draw_maps(page: View, captioned: CaptionedPicture, index: int, head: Head | None) -> None:
+    """Draw the picture, the heat of a word over its patches, and the map of every head."""
+    image, word = captioned.run.image, captioned.run.words[index]
+    maps, head_maps = caption_maps(captioned.run, heat.value), captioned.heads(heat.value, index)
+    outlines = captioned.outlines(index) if boxes.value else []
     heads_label = "all heads" if head is None else f"L{head[0]} H{head[1]}"
-    left, middle, right = page_place("figure").columns([5, 5, 3.2], gap="medium")
+    left, middle, right = page.figure().columns([5, 5, 3.2], gap="medium")
     with left:
         st.markdown("**The picture, as the model sees it**")
-        chart(
-            picture_figure(captioned.run.image, outlines),
-            key="picture_chart",
-            alt=captioned.described(),
-        )
+        chart(picture_figure(image, outlines), key="picture_chart", alt=captioned.described())
     with middle:
-        st.markdown(f"**“{captioned.run.words[word]}”, {heads_label}**")
+        st.markdown(f"**“{word}”, {heads_label}**")
+        values = captioned.heat(heat.value, index, head)
         chart(
-            picture_heat(
-                captioned.run.image,
-                captioned.heat(state.heat, word, head),
-                outlines,
-                signed=maps.signed,
-                unit=maps.unit,
-            ),
+            picture_heat(image, values, outlines, signed=maps.signed, unit=maps.unit),
             key="heat_chart",
-            alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {captioned.run.words[word]}, "
-            f"{heads_label}",
+            alt=f"{UNITS[heat.value].capitalize()} over the patches for the word {word}, {heads_label}",
         )
     with right:
         write_line("**Every head of the decoder**")
-        head_maps = captioned.heads(state.heat, word)
         head_grid(
             layers=head_maps.shape[0],
             heads=head_maps.shape[1],
             thumbnails=thumbnails(head_maps, signed=maps.signed),
             signed=maps.signed,
             selected=head,
-            titles=captioned.titles(state.heat, word),
+            titles=captioned.titles(heat.value, index),
             key="picture_heads",
-            on_click=picture.choose_head,
+            on_click=_open_head,
         )
         write_note("Each head has its own colour scale. Click one to see it large.")
 
-    if control(st.toggle, "Every word to every patch", "edges"):
-        every_word(get_captioned, state.heat, head)
-    write_reading(picture.reading(state.heat, captioned.run.words[word]))
-    files = partial(_files, get_captioned, state.heat, head, word)
-    downloads.caption(files, lambda: get_captioned().numbers(), lambda: get_captioned().png())
-
-
-def _files(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head | None, word: int) -> CaptionFiles:
-    return CaptionFiles(get_captioned().run, heat, head, word, loaded_captioner().name)
-
 
 @frame.fragment
-def every_word(get_captioned: Callable[[], CaptionedPicture], heat: str, head: Head | None) -> None:
-    """Draw the cross-attention of all words as curves, as a fragment.
+def _draw_all_words(get_captioned: Callable[[], CaptionedPicture], head: Head | None) -> None:
+    """Draw the cross-attention of all words as curves, as a fragment. head: that of the picture, None for the average.
 
     Streamlit keeps the arguments for as long as the page is open; they hold no run.
     """
-    maps = caption_maps(get_captioned().run, heat)
+    maps = caption_maps(get_captioned().run, heat.value)
     layers = len(maps.values)
-    choice = picture.view_choice(layers)
+    choice = _view_choice(layers)
+    look: dict[str, Any] = {"signed": maps.signed, "notes": maps.notes, "unit": maps.unit}
     attention_view(
         maps.values[choice.layer],
         maps.queries,
         maps.keys,
         choice=choice,
         layers=layers,
-        signed=maps.signed,
-        notes=maps.notes,
-        unit=maps.unit,
         key="patches",
-        on_change=picture.choose_view,
+        on_change=_set_view_choice,
+        **look,
     )
     publish()
-    if st.session_state.look not in (head, None):
+    if selected_head.value not in (head, None):
         st.rerun()
+
+
+def _view_choice(layers: int) -> ViewChoice:
+    """Return the choice of the view of all words, with the open head or else the last one as its first head."""
+    previous: ViewChoice = st.session_state.get(VIEW_CHOICE) or ViewChoice(0, (0,))
+    layer, head = selected_head.value or (min(previous.layer, layers - 1), previous.heads[0])
+    return previous if (previous.layer, previous.heads[0]) == (layer, head) else ViewChoice(layer, (head,))
+
+
+def _set_view_choice(choice: ViewChoice) -> None:
+    """Store the choice of the view of all words, and open its first head in the picture too."""
+    st.session_state[VIEW_CHOICE] = choice
+    selected_head.set((choice.layer, choice.heads[0]))
+
+
+def _files(get_captioned: Callable[[], CaptionedPicture], quantity: str, head: Head | None, word: int) -> CaptionFiles:
+    return CaptionFiles(get_captioned().run, quantity, head, word, loaded_captioner().name)

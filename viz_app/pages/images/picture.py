@@ -5,13 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from hashlib import sha256
 
 import numpy as np
-import streamlit as st
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bert_core import scenes
@@ -23,24 +19,17 @@ from bert_core.run.captioning import describe
 from bert_core.scenes import Scene
 from bert_core.tokenizer import SPECIAL_TOKENS
 from bert_core.vision import BUNDLED_CAPTIONER, LoadedCaptioner, load_captioner
-from viz_app.components.attention_view import ViewChoice
-from viz_app.components.head_grid import HeadClick
-from viz_app.components.token_strip import Chip, TokenClick
+from viz_app.components.token_strip import Chip
 from viz_app.figures.images import Outline
-from viz_app.pages.images import COUNTS, PICTURES
-from viz_app.shell.controls import control, example_button, file_control, set_choice
-from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.memory import DEVICE_SETTING
 from viz_app.shell.params import Head
-from viz_app.shell.view import page_place
-from viz_app.shell.work import Work, seconds_taken, wait_for
+from viz_app.shell.work import seconds_taken, wait_for, work
 
 MAX_PIXELS = 24_000_000
 MAX_SIDE = 480  # pixels a side of a stored upload: several times the input of a captioner
 MAX_MEGABYTES = 20  # of an upload
-EXAMPLE_SHAPE = "large blue circle"
 FORMATS = ("PNG", "JPEG")
-TITLES = {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "Your picture"}
 READINGS = {
     "attention": "**How to read this:** how much attention each patch got when “{word}” was predicted; over all "
     "patches it adds up to 1. The strongest patch is framed.",
@@ -190,133 +179,35 @@ def read_upload(data: bytes) -> np.ndarray:
     return np.asarray(square.resize((min(side, MAX_SIDE),) * 2, Image.Resampling.LANCZOS))
 
 
-def look_at_scene(scene: Scene) -> CaptionedPicture:
-    """Return the picture of a scene with its caption, from the queue."""
-    return CaptionedPicture(_run(scenes.draw(scene, loaded_captioner().config.image_size)), scene)
-
-
-def look_at_upload(data: bytes) -> CaptionedPicture:
-    """Return an uploaded picture with its caption, from the queue. Raises Refused as `read_upload`."""
-    return CaptionedPicture(_run(read_upload(data)), None)
-
-
-def _run(image: np.ndarray) -> DecoderRun:
-    loaded = loaded_captioner()
-    work = Work(
-        ("describe", loaded.name, image.shape, sha256(image.tobytes()).digest()),
-        f"{loaded.name} looks at the picture",
-        lambda _: describe(loaded, image),
-    )
-    return wait_for(work, timed=True)
+@work(f"Loading {BUNDLED_CAPTIONER}")
+def _load_captioner(device: str | None) -> LoadedCaptioner:
+    return load_captioner(device=device)
 
 
 def loaded_captioner() -> LoadedCaptioner:
     """Return the bundled captioner, loaded by the queue and shared by all visitors."""
-    device = os.environ.get(DEVICE_SETTING)
-    return wait_for(Work(("captioner",), f"Loading {BUNDLED_CAPTIONER}", lambda _: load_captioner(device=device)))
+    return wait_for(_load_captioner(os.environ.get(DEVICE_SETTING)))
 
 
-# ---------------------------------------------------------------------------- controls
+@work(f"{BUNDLED_CAPTIONER} looks at the picture")
+def _describe(captioner: LoadedCaptioner, image: np.ndarray) -> DecoderRun:
+    return describe(captioner, image)
 
 
-def choose() -> Callable[[], CaptionedPicture] | None:
-    """Draw the controls of the picture; return a function that returns it with its caption, or None without one."""
-    state = st.session_state
-    kind, settings, action = page_place("controls").columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
-    control(
-        kind.segmented_control, "Picture", "picture", options=PICTURES, format_func=TITLES.__getitem__, required=True
-    )
-    if state.picture == "uploaded":
-        upload = file_control(settings, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=MAX_MEGABYTES)
-        st.warning(
-            with_help(
-                "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
-                "Whatever your picture shows, it will describe such shapes, and it will be wrong."
-            ),
-            icon=":material/category:",
-        )
-        return None if upload is None else partial(look_at_upload, upload.data)
-    if state.picture == "composed":
-        control(
-            settings.multiselect, "Shapes", "shapes", options=scenes.all_shape_names(), max_selections=scenes.MAX_SHAPES
-        )
-        action.button("New positions", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
-        if not state.shapes:
-            example_button(
-                "Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", set_choice, "shapes", [EXAMPLE_SHAPE]
-            )
-            return None
-        return partial(look_at_scene, composed(state.shapes, state.seed))
-    control(settings.segmented_control, "Shapes", "count", options=COUNTS, required=True)
-    action.button("Next scene", on_click=_next_scene, icon=":material/skip_next:", width="stretch")
-    return partial(look_at_scene, scene_from(state.seed, None if state.count == "any" else int(state.count)))
+def caption_scene(scene: Scene) -> CaptionedPicture:
+    """Return the picture of a scene with its caption, from the queue."""
+    captioner = loaded_captioner()
+    image = scenes.draw(scene, captioner.config.image_size)
+    return CaptionedPicture(wait_for(_describe(captioner, image), timed=True), scene)
 
 
-def _next_scene() -> None:
-    st.session_state.seed += 1
-    st.session_state.word = None
+def caption_upload(data: bytes) -> CaptionedPicture:
+    """Return an uploaded picture with its caption, from the queue. Raises Refused as `read_upload`."""
+    image = read_upload(data)
+    return CaptionedPicture(wait_for(_describe(loaded_captioner(), image), timed=True), None)
 
 
-def chosen_word(captioned: CaptionedPicture) -> int:
-    """Return the index of the clicked word; by default, or if it does not exist, `first_word`."""
-    words = captioned.run.words
-    if st.session_state.word is None or not 0 <= st.session_state.word < len(words):
-        st.session_state.word = None
-        return captioned.first_word()
-    return int(st.session_state.word)
-
-
-def chosen_head(captioned: CaptionedPicture) -> Head | None:
-    """Return the clicked head; None for the average, and for a head that the model does not have."""
-    layers, heads = captioned.run.cross_attention.shape[1:3]
-    selected: Head | None = st.session_state.look
-    if selected is not None and not (0 <= selected[0] < layers and 0 <= selected[1] < heads):
-        st.warning(
-            with_help(
-                f"L{selected[0]} H{selected[1]} does not exist: the decoder has layers 0 to {layers - 1} and heads 0 "
-                "to "
-                f"{heads - 1}. The average is shown."
-            )
-        )
-        st.session_state.look = selected = None
-    return selected
-
-
-def choose_word(click: TokenClick) -> None:
-    """Choose the clicked word of the caption."""
-    st.session_state.word = click.word
-
-
-def choose_head(click: HeadClick) -> None:
-    """Choose the clicked head of the grid."""
-    if click.layer is not None and click.head is not None:
-        st.session_state.look = (click.layer, click.head)
-
-
-def view_choice(layers: int) -> ViewChoice:
-    """Return the choice of the view of all words, with the open head or else the last one as its first head."""
-    previous: ViewChoice | None = st.session_state.get("_patches")
-    layer, head = st.session_state.look or (
-        min(previous.layer, layers - 1) if previous else 0,
-        previous.heads[0] if previous else 0,
-    )
-    if previous is None or (previous.layer, previous.heads[0]) != (layer, head):
-        return ViewChoice(layer, (head,))
-    return previous
-
-
-def choose_view(choice: ViewChoice) -> None:
-    """Store the choice of the view of all words, and open its first head in the picture too."""
-    st.session_state["_patches"] = choice
-    st.session_state.look = (choice.layer, choice.heads[0])
-
-
-def average_heads() -> None:
-    """Show the average of all heads."""
-    st.session_state.look = None
-
-
-def verdict(captioned: CaptionedPicture) -> str:
+def caption_summary(captioned: CaptionedPicture) -> str:
     """Return whether the caption is right, the sizes of the decoder, and the time it took, in Markdown."""
     run, check = captioned.run, captioned.verdict
     sentence = ""
@@ -335,7 +226,7 @@ def verdict(captioned: CaptionedPicture) -> str:
     return " &nbsp;·&nbsp; ".join(part for part in parts if part)
 
 
-def reading(quantity: str, word: str) -> str:
+def caption_reading(quantity: str, word: str) -> str:
     """Return how to read the map of a word and how it can mislead, with the measured results for its kind of word."""
     intro = READINGS[quantity].format(word=escape_markdown(word))
     if word not in scenes.COLOURS and word not in scenes.SHAPE_KINDS:

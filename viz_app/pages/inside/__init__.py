@@ -9,7 +9,7 @@ PAGE = Page(
     "Step by step",
     ":material/conveyor_belt:",
     group="See",
-    question="What happens to my sentence, one step after another?",
+    question="What happens to my sentence?",
     subtitle=None,
     params=(
         select("stage", STAGES, step=True),

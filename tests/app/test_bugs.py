@@ -140,7 +140,7 @@ PAGES = {
     "heads": "viz_app.pages.heads.page.removal_estimate",
     "roles": "viz_app.pages.roles.text.role_map",
     "finetune": "viz_app.pages.finetune.page.runs",
-    "prune": "viz_app.pages.prune.questions.masked_examples",
+    "prune": "viz_app.pages.prune.experiment.masked_examples",
     "score": "viz_app.pages.score.page.pair_bars",
     "images": "viz_app.pages.images.page.picture_heat",
     "inside": "viz_app.pages.inside.traces.walk",

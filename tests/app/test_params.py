@@ -25,7 +25,7 @@ colour
 over normal removal
 about counted piece firing asked_of whole tenth hidden
 label seeds erase erased_at
-parts order going figure
+parts order pruned_percent figure
 tuned tuned_step tuned_by
 compared one two variant
 picture seed count shapes word look heat boxes edges
@@ -48,7 +48,7 @@ DEFAULTS = {
     "several": "They sat on the bank of the river and looked at the water.\n"
     "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"
     "The bank raised its interest rates and lent less money.",
-    "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "going": 30, "figure": "loss",
+    "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "pruned_percent": 30, "figure": "loss",
     "tuned": "", "tuned_step": 0, "tuned_by": "divergence",
     "compared": "pair",
     "one": "The picture with the flowers is on the wall.", "two": "The picture with the flowers are on the wall.",

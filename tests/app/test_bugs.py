@@ -141,7 +141,7 @@ PAGES = {
     "roles": "viz_app.pages.roles.text.role_map",
     "finetune": "viz_app.pages.finetune.page.runs",
     "prune": "viz_app.pages.prune.experiment.masked_examples",
-    "score": "viz_app.pages.score.page.pair_bars",
+    "score": "viz_app.pages.score.pairs.pair_bars",
     "images": "viz_app.pages.images.page.picture_heat",
     "inside": "viz_app.pages.inside.traces.walk",
     "learn": "viz_app.pages.learn.page.groupby",

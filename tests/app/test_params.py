@@ -27,7 +27,7 @@ about counted piece firing asked_of whole tenth hidden
 label seeds erase erased_at
 parts order pruned_percent figure
 tuned tuned_step tuned_by
-compared one two variant
+compared sentence_a sentence_b variant
 picture seed count shapes word look heat boxes edges
 stage token engine pads
 calibrated choices
@@ -51,7 +51,8 @@ DEFAULTS = {
     "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "pruned_percent": 30, "figure": "loss",
     "tuned": "", "tuned_step": 0, "tuned_by": "divergence",
     "compared": "pair",
-    "one": "The picture with the flowers is on the wall.", "two": "The picture with the flowers are on the wall.",
+    "sentence_a": "The picture with the flowers is on the wall.",
+    "sentence_b": "The picture with the flowers are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
     "choices": "",
@@ -62,8 +63,8 @@ DEFAULTS = {
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
-text pair masked model off cut scaled put head also other stage seed shapes word cell several one two source place
-tenth sought fired neuron tuned lesson step choices about counted piece firing
+text pair masked model off cut scaled put head also other stage seed shapes word cell several sentence_a sentence_b
+source place tenth sought fired neuron tuned lesson step choices about counted piece firing
 """
 
 

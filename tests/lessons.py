@@ -98,7 +98,7 @@ def asked_of(name: str, loaded: LoadedModel, *, off: int = 0, **page: str) -> Ch
         original=there.original,
         head=there.head,
         off=tuple(order[:off]),
-        choices=address,
+        choices=there.choices,
     )
 
 

@@ -69,7 +69,7 @@ def opened(tiny_model_folder: Path, trained: Path, monkeypatch: pytest.MonkeyPat
 
 
 def alike(opened: Callable[..., AppTest], **more: object) -> AppTest:
-    return opened("score", compared="alike", one=ONE, two=TWO, **more)
+    return opened("score", compared="alike", sentence_a=ONE, sentence_b=TWO, **more)
 
 
 def both(loaded: LoadedModel) -> bert_core.Similarity:
@@ -106,7 +106,7 @@ def test_the_caution_goes_where_the_model_was_trained_for_it(opened: Callable[..
 
 def test_words_are_the_sums_of_their_pieces(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
     """With words, a word of several pieces is one row, and all parts still sum to the cosine."""
-    app = opened("score", compared="alike", one="the catdog sat", two="a dog", words="1")
+    app = opened("score", compared="alike", sentence_a="the catdog sat", sentence_b="a dog", words="1")
     table = app.dataframe[0].value
     assert not app.exception and "catdog" in set(table["in the first"])
 
@@ -114,7 +114,7 @@ def test_words_are_the_sums_of_their_pieces(opened: Callable[..., AppTest], tiny
 @pytest.mark.parametrize(("one", "two"), [("", TWO), (ONE, " ")])
 def test_an_empty_sentence_is_said(opened: Callable[..., AppTest], one: str, two: str) -> None:
     """Without one of both there is one sentence and a way out."""
-    app = opened("score", compared="alike", one=one, two=two)
+    app = opened("score", compared="alike", sentence_a=one, sentence_b=two)
     assert not app.exception and "type at least one word" in app.info[0].value
 
 

@@ -215,11 +215,18 @@ def test_long_texts_stay_out_of_the_address() -> None:
     """Each group of texts longer than 2,000 characters together is left out, with what means nothing without it."""
     table = params_of_pages(PAGES)
     state = {PARAMS: table} | {name: choice.first(with_text=False) for name, choice in table.items()}
-    state |= {"several": "x" * 2_001, "like": "word", "one": "y" * 1_001, "two": "z" * 999, "masked": (1,)}
+    state |= {
+        "several": "x" * 2_001,
+        "like": "word",
+        "sentence_a": "y" * 1_001,
+        "sentence_b": "z" * 999,
+        "masked": (1,),
+    }
     assert link_of(state) == {
-        "text": state["text"], "pair": state["pair"], "masked": "1", "one": state["one"], "two": state["two"]
+        "text": state["text"], "pair": state["pair"], "masked": "1",
+        "sentence_a": state["sentence_a"], "sentence_b": state["sentence_b"]
     }  # fmt: skip
-    state |= {"text": "w" * 2_001, "two": "z" * 1_000, "several": "short", "through": "kinds"}
+    state |= {"text": "w" * 2_001, "sentence_b": "z" * 1_000, "several": "short", "through": "kinds"}
     assert link_of(state) == {"several": "short", "like": "word", "through": "kinds"}
 
 

@@ -212,14 +212,14 @@ def test_a_lesson_works_on_a_page_without_the_shared_text() -> None:
     settled(button(app, "lesson_say").click().run())
     settled(at(app, "score").run())
     assert not app.exception and "It prefers “is”" in words(app)
-    app.session_state.one, app.session_state.two = FLOWERS["one"], FLOWERS["two"]
+    app.session_state.sentence_a, app.session_state.sentence_b = FLOWERS["one"], FLOWERS["two"]
     settled(app.run())
     assert "Done: now it prefers “are”" in words(app)
     settled(button(app, "lesson_next").click().run())
     assert not app.exception and "You said 90%" in words(app) and "Done:" not in words(app)
     settled(button(app, "lesson_next").click().run())
     assert "still that of the lesson" in words(app) and "You did" not in words(app)
-    app.session_state.one = "The father with the boys was at home."
-    app.session_state.two = "The father with the boys were at home."
+    app.session_state.sentence_a = "The father with the boys was at home."
+    app.session_state.sentence_b = "The father with the boys were at home."
     settled(app.run())
     assert "still that of the lesson" not in words(app) and "You did: it prefers “were” over “was”" in words(app)

@@ -350,7 +350,7 @@ def test_every_kind_of_large_work_is_refused(monkeypatch: pytest.MonkeyPatch, pa
     """A walk, a test of what may be pruned and a score take room of their own: the page says so, and stands."""
     monkeypatch.setenv(memory.SETTING, "0.001")
     long = "She opened the door and walked in. " * 40
-    drawn = settled(visited(page, **({"one": long, "two": long} if page == "score" else {"text": long})))
+    drawn = settled(visited(page, **({"sentence_a": long, "sentence_b": long} if page == "score" else {"text": long})))
     asks = [button for button in drawn.button if str(button.label).startswith(("Test on", "Score"))]
     if asks:
         drawn = settled(asks[0].click().run())

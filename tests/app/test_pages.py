@@ -41,7 +41,6 @@ from viz_app.pages import PAGES as DECLARED
 from viz_app.pages import score
 from viz_app.pages.compare import sides
 from viz_app.pages.roles import treebank
-from viz_app.pages.score import pairs as comparing
 from viz_app.shell import downloads, examples, selection
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.model_names import added_models
@@ -189,8 +188,8 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
         ("layers", {"through": "sentences", "several": "one"}, "Give at least two", ("like", "bank")),
         ("layers", {"text": "A small word.", "through": "kinds"}, "A gradient needs", ("masked", (1,))),
-        ("score", {"one": " ", "two": "A cat."}, "There is no first sentence", ("one", score.EXAMPLE.text)),
-        ("score", {"compared": "table"}, "Paste some pairs", ("pairs_pasted", comparing.EXAMPLE_PAIRS)),
+        ("score", {"sentence_a": ""}, "There is no first sentence", ("sentence_a", score.EXAMPLE.text)),
+        ("score", {"compared": "table"}, "Paste some pairs", ("pairs_pasted", score.EXAMPLE_PAIRS)),
         ("images", {"picture": "composed"}, "Choose one to three shapes", ("shapes", ["large blue circle"])),
     ],
 )  # fmt: skip
@@ -653,7 +652,7 @@ def test_the_line_of_the_model_says_what_its_file_leaves_over(
     [
         ("compare", {"against": "text", "other": "ភាសា ខ្មែរ"}),
         ("causes", {"masked": "1", "source": "ភាសា ខ្មែរ កម្ពុជា"}),
-        ("score", {"one": "ភាសា ខ្មែរ", "two": "a b c"}),
+        ("score", {"sentence_a": "ភាសា ខ្មែរ", "sentence_b": "a b c"}),
         ("layers", {"through": "sentences", "several": "a b c\na ភាសា ខ្មែរ កម្ពុជា", "like": "a"}),
     ],
 )

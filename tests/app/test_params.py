@@ -25,9 +25,9 @@ colour
 over normal removal
 about counted piece firing asked_of whole tenth hidden
 label seeds erase erased_at
-parts order going figure
+parts order pruned_percent figure
 tuned tuned_step tuned_by
-compared one two variant
+compared sentence_a sentence_b variant
 picture seed count shapes word look heat boxes edges
 stage token engine pads
 calibrated choices
@@ -48,10 +48,11 @@ DEFAULTS = {
     "several": "They sat on the bank of the river and looked at the water.\n"
     "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"
     "The bank raised its interest rates and lent less money.",
-    "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "going": 30, "figure": "loss",
+    "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "pruned_percent": 30, "figure": "loss",
     "tuned": "", "tuned_step": 0, "tuned_by": "divergence",
     "compared": "pair",
-    "one": "The picture with the flowers is on the wall.", "two": "The picture with the flowers are on the wall.",
+    "sentence_a": "The picture with the flowers is on the wall.",
+    "sentence_b": "The picture with the flowers are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
     "choices": "",
@@ -62,8 +63,8 @@ DEFAULTS = {
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
-text pair masked model off cut scaled put head other_heads other stage seed shapes word cell several one two source
-place tenth sought fired neuron tuned lesson step choices about counted piece firing
+text pair masked model off cut scaled put head other_heads other stage seed shapes word cell several sentence_a
+sentence_b source place tenth sought fired neuron tuned lesson step choices about counted piece firing
 """
 
 

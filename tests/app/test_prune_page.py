@@ -9,6 +9,7 @@ import re
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,8 @@ from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
 from tests.visit import at, key_of, said, settled, words
 from viz_app import access
-from viz_app.pages.prune import questions
+from viz_app.pages.prune import experiment
+from viz_app.pages.prune.experiment import Experiment, pruned_zip, read_plan
 from viz_app.pages.why import MEASURES
 from viz_app.shell import work
 from viz_app.shell.controls import Upload
@@ -43,38 +45,15 @@ def press(app: AppTest, key: str) -> AppTest:
     return app
 
 
+def press_labelled(app: AppTest, label: str) -> AppTest:
+    """Press the button whose label begins so, and wait for the result."""
+    settled(next(button for button in app.button if button.label.startswith(label)).click().run(), "stop_here")
+    assert not app.exception and not app.error
+    return app
+
+
 def figure(app: AppTest, label: str) -> str:
     return str(next(metric.value for metric in app.metric if metric.label == label))
-
-
-def test_what_is_switched_can_be_taken_back(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo and redo go through the steps, wherever they were made; a new step ends what could be redone."""
-    app = lab_of(tiny_model_folder, monkeypatch, off="0.1")
-    assert app.button(key="undo").disabled and app.button(key="redo").disabled
-    for off in (((0, 1), (1, 2)), ()):
-        app.session_state["off"] = off
-        app.run()
-    assert press(app, "undo").session_state.off == ((0, 1), (1, 2))
-    assert press(app, "undo").session_state.off == ((0, 1),) and app.button(key="undo").disabled
-    assert press(app, "redo").session_state.off == ((0, 1), (1, 2))
-    app.session_state["off"] = ((1, 1),)
-    app.run()
-    assert app.button(key="redo").disabled and press(app, "undo").session_state.off == ((0, 1), (1, 2))
-
-
-def test_the_steps_of_another_model_are_forgotten(
-    tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was switched in one model cannot be taken back in another, which may not have these heads."""
-    smaller = tmp_path / "smaller"
-    bert_core.save(bert_core.pruned(tiny_loaded, [(1, 2)]), smaller)
-    app = lab_of(tiny_model_folder, monkeypatch, off="1.2")
-    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder), str(smaller)]))
-    app.session_state["off"] = ((0, 0),)
-    settled(app.run())
-    assert not app.button(key="undo").disabled
-    settled(app.selectbox(key=key_of(app, "model")).set_value(str(smaller)).run())
-    assert app.button(key="undo").disabled and app.button(key="redo").disabled
 
 
 @pytest.mark.parametrize("page", ["prune", "roles", "heads"])
@@ -128,20 +107,19 @@ def test_a_plan_is_carried_out(
     tiny_loaded: LoadedModel, tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first heads of the order go off, all others on; the choice of order and share is in the link."""
-    app = lab_of(tiny_model_folder, monkeypatch, off="0.1", order="ablation", going="40")
+    app = lab_of(tiny_model_folder, monkeypatch, off="0.1", order="ablation", pruned_percent="40")
     press(app, "carry_out")
     batches = losses.masked_examples(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
     plan = bert_core.propose_plan(tiny_loaded, batches, "ablation")
     assert app.session_state.off == tuple(sorted(plan.order[:3]))
-    assert press(app, "undo").session_state.off == ((0, 1),)
     app.selectbox(key=key_of(app, "order")).set_value("ablation-mean").run()
     settled(app.text_area(key=key_of(app, "reference")).set_value("a dog ran\nit was old").run())
     press(app, "carry_out")
     reference = [tiny_loaded.tokenizer.encode(text) for text in ("a dog ran", "it was old")]
     plan = bert_core.propose_plan(tiny_loaded, batches, "ablation-mean", reference=reference)
     assert app.session_state.off == tuple(sorted(plan.order[:3]))
-    wrong = start(**TEXT, model=str(tiny_model_folder), going="140", off="1.*")
-    assert "going='140', which is not possible: 0 to 100" in words(wrong)
+    wrong = start(**TEXT, model=str(tiny_model_folder), pruned_percent="140", off="1.*")
+    assert "pruned_percent='140', which is not possible: 0 to 100" in words(wrong)
     assert "off='1.*', which is not possible: write a head as layer.head, such as 2.11" in words(wrong)
 
 
@@ -169,7 +147,7 @@ def test_a_model_is_measured_and_taken_along(
 ) -> None:
     """The table counts parameters; a written folder is the pruned model; a taken place gets one sentence."""
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1,1.2")
-    press(app, "measure_costs")
+    press_labelled(app, "Measure size and speed, about ")
     assert app.session_state.measure == MEASURES[0]  # a choice of another page, in the same address
     assert app.table[0].value["parameters"].nunique() == 2
     assert "Switching heads off without pruning never makes a model faster" in words(app)
@@ -196,8 +174,8 @@ def test_neurons_and_layers_are_taken_out_by_an_order(
     there: int,
 ) -> None:
     """The figures are those of the model that is really without half of them, which is measured and taken along."""
-    monkeypatch.setattr(questions, "STEPS", 2)
-    app = lab_of(tiny_model_folder, monkeypatch, parts=what, going="50", order="ablation-mean")
+    monkeypatch.setattr(experiment, "STEPS", 2)
+    app = lab_of(tiny_model_folder, monkeypatch, parts=what, pruned_percent="50", order="ablation-mean")
     assert app.session_state.order == order, "an order that only heads have gives way to the first of these"
     assert f"Take some {what} out above" in words(app) and not app.metric
     press(app, "carry_out")
@@ -206,7 +184,7 @@ def test_neurons_and_layers_are_taken_out_by_an_order(
     left = prune_parts(tiny_loaded, what, plan.first(0.5))
     assert f"{there // 2} of {there} {what} are gone" in words(app)
     assert figure(app, "Loss (nats)") == f"{costs.score(left, batches).loss:.3f}"
-    press(app, "measure_costs")
+    press_labelled(app, "Measure size and speed, about ")
     assert app.table[0].value[""].tolist() == ["full", "pruned"]
     assert f"{sum(p.numel() for p in left.model.parameters()):,}" in app.table[0].value["parameters"].tolist()
     place = tmp_path / "mine"
@@ -231,10 +209,10 @@ def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: 
 
 def test_the_download_is_the_pruned_model(tiny_model_folder: Path, tmp_path: Path) -> None:
     """A zip that loads, with the smaller matrices, or with zeros in the first shapes."""
-    asking = object.__new__(questions.PruningQuestions)
-    asking.current, asking.what = SimpleNamespace(loaded=bert_core.load(str(tiny_model_folder))), "heads"
+    selection: Any = SimpleNamespace(loaded=bert_core.load(str(tiny_model_folder)))
+    experiment = Experiment(selection, "heads", None)
     for full_shape, gone in ((False, {0: (1,), 1: (2,)}), (True, {})):
-        content = asking.file(((0, 1), (1, 2)), full_shape=full_shape)
+        content = pruned_zip(experiment, ((0, 1), (1, 2)), full_shape=full_shape)
         assert zipfile.is_zipfile(io.BytesIO(content))
         (tmp_path / f"{full_shape}.zip").write_bytes(content)
         assert dict(bert_core.load(str(tmp_path / f"{full_shape}.zip")).config.pruned_heads) == gone
@@ -299,9 +277,8 @@ def test_a_file_that_cannot_be_asked_leaves_the_text(
 
 def test_a_plan_file_is_for_one_model(tiny_model_folder: Path) -> None:
     """A plan of this model is read back; another model's is refused."""
-    asking = object.__new__(questions.PruningQuestions)
-    asking.current = SimpleNamespace(loaded=bert_core.load(str(tiny_model_folder)))
+    model = bert_core.load(str(tiny_model_folder))
     plan = bert_core.PruningPlan(tiny_model_folder.name, 2, 4, "mine", ((0, 1),))
-    assert asking.read_plan(Upload("plan.json", plan.to_json().encode())) == plan
+    assert read_plan(model, Upload("plan.json", plan.to_json().encode())) == plan
     with pytest.raises(ValueError, match="the plan is for other"):
-        asking.read_plan(Upload("plan.json", dataclasses.replace(plan, model="other").to_json().encode()))
+        read_plan(model, Upload("plan.json", dataclasses.replace(plan, model="other").to_json().encode()))

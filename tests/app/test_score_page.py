@@ -11,7 +11,7 @@ from tests.visit import key_of, said, settled, visited, words
 from viz_app.figures.scores import pair_bars
 from viz_app.figures.style import Look, use_look
 from viz_app.pages.score import EXAMPLE
-from viz_app.pages.score import pairs as comparing
+from viz_app.pages.score.pairs import disagreement
 from viz_app.shell import work
 
 
@@ -46,7 +46,7 @@ def test_it_opens_on_a_pair_where_the_model_is_wrong() -> None:
 
 def test_each_way_of_hiding_has_a_row_where_they_differ() -> None:
     """Where a word has several pieces, both ways are scored and stand in the table; the chosen one is drawn."""
-    app = start(one="A bioluminescent cat sat.", two="A cat sat.", variant="within word")
+    app = start(sentence_a="A bioluminescent cat sat.", sentence_b="A cat sat.", variant="within word")
     table = app.dataframe[0].value
     assert not app.exception and list(table["variant"]) == ["One piece at a time", "The rest of its word too"]
     assert table["first, nats"][0] > table["first, nats"][1], "The end of a rare word gives its beginning away"
@@ -56,7 +56,7 @@ def test_each_way_of_hiding_has_a_row_where_they_differ() -> None:
 
 def test_the_sentences_come_with_the_address() -> None:
     """A link brings both sentences and the way of hiding."""
-    app = start(one="A cat sat.", two="A cat sit.", variant="within word")
+    app = start(sentence_a="A cat sat.", sentence_b="A cat sit.", variant="within word")
     assert not app.exception and not app.error
     assert [area.value for area in app.text_area] == ["A cat sat.", "A cat sit."]
     assert app.session_state.variant == "within word"
@@ -70,17 +70,17 @@ def test_the_sentences_come_with_the_address() -> None:
 )
 def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: str) -> None:
     """The reason, and nothing typed is lost."""
-    app = start(one="A cat.", two="A dog.")
-    app.text_area(key=key_of(app, "one")).set_value(one).run()
+    app = start(sentence_a="A cat.", sentence_b="A dog.")
+    app.text_area(key=key_of(app, "sentence_a")).set_value(one).run()
     assert not app.exception
     assert [said(error) for error in app.error] == [sentence]
-    assert app.session_state.two == "A dog."
+    assert app.session_state.sentence_b == "A dog."
 
 
 def test_a_long_pair_waits_for_its_button(monkeypatch: pytest.MonkeyPatch) -> None:
     """Past a bound nothing runs by itself; the button names what it costs."""
     monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 0.0)
-    app = start(one="word " * 30, two="A dog.")
+    app = start(sentence_a="word " * 30, sentence_b="A dog.")
     assert not app.exception and "It finds" not in words(app)
     (button,) = (b for b in app.button if b.label.startswith("Score both"))
     assert button.label.startswith("Score both sentences (37 masked copies), about ")
@@ -91,11 +91,11 @@ def test_a_long_pair_waits_for_its_button(monkeypatch: pytest.MonkeyPatch) -> No
 def test_signs_that_the_vocabulary_lacks_are_said() -> None:
     """A sentence that is mostly [UNK] is scored, and warned of; so is a table with such sentences, each once."""
     warning = "mostly [UNK]: the vocabulary does not know these characters, so any others would get the same score."
-    assert warning not in words(start(one="A cat ☃.", two="A dog."))
-    assert f"One sentence is {warning}" in words(start(one="☃☃ ☃", two="A dog."))
+    assert warning not in words(start(sentence_a="A cat ☃.", sentence_b="A dog."))
+    assert f"One sentence is {warning}" in words(start(sentence_a="☃☃ ☃", sentence_b="A dog."))
     app = start(compared="table")
     app.text_area(key=key_of(app, "pairs_pasted")).set_value("☃ | ☃☃\nA cat. | ☃\n").run()
-    done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
+    done(next(b for b in app.button if b.label.startswith("Score 2 pairs")).click().run())
     assert f"2 sentences are {warning}" in words(app)
 
 
@@ -127,10 +127,10 @@ def test_heads_that_are_off_are_said_and_take_no_part() -> None:
 
 def test_the_last_pair_stays_in_sight_until_the_next_is_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long pair waits for its button under the faded figures of the pair before."""
-    app = start(one="A cat sat.", two="A cat sit.")
+    app = start(sentence_a="A cat sat.", sentence_b="A cat sit.")
     before = app.dataframe[0].value
     monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 0.0)
-    done(app.text_area(key=key_of(app, "one")).set_value("word " * 30).run())
+    done(app.text_area(key=key_of(app, "sentence_a")).set_value("word " * 30).run())
     assert not app.exception and [b for b in app.button if b.label.startswith("Score both")]
     assert app.dataframe[0].value.equals(before)
     assert any("stale_" in str(html.proto.body) for html in app.get("html"))
@@ -145,7 +145,7 @@ def test_a_table_of_pairs_keeps_every_row() -> None:
     pasted = "The cat sat. | The cat sit.\nalone\nA [MASK] sat. | A dog sat.\n"
     app.text_area(key=key_of(app, "pairs_pasted")).set_value(pasted).run()
     assert not app.exception and "Line 2 has only one sentence: two are needed." in words(app)
-    done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
+    done(next(b for b in app.button if b.label.startswith("Score 2 pairs")).click().run())
     assert not app.exception and "The first sentence is likelier in **1 of 1** pairs (100%)." in words(app)
     table = app.dataframe[0].value
     assert list(table["row"]) == [1, 2, 3] and list(table["first"]) == ["The cat sat.", "alone", "A [MASK] sat."]
@@ -163,15 +163,15 @@ def test_the_last_table_stays_in_sight_until_the_next_is_scored() -> None:
     app = start(compared="table")
     app.text_area(key=key_of(app, "pairs_pasted")).set_value("A cat sat. | A cat sit.").run()
     assert not app.dataframe
-    done(next(b for b in app.button if b.label == "Score 1 pair").click().run())
+    done(next(b for b in app.button if b.label.startswith("Score 1 pair")).click().run())
     before = app.dataframe[0].value
     assert not is_faded(app)
     app.text_area(key=key_of(app, "pairs_pasted")).set_value("A dog sat. | A dog sit.\nIt is. | It are.").run()
     assert app.dataframe[0].value.equals(before) and is_faded(app) and app.get("download_button")[0].proto.disabled
-    done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
+    done(next(b for b in app.button if b.label.startswith("Score 2 pairs")).click().run())
     assert not app.exception and list(app.dataframe[0].value["row"]) == [1, 2] and not is_faded(app)
     app.segmented_control(key=key_of(app, "variant")).set_value("within word").run()
-    assert is_faded(app) and [b for b in app.button if b.label == "Score 2 pairs"]
+    assert is_faded(app) and [b for b in app.button if b.label.startswith("Score 2 pairs")]
 
 
 def test_a_file_of_pairs() -> None:
@@ -194,8 +194,8 @@ def test_the_variants_can_disagree() -> None:
         ]
         return bert_core.PairScore(1, ("a", "b"), *scores)
 
-    assert comparing.disagreement({"original": pair(-1, -2), "within word": pair(-1, -2)}) is None
-    said = comparing.disagreement({"original": pair(-1, -2), "within word": pair(-3, -2)})
+    assert disagreement({"original": pair(-1, -2), "within word": pair(-1, -2)}) is None
+    said = disagreement({"original": pair(-1, -2), "within word": pair(-3, -2)})
     assert (
         said is not None and "one piece at a time favours the first sentence" in said and "favours the second" in said
     )

@@ -1,362 +1,410 @@
-"""Which heads, neurons or layers can go?"""
+"""Draws the page Prune."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from functools import partial
 
 import numpy as np
 import streamlit as st
 
 from bert_core.analysis.pruning import curve_values, random_band, removable_head_count
-from bert_core.pruning import PRUNABLE_PARTS, Part
+from bert_core.pruning import Part
+from bert_core.records import PruningPlan
 from bert_core.refused import Refused
-from bert_core.run.costs import Score
+from bert_core.run.costs import Cost, Score
 from bert_core.run.losses import existing_parts
+from bert_core.tokenizer import Encoding
 from viz_app.access import is_local_server
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
-from viz_app.pages.prune import FIGURES, OFFERED
-from viz_app.pages.prune.history import remember, step, switch_off_below
-from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, PruningQuestions
-from viz_app.shell import frame, selection
+from viz_app.pages.prune import FIGURES, ORDERS, figure, folder, full_shape, order, parts, pruned_percent, sensitivity
+from viz_app.pages.prune.experiment import (
+    MAX_FILE_BYTES,
+    ORDERS_WITH_REFERENCE,
+    STEPS,
+    Experiment,
+    curve_length,
+    curve_points,
+    extend_curve,
+    head_importance,
+    measure_costs,
+    pruned_zip,
+    rank_parts,
+    read_plan,
+    save_pruned,
+    score_masked,
+    score_pruned,
+    stop_curve,
+)
+from viz_app.shell import frame
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.change import largest_probability, nsp_change, nsp_sentence, set_reference_texts, word_change
-from viz_app.shell.controls import control, file_control
+from viz_app.shell.controls import file_control
 from viz_app.shell.heads import head_title, switch_heads
 from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help
-from viz_app.shell.view import View, chart, page_place, write_heading, write_note, write_reading
-from viz_app.shell.work import duration_text, is_requested, request, time_limit_message, withdraw_request
+from viz_app.shell.selection import Selection
+from viz_app.shell.view import View, chart, write_heading, write_note
+from viz_app.shell.work import (
+    confirm,
+    duration_text,
+    finished_result,
+    is_confirmed,
+    is_requested,
+    request,
+    time_limit_message,
+    wait_for,
+    withdraw_request,
+)
 
 ORDER_NAMES = {
-    "importance": "Gradient of the loss", "importance-in-layer": "Gradient, scaled by layer",
-    "ablation": "Loss without each head", "ablation-mean": "Loss with its mean instead",
-    "ablation-resample": "Loss with another output", "iterative": "Gradient, again every 10%",
-}  # fmt: skip
-FIGURE_NAMES = {
-    "loss": "Loss", "mlm": "Hidden pieces", "nsp": "Pairs", "parameters": "Parameters",
-    "tokens_per_second": "Speed",
-}  # fmt: skip
+    "importance": "Gradient of the loss",
+    "importance-in-layer": "Gradient, scaled by layer",
+    "ablation": "Loss without each head",
+    "ablation-mean": "Loss with its mean instead",
+    "ablation-resample": "Loss with another output",
+    "iterative": "Gradient, again every 10%",
+}
+LAYER_ORDER_NAMES = ORDER_NAMES | {"ablation": "Loss without each layer", "iterative": "Loss without each, again"}
 UNITS = {
-    "loss": "loss (nats)", "mlm": "share of hidden pieces guessed", "nsp": "share of pairs of sentences right",
-    "parameters": "parameters", "tokens_per_second": "tokens per second",
-}  # fmt: skip
-NAMES_OF_LAYERS = {"ablation": "Loss without each layer", "iterative": "Loss without each, again"}
-FULL_SHAPE = {
+    "loss": "loss (nats)",
+    "mlm": "share of hidden pieces guessed",
+    "nsp": "share of pairs of sentences right",
+    "parameters": "parameters",
+    "tokens_per_second": "tokens per second",
+}
+SCORES = {"loss": ("Loss (nats)", "{:.3f}"), "mlm": ("Hidden pieces right", "{:.0%}"), "nsp": ("Pairs right", "{:.0%}")}
+FULL_SHAPE_HELP = {
     "heads": "Keeps all shapes, with zeros in place of the heads, for other programs: same outputs, but not smaller or "
     "faster",
     "neurons": "Keeps all shapes, with zeros in place of the neurons, for other programs: same outputs, but not "
     "smaller or faster",
     "layers": "Counts the layers that are left anew, for other programs: same outputs, as small and as fast",
 }
-SHOWN_GAPS = 2
+OPENING_PASSES = 5  # forward passes before the heads are drawn: the importance of the heads, and two scores
+MAX_GAPS = 2
+READING = (
+    "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "
+    "loss changes, up or down, when this head alone is switched off (estimated from its gradient, mean over the "
+    "examples). **How to read this:** heads near 0 are candidates to go; the numbers on the right show what "
+    "really happens. **How it can mislead:** a gradient holds for one head and a small change; two heads that do "
+    "the same job both look idle until both are gone."
+)
 
 
 def draw(page: View) -> None:
-    """Draw the page."""
-    asked, state = selection.current_selection(), st.session_state
-    current = asked.with_model(asked.plain)
-    what = state.parts
-    there = int(existing_parts(current.loaded, what).sum())
-    frame.title(f"Which {what} can go?", f"How many {what} the model can lose before it gets worse, and which ones.")
-    if asked.loaded.edits:
-        write_note(f"The {what} are taken out of the model as it was loaded, without what is changed for the text.")
-    with page_place("controls"), st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        control(
-            st.segmented_control, "What goes", "parts", options=PRUNABLE_PARTS, format_func=str.capitalize,
-            required=True,
-        )  # fmt: skip
+    """Draw the heads as switches, or an order of other parts, with the scores, the curve and the pruned model."""
+    selection = page.selection.with_model(page.selection.plain)
+    part_kind = parts.value
+    part_count = int(existing_parts(selection.loaded, part_kind).sum())
+    subtitle = f"How many {part_kind} the model can lose before it gets worse, and which ones."
+    frame.title(f"Which {part_kind} can go?", subtitle)
+    if page.selection.loaded.edits:
+        write_note(
+            f"The {part_kind} are taken out of the model as it was loaded, without what is changed for the text."
+        )
+    with page.controls(gap="small"):
+        parts()
         with st.popover("Test on a file", width="content"):
-            file = file_control(
-                st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
-                megabytes=LARGEST_FILE >> 20,
-            )  # fmt: skip
-    if not there:
-        st.info(with_help(f"All {what} of this model were pruned: none is left to remove."))
+            kind = "Text file: one paragraph per line, a blank line between documents"
+            upload = file_control(st, kind, "lab_file", types=["txt"], megabytes=MAX_FILE_BYTES >> 20)
+    if not part_count:
+        st.info(with_help(f"All {part_kind} of this model were pruned: none is left to remove."))
         end_run()
+    experiment = Experiment(selection, part_kind, upload)
     try:
-        questions = PruningQuestions(current, file, what)
-    except Refused as error:  # of the file: the text is asked instead, and the control stays
+        has_loss = experiment.has_loss
+    except Refused as error:  # of the file: the text is used instead
         st.error(with_help(escape_markdown(f"The file cannot be used: {error}.")), icon=":material/error:")
-        questions = PruningQuestions(current, None, what)
-    if not questions.can_ask:
+        experiment = Experiment(selection, part_kind, None)
+        has_loss = experiment.has_loss
+    if not has_loss:
         st.info(
             with_help(
                 "There is no loss to compute: it needs words, and a model with a trained masked-word or "
-                f"{current.loaded.pair_head} output."
+                f"{selection.loaded.pair_head} output."
             )
         )
         end_run()
-    if what != "heads":
-        _other_parts(questions, there)
-        return
-    if not questions.may_begin():
+    if part_kind == "heads":
+        _draw_heads(page, experiment, part_count)
+    else:
+        _draw_other_parts(experiment, part_count)
+
+
+def _is_begun(experiment: Experiment) -> bool:
+    """Return whether the heads can be tested: at once if that is quick, or after the button that is drawn here."""
+    rows = sum(len(batch.input_ids) for batch in experiment.batches)
+    examples = f"{rows} copies of the text" if experiment.upload is None else f"{rows} examples of the file"
+    return is_confirmed("lab", experiment.identity, f"Test on {examples}", experiment.seconds(OPENING_PASSES))
+
+
+def _draw_heads(page: View, experiment: Experiment, head_count: int) -> None:
+    """Draw the heads as switches with the scores, the controls of the order, the curve and the pruned model."""
+    selection = experiment.selection
+    if not _is_begun(experiment):
         write_note(
             "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
             "every click on a head shows what it changes."
         )
         end_run()
-    worth = questions.importance()
-    everything, now = questions.with_all(), questions.score(current.head_mask)
-
-    left, right = page_place("figure").columns([1, 1], gap="large")
+    importance = wait_for(head_importance(experiment))
+    full = wait_for(score_masked(experiment, np.ones_like(selection.head_mask)))
+    current = wait_for(score_masked(experiment, selection.head_mask))
+    with page.controls(gap="small"):
+        sensitivity()
+        st.button("Switch off", on_click=_switch_off_below, args=(importance,), key="switch_below")
+    left, right = page.figure().columns([1, 1], gap="large")
     with left:
-        _switches(questions, worth)
+        _draw_switches(selection, importance)
     with right:
-        _now(questions, everything, now, there)
-    plan_key = (questions.key, state.order)
-    _order(questions, there, plan_key)
-    curve_key = (questions.key, state.order, questions.reference(state.order))
-    running = is_requested("curve", curve_key)
-    # A part of the page that comes back by itself while the curve is made.
-    own = (len(current.off), now)
-    frame.fragment(_curve, run_every=1.0 if running else None)(questions, own, there, curve_key)
-    _for_real(questions, current.off)
+        _write_removed(experiment, f"{len(selection.off)} of {head_count} heads are off.")
+        _draw_scores(current, full)
+        _draw_predictions(selection)
+    page.read(READING)
+    plan_key = (experiment.identity, order.value)
+    _draw_order(experiment, head_count, plan_key)
+    _draw_curve(experiment, (len(selection.off), current), head_count)
+    _draw_pruned_model(experiment, selection.off)
     if is_requested("plan", plan_key):
-        plan = questions.plan(state.order)
+        plan = wait_for(rank_parts(experiment, order.value, experiment.reference(order.value)))
         withdraw_request("plan")
-        questions.carry_out(plan, state.going / 100)
-        st.rerun()
+        _switch_off_first(plan)
 
 
-def _other_parts(questions: PruningQuestions, there: int) -> None:
-    """Neurons or layers: an order, how many go, its curve, and the model without them. there: how many there are."""
-    state, what = st.session_state, questions.what
-    offered = OFFERED[what]
-    if state.order not in offered:  # an order of heads
-        state.order = offered[0]
-    count = round(state.going / 100 * there)
-    plan_key = (questions.key, what, state.order, count)
-    _order(questions, there, plan_key)
-    gone: tuple[Part, ...] = ()
-    own = None
-    if is_requested("plan", plan_key) and count:
-        gone = questions.plan(state.order).order[:count]
-        everything, left = questions.with_all(), questions.score_without(gone)
-        own = (count, left)
-        tested = "examples from the file" if questions.of_file else "the text above, each piece hidden once"
-        st.markdown(f"**{count:,} of {there:,} {what} are gone.** Tested on {tested}.")
-        _figures(left, everything)
-    curve_key = (questions.key, what, state.order)
-    running = is_requested("curve", curve_key)
-    frame.fragment(_curve, run_every=1.0 if running else None)(questions, own, there, curve_key)
-    _for_real(questions, gone)
+def _draw_other_parts(experiment: Experiment, part_count: int) -> None:
+    """Draw the controls of the order, the scores without the first parts, the curve and the pruned model."""
+    part_kind = experiment.part_kind
+    if order.value not in ORDERS[part_kind]:  # an order of heads
+        order.set(ORDERS[part_kind][0])
+    removed_count = round(pruned_percent.value / 100 * part_count)
+    plan_key = (experiment.identity, order.value, removed_count)
+    _draw_order(experiment, part_count, plan_key)
+    removed: tuple[Part, ...] = ()
+    removed_score = None
+    if is_requested("plan", plan_key) and removed_count:
+        removed = wait_for(rank_parts(experiment, order.value, ())).order[:removed_count]
+        full = wait_for(score_masked(experiment, np.ones_like(experiment.selection.head_mask)))
+        score = wait_for(score_pruned(experiment, removed))
+        removed_score = (removed_count, score)
+        _write_removed(experiment, f"{removed_count:,} of {part_count:,} {part_kind} are gone.")
+        _draw_scores(score, full)
+    _draw_curve(experiment, removed_score, part_count)
+    _draw_pruned_model(experiment, removed)
 
 
-def _switches(questions: PruningQuestions, worth: np.ndarray) -> None:
-    """Every head as a switch. worth: (layer, head), the size of the loss's slope at each."""
-    current = questions.current
-    layers, heads = worth.shape
-    can_undo, can_redo = remember(current.loaded.name)
-    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.button("Undo", on_click=step, args=(-1,), disabled=not can_undo, key="undo")
-        st.button("Redo", on_click=step, args=(1,), disabled=not can_redo, key="redo")
-        control(
-            st.number_input,
-            "Sensitivity below",
-            "lab_below",
-            first=0.01,
-            min_value=0.0,
-            step=0.01,
-            format="%.3g",
-            width=170,
-        )
-        st.button("Switch off", on_click=switch_off_below, args=(worth, "lab_below"), key="switch_below")
+def _switch_off_below(importance: np.ndarray) -> None:
+    """Switch off the heads whose importance (layer, head) is below the limit, and all others on."""
+    st.session_state.off = tuple(map(tuple, np.argwhere(importance < sensitivity.value).tolist()))
+
+
+def _switch_off_first(plan: PruningPlan) -> None:
+    """Switch off the selected share of a plan, and all other heads on, and draw the page again."""
+    st.session_state.off = tuple(sorted(plan.first(pruned_percent.value / 100)))
+    st.rerun()
+
+
+def _draw_switches(selection: Selection, importance: np.ndarray) -> None:
+    """Draw every head as a switch. importance: (layer, head)."""
+    layers, heads = importance.shape
+    title = partial(head_title, selection, label="off, the loss moves by about", values=importance, unit="nats")
     head_grid(
-        layers=layers, heads=heads, values=worth, mode="switch", off=current.off, key="lab_switches",
+        layers=layers,
+        heads=heads,
+        values=importance,
+        mode="switch",
+        off=selection.off,
+        key="lab_switches",
         unit="how far switching the head off moves the loss, in nats",
-        titles=[[head_title(current, layer, head, "off, the loss moves by about", worth, "nats")
-                 for head in range(heads)] for layer in range(layers)], on_click=switch_heads,
-    )  # fmt: skip
-    write_reading(
-        "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "
-        "loss changes, up or down, when this head alone is switched off (estimated from its gradient, mean over the "
-        "examples). **How to read this:** heads near 0 are candidates to go; the numbers on the right show what "
-        "really happens. **How it can mislead:** a gradient holds for one head and a small change; two heads that do "
-        "the same job both look idle until both are gone."
+        titles=[[title(layer=layer, head=head) for head in range(heads)] for layer in range(layers)],
+        on_click=switch_heads,
     )
 
 
-def _now(questions: PruningQuestions, everything: Score, now: Score, there: int) -> None:
-    """What the model gets right and predicts with all heads, and now. there: how many heads there are."""
-    current = questions.current
-    what = "examples from the file" if questions.of_file else "the text above, each piece hidden once"
-    st.markdown(f"**{len(current.off)} of {there} heads are off.** Tested on {what}.")
-    _figures(now, everything)
-    before, after = current.run(all_heads_on=True), current.run()
-    largest = largest_probability(before, after, gaps=SHOWN_GAPS)
-    for prediction in after.predictions[:SHOWN_GAPS]:
-        original = before.prediction_at(prediction.position)
-        assert original is not None  # both runs were asked for the same positions
-        st.caption(f"{current.gap(prediction.position)}, with all heads and now:")
-        word_change(current, original, prediction, top_k=4, largest=largest, key="lab_before_after")
-    if after.nsp is not None and before.nsp is not None:
-        st.caption(f"{nsp_sentence(before.nsp, after.nsp)}:")
-        nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
+def _write_removed(experiment: Experiment, removed: str) -> None:
+    examples = "the text above, each piece hidden once" if experiment.upload is None else "examples from the file"
+    st.markdown(f"**{removed}** Tested on {examples}.")
 
 
-def _figures(now: Score, everything: Score) -> None:
-    """What a model gets right now, and the change from the whole model."""
-    figures = [("Loss (nats)", now.loss, everything.loss, "{:.3f}")]
-    if now.mlm == now.mlm:  # NaN where nothing was asked
-        figures.append(("Hidden pieces right", now.mlm, everything.mlm, "{:.0%}"))
-    if now.nsp == now.nsp:
-        figures.append(("Pairs right", now.nsp, everything.nsp, "{:.0%}"))
-    for column, (name, value, before_value, form) in zip(st.columns(len(figures)), figures, strict=True):
-        change = form.replace("{:", "{:+").format(value - before_value) if value != before_value else None
+def _draw_predictions(selection: Selection) -> None:
+    """Draw the predictions of the selected text with all heads, and now."""
+    full_run, run = selection.run(all_heads_on=True), selection.run()
+    largest = largest_probability(full_run, run, gaps=MAX_GAPS)
+    for prediction in run.predictions[:MAX_GAPS]:
+        full_prediction = full_run.prediction_at(prediction.position)
+        assert full_prediction is not None  # both runs have the same masked positions
+        st.caption(f"{selection.gap(prediction.position)}, with all heads and now:")
+        word_change(selection, full_prediction, prediction, top_k=4, largest=largest, key="lab_before_after")
+    if run.nsp is not None and full_run.nsp is not None:
+        st.caption(f"{nsp_sentence(full_run.nsp, run.nsp)}:")
+        nsp_change(selection, full_run.nsp, run.nsp, key="lab_nsp")
+
+
+def _draw_scores(score: Score, full: Score) -> None:
+    """Draw the scores of a model, and their differences from those of the full model."""
+    names = [name for name in SCORES if not np.isnan(getattr(score, name))]  # NaN: no example for it
+    for column, name in zip(st.columns(len(names)), names, strict=True):
+        label, form = SCORES[name]
+        value, full_value = getattr(score, name), getattr(full, name)
+        change = form.replace("{:", "{:+").format(value - full_value) if value != full_value else None
         column.metric(
-            name,
+            label,
             form.format(value),
             change,
-            delta_color="inverse" if name == "Loss (nats)" else "normal",
+            delta_color="inverse" if name == "loss" else "normal",
             border=True,
             height="stretch",
-            help=help_on_terms(name),
+            help=help_on_terms(label),
         )
 
 
-def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
-    """In which order they go, and how many."""
-    state, what = st.session_state, questions.what
-    names = ORDER_NAMES | (NAMES_OF_LAYERS if what == "layers" else {})
+def _draw_order(experiment: Experiment, part_count: int, plan_key: object) -> None:
+    """Draw the controls of the order and of the share that is removed, and the plan as a file."""
+    part_kind, percent = experiment.part_kind, pruned_percent.value
     write_heading("Prune in which order, and how far?")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        control(st.selectbox, "Order", "order", options=OFFERED[what], format_func=names.__getitem__, width=255)
-        if questions.needs_reference(state.order):
+        method = order(options=ORDERS[part_kind], format_func=_order_names(part_kind).__getitem__)
+        if method in ORDERS_WITH_REFERENCE:
             set_reference_texts()
-        control(st.slider, f"Share of {what} to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
-        st.button(
-            f"{'Switch off' if what == 'heads' else 'Take out'} the first {round(state.going / 100 * there):,}",
-            on_click=request, args=("plan", plan_key), key="carry_out",
-        )  # fmt: skip
+        percent = pruned_percent(label=f"Share of {part_kind} to go")
+        verb = "Switch off" if part_kind == "heads" else "Take out"
+        label = f"{verb} the first {round(percent / 100 * part_count):,}"
+        st.button(label, on_click=request, args=("plan", plan_key), key="carry_out")
         with st.popover("Plan file", help=help_on_terms("plan")):
-            if (made := questions.made_plan(state.order)) is not None:
-                st.download_button(
-                    "This order as a plan", made.to_json(), f"{state.order}.json", "application/json",
-                    on_click="ignore", key="plan_file",
-                )  # fmt: skip
-            if what != "heads":
-                write_note("`headlight prune --plan` carries it out.")
-                return
-            given = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
-            if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
-                questions.carry_out(questions.read_plan(given), state.going / 100)
-                st.rerun()
+            _draw_plan_file(experiment, method)
 
 
-def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
-    """The smaller model: what it costs, and as a file. gone: what it does without."""
-    what = questions.what
+def _draw_plan_file(experiment: Experiment, method: str) -> None:
+    plan = finished_result(rank_parts(experiment, method, experiment.reference(method)))
+    if plan is not None:
+        file = (plan.to_json(), f"{method}.json", "application/json")
+        st.download_button("This order as a plan", *file, on_click="ignore", key="plan_file")
+    if experiment.part_kind != "heads":
+        write_note("`headlight prune --plan` carries it out.")
+        return
+    upload = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
+    if upload is not None and st.button(f"Switch off {pruned_percent.value}% of it", key="carry_out_file"):
+        _switch_off_first(read_plan(experiment.loaded, upload))
+
+
+def _order_names(part_kind: str) -> dict[str, str]:
+    return LAYER_ORDER_NAMES if part_kind == "layers" else ORDER_NAMES
+
+
+def _draw_pruned_model(experiment: Experiment, removed: tuple[Part, ...]) -> None:
+    """Draw the costs of the model without some parts, and the model as a file."""
+    part_kind = experiment.part_kind
     write_heading("Prune for real")
-    if not gone:
-        how = "Switch some heads off" if what == "heads" else f"Take some {what} out"
-        write_note(f"{how} above; then you can measure and download the smaller model here.")
-    else:
-        if questions.current.loaded.config.layers_per_group > 1:
-            write_note(
-                "The layers of this model share one set of weights. A smaller model cannot: each of its layers gets "
-                "weights of its own first, so the file grows. Heads that are only switched off cost nothing."
-            )
-        cost_key = (questions.key, what, gone)
-        full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
-                               help=FULL_SHAPE[what])  # fmt: skip
-        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-            seconds = questions.seconds_to_measure()
-            st.button(
-                f"Measure size and speed, about {duration_text(seconds)}", on_click=request, args=("costs", cost_key),
-                key="measure_costs", disabled=(refused := time_limit_message(seconds)) is not None, help=refused,
-            )  # fmt: skip
-            st.download_button(
-                f"Model without {len(gone):,} {what.removesuffix('s')}{'s' * (len(gone) > 1)} as .zip",
-                partial(questions.file, gone, full_shape=full_shape),
-                "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
-            )  # fmt: skip
-            if is_local_server():
-                folder = control(
-                    st.text_input,
-                    "Or write it to a folder",
-                    "lab_place",
-                    first="",
-                    placeholder="models/pruned",
-                    width=260,
-                )
-                if st.button("Write", key="write_model"):
-                    written = questions.save(gone, folder, full_shape=full_shape)
-                    st.success(
-                        with_help(f"Written to {escape_markdown(str(written))}: headlight app --models opens it.")
-                    )
-        if is_requested("costs", cost_key):
-            full, *_ = costs = questions.costs(gone)
-            st.table(
-                {
-                    "": [cost.variant for cost in costs],
-                    "parameters": [f"{cost.parameters:,}" for cost in costs],
-                    "memory": [f"{cost.nbytes / 2**20:.1f} MiB" for cost in costs],
-                    **{
-                        f"batch of {size}": [f"{1000 * cost.seconds[size]:.1f} ms" for cost in costs]
-                        for size in full.seconds
-                    },
-                }
-            )
-            write_note(
-                "Median of three passes of the encoder over this text."
-                + (" Switching heads off without pruning never makes a model faster." if what == "heads" else "")
-            )
+    if not removed:
+        hint = "Switch some heads off" if part_kind == "heads" else f"Take some {part_kind} out"
+        write_note(f"{hint} above; then you can measure and download the smaller model here.")
+        return
+    if experiment.loaded.config.layers_per_group > 1:
+        write_note(
+            "The layers of this model share one set of weights. A smaller model cannot: each of its layers gets "
+            "weights of its own first, so the file grows. Heads that are only switched off cost nothing."
+        )
+    costs = confirm("Measure size and speed", measure_costs(experiment, removed), quick=0)
+    if costs is not None:
+        _draw_costs(costs, part_kind)
+    options = {"full_shape": full_shape(help=FULL_SHAPE_HELP[part_kind])}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        st.download_button(
+            f"Model without {len(removed):,} {part_kind.removesuffix('s')}{'s' * (len(removed) > 1)} as .zip",
+            partial(pruned_zip, experiment, removed, **options),
+            "pruned.zip",
+            "application/zip",
+            on_click="ignore",
+            icon=":material/download:",
+            key="zip",
+        )
+        if is_local_server():
+            path = folder()
+            if st.button("Write", key="write_model"):
+                path = escape_markdown(str(save_pruned(experiment, removed, path, **options)))
+                st.success(with_help(f"Written to {path}: headlight app --models opens it."))
 
 
-def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there: int, curve_key: Hashable) -> None:
-    """The curve; grows by itself while it is made.
+def _draw_costs(costs: tuple[Cost, ...], part_kind: str) -> None:
+    columns = {
+        "": [cost.variant for cost in costs],
+        "parameters": [f"{cost.parameters:,}" for cost in costs],
+        "memory": [f"{cost.nbytes / 2**20:.1f} MiB" for cost in costs],
+    }
+    for size in costs[0].seconds:
+        columns[f"batch of {size}"] = [f"{1000 * cost.seconds[size]:.1f} ms" for cost in costs]
+    st.table(columns)
+    note = " Switching heads off without pruning never makes a model faster." if part_kind == "heads" else ""
+    write_note(f"Median of three passes of the encoder over this text.{note}")
 
-    chosen: how many the reader has taken out, and what is right then. there: how many there are.
+
+# ---------------------------------------------------------------------------- curve
+
+
+def _draw_curve(experiment: Experiment, removed_score: tuple[int, Score] | None, part_count: int) -> None:
+    """Draw the curve in a part of the page that runs alone while the curve is measured."""
+    method = order.value
+    reference = experiment.reference(method)
+    key = (experiment.identity, method, reference)
+    draw_alone = frame.fragment(_draw_measured_curve, run_every=1.0 if is_requested("curve", key) else None)
+    draw_alone(experiment, method, reference, key, removed_score, part_count)
+
+
+def _draw_measured_curve(
+    experiment: Experiment,
+    method: str,
+    reference: tuple[Encoding, ...],
+    key: Hashable,
+    removed_score: tuple[int, Score] | None,
+    part_count: int,
+) -> None:
+    """Draw the points of the curve so far, and the controls of its measurement.
+
+    removed_score: number of parts that are removed on the page, and the score without them.
     """
-    state, running = st.session_state, is_requested("curve", curve_key)
-    what = questions.what
-    names = ORDER_NAMES | (NAMES_OF_LAYERS if what == "layers" else {})
-    if running:
-        share = questions.grow(state.order)
-        if share is None:
-            withdraw_request("curve")
-            st.rerun()
-        st.progress(share, text=f"{share:.0%} of the models are pruned and tested")
-        if st.button("Stop", key="stop_curve"):
-            questions.stop(state.order)
-            withdraw_request("curve")
-            st.rerun()
-    points, whole = questions.points(state.order), questions.points_in_all(there)
-    if not running and len(points) < whole:
-        seconds = (whole - len(points)) * questions.seconds_a_point()
-        label = "Draw the curve" if not points else "Go on"
-        if st.button(
-            f"{label}: prune {whole - len(points)} times, about {duration_text(seconds)}",
-            key="start_curve",
-            type="primary",
-            disabled=(refused := time_limit_message(seconds)) is not None,
-            help=refused,
-        ):
-            request("curve", curve_key)
-            st.rerun()  # the whole page, so that this part begins to come back by itself
+    part_kind, is_running = experiment.part_kind, is_requested("curve", key)
+    if is_running:
+        _draw_progress(experiment, method, reference)
+    points = list(curve_points(experiment, method, reference).values())
+    missing = curve_length(part_count) - len(points)
+    if missing > 0 and not is_running:
+        seconds = missing * experiment.seconds_per_point()
+        refusal = time_limit_message(seconds)
+        label = f"{'Go on' if points else 'Draw the curve'}: prune {missing} times, about {duration_text(seconds)}"
+        if st.button(label, key="start_curve", type="primary", disabled=refusal is not None, help=refusal):
+            request("curve", key)
+            st.rerun()  # the whole page, so that this part begins to run alone
     if not points:
         return
-    control(
-        st.segmented_control, "Figure", "figure", options=FIGURES, format_func=FIGURE_NAMES.__getitem__,
-        required=True, label_visibility="collapsed",
-    )  # fmt: skip
-    band = random_band(points, state.figure)
-    own = None if chosen is None else getattr(chosen[1], state.figure, None)
-    chart(
-        pruning_curve(
-            [(names[state.order], *curve_values(points, state.order, state.figure))],
-            band[:4],
-            current_point=None if chosen is None or own is None else (chosen[0], own),
-            part_name=what, total=there, unit=UNITS[state.figure],
-        ),
-        key="curve",
-        grows=False,
-        alt=f"{FIGURE_NAMES[state.figure]} against the share of {what} gone, beside {band.orders} random orders",
-    )  # fmt: skip
-    fine = removable_head_count(points, state.order)
+    name = figure()
+    band = random_band(points, name)
+    removed_value = None if removed_score is None else getattr(removed_score[1], name, None)
+    curve = pruning_curve(
+        [(_order_names(part_kind)[method], *curve_values(points, method, name))],
+        band[:4],
+        current_point=None if removed_score is None or removed_value is None else (removed_score[0], removed_value),
+        part_name=part_kind,
+        total=part_count,
+        unit=UNITS[name],
+    )
+    alt = f"{FIGURES[name]} against the share of {part_kind} gone, beside {band.orders} random orders"
+    chart(curve, key="curve", grows=False, alt=alt)
+    removable = removable_head_count(points, method)
     write_note(
-        f"In this order, {fine:,} of {there:,} {what} can go before the loss rises by more than 1% (tested in "
-        f"{min(STEPS, there)} steps). **How to read this:** every point is a model that was really pruned; the grey "
-        f"band is the range of {band.orders} random orders. **How it can mislead:** orders and results come from the "
-        f"same few examples; inside the band an order is no better than chance; another text may need other {what}."
+        f"In this order, {removable:,} of {part_count:,} {part_kind} can go before the loss rises by more than 1% "
+        f"(tested in {min(STEPS, part_count)} steps). **How to read this:** every point is a model that was really "
+        f"pruned; the grey band is the range of {band.orders} random orders. **How it can mislead:** orders and "
+        "results come from the same few examples; inside the band an order is no better than chance; another text may "
+        f"need other {part_kind}."
     )
     publish()
+
+
+def _draw_progress(experiment: Experiment, method: str, reference: tuple[Encoding, ...]) -> None:
+    """Draw the progress of the measurement, and a button that stops it; draw the page again when it ends."""
+    share = extend_curve(experiment, method, reference)
+    if share is not None:
+        st.progress(share, text=f"{share:.0%} of the models are pruned and tested")
+        if not st.button("Stop", key="stop_curve"):
+            return
+        stop_curve(experiment, method, reference)
+    withdraw_request("curve")
+    st.rerun()

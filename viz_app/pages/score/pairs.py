@@ -1,270 +1,261 @@
-"""What the page Score compares: two sentences, or a table of pairs; and what it says of them."""
+"""Two sentences, or a table of pairs of sentences, with the score of each sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from hashlib import sha256
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.scoring import PairColumns, mostly_unknown
+from bert_core.analysis.scoring import PairColumns, mostly_unknown, pair_columns
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, ignore_progress
 from bert_core.records import PairRow, PairScore
 from bert_core.refused import Refused
 from bert_core.run.memory import forward_bytes
 from bert_core.run.scoring import score_pairs
 from bert_core.studies.pairs import PAIR_COLUMNS, pair_values, pairs_csv, read_pairs
 from bert_core.tokenizer import Encoding
-from viz_app.pages.score import EXAMPLE, VARIANTS
-from viz_app.shell.address import end_run
-from viz_app.shell.controls import control, example_button, file_control, set_choice
-from viz_app.shell.markdown import escape_markdown
-from viz_app.shell.model_names import shown_name
+from viz_app.figures.scores import pair_bars
+from viz_app.pages.score import EXAMPLE, EXAMPLE_PAIRS, VARIANT_NAMES, pasted_pairs, sentence_a, sentence_b, variant
+from viz_app.pages.score.results import Results, confirmed_results
+from viz_app.shell.controls import example_button, file_control, set_choice
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import ModelReference
-from viz_app.shell.view import page_place
-from viz_app.shell.work import (
-    PolledResult,
-    ResultState,
-    Work,
-    earlier_result,
-    earlier_results,
-    estimate_seconds,
-    is_confirmed,
-    poll,
-    remember_works,
-    wait_for,
-)
+from viz_app.shell.view import View, chart
+from viz_app.shell.work import Work, estimate_seconds, wait_for, work
 
-LARGEST_FILE = 5  # megabytes of an upload
-EXAMPLE_PAIRS = """\
-The keys to the cabinet are on the table. | The keys to the cabinet is on the table.
-The author laughed. | The author laugh.
-She drank a cup of tea. | She drank a cup of table.
-"""
-VARIANT_NAMES = {"original": "One piece at a time", "within word": "The rest of its word too"}
+MAX_FILE_MEGABYTES = 5
+LETTERS_PER_PIECE = 4  # typical
+FIGURES = ("variant", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
+FIRST_COLUMNS = ("row", "first", "second", "difference", "believed", "problem")  # of the table of scored pairs
+
+Scores = Mapping[str, PairScore]  # by variant
 
 
-def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str) -> tuple[dict[str, PairScore], bool]:
-    """Two sentences in every variant, from the queue; long ones only when asked for. gates: the head mask.
-
-    Where no word has several pieces the variants are one, and the original stands alone.
-    Until they are there, the last pair's, and True; stops the page where there is none.
-    Raises Refused for a sentence that cannot be scored.
-    """
-    encodings = _encoded(loaded, first, second)
-    works = _works(loaded, gates, first, second)
-    copies, seconds = len(works) * sum(map(len, encodings)), sum(work.seconds for work in works)
-    key = ("pair", loaded.weights_key, gates.tobytes(), first, second)
-    if not is_confirmed("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
-        return _last_pair()
-    found: list[list[PairScore]] = []
-    for work in works:
-        scores = poll(work, request_slot="score").value
-        if scores is None:
-            return _last_pair()
-        (score,) = scores
-        if score.problem is not None:
-            raise Refused(score.problem)
-        found.append(scores)
-    remember_works("pair", *works)
-    return _by_variant(found), False
-
-
-def pair_csv(model: ModelReference, gates: np.ndarray, first: str, second: str, variant: str) -> str:
-    """Two sentences in one variant, or in the only one that there is, as a file."""
-    works = _works(model.get(), gates, first, second)
-    scores = wait_for(dict(zip(VARIANTS, works, strict=False)).get(variant, works[0]))
-    return pairs_csv(scores)
+def draw_pair(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
+    """Draw the scores of two sentences, token by token. head_mask: (layer, head)."""
+    sentences = (sentence_a.value, sentence_b.value)
+    encodings, works = _encode(model, *sentences), _pair_works(model, head_mask, *sentences)
+    copies = len(works) * sum(map(len, encodings))
+    label = f"Score both sentences ({copies:,} masked copies)"
+    results = confirmed_results("pair", label, list(works.values()), check=_check_pair)
+    scores = {name: score for name, (score,) in zip(VARIANT_NAMES, results.values, strict=False)}
+    score = scores.get(variant.value, next(iter(scores.values())))
+    with page.figure().container(key=results.key("scored_pair")):
+        is_example = sentences == (EXAMPLE.text, EXAMPLE.pair) and not results.are_stale and head_mask.all()
+        columns = pair_columns(score)
+        st.markdown(f"{_verdict(score, columns)} {EXAMPLE.remark if is_example else ''}")
+        _warn_unknown([score])
+        if (warning := disagreement(scores)) is not None:
+            st.warning(with_help(warning), icon=":material/call_split:")
+        figure = pair_bars(*_labels(columns, score), columns.first, columns.second, columns.equal)
+        width, alt = 56 * len(columns.columns), "How unlikely every token of both sentences is"
+        chart(figure, key="pair_bars", min_width=width, config={"displayModeBar": False}, alt=alt)
+    with st.container(key=results.key("figures")):
+        formats = dict.fromkeys(FIGURES[1:], st.column_config.NumberColumn(format="%.3f"))
+        st.dataframe(_score_rows(scores), hide_index=True, width="stretch", column_config=formats)
+        make_file = partial(_pair_csv, ModelReference(model), head_mask, *sentences, variant.value)
+        _file_button("This pair (CSV)", make_file, "pair.csv", results)
 
 
-def _encoded(loaded: LoadedModel, first: str, second: str) -> list[Encoding]:
-    most = loaded.config.max_position_embeddings
-    return [loaded.tokenizer.encode(sentence, max_length=most) for sentence in (first, second)]
+def _check_pair(scores: Sequence[PairScore]) -> None:
+    if scores[0].problem is not None:
+        raise Refused(scores[0].problem)
 
 
-def _works(loaded: LoadedModel, gates: np.ndarray, first: str, second: str) -> list[Work[list[PairScore]]]:
-    """One for each variant, in their order."""
-    encodings = _encoded(loaded, first, second)
-    variants = VARIANTS if any(e.typed_count > e.word_count for e in encodings) else VARIANTS[:1]
-    seconds = sum(estimate_seconds(loaded, len(encoding), len(encoding)) for encoding in encodings)
-    return [_work(loaded, gates, [PairRow(1, first, second)], variant, seconds) for variant in variants]
+def draw_table(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
+    """Draw the scores of all pairs of a table. head_mask: (layer, head)."""
+    rows = _read_rows(page)
+    if rows is None:
+        hint = "Paste some pairs, or upload a file."
+        example_button(hint, "Try three example pairs", set_choice, pasted_pairs.name, EXAMPLE_PAIRS)
+        return
+    if (warning := _problems(rows)) is not None:
+        st.warning(with_help(warning), icon=":material/rule:")
+    count = sum(row.problem is None for row in rows)
+    if not count:
+        return
+    label = f"Score {count:,} {'pair' if count == 1 else 'pairs'}"
+    table = _score_table(model, head_mask, tuple(rows), variant.value)
+    results = confirmed_results("table of pairs", label, [table], quick=0)
+    (scores,) = results.values
+    with page.figure().container(key=results.key("scored_table")):
+        st.markdown(_summary(scores))
+        _warn_unknown(scores)
+        st.dataframe(_table_columns(scores), hide_index=True, width="stretch")
+        make_file = partial(_table_csv, ModelReference(model), head_mask, tuple(rows), variant.value)
+        _file_button("All pairs (CSV)", make_file, "pairs.csv", results)
 
 
-def _last_pair() -> tuple[dict[str, PairScore], bool]:
-    before: Sequence[list[PairScore]] = earlier_results("pair")
-    if not before:
-        end_run()
-    return _by_variant(before), True
+def _file_button(label: str, make_file: Callable[[], str], name: str, results: Results) -> None:
+    options: dict[str, Any] = {"icon": ":material/table:", "on_click": "ignore", "disabled": results.are_stale}
+    st.download_button(label, make_file, name, "text/csv", **options)
 
 
-def _by_variant(found: Sequence[list[PairScore]]) -> dict[str, PairScore]:
-    """The only pair of each table; the variants come in their order, where the pair has more than one."""
-    return {variant: score for variant, (score,) in zip(VARIANTS, found, strict=False)}
+def offer_example() -> None:
+    """Write which of the two sentences is empty, with a button for an example."""
+    missing = [name for name, param in (("first", sentence_a), ("second", sentence_b)) if not param.value.strip()]
+    fault = "are no sentences" if len(missing) == 2 else f"is no {missing[0]} sentence"
+    example_button(f"There {fault}: type at least one word.", "Take an example", _set_example)
 
 
-def scored_table(
-    loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str
-) -> tuple[list[PairScore], bool] | None:
-    """All pairs of a table, from the queue, when they were asked for. gates: the head mask.
-
-    Until they are there, those of the last table, and True; None where there is none.
-    """
-    good = [row for row in rows if row.problem is None]
-    key = ("table", loaded.weights_key, gates.tobytes(), variant, _digest(rows))
-    found: PolledResult[list[PairScore]] = earlier_result("table of pairs")
-    if good and is_confirmed("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
-        found = poll(_table_work(loaded, gates, rows, variant), slot="table of pairs", request_slot="score")
-    return None if found.value is None else (found.value, found.state is ResultState.STALE)
+def _set_example() -> None:
+    sentence_a.set(EXAMPLE.text)
+    sentence_b.set(EXAMPLE.pair)
 
 
-def table_csv(model: ModelReference, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
-    """All pairs of a table with their scores, as a file."""
-    scores = wait_for(_table_work(model.get(), gates, rows, variant))
-    return pairs_csv(scores)
+def _read_rows(page: View) -> list[PairRow] | None:
+    """Return the pairs that were pasted or uploaded; None if there are none. Raises Refused as `read_pairs`."""
+    left, right = page.controls(horizontal=False).columns([3, 2], gap="medium")
+    text = pasted_pairs(left)
+    types, label = ["csv", "tsv", "txt"], "or a CSV file in UTF-8"
+    upload = file_control(right, label, "pairs_upload", types=types, megabytes=MAX_FILE_MEGABYTES)
+    source: str | bytes = text if upload is None else upload.data
+    return read_pairs(source) if source else None
 
 
-def _table_work(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Work[list[PairScore]]:
-    good = [row for row in rows if row.problem is None]
-    pieces = sum(len(row.first) + len(row.second) for row in good) / 4  # about four letters to a piece
-    seconds = estimate_seconds(loaded, round(pieces / max(len(good), 1) / 2), pieces)
-    return _work(loaded, gates, rows, variant, seconds)
+# ---------------------------------------------------------------------------- work
 
 
-def table_of_pairs() -> list[PairRow] | None:
-    """The pairs that were pasted or uploaded; None where there are none yet. Raises Refused as `read_pairs`."""
-    left, right = page_place("controls").columns([3, 2], gap="medium")
-    pasted = control(
-        left.text_area, "Pairs, one per line: two sentences separated by a tab, |, a comma or a semicolon",
-        "pairs_pasted", first="", placeholder=EXAMPLE_PAIRS, height=150,
-    )  # fmt: skip
-    upload = file_control(
-        right, "or a CSV file in UTF-8", "pairs_upload", types=["csv", "tsv", "txt"], megabytes=LARGEST_FILE
-    )
-    given: str | bytes | None = pasted if upload is None else upload.data
-    return read_pairs(given) if given else None
+def _encode(model: LoadedModel, first: str, second: str) -> list[Encoding]:
+    max_length = model.config.max_position_embeddings
+    return [model.tokenizer.encode(sentence, max_length=max_length) for sentence in (first, second)]
 
 
-def say_no_pairs() -> None:
-    """Say that there are no pairs yet, and offer some."""
-    example_button(
-        "Paste some pairs, or upload a file.", "Try three example pairs", set_choice, "pairs_pasted", EXAMPLE_PAIRS
-    )
+def _pair_seconds(model: LoadedModel, head_mask: np.ndarray, first: str, second: str, variant: str) -> float:
+    lengths = map(len, _encode(model, first, second))
+    return sum(estimate_seconds(model, length, length) for length in lengths)
 
 
-def say_sentence_missing(first: str, second: str) -> None:
-    """Say which of two sentences is empty, and offer a pair."""
-    which = (
-        "are no sentences"
-        if not (first.strip() or second.strip())
-        else ("is no first sentence" if not first.strip() else "is no second sentence")
-    )
-    example_button(f"There {which}: type at least one word.", "Take an example", _take_pair)
+def _pair_memory(model: LoadedModel, head_mask: np.ndarray, first: str, second: str, variant: str) -> int:
+    return _memory(model, (PairRow(1, first, second),))
 
 
-def _take_pair() -> None:
-    st.session_state.one, st.session_state.two = EXAMPLE.text, EXAMPLE.pair
+@work("{model} scores 1 pair", seconds=_pair_seconds, memory=_pair_memory)
+def _score_pair(
+    model: LoadedModel,
+    head_mask: np.ndarray,
+    first: str,
+    second: str,
+    variant: str,
+    report: Progress = ignore_progress,
+) -> list[PairScore]:
+    return score_pairs(model, [PairRow(1, first, second)], variant=variant, head_mask=head_mask, report=report)
 
 
-def _work(
-    loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str, seconds: float
-) -> Work[list[PairScore]]:
-    return Work(
-        ("pairs", loaded.weights_key, gates.tobytes(), variant, _digest(rows)),
-        f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
-        lambda report: score_pairs(loaded, rows, variant=variant, head_mask=gates, report=report),
-        seconds,
-        memory=max((forward_bytes(loaded, tokens, 2 * tokens) for tokens in map(_pieces, rows)), default=0),
-    )
+def _pair_works(model: LoadedModel, head_mask: np.ndarray, first: str, second: str) -> dict[str, Work[list[PairScore]]]:
+    """Return the work of each variant; only the first if no word consists of several pieces."""
+    has_long_words = any(text.typed_count > text.word_count for text in _encode(model, first, second))
+    names = list(VARIANT_NAMES)[: None if has_long_words else 1]
+    return {name: _score_pair(model, head_mask, first, second, name) for name in names}
 
 
-def _pieces(row: PairRow) -> int:
-    """About how many pieces the longer sentence of a pair has: one for four letters."""
-    return max(len(row.first), len(row.second)) // 4 + 2
+def _pair_csv(model: ModelReference, head_mask: np.ndarray, first: str, second: str, variant: str) -> str:
+    works = _pair_works(model.get(), head_mask, first, second)
+    return pairs_csv(wait_for(works.get(variant, next(iter(works.values())))))
 
 
-def _digest(rows: Sequence[PairRow]) -> str:
-    return sha256(repr(list(rows)).encode()).hexdigest()
+def _table_seconds(model: LoadedModel, head_mask: np.ndarray, rows: Sequence[PairRow], variant: str) -> float:
+    scored = [row for row in rows if row.problem is None]
+    pieces = sum(len(row.first) + len(row.second) for row in scored) / LETTERS_PER_PIECE
+    return estimate_seconds(model, round(pieces / max(len(scored), 1) / 2), pieces)
 
 
-# ---------------------------------------------------------------------------- words about it
+def _table_memory(model: LoadedModel, head_mask: np.ndarray, rows: Sequence[PairRow], variant: str) -> int:
+    return _memory(model, rows)
 
 
-def verdict(score: PairScore, columns: PairColumns) -> str:
-    """Which sentence is likelier, by how much, and where that comes from."""
-    gap = score.difference
+@work("{model} scores {rows} pairs", seconds=_table_seconds, memory=_table_memory)
+def _score_table(
+    model: LoadedModel,
+    head_mask: np.ndarray,
+    rows: Sequence[PairRow],
+    variant: str,
+    report: Progress = ignore_progress,
+) -> list[PairScore]:
+    return score_pairs(model, rows, variant=variant, head_mask=head_mask, report=report)
+
+
+def _table_csv(model: ModelReference, head_mask: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
+    return pairs_csv(wait_for(_score_table(model.get(), head_mask, rows, variant)))
+
+
+def _memory(model: LoadedModel, rows: Sequence[PairRow]) -> int:
+    lengths = (max(len(row.first), len(row.second)) // LETTERS_PER_PIECE + 2 for row in rows)
+    return max((forward_bytes(model, length, 2 * length) for length in lengths), default=0)
+
+
+# ---------------------------------------------------------------------------- texts and tables
+
+
+def _verdict(score: PairScore, columns: PairColumns) -> str:
+    """Return which sentence is more probable, by how much, and the part of the words in which they differ."""
     if score.preferred == "neither":
         return "#### It finds both sentences equally likely"
-    name, number, sign = ("first", 1, 1) if gap > 0 else ("second", 2, -1)
+    name, number, sign = ("first", 1, 1) if score.difference > 0 else ("second", 2, -1)
     parts = sign * columns.differing_contribution, sign * columns.shared_contribution
-    part, rest = (f"**{nats:+.1f}**".replace("-", "−") for nats in parts)
-    differing = "differing word" if (~columns.equal).sum() == 1 else "differing words"
+    differing, shared = (f"**{nats:+.1f}**".replace("-", "−") for nats in parts)
+    label = "Differing word" if (~columns.equal).sum() == 1 else "Differing words"
     return (
-        f"#### It finds the {name} sentence likelier, by {abs(gap):.1f} nats\n\n"
-        f"{differing.capitalize()}: {part} for sentence {number}; shared words: {rest}."
+        f"#### It finds the {name} sentence likelier, by {abs(score.difference):.1f} nats\n\n"
+        f"{label}: {differing} for sentence {number}; shared words: {shared}."
     )
 
 
-def figures(scores: dict[str, PairScore]) -> dict[str, list[Any]]:
-    """Totals and perplexities of a pair by variant, as the columns of a table."""
-    table: dict[str, list[Any]] = {
-        name: []
-        for name in ("variant", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
-    }
-    for variant, score in scores.items():
+def _score_rows(scores: Scores) -> list[dict[str, Any]]:
+    """Return the rows of the table of a pair: its totals and perplexities in each variant."""
+    rows = []
+    for name, score in scores.items():
         first, second = score.scores
-        name = VARIANT_NAMES[variant] if len(scores) > 1 else "Either: no word has several pieces"
-        row = (
-            name, first.total, second.total, score.difference, first.perplexity, second.perplexity
-        )  # fmt: skip
-        for column, value in zip(table.values(), row, strict=True):
-            column.append(value)
-    return table
+        label = VARIANT_NAMES[name] if len(scores) > 1 else "Either: no word has several pieces"
+        figures = (first.total, second.total, score.difference, first.perplexity, second.perplexity)
+        rows.append(dict(zip(FIGURES, (label, *figures), strict=True)))
+    return rows
 
 
-def disagreement(scores: dict[str, PairScore]) -> str | None:
-    """A sentence, where the two ways of hiding pieces end with different verdicts."""
-    believed = [score.preferred for score in scores.values()]
-    if len(set(believed)) == 1:
+def disagreement(scores: Scores) -> str | None:
+    """Return a sentence if the variants prefer different sentences, else None."""
+    preferred = [score.preferred for score in scores.values()]
+    if len(set(preferred)) == 1:
         return None
     return (
-        f"The two ways of hiding disagree: one piece at a time favours the {believed[0]} sentence; hiding the rest of "
-        f"the word too favours the {believed[1]}. The end of a rare word gives its beginning away."
+        f"The two ways of hiding disagree: one piece at a time favours the {preferred[0]} sentence; hiding the rest of "
+        f"the word too favours the {preferred[1]}. The end of a rare word gives its beginning away."
     )
 
 
-def table_columns(scores: Sequence[PairScore]) -> dict[str, list[Any]]:
-    """The scored table by column, as it is shown: what it comes to stands first."""
+def _table_columns(scores: Sequence[PairScore]) -> dict[str, list[Any]]:
+    """Return the table of scored pairs by column, the result first."""
     rows = [pair_values(score) for score in scores]
     columns = {name: list(column) for name, column in zip(PAIR_COLUMNS, zip(*rows, strict=True), strict=True)}
-    first = ("row", "first", "second", "difference", "believed", "problem")
-    return {name: columns[name] for name in dict.fromkeys((*first, *columns))}
+    return {name: columns[name] for name in dict.fromkeys((*FIRST_COLUMNS, *columns))}
 
 
-def summary(scores: Sequence[PairScore]) -> str:
-    """How many pairs were scored, and how often each side won."""
-    scored = [score for score in scores if score.preferred is not None]
-    first = sum(score.preferred == "first" for score in scored)
-    left_out = len(scores) - len(scored)
-    share = f" ({first / len(scored):.0%})" if scored else ""
-    more = f" {left_out:,} could not be scored: see the column “problem”." if left_out else ""
-    return f"The first sentence is likelier in **{first:,} of {len(scored):,}** pairs{share}.{more}"
+def _summary(scores: Sequence[PairScore]) -> str:
+    """Return how many pairs were scored, and how often the first sentence is preferred."""
+    preferred = [score.preferred for score in scores if score.preferred is not None]
+    first, failed = preferred.count("first"), len(scores) - len(preferred)
+    share = f" ({first / len(preferred):.0%})" if preferred else ""
+    note = f" {failed:,} could not be scored: see the column “problem”." if failed else ""
+    return f"The first sentence is likelier in **{first:,} of {len(preferred):,}** pairs{share}.{note}"
 
 
-def unknown(scores: Sequence[PairScore]) -> str | None:
-    """What makes a score say little: how many sentences are mostly [UNK]; None where none is."""
-    count = mostly_unknown(scores)
-    if not count:
-        return None
-    which = "One sentence is" if count == 1 else f"{count:,} sentences are"
-    return (
-        f"{which} mostly [UNK]: the vocabulary does not know these characters, so any others would get the same score."
-    )
+def _warn_unknown(scores: Sequence[PairScore]) -> None:
+    """Write how many sentences are mostly [UNK], if any: their scores mean little."""
+    if count := mostly_unknown(scores):
+        sentences = "One sentence is" if count == 1 else f"{count:,} sentences are"
+        warning = (
+            f"{sentences} mostly [UNK]: the vocabulary does not know these characters, so any others would get the "
+            "same score."
+        )
+        st.warning(with_help(warning), icon=":material/question_mark:")
 
 
-def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], list[str | None]]:
-    """The tokens of both sentences, column by column."""
+def _labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], list[str | None]]:
+    """Return the tokens of both sentences, column by column; None where a sentence has none."""
     first, second = (sentence.encoding.tokens for sentence in score.scores)
     return (
         [None if column.first is None else first[column.first] for column in columns.columns],
@@ -272,12 +263,14 @@ def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], li
     )
 
 
-def problems(rows: Sequence[PairRow]) -> str | None:
-    """What is wrong with the rows of a table, in one sentence; None where nothing is."""
-    bad = [row for row in rows if row.problem is not None]
-    if not bad:
+def _problems(rows: Sequence[PairRow]) -> str | None:
+    """Return what is wrong with the rows of a table, in one sentence; None if nothing is."""
+    faulty = [row for row in rows if row.problem is not None]
+    if not faulty:
         return None
-    more = {1: "", 2: " (and 1 more line has a problem)"}.get(
-        len(bad), f" (and {len(bad) - 1} more lines have problems)"
+    count = len(faulty) - 1
+    lines = "1 more line has a problem" if count == 1 else f"{count} more lines have problems"
+    note = f" (and {lines})" if count else ""
+    return escape_markdown(
+        f"Line {faulty[0].row} has {faulty[0].problem}{note}. They stay in the table without a score."
     )
-    return escape_markdown(f"Line {bad[0].row} has {bad[0].problem}{more}. They stay in the table without a score.")

@@ -21,7 +21,8 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, estimate_seconds
 
 MAX_TOKENS = 64  # of a text in a lesson
-TEXT_CHOICES = ("several", "one", "two")  # choices of a page that replace the shared text
+TEXT_CHOICES = ("several", "sentence_a", "sentence_b")  # choices of a page that replace the shared text
+OLD_NAMES = {"one": "sentence_a", "two": "sentence_b"}  # of choices, in lessons of version 0.2
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def lesson_context(loaded: LoadedModel, view: View, lesson_choices: Mapping[str,
     # A smaller model has its last head instead.
     head = (min(layer, config.num_hidden_layers - 1), min(number, config.num_attention_heads - 1))
     choices = address if lesson_choices is None else lesson_choices
+    choices = {OLD_NAMES.get(name, name): value for name, value in choices.items()}
     return CheckContext(loaded, encoding, original, encoding, head, head, choices=choices, lesson_choices=choices)
 
 

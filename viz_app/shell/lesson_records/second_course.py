@@ -163,7 +163,9 @@ def _right_verbs(loaded: LoadedModel, sample: Sequence[Agreement]) -> np.ndarray
 def _pair(context: CheckContext) -> Work[SentencePair]:
     require_word_head(context)
     loaded = context.loaded
-    pair, lesson_pair = ((choices["one"], choices["two"]) for choices in (context.choices, context.lesson_choices))
+    pair, lesson_pair = (
+        (choices["sentence_a"], choices["sentence_b"]) for choices in (context.choices, context.lesson_choices)
+    )
     for number, sentence in enumerate(pair, 1):
         if not sentence.strip():
             empty = translate("sentence {number} is empty: write one that differs from the other in a word")

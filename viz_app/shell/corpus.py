@@ -52,9 +52,9 @@ def _of_server(loaded: LoadedModel) -> Index | None:
 
 def query_position(current: Selection) -> int:
     """The position of the token that is searched for: the first that was typed as long as none was chosen."""
-    sought: int | None = st.session_state.sought
-    if sought is not None and sought < len(current.encoding):
-        return sought
+    selected: int | None = st.session_state.query_position
+    if selected is not None and selected < len(current.encoding):
+        return selected
     return next((at for at, special in enumerate(current.encoding.special) if not special), 0)
 
 
@@ -74,6 +74,6 @@ def search_button(current: Selection, head: Head, *, alike: str, token: int | No
         help="Search the corpus for tokens at which this head does the like.",
     ):  # fmt: skip
         set_head(head, st.session_state.also if st.session_state.head == head else ())
-        st.session_state.through, st.session_state.alike = "elsewhere", alike
-        st.session_state.sought = token if token is not None else query_position(current)
+        st.session_state.layers_view, st.session_state.alike = "elsewhere", alike
+        st.session_state.query_position = token if token is not None else query_position(current)
         frame.go_to("layers")

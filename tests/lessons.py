@@ -24,7 +24,7 @@ from viz_app.shell.lesson_records.context import CheckContext, lesson_context
 FLOWERS = {
     "one": "The picture with the flowers is on the wall.", "two": "The picture with the flowers are on the wall.",
 }  # fmt: skip
-FOUR_CATS = {"like": "cat", "several": "the cat sat\na cat sat\nmy cat is here\nthe cat"}
+FOUR_CATS = {"common_word": "cat", "sentences": "the cat sat\na cat sat\nmy cat is here\nthe cat"}
 SHORT = {"text": "the cat sat on the mat", "masked": "1"}  # the tiny vocabulary cuts longer words into letters
 
 

@@ -132,7 +132,7 @@ PAGES = {
     "attention": "viz_app.pages.attention.page.role_figures",
     "compare": "viz_app.pages.compare.page.largest_changes",
     "why": "viz_app.pages.why.page.score_table",
-    "layers": "viz_app.pages.layers.words.logit_lens",
+    "layers": "viz_app.pages.layers.lens_runs.logit_lens",
     "causes": "viz_app.pages.causes.page.example_button",
     "profiles": "viz_app.pages.profiles.parts.share_bars",
     "probes": "viz_app.pages.probes.page.confirm",

@@ -7,7 +7,7 @@ import io
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -19,9 +19,10 @@ from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
 from viz_app.figures.style import Look, use_look
 from viz_app.pages import PAGES
-from viz_app.pages.layers import EXAMPLE, THROUGH, elsewhere, states
-from viz_app.pages.layers import words as layers
-from viz_app.shell import corpus, examples, work
+from viz_app.pages.layers import EXAMPLE, lens_runs, matches, states
+from viz_app.pages.layers import words as words_part
+from viz_app.pages.layers.page import PARTS
+from viz_app.shell import corpus, examples
 from viz_app.shell.address import ALL_PARAMS as PARAMS
 from viz_app.shell.address import link_of
 from viz_app.shell.frame import params_of_pages
@@ -74,11 +75,11 @@ def test_a_typed_mask_has_no_rank() -> None:
     assert "The model's final word" in typed and "the word of the text" not in typed
 
 
-@pytest.mark.parametrize("through", THROUGH)
-def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
+@pytest.mark.parametrize("layers_view", [name for name in PARTS if name != "elsewhere"])
+def test_every_way_to_look_says_how_to_read_it(layers_view: str) -> None:
     """By link, with and without a mask, for two sentences; nothing fails, and nothing is left without its two lines."""
     for more in ({"masked": "3"}, {"pair": "The room was dark."}, {}):
-        app = start(text="She opened the door.", through=through, **more)
+        app = start(text="She opened the door.", layers_view=layers_view, **more)
         assert not app.exception and not app.error
         assert "How to read this" in words(app) and "How it can mislead" in words(app)
         assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
@@ -99,22 +100,22 @@ def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monke
 
     Without an index a corpus of one's own is asked for.
     """
-    app = start(text="The old cat sat.", through="elsewhere")
+    app = start(text="The old cat sat.", layers_view="elsewhere")
     assert not app.exception and not app.dataframe and "headlight index" in words(app)
     indexed(tmp_path, monkeypatch)
-    app = start(text="The old cat sat.", through="elsewhere", sought="3")
-    assert not app.exception and not app.error and app.session_state.through == "elsewhere"
+    app = start(text="The old cat sat.", layers_view="elsewhere", query_position="3")
+    assert not app.exception and not app.error and app.session_state.layers_view == "elsewhere"
     table = app.dataframe[0].value
     assert table["match"][0] == "cat" and table["cosine"][0] > 0.999 and table["where"][0] == "corpus.txt:1"
     assert "The old" in table["before"][0] and list(table["cosine"]) == sorted(table["cosine"], reverse=True)
     assert set(app.dataframe[1].value["word"]) <= {str(one).casefold() for one in table["match"]}
     assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
     # The nearest to an added token are added too: they have no word, so there is nothing to count.
-    monkeypatch.setattr(elsewhere, "TOP", 3)
-    app = start(text="The old cat sat.", through="elsewhere", sought="0")
+    monkeypatch.setattr(matches, "TOP", 3)
+    app = start(text="The old cat sat.", layers_view="elsewhere", query_position="0")
     assert not app.exception and not app.error
     assert set(app.dataframe[0].value["match"]) == {"[CLS]"} and not app.tabs
-    assert "single sentences" in start(text="A cat.", pair="A dog.", through="elsewhere").info[0].value
+    assert "single sentences" in start(text="A cat.", pair="A dog.", layers_view="elsewhere").info[0].value
 
 
 def test_where_else_a_head_does_the_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,16 +126,16 @@ def test_where_else_a_head_does_the_like(tmp_path: Path, monkeypatch: pytest.Mon
     index, text = indexed(tmp_path, monkeypatch), "The old cat sat."
     loaded = bert_core.load("headlight-mini", device="cpu")
     for alike, score in (("brings", "cosine"), ("looks", "alike")):
-        app = start(text=text, through="elsewhere", sought="3", alike=alike, head="2.8")
+        app = start(text=text, layers_view="elsewhere", query_position="3", alike=alike, head="2.8")
         assert not app.exception and not app.error
         found = bert_core.search(
-            index, loaded, loaded.tokenizer.encode(text), [3], heads=[(2, 8)], head_similarity=alike, top=elsewhere.TOP
+            index, loaded, loaded.tokenizer.encode(text), [3], heads=[(2, 8)], head_similarity=alike, top=matches.TOP
         )
         table = app.dataframe[0].value
         assert list(table[score]) == [one.score for one in found.matches] and table["match"][0] == "cat"
         assert [tab.label for tab in app.tabs] == ["Words", "Offsets"]
         assert app.dataframe[2].value["here"].sum() == pytest.approx(1)
-    both = start(text=text, through="elsewhere", alike="brings", head="2.8", also="9")
+    both = start(text=text, layers_view="elsewhere", alike="brings", head="2.8", also="9")
     assert [tab.label for tab in both.tabs] == ["Words"]
     head = both.selectbox(key=key_of(both, "head"))
     assert "L2 H8 + H9" in head.options
@@ -145,8 +146,8 @@ def test_where_else_a_head_does_the_like(tmp_path: Path, monkeypatch: pytest.Mon
         app = settled(visited(page, text=text, head="2.8", **given))
         app = settled(app.button(key="where_else").click().run())
         state = app.session_state
-        assert state.through == "elsewhere" and state.head == (2, 8) and not app.exception, page
-        assert (state.alike, state.sought) == (("brings", 2) if page == "attention" else ("looks", 1)), page
+        assert state.layers_view == "elsewhere" and state.head == (2, 8) and not app.exception, page
+        assert (state.alike, state.query_position) == (("brings", 2) if page == "attention" else ("looks", 1)), page
     monkeypatch.delenv(corpus.INDEX)
     assert "where_else" not in [one.key for one in settled(visited("roles", text=text)).button]
 
@@ -168,21 +169,21 @@ def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) 
     umap.UMAP = FirstTwo  # type: ignore[attr-defined]
     umap.__spec__ = find_spec("umap")
     monkeypatch.setitem(sys.modules, "umap", umap)
-    app = start(text="She opened the door and walked in.", through="states", laid="neighbours")
+    app = start(text="She opened the door and walked in.", layers_view="states", projection="neighbours")
     assert not app.exception and not app.error and not app.info
     assert "UMAP by cosine distance, with at most 15 neighbours" in words(app)
     assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
-    app = start(text="A", through="states", laid="neighbours")
+    app = start(text="A", layers_view="states", projection="neighbours")
     assert not app.exception and "needs at least four" in app.info[0].value
     monkeypatch.setattr(states, "find_spec", lambda name: None)
-    app = start(text="She opened the door.", through="states", laid="neighbours")
-    assert not app.exception and app.session_state.laid == "axes" and "These two axes hold" in words(app)
-    assert app.segmented_control(key=key_of(app, "laid")).disabled
+    app = start(text="She opened the door.", layers_view="states", projection="neighbours")
+    assert not app.exception and app.session_state.projection == "axes" and "These two axes hold" in words(app)
+    assert app.segmented_control(key=key_of(app, "projection")).disabled
 
 
 def test_a_cell_is_chosen_by_link_and_by_its_two_controls() -> None:
     """Depth and position of the address are those of the controls; a cell that is not there is the answer's."""
-    app = start(text="She opened the door.", masked="3", cell="2.1", by="rank")
+    app = start(text="She opened the door.", masked="3", cell="2.1", rank_by="rank")
     assert (
         app.selectbox(key=key_of(app, "cell_depth")).value == 2
         and app.selectbox(key=key_of(app, "cell_position")).value == 1
@@ -196,17 +197,17 @@ def test_a_cell_is_chosen_by_link_and_by_its_two_controls() -> None:
 
 def test_one_word_in_several_sentences() -> None:
     """Each occurrence is compared; a sentence without the word is named and left out; too few, or too much, is said."""
-    app = start(text="A word.", through="sentences")
+    app = start(text="A word.", layers_view="sentences")
     assert not app.exception and not app.warning
     settled(
-        app.text_area(key=key_of(app, "several"))
+        app.text_area(key=key_of(app, "sentences"))
         .set_value("The bank was closed.\nNo such word.\nA bank by a BANK.")
         .run()
     )
     assert not app.exception and "Sentence 2 does not contain “bank” and is left out." in words(app)
-    app.text_input(key=key_of(app, "like")).set_value("zebra").run()
+    app.text_input(key=key_of(app, "common_word")).set_value("zebra").run()
     assert not app.exception and "Give at least two sentences that contain the word" in words(app)
-    app.text_area(key=key_of(app, "several")).set_value("A bank.\n" * 21).run()
+    app.text_area(key=key_of(app, "sentences")).set_value("A bank.\n" * 21).run()
     assert not app.exception
     assert "There are 21 sentences, the longest with 7 characters: at most 20 sentences of 2,000" in words(app)
 
@@ -216,8 +217,8 @@ def test_long_texts_stay_out_of_the_address() -> None:
     table = params_of_pages(PAGES)
     state = {PARAMS: table} | {name: choice.first(with_text=False) for name, choice in table.items()}
     state |= {
-        "several": "x" * 2_001,
-        "like": "word",
+        "sentences": "x" * 2_001,
+        "common_word": "word",
         "sentence_a": "y" * 1_001,
         "sentence_b": "z" * 999,
         "masked": (1,),
@@ -226,13 +227,13 @@ def test_long_texts_stay_out_of_the_address() -> None:
         "text": state["text"], "pair": state["pair"], "masked": "1",
         "sentence_a": state["sentence_a"], "sentence_b": state["sentence_b"]
     }  # fmt: skip
-    state |= {"text": "w" * 2_001, "sentence_b": "z" * 1_000, "several": "short", "through": "kinds"}
-    assert link_of(state) == {"several": "short", "like": "word", "through": "kinds"}
+    state |= {"text": "w" * 2_001, "sentence_b": "z" * 1_000, "sentences": "short", "layers_view": "kinds"}
+    assert link_of(state) == {"sentences": "short", "common_word": "word", "layers_view": "kinds"}
 
 
 @pytest.mark.parametrize(
     ("address", "notice"),
-    [({"through": "walls"}, "not possible"), ({"lens": "broken"}, "not possible"), ({"cell": "x"}, "not possible")],
+    [({"layers_view": "walls"}, "not possible"), ({"lens": "broken"}, "not possible"), ({"cell": "x"}, "not possible")],
 )
 def test_a_wrong_choice_is_said_and_left_out(address: dict[str, str], notice: str) -> None:
     """A link that names what is not there opens all the same."""
@@ -242,8 +243,7 @@ def test_a_wrong_choice_is_said_and_left_out(address: dict[str, str], notice: st
 
 def test_a_long_text_is_read_around_the_chosen_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the whole would take long, the part that is drawn is read at once, and all when the button is clicked."""
-    for module in (layers, work):
-        monkeypatch.setattr(module, "UNCONFIRMED_SECONDS", 0.0)
+    monkeypatch.setattr(lens_runs, "UNCONFIRMED_SECONDS", 0.0)
     app = start(text="word " * 60 + "[MASK]", cell="3.20")
 
     def told() -> str:
@@ -256,7 +256,7 @@ def test_a_long_text_is_read_around_the_chosen_token(monkeypatch: pytest.MonkeyP
     settled(button.click().run(), "stop_here")
     assert not app.exception and not app.error and told() == before
     assert not [button for button in app.button if button.label.startswith("Read all")]
-    app.segmented_control(key=key_of(app, "through")).set_value("answer").run()
+    app.segmented_control(key=key_of(app, "layers_view")).set_value("answer").run()
     assert not app.exception and told() == before
 
 
@@ -266,7 +266,9 @@ def test_the_numbers_are_those_of_the_library() -> None:
     encoding = loaded.tokenizer.encode("She opened the [MASK].")
     run = bert_core.logit_lens(loaded, encoding)
     current = Selection(ModelReference(loaded), encoding, encoding, None, ())
-    rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(current, run.positions, False)).decode())))
+    rows = list(
+        csv.DictReader(io.StringIO(labelled_csv(lens_runs.lens_columns(current, run.positions, False)).decode()))
+    )
     assert len(rows) == 7 * len(encoding)
     last = rows[6 * len(encoding) + 4]
     assert (last["depth"], last["position"], last["token"], last["rank_of_final_word"]) == ("L5", "4", "[MASK]", "1")
@@ -345,10 +347,10 @@ def test_points_and_similarities_need_a_label_each() -> None:
 
 def test_a_list_that_names_a_token_of_another_text_chooses_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the text becomes another one the browser still says the old name, which is no position."""
-    state = SimpleNamespace(cell=(2, 1), cell_depth=6, cell_position="She, hidden (1)")
-    monkeypatch.setattr(layers.st, "session_state", state)
-    layers._move_cell()
-    assert state.cell == (2, 1)
-    state.cell_position = 3
-    layers._move_cell()
-    assert state.cell == (6, 3)
+    state = {"cell": (2, 1), "cell_depth": 6, "cell_position": "She, hidden (1)"}
+    monkeypatch.setattr(words_part.st, "session_state", state)
+    words_part._take_controls()
+    assert state["cell"] == (2, 1)
+    state["cell_position"] = 3
+    words_part._take_controls()
+    assert state["cell"] == (6, 3)

@@ -128,7 +128,7 @@ def test_own_sentences_are_judged_as_the_lesson_is() -> None:
         ("bank", ("They sat on the bank of the river.", "She put her money in the bank every month.",
                   "Trees stood along the bank of the lake.", "The bank raised its interest rates."), False),
     ):  # fmt: skip
-        asked = asked_of(name, bundled(), like=word, several="\n".join(lines))
+        asked = asked_of(name, bundled(), common_word=word, sentences="\n".join(lines))
         assert (
             asked.is_own
             and check.judge(lesson_records.work_for(check.record, asked).compute(None), None).right is right
@@ -145,11 +145,11 @@ def test_own_sentences_are_judged_as_the_lesson_is() -> None:
         (
             "bank_and_bank",
             "meanings",
-            {"several": "the bank\na bank\nmy bank"},
+            {"sentences": "the bank\na bank\nmy bank"},
             "there are 3 sentences: write 4, 6 or 8",
         ),
-        ("bank_and_bank", "meanings", {"like": "cat"}, "sentence 1 does not contain “cat”"),
-        ("bank_and_bank", "meanings", {"several": "\n".join(["bank " * 80] * 4)}, "sentence 1 has .* at most"),
+        ("bank_and_bank", "meanings", {"common_word": "cat"}, "sentence 1 does not contain “cat”"),
+        ("bank_and_bank", "meanings", {"sentences": "\n".join(["bank " * 80] * 4)}, "sentence 1 has .* at most"),
         ("the_keys", "pair", {"one": " "}, "sentence 1 is empty"),
         ("the_keys", "pair", {"two": "The cat is on the wall."}, "must differ in one word, the verb"),
         (

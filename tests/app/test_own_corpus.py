@@ -107,7 +107,7 @@ def test_a_larger_model_reads_less(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked(**address: str) -> AppTest:
     """Where else on Layers, on a server without an index."""
-    return settled(visited("layers", text="The old cat sat.", through="elsewhere", **address))
+    return settled(visited("layers", text="The old cat sat.", layers_view="elsewhere", **address))
 
 
 def buttons(app: AppTest) -> dict[str, str]:
@@ -120,7 +120,7 @@ def test_a_corpus_is_brought_and_its_cost_said_before(there: Path, monkeypatch: 
 
     Taken away, nothing of it is left.
     """
-    app = asked(sought="3")
+    app = asked(query_position="3")
     assert not app.exception and "Up to 50,000 tokens are indexed here" in words(app)
     assert "headlight index corpus.txt" in words(app) and not app.dataframe
     (take,) = (one for one in app.button if one.label == "Take sixty example sentences")

@@ -186,8 +186,8 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
         ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", sides.EXAMPLE_TEXT)),
         ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
-        ("layers", {"through": "sentences", "several": "one"}, "Give at least two", ("like", "bank")),
-        ("layers", {"text": "A small word.", "through": "kinds"}, "A gradient needs", ("masked", (1,))),
+        ("layers", {"layers_view": "sentences", "sentences": "one"}, "Give at least two", ("common_word", "bank")),
+        ("layers", {"text": "A small word.", "layers_view": "kinds"}, "A gradient needs", ("masked", (1,))),
         ("score", {"sentence_a": ""}, "There is no first sentence", ("sentence_a", score.EXAMPLE.text)),
         ("score", {"compared": "table"}, "Paste some pairs", ("pairs_pasted", score.EXAMPLE_PAIRS)),
         ("images", {"picture": "composed"}, "Choose one to three shapes", ("shapes", ["large blue circle"])),
@@ -653,7 +653,7 @@ def test_the_line_of_the_model_says_what_its_file_leaves_over(
         ("compare", {"against": "text", "other": "ភាសា ខ្មែរ"}),
         ("causes", {"masked": "1", "source": "ភាសា ខ្មែរ កម្ពុជា"}),
         ("score", {"sentence_a": "ភាសា ខ្មែរ", "sentence_b": "a b c"}),
-        ("layers", {"through": "sentences", "several": "a b c\na ភាសា ខ្មែរ កម្ពុជា", "like": "a"}),
+        ("layers", {"layers_view": "sentences", "sentences": "a b c\na ភាសា ខ្មែរ កម្ពុជា", "common_word": "a"}),
     ],
 )
 def test_a_second_text_that_is_mostly_unknown_is_said(

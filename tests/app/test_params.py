@@ -8,6 +8,7 @@ from bert_core import Refused
 from viz_app.pages import PAGES
 from viz_app.shell import examples
 from viz_app.shell.frame import params_of_pages
+from viz_app.shell.lesson_records.context import CURRENT_NAMES
 from viz_app.shell.model_names import added_models
 from viz_app.shell.params import GROUPS, Page, Param, merge_params
 
@@ -20,7 +21,7 @@ against differs compare_view other other_model
 method measure
 source origin noise carried way estimated around place
 ranked fired neuron times
-through alike lens by laid cell depth sought several like
+layers_view alike lens rank_by projection cell depth query_position sentences common_word
 colour
 over normal removal
 about counted piece firing asked_of whole tenth hidden
@@ -42,10 +43,11 @@ DEFAULTS = {
     "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
     "among": "chosen", "weights": (), "against": "masked", "differs": "attention", "compare_view": "curves",
     "other": "",
-    "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "through": "words", "alike": "state",
+    "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "layers_view": "words", "alike": "state",
     "lens": "logit",
-    "by": "probability", "laid": "axes", "cell": None, "depth": None, "sought": None, "like": "bank",
-    "several": "They sat on the bank of the river and looked at the water.\n"
+    "rank_by": "probability", "projection": "axes", "cell": None, "depth": None,
+    "query_position": None, "common_word": "bank",
+    "sentences": "They sat on the bank of the river and looked at the water.\n"
     "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"
     "The bank raised its interest rates and lent less money.",
     "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "pruned_percent": 30, "figure": "loss",
@@ -63,8 +65,8 @@ DEFAULTS = {
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
-text pair masked model off cut scaled put head other_heads other stage seed shapes word cell several sentence_a
-sentence_b source place tenth sought fired neuron tuned lesson step choices about counted piece firing
+text pair masked model off cut scaled put head other_heads other stage seed shapes word cell sentences sentence_a
+sentence_b source place tenth query_position fired neuron tuned lesson step choices about counted piece firing
 """
 
 
@@ -85,6 +87,12 @@ def test_every_choice_is_read_as_it_is_written() -> None:
     for name, choice in params_of_pages(PAGES).items():
         first = choice.first(with_text=False)
         assert first is None or choice.parse(choice.write(first)) == first, name
+
+
+def test_lessons_of_version_0_2_name_the_choices_of_now() -> None:
+    """What a check reads by another name than version 0.2 wrote is the parameter whose old name that was."""
+    table = params_of_pages(PAGES)
+    assert {old: table[name].old_name for old, name in CURRENT_NAMES.items()} == {old: old for old in CURRENT_NAMES}
 
 
 def test_the_table_is_collected_once() -> None:

@@ -15,7 +15,7 @@ CORPUS = b"The old king saw a red door.\nA queen went to Paris. Her cat stayed a
 @pytest.mark.smoke
 def test_a_corpus_is_brought_searched_and_taken_away(app: str, page: Page) -> None:
     """What it costs is said before anything is made; then the nearest token stands there, and a way to be rid of it."""
-    opened(page, app, "layers", through="elsewhere", text="The old cat sat.", sought="3")
+    opened(page, app, "layers", layers_view="elsewhere", text="The old cat sat.", query_position="3")
     expect(page.get_by_text("No corpus yet.")).to_be_visible()
     page.locator("input[type=file]").set_input_files({
         "name": "mine.txt", "mimeType": "text/plain", "buffer": CORPUS,

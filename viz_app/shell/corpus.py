@@ -52,7 +52,7 @@ def _server_index(loaded: LoadedModel) -> Index | None:
 
 def query_position(current: Selection) -> int:
     """The position of the token that is searched for: the first that was typed as long as none was chosen."""
-    position: int | None = st.session_state.sought
+    position: int | None = st.session_state.query_position
     if position is not None and position < len(current.encoding):
         return position
     return next((index for index, special in enumerate(current.encoding.special) if not special), 0)
@@ -74,6 +74,6 @@ def search_button(current: Selection, head: Head, *, similarity: str, position: 
         help="Search the corpus for tokens at which this head does the like.",
     ):  # fmt: skip
         set_head(head, st.session_state.other_heads if st.session_state.head == head else ())
-        st.session_state.through, st.session_state.alike = "elsewhere", similarity
-        st.session_state.sought = position if position is not None else query_position(current)
+        st.session_state.layers_view, st.session_state.alike = "elsewhere", similarity
+        st.session_state.query_position = position if position is not None else query_position(current)
         frame.go_to("layers")

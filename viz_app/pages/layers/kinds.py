@@ -1,75 +1,77 @@
-"""Where attention goes by kind of token, and how much it would matter there."""
+"""The part Kinds of tokens: the attention that each kind of token gets, and its gradient."""
 
 from __future__ import annotations
 
-import numpy as np
-import streamlit as st
+from collections.abc import Sequence
 
-from bert_core.analysis.kinds import kind_figures, kind_names
-from viz_app.pages.layers.shared import Part, draw_lines, take_along
+from bert_core.analysis.kinds import KindFigures, kind_figures, kind_names
+from viz_app.pages.layers.shared import draw_lines, numbers_button
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
-from viz_app.shell.view import write_heading, write_line
+from viz_app.shell.view import View, write_heading, write_line
+
+READING = (
+    "**How to read this:** left: the share of attention that goes to [CLS], [SEP], punctuation and all other tokens. "
+    "Right: how sensitive the answer is to that attention (mean size of its gradient). **How it can mislead:** much "
+    "attention with a small gradient is where heads look when they have nothing to do (Clark 2019); but this is one "
+    "text and one answer only."
+)
 
 
-def kinds(current: Selection) -> None:
-    """Where attention goes by kind of token, and how much it would matter there."""
-    run = current.run(gradients=current.target is not None)
-    by_kind = kind_figures(run.attention, run.gradient, current.encoding)
-    layers = [f"L{layer}" for layer in range(len(by_kind.share))]
-    names = kind_names(current.encoding.special_tokens)
-    present = [(number, name) for number, name in enumerate(names) if by_kind.tokens[number] > 0]
-    left, right = st.columns(2, gap="medium")
+def draw(page: View) -> None:
+    """Draw the share of attention and the size of the gradient of each kind of token, layer by layer."""
+    selection = page.selection
+    figures = _figures(selection)
+    layers = [f"L{layer}" for layer in range(len(figures.share))]
+    names = kind_names(selection.encoding.special_tokens)
+    present = _present(figures, names)
+    left, right = page.figure().columns(2, gap="medium")
     with left:
         write_heading("Where attention goes")
-        share = {f"{name} ({by_kind.tokens[n]:.0%} of tokens)": by_kind.share[:, n] for n, name in present}
-        draw_lines(current, "kind_share", share, layers, "share of attention")
+        share = {f"{names[n]} ({figures.tokens[n]:.0%} of tokens)": figures.share[:, n] for n in present}
+        draw_lines("kind_share", share, layers, "share of attention")
     with right:
         write_heading("How much it matters")
-        if by_kind.gradient is None:
-            show_missing_target(current, "A gradient needs something to explain")
+        if figures.gradient is None:
+            show_missing_target(selection, "A gradient needs something to explain")
         else:
-            gradient = {name: by_kind.gradient[:, n] for n, name in present}
-            draw_lines(
-                current, "kind_gradient", gradient, layers, "sensitivity of the answer (mean size of the gradient)"
-            )
-    # The kind, apart from the rest, that draws the most attention in any layer.
-    most, kind = np.unravel_index(int(by_kind.share[:, :-1].argmax()), by_kind.share[:, :-1].shape)
-    write_line(
-        f"{names[kind]} is {by_kind.tokens[kind]:.0%} of the tokens and gets "
-        f"**{by_kind.share[most, kind]:.0%}** of the attention of L{most}"
-        + (
-            "."
-            if by_kind.gradient is None
-            else f"; the gradient there is {_times(by_kind.gradient[most, kind], by_kind.gradient[most, -1])} that at "
-            "other words."
-        )
+            gradient = {names[n]: figures.gradient[:, n] for n in present}
+            draw_lines("kind_gradient", gradient, layers, "sensitivity of the answer (mean size of the gradient)")
+    write_line(_describe_largest_share(figures, names))
+    numbers_button("kinds", lambda: _columns(selection))
+
+
+def _figures(selection: Selection) -> KindFigures:
+    run = selection.run(gradients=selection.target is not None)
+    return kind_figures(run.attention, run.gradient, selection.encoding)
+
+
+def _present(figures: KindFigures, names: Sequence[str]) -> list[int]:
+    return [number for number in range(len(names)) if figures.tokens[number] > 0]
+
+
+def _describe_largest_share(figures: KindFigures, names: Sequence[str]) -> str:
+    """Describe the kind, apart from the last, that gets the largest share of attention in any layer."""
+    shares = figures.share[:, :-1]
+    layer, kind = divmod(int(shares.argmax()), shares.shape[1])
+    sentence = (
+        f"{names[kind]} is {figures.tokens[kind]:.0%} of the tokens and gets **{figures.share[layer, kind]:.0%}** of "
+        f"the attention of L{layer}"
     )
-    figures = {"share_of_attention": by_kind.share}
-    if by_kind.gradient is not None:
-        figures["mean_size_of_gradient"] = by_kind.gradient
-    take_along(
-        "kinds",
-        lambda: {
-            "layer": [layer for layer in range(len(layers)) for _ in present],
-            "kind": [name for _, name in present] * len(layers),
-            **{
-                what: [table[layer, n] for layer in range(len(layers)) for n, _ in present]
-                for what, table in figures.items()
-            },
-        },
-    )
+    if figures.gradient is not None:
+        gradient, word_gradient = figures.gradient[layer, [kind, -1]]
+        ratio = f"{gradient / word_gradient:.2g} times" if word_gradient > 0 else "not comparable with"
+        sentence += f"; the gradient there is {ratio} that at other words"
+    return f"{sentence}."
 
 
-def _times(one: float, other: float) -> str:
-    return "not comparable with" if not other > 0 else f"{one / other:.2g} times"
-
-
-PART = Part(
-    "Kinds of tokens",
-    kinds,
-    "left: the share of attention that goes to [CLS], [SEP], punctuation and all other tokens. Right: how "
-    "sensitive the answer is to that attention (mean size of its gradient).",
-    "much attention with a small gradient is where heads look when they have nothing to do (Clark 2019); but this "
-    "is one text and one answer only.",
-)
+def _columns(selection: Selection) -> dict[str, Sequence[object]]:
+    """Return the figures of every layer and kind as the columns of a table."""
+    figures, names = _figures(selection), kind_names(selection.encoding.special_tokens)
+    present, layers = _present(figures, names), range(len(figures.share))
+    arrays = {"share_of_attention": figures.share, "mean_size_of_gradient": figures.gradient}
+    return {
+        "layer": [layer for layer in layers for _ in present],
+        "kind": [names[n] for n in present] * len(layers),
+        **{name: [*array[:, present].flat] for name, array in arrays.items() if array is not None},
+    }

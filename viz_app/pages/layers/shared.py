@@ -1,84 +1,55 @@
-"""What several of the ways to look through the layers need."""
+"""Parts of the page that several of its views have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import streamlit as st
 
+from bert_core.loading import LoadedModel
 from bert_core.records import LayerStates
 from bert_core.run.lens import layer_states
 from bert_core.tokenizer import Encoding
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import depth_names, layer_lines
-from viz_app.shell.controls import control
+from viz_app.pages.layers import depth, depth_slider
+from viz_app.shell.downloads import table_button
 from viz_app.shell.markdown import escape_markdown, protect_terms
-from viz_app.shell.model_names import shown_name
-from viz_app.shell.selection import Selection
 from viz_app.shell.view import chart
-from viz_app.shell.work import Work, wait_for
+from viz_app.shell.work import work
 
 
-@dataclass(frozen=True)
-class Part:
-    """One way to look through the layers: its name, what draws it, and two lines on reading it."""
-
-    title: str
-    draw: Callable[[Selection], None]
-    reading: str
-    misleading: str
+@work("{model} reads {encoding} tokens")
+def hidden_states(model: LoadedModel, encoding: Encoding, head_mask: np.ndarray) -> LayerStates:
+    """Compute the hidden states of a text at every depth."""
+    return layer_states(model, encoding, head_mask=head_mask)
 
 
-def states_of(current: Selection, encoding: Encoding) -> LayerStates:
-    """Every state of a text, from the queue."""
-    loaded, gates = current.loaded if encoding == current.encoding else current.plain, current.head_mask
-    work = Work(
-        ("states", loaded.identity, encoding, gates.tobytes()),
-        f"{shown_name(loaded.name)} reads {len(encoding)} tokens",
-        lambda _: layer_states(loaded, encoding, head_mask=gates),
-    )
-    return wait_for(work)
+def select_depth(depths: int) -> int:
+    """Draw the slider over the depths and return the selected one, by default the last."""
+    is_possible = depth.value is not None and 0 <= depth.value < depths
+    depth_slider.set(depth.value if depth.value is not None and is_possible else depths - 1)
+    names = depth_names(depths)
+    return depth_slider(options=range(depths), format_func=names.__getitem__, on_change=_take_slider)
 
 
-def depth_slider(depths: int) -> int:
-    """The chosen depth, from the slider; the last to begin with."""
-    state, names = st.session_state, depth_names(depths)
-    state.depth_slider = state.depth if state.depth is not None and 0 <= state.depth < depths else depths - 1
-    depth: int = control(
-        st.select_slider,
-        "Through the layers",
-        "depth_slider",
-        options=range(depths),
-        format_func=names.__getitem__,
-        on_change=_take_depth,
-    )
-    return depth
-
-
-def _take_depth() -> None:
-    st.session_state.depth = st.session_state.depth_slider
+def _take_slider() -> None:
+    depth.set(depth_slider.value)
 
 
 def draw_lines(
-    current: Selection, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
+    key: str, series: Mapping[str, np.ndarray], depths: Sequence[str], title: str, *, ranks: bool = False
 ) -> None:
-    """Series through the layers, each under its name."""
-    chart(
-        layer_lines(series, names, title=title, ranks=ranks),
-        key=key, config={"displayModeBar": False}, alt=f"{title} through the layers",
-    )  # fmt: skip
+    """Draw a line for each series, (depth,) each, under its name. depths: their names. ranks: as in `layer_lines`."""
+    figure = layer_lines(series, depths, title=title, ranks=ranks)
+    chart(figure, key=key, config={"displayModeBar": False}, alt=f"{title} through the layers")
 
 
-def take_along(name: str, columns: Callable[[], dict[str, Sequence[object]]]) -> None:
-    """The numbers of a picture as a file."""
-    st.download_button(
-        "Numbers (CSV)", lambda: labelled_csv(columns()), f"{name}.csv", "text/csv", on_click="ignore",
-        icon=":material/table:", key=f"{name}_csv",
-    )  # fmt: skip
+def numbers_button(name: str, make_columns: Callable[[], Mapping[str, Sequence[object]]]) -> None:
+    """Draw the button of the numbers of a figure as a CSV file, whose columns are made after the click."""
+    table_button(f"{name}.csv", lambda: labelled_csv(make_columns()), "Numbers (CSV)")
 
 
-def quoted(word: str) -> str:
-    """A word of a text in quotation marks, for a line in Markdown whose technical words are explained."""
+def quote(word: str) -> str:
+    """Return a word of a text in quotation marks, for a line of Markdown whose terms are explained."""
     return f"“{protect_terms(escape_markdown(word))}”"

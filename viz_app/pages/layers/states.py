@@ -1,75 +1,82 @@
-"""All tokens' states in the plane, one depth at a time."""
+"""The part States: the hidden states of all tokens in the plane, one depth at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
 import streamlit as st
 
 from bert_core.analysis.lens import MAX_NEIGHBOURS, Plane, neighbours_in_plane, states_in_plane
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, ignore_progress
 from bert_core.refused import Refused
+from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, state_map
-from viz_app.pages.layers import PLANES
-from viz_app.pages.layers.shared import Part, depth_slider, states_of, take_along
-from viz_app.shell.controls import control
+from viz_app.pages.layers import projection
+from viz_app.pages.layers.shared import hidden_states, numbers_button, select_depth
 from viz_app.shell.markdown import with_help
 from viz_app.shell.selection import Selection
-from viz_app.shell.view import chart, write_note
-from viz_app.shell.work import Work, wait_for
+from viz_app.shell.view import View, chart, write_note
+from viz_app.shell.work import wait_for, work
 
-PLANE_NAMES = {"axes": "Principal components (PCA)", "neighbours": "Neighbours (UMAP)"}
-LAYING_OUT = 5.0  # seconds by neighbours, most of them to get ready
+NEIGHBOURS_SECONDS = 5.0  # of a layout by neighbours, most of it for the compilation of UMAP
 NEIGHBOURS = f"UMAP by cosine distance, with at most {MAX_NEIGHBOURS} neighbours and a fixed seed."
+READING = (
+    "**How to read this:** each point is a token's state. PCA: the two directions in which the states of this depth "
+    "differ most, rotated to match the layer before. UMAP: laid out so that similar states stay close, starting from "
+    "the layer before. **How it can mislead:** only two of hundreds of directions: points that look close may be far "
+    "apart, and each depth has its own axes. With UMAP, gaps and group sizes mean nothing, and chance shapes the "
+    "picture."
+)
 
 
-def plane(current: Selection) -> None:
-    """All tokens' states in the plane, one depth at a time."""
-    encoding, state = current.encoding, st.session_state
-    has_umap = find_spec("umap") is not None
-    if not has_umap:
-        state.laid = "axes"
-    control(
-        st.segmented_control, "Layout", "laid", options=PLANES,
-        format_func=PLANE_NAMES.__getitem__, required=True, disabled=not has_umap,
-        help=NEIGHBOURS if has_umap else "Neighbours need umap-learn: pip install 'headlight[umap]'",
-    )  # fmt: skip
-    by_axes = state.laid == "axes"
+def draw(page: View) -> None:
+    """Draw the states at the selected depth."""
+    selection, encoding = page.selection, page.selection.encoding
+    with page.controls():
+        by_axes = _select_projection() == "axes"
     try:
-        points = _points(current, by_axes)
+        points = _points(selection, by_axes)
     except Refused as error:
         if by_axes:
             raise
         st.info(with_help(f"{error}: choose principal components for this text."))
         return
+    with page.controls():
+        depth = select_depth(len(points))
     axes = ("first axis", "second axis") if by_axes else ("", "")
-    depth = depth_slider(len(points))
-    groups = [
-        "hidden"
-        if place in encoding.mask_positions
-        else {"A": "first sentence", "B": "second sentence"}.get(side or "")
-        or encoding.special_tokens.substitute_in("[CLS], [SEP]")
-        for place, side in enumerate(encoding.sides)
-    ]
-    chart(
-        state_map(points[depth], encoding.labels, groups, axes=axes),
-        key="plane", config={"displayModeBar": False},
-        alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
-    )  # fmt: skip
+    alt = f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}"
+    with page.figure():
+        figure = state_map(points[depth], encoding.labels, _groups(encoding), axes=axes)
+        chart(figure, key="plane", config={"displayModeBar": False}, alt=alt)
     if by_axes:
-        write_note(
-            f"These two axes hold {_plane(current).explained_variance[depth]:.0%} of the variance at this depth."
-        )
+        variance = _principal_plane(selection).explained_variance[depth]
+        write_note(f"These two axes hold {variance:.0%} of the variance at this depth.")
     else:
         write_note(NEIGHBOURS)
-    take_along("states", partial(_columns, current, by_axes))
+    numbers_button("states", lambda: _columns(selection, by_axes))
 
 
-def _columns(current: Selection, by_axes: bool) -> dict[str, Sequence[object]]:
-    """Every point as the columns of a table, depth by depth."""
-    points, encoding = _points(current, by_axes), current.encoding
+def _select_projection() -> str:
+    if find_spec("umap") is not None:
+        return projection(help=NEIGHBOURS)
+    projection.set("axes")
+    return projection(disabled=True, help="Neighbours need umap-learn: pip install 'headlight[umap]'")
+
+
+def _groups(encoding: Encoding) -> list[str]:
+    """Return the group of each token: masked, of the first or second sentence, or added by the model."""
+    added = encoding.special_tokens.substitute_in("[CLS], [SEP]")
+    names = {"A": "first sentence", "B": "second sentence", None: added}
+    groups = [names.get(side, added) for side in encoding.sides]
+    return ["hidden" if place in encoding.mask_positions else group for place, group in enumerate(groups)]
+
+
+def _columns(selection: Selection, by_axes: bool) -> dict[str, Sequence[object]]:
+    """Return every point as the columns of a table, by depth and position."""
+    points, encoding = _points(selection, by_axes), selection.encoding
     length, names = len(encoding), short_names(len(points))
     return {
         "depth": [name for name in names for _ in range(length)],
@@ -80,35 +87,27 @@ def _columns(current: Selection, by_axes: bool) -> dict[str, Sequence[object]]:
     }
 
 
-def _points(current: Selection, by_axes: bool) -> np.ndarray:
-    """(depth, seq, 2), by principal components or by neighbours. Raises Refused for a text that is too short."""
-    return _plane(current).points if by_axes else _neighbours(current)
+def _points(selection: Selection, by_axes: bool) -> np.ndarray:
+    """Return the points (depth, seq, 2) by principal components or neighbours. Raises Refused for too short a text."""
+    if by_axes:
+        return _principal_plane(selection).points
+    return wait_for(_lay_out_neighbours(selection.loaded, selection.encoding, selection.head_mask))
 
 
-def _plane(current: Selection) -> Plane:
-    states = states_of(current, current.encoding).states
-    made: Plane = current.kept("plane", make=lambda: states_in_plane(states))
-    return made
+def _principal_plane(selection: Selection) -> Plane:
+    return wait_for(_fit_plane(selection.loaded, selection.encoding, selection.head_mask))
 
 
-def _neighbours(current: Selection) -> np.ndarray:
-    """The layout by neighbours, from the queue. Raises Refused for a text that is too short."""
-    states = states_of(current, current.encoding).states
-    loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
-    work = Work(
-        ("neighbours", loaded.identity, encoding, gates.tobytes()),
-        f"{len(encoding)} tokens of {len(states)} depths are laid out by their neighbours",
-        lambda report: neighbours_in_plane(states, report=report),
-        LAYING_OUT,
-    )
-    return wait_for(work)
+@work("{encoding} tokens are laid out by principal components")
+def _fit_plane(model: LoadedModel, encoding: Encoding, head_mask: np.ndarray) -> Plane:
+    """Lay out the states by the two principal components of each depth."""
+    return states_in_plane(wait_for(hidden_states(model, encoding, head_mask)).states)
 
 
-PART = Part(
-    "States",
-    plane,
-    "each point is a token's state. PCA: the two directions in which the states of this depth differ most, rotated "
-    "to match the layer before. UMAP: laid out so that similar states stay close, starting from the layer before.",
-    "only two of hundreds of directions: points that look close may be far apart, and each depth has its own axes. "
-    "With UMAP, gaps and group sizes mean nothing, and chance shapes the picture.",
-)
+@work("{encoding} tokens are laid out by their neighbours", seconds=NEIGHBOURS_SECONDS)
+def _lay_out_neighbours(
+    model: LoadedModel, encoding: Encoding, head_mask: np.ndarray, report: Progress = ignore_progress
+) -> np.ndarray:
+    """Lay out the states by UMAP, (depth, seq, 2). Raises Refused for a text that is too short."""
+    states = wait_for(hidden_states(model, encoding, head_mask)).states
+    return neighbours_in_plane(states, report=report)

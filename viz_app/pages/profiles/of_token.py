@@ -90,6 +90,6 @@ def draw_way(one: TokenProfile, loaded: LoadedModel) -> None:
         seen = shown[0]
         open_example_text(Example(seen.text))
         offsets = loaded.tokenizer.encode(seen.text).offsets
-        state.through, state.alike = "elsewhere", "state"
-        state.sought = offsets.index(seen.at) if seen.at in offsets else None  # of a text that is cut
+        state.layers_view, state.alike = "elsewhere", "state"
+        state.query_position = offsets.index(seen.at) if seen.at in offsets else None  # of a text that is cut
         frame.go_to("layers")

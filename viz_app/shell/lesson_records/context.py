@@ -21,8 +21,9 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, estimate_seconds
 
 MAX_TOKENS = 64  # of a text in a lesson
-TEXT_CHOICES = ("several", "sentence_a", "sentence_b")  # choices of a page that replace the shared text
-OLD_NAMES = {"one": "sentence_a", "two": "sentence_b"}  # of choices, in lessons of version 0.2
+TEXT_CHOICES = ("sentences", "sentence_a", "sentence_b")  # choices of a page that replace the shared text
+# The names of choices that a check reads by those of version 0.2, as lessons may contain them; see `Param.old_name`.
+CURRENT_NAMES = {"several": "sentences", "like": "common_word", "one": "sentence_a", "two": "sentence_b"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class CheckContext:
 def lesson_context(loaded: LoadedModel, view: View, lesson_choices: Mapping[str, str] | None = None) -> CheckContext:
     """Return the context at the address of a view, independent of the page.
 
-    lesson_choices: the address of the page of the exercise, if that is another one.
+    lesson_choices: the address of the page of the exercise, if that is another one; names of version 0.2 are replaced.
     """
     address, config = view.address, loaded.config
     original = loaded.tokenizer.encode(
@@ -79,7 +80,7 @@ def lesson_context(loaded: LoadedModel, view: View, lesson_choices: Mapping[str,
     # A smaller model has its last head instead.
     head = (min(layer, config.num_hidden_layers - 1), min(number, config.num_attention_heads - 1))
     choices = address if lesson_choices is None else lesson_choices
-    choices = {OLD_NAMES.get(name, name): value for name, value in choices.items()}
+    choices = {CURRENT_NAMES.get(name, name): value for name, value in choices.items()}
     return CheckContext(loaded, encoding, original, encoding, head, head, choices=choices, lesson_choices=choices)
 
 

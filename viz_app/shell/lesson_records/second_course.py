@@ -93,8 +93,8 @@ def _translators(loaded: LoadedModel) -> Translators | None:
 
 
 def _meanings(context: CheckContext) -> Work[Meanings]:
-    loaded, word = context.loaded, context.choices["like"].strip()
-    lines = tuple(line.strip() for line in context.choices["several"].splitlines() if line.strip())
+    loaded, word = context.loaded, context.choices["common_word"].strip()
+    lines = tuple(line.strip() for line in context.choices["sentences"].splitlines() if line.strip())
     if not 4 <= len(lines) <= MAX_LINES or len(lines) % 2:
         sentence = translate(
             "there are {many} sentences: write 4, 6 or {most}, the first half of them with one meaning"

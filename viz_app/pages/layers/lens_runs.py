@@ -1,0 +1,156 @@
+"""What the masked-word head of the model reads at every depth, for the parts Words and The answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.lens import settled_depth
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, ignore_progress
+from bert_core.records import LensRun
+from bert_core.run.lens import logit_lens
+from bert_core.run.memory import mlm_head_bytes
+from bert_core.tokenizer import Encoding
+from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, short_names
+from viz_app.figures.stages import window
+from viz_app.pages.layers import EXAMPLE, cell, lens
+from viz_app.pages.layers.shared import numbers_button, quote
+from viz_app.shell.lenses import has_translators, translators_of
+from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.model_names import shown_name
+from viz_app.shell.selection import Selection, is_current_example
+from viz_app.shell.work import UNCONFIRMED_SECONDS, Work, confirm, estimate_seconds, wait_for, work
+
+WORDS_PER_CELL = 12
+MAX_MASKS = 6  # masked positions that are always read
+MAX_WORD_CHANGES = 6  # words in the sentence on how the first place changes
+
+
+def check_word_head(selection: Selection) -> bool:
+    """Return whether the model has a trained masked-word output; without one, write that there is nothing to read."""
+    if selection.loaded.has_head("words"):
+        return True
+    name = escape_markdown(shown_name(selection.loaded.name))
+    st.info(
+        with_help(
+            f"{name} has no trained masked-word output, so its layers cannot be read as words. The other views work "
+            "without it."
+        )
+    )
+    return False
+
+
+def select_lens(selection: Selection) -> None:
+    """Draw the control of the lens, which is disabled for a model without a tuned one."""
+    if has_translators(selection.loaded):
+        lens()
+    else:
+        lens.set("logit")
+        lens(disabled=True, help="This model has no tuned lens: train one with `headlight tune-lens`")
+
+
+def selected_cell(selection: Selection) -> tuple[int, int]:
+    """Return depth and position of the selected cell; by default the last depth at the target or the first mask."""
+    depths, length = selection.loaded.config.num_hidden_layers + 1, len(selection.encoding)
+    if cell.value is not None and 0 <= cell.value[0] < depths and 0 <= cell.value[1] < length:
+        return cell.value
+    target_position = None if selection.target is None else selection.target.position
+    positions = (target_position, *selection.encoding.mask_positions, 1)
+    return depths - 1, next(position for position in positions if position is not None)
+
+
+@work(
+    "{model} read at every layer",
+    seconds=lambda model, encoding, original_ids, positions, *_: estimate_seconds(
+        model, len(encoding), places=len(positions) * (model.config.num_hidden_layers + 1)
+    ),
+    memory=lambda model, encoding, original_ids, positions, *_: mlm_head_bytes(model, len(positions)),
+)
+def _read_positions(
+    model: LoadedModel,
+    encoding: Encoding,
+    original_ids: Sequence[int],
+    positions: Sequence[int],
+    head_mask: np.ndarray,
+    tuned: bool,
+    report: Progress = ignore_progress,
+) -> LensRun:
+    """Read some positions of a text at every depth. original_ids: the text without its masks. tuned: the lens."""
+    return logit_lens(
+        model,
+        encoding,
+        positions=positions,
+        translators=translators_of(model) if tuned else None,
+        followed=original_ids,
+        top_k=WORDS_PER_CELL,
+        head_mask=head_mask,
+        report=report,
+    )
+
+
+def _lens_work(selection: Selection, positions: Sequence[int], tuned: bool) -> Work[LensRun]:
+    model, original_ids = selection.loaded, selection.original.input_ids
+    return _read_positions(model, selection.encoding, original_ids, tuple(positions), selection.head_mask, tuned)
+
+
+def lens_run(selection: Selection, position: int) -> LensRun:
+    """Return what the selected lens reads, at all positions where that is quick or was asked for by its button.
+
+    Until then at the positions that are drawn around the given one, and at the first masks.
+    """
+    encoding, tuned = selection.encoding, lens.value == "tuned"
+    length, depths = len(encoding), selection.loaded.config.num_hidden_layers + 1
+    whole = _lens_work(selection, range(length), tuned)
+    if whole.seconds <= UNCONFIRMED_SECONDS:
+        return wait_for(whole, timed=True)
+    run: LensRun | None = confirm(f"Read all {length} tokens at {depths} depths", whole, quick=0)
+    if run is not None:
+        return run
+    visible = range(length)[window(length, position, ROWS_THAT_FIT)]
+    positions = sorted({*visible, *encoding.mask_positions[:MAX_MASKS]})
+    return wait_for(_lens_work(selection, positions, tuned), timed=True)
+
+
+def lens_button(name: str, selection: Selection, run: LensRun) -> None:
+    """Draw the button of all numbers of a run as a CSV file."""
+    positions, tuned = run.positions, lens.value == "tuned"
+    numbers_button(name, lambda: lens_columns(selection, positions, tuned))
+
+
+def lens_columns(selection: Selection, positions: Sequence[int], tuned: bool) -> dict[str, Sequence[object]]:
+    """Return every value of every cell as the columns of a table, by depth and position."""
+    run = wait_for(_lens_work(selection, positions, tuned))
+    names, (depths, rows) = short_names(len(run.top)), run.entropy.shape
+    return {
+        "depth": [name for name in names for _ in range(rows)],
+        "position": [*run.positions] * depths,
+        "token": [selection.encoding.tokens[position] for position in run.positions] * depths,
+        "word": [selection.word(int(piece)) for piece in run.top[..., 0].flat],
+        "probability": [*run.probabilities[..., 0].flat],
+        "final_word": [selection.word(int(piece)) for piece in run.final] * depths,
+        "rank_of_final_word": [*run.final_rank.flat],
+        "kl_to_the_end": [*run.divergence.flat],
+        "entropy": [*run.entropy.flat],
+    }
+
+
+def describe_settling(selection: Selection, run: LensRun, position: int) -> str:
+    """Return when the final word at a position takes first place, and what is surprising about the example."""
+    encoding, names = selection.encoding, depth_names(len(run.top))
+    row = run.positions.index(position)
+    settled = int(settled_depth(run.final_rank)[row])
+    hidden = encoding.masked_piece(position)
+    subject = f"At position {position}" + ("" if hidden is None else f" ({quote(hidden)} is hidden)")
+    subject += f", {quote(selection.word(int(run.final[row])))}"
+    if settled == 0:
+        sentence = f"{subject} is in first place from the embeddings on: no layer changes that."
+    else:
+        first_words = [selection.word(int(run.top[depth, row, 0])) for depth in range(settled)]
+        changes = [word for depth, word in enumerate(first_words) if depth == 0 or word != first_words[depth - 1]]
+        path = " → ".join(map(quote, changes[-MAX_WORD_CHANGES:]))
+        sentence = f"{subject} takes first place **{names[settled]}** and keeps it. Before that, the lens reads {path}."
+    has_remark = is_current_example(EXAMPLE) and position in encoding.mask_positions
+    return f"{sentence} {EXAMPLE.remark if has_remark else ''}"

@@ -13,6 +13,7 @@ from tests.visit import settled, visited, words
 from viz_app.moved_pages import MOVED
 from viz_app.pages import PAGES
 from viz_app.shell.frame import params_of_pages
+from viz_app.shell.params import current_names
 
 RECORD = Path(__file__).parents[1] / "data" / "links_0.2.txt"
 
@@ -53,9 +54,10 @@ def test_every_page_and_parameter_of_version_0_2_is_recorded_and_read() -> None:
     assert {MOVED.get(page, page) for page in OF_PAGES} == {page.path for page in PAGES}
     assert MOVED.keys() <= OF_PAGES.keys()
     table = params_of_pages(PAGES)
-    assert {name for _, address, _ in LINKS for name in address} == table.keys() - {"tuned"}  # the name of a run
+    names = {name for _, address, _ in LINKS for name in current_names(address, table)}
+    assert names == table.keys() - {"tuned"}  # the name of a run
     for _, address, written in LINKS:
-        for name, value in (*address.items(), *written.items()):
+        for name, value in (*current_names(address, table).items(), *current_names(written, table).items()):
             try:
                 table[name].parse(value)
             except Refused as error:

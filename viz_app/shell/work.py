@@ -190,18 +190,18 @@ def _key_of_call(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[
     return f"{function.__module__}.{function.__qualname__}", identity_of(args), identity_of(kwargs)
 
 
-def confirm(label: str, *works: Work[Any], quick: float = UNCONFIRMED_SECONDS, slot: str = "") -> Any:
+def confirm(label: str, *works: Work[Any], quick: float | None = None, slot: str = "") -> Any:
     """Return the result of a work, or a list of several, once the visitor has pressed the button with its cost.
 
     Returns None before that and while a result is awaited, with the progress and a Stop button in its place. What takes
-    at most `quick` seconds needs no button. slot: work in the same slot withdraws an earlier request; by default the
-    kind of the first work.
+    at most `quick` seconds, by default `UNCONFIRMED_SECONDS`, needs no button. slot: work in the same slot withdraws an
+    earlier request; by default the kind of the first work.
     """
     slot = slot or str(works[0].key[0] if isinstance(works[0].key, tuple) else works[0].key)
     key = tuple(work.key for work in works)
     if not is_confirmed(slot, key, label, sum(work.seconds for work in works), quick=quick):
         return None
-    results = [poll(work, slot=slot if len(works) == 1 else "", asked=slot).value for work in works]
+    results = [poll(work, asked=slot).value for work in works]
     if any(result is None for result in results):
         return None
     return results[0] if len(results) == 1 else results

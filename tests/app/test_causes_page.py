@@ -22,7 +22,7 @@ from tests.near import assert_near
 from tests.visit import key_of, settled, visited, words
 from viz_app.export.effects import effects_file
 from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
-from viz_app.pages.causes import CARRIED, EXAMPLE, SOURCE
+from viz_app.pages.causes import EXAMPLE, PARTS, SOURCE
 from viz_app.shell import work
 from viz_app.shell.examples import REFERENCE
 
@@ -60,16 +60,16 @@ def shown(app: AppTest, number: int = 0) -> np.ndarray:
     return said.reshape(len(map_["y"]), -1)
 
 
-@pytest.mark.parametrize("carried", CARRIED)
-def test_the_map_is_what_the_library_finds(loaded: LoadedModel, carried: str) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_the_map_is_what_the_library_finds(loaded: LoadedModel, part: str) -> None:
     """For each part that can be carried over, and either way."""
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
-    for way, pair in (("into", (source, text)), ("out", (text, source))):
-        app = start(**THEIRS, source=SOURCE, carried=carried, way=way)
+    for direction, pair in (("into", (source, text)), ("out", (text, source))):
+        app = start(**THEIRS, source=SOURCE, patched=part, direction=direction)
         assert not app.exception and not app.error
-        effects = patch(loaded, *pair, target, part_kind=carried).effects
-        expected = effects if carried in HEAD_PARTS else effects.T
+        effects = patch(loaded, *pair, target, part_kind=part).effects
+        expected = effects if part in HEAD_PARTS else effects.T
         assert_near(shown(app), expected, 1e-5, of=1.0)
 
 
@@ -110,11 +110,11 @@ def test_a_source_may_be_no_other_text(loaded: LoadedModel, origin: str) -> None
     _, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
     if origin == "noise":
-        for way, pair in (("into", (Noised(text, 2.0), text)), ("out", (text, Noised(text, 2.0)))):
-            app = start(**THEIRS, origin="noise", noise="2", way=way)
+        for direction, pair in (("into", (Noised(text, 2.0), text)), ("out", (text, Noised(text, 2.0)))):
+            app = start(**THEIRS, origin="noise", noise="2", direction=direction)
             assert_near(shown(app), patch(loaded, *pair, target).effects.T, 1e-5, of=1.0)
         return
-    app = start(**THEIRS, origin="mean", carried="head")
+    app = start(**THEIRS, origin="mean", patched="head")
     source = MeanOf(tuple(loaded.tokenizer.encode(line) for line in REFERENCE.splitlines()))
     found = patch(loaded, source, text, target, part_kind="head")
     assert_near(shown(app), found.values - found.base_value, 1e-5, of=float(np.abs(found.values).max()))
@@ -133,13 +133,13 @@ def test_words_go_to_words_in_texts_of_other_lengths(loaded: LoadedModel) -> Non
 
 def test_the_way_back_the_answer_is_read_where_its_word_is_hidden(loaded: LoadedModel) -> None:
     """In a text of another length that is at another position; where no word stands for it, that is said."""
-    app = start(**THEIRS, source="The old woman lost his hat.", way="out")
+    app = start(**THEIRS, source="The old woman lost his hat.", direction="out")
     _, source = both(loaded)
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode("The old woman lost his hat."), [4])
     target = word_target(loaded.tokenizer, text, "her", against="his")
     effects = patch(loaded, source, text, target, align="words").effects.T
     assert_near(shown(app), effects, 1e-5, of=1.0)
-    app = start(**THEIRS, source="She cried.", way="out")
+    app = start(**THEIRS, source="She cried.", direction="out")
     assert not app.exception and "has no partner in the other" in words(app)
 
 
@@ -157,7 +157,7 @@ def test_what_random_texts_do_is_marked(loaded: LoadedModel) -> None:
 
 def test_the_estimate_stands_beside_what_was_found(loaded: LoadedModel) -> None:
     """Two maps, and how many of the strongest places the cheap one misses."""
-    app = start(**THEIRS, source=SOURCE, carried="attention", estimated="1")
+    app = start(**THEIRS, source=SOURCE, patched="attention", estimated="1")
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
     estimate = estimate_patches(loaded, source, text, target, part_kind="attention")
@@ -177,12 +177,12 @@ def test_until_the_patches_are_run_the_estimate_is_shown(monkeypatch: pytest.Mon
 
 def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     """A head's layer is shown token by token; of a feed-forward network its strongest neurons."""
-    app = start(**THEIRS, source=SOURCE, carried="head", place="5.8")
+    app = start(**THEIRS, source=SOURCE, patched="head", place="5.8")
     assert re.search(r"L5 H8, effect 0\.[78]\d", words(app)) and shown(app, 1).shape == (8, 12)
     assert "with this one part put in" in words(app)
     app = start(text="She opened the door.", pair="It was dark.", target="nsp", source="He ate a door.", place="2.3")
     assert "Before, of the texts as they are" in words(app) and not app.exception and not app.error
-    app = start(**THEIRS, source=SOURCE, carried="feed_forward", place="2.3")
+    app = start(**THEIRS, source=SOURCE, patched="feed_forward", place="2.3")
     for button in app.button:
         if button.label.startswith("Patch its"):
             settled(button.click().run())
@@ -192,7 +192,7 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     bars = drawn(app, "bar")[-1]["data"][0]
     strongest = int(np.abs(effects).argmax())
     assert bars["customdata"][0] == f"neuron {strongest}" and bars["text"][0] == two_places(effects[strongest])
-    app = start(**THEIRS, source=SOURCE, carried="head", place="40.8")
+    app = start(**THEIRS, source=SOURCE, patched="head", place="40.8")
     assert not app.exception and "effect" not in "".join(one.value for one in app.subheader), "no such place"
 
 
@@ -201,7 +201,7 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     [
         ({"text": "The man lost his hat."}, "There is no answer yet that could be carried over"),
         (THEIRS | {"text": "A man lost his hat."}, "Type a second text that differs in a word or two"),
-        (THEIRS | {"source": "The old woman lost his hat.", "carried": "pattern"}, "An attention pattern can only"),
+        (THEIRS | {"source": "The old woman lost his hat.", "patched": "pattern"}, "An attention pattern can only"),
         (THEIRS | {"origin": "mean", "reference": " ", "source": "no"}, "there are 0 other texts"),
         (THEIRS | {"origin": "noise", "noise": "0", "source": "no"}, "0.1 to 10"),
         (THEIRS | {"source": "The man lost his hat."}, "for both texts: choose another target or another source"),
@@ -225,8 +225,8 @@ def test_without_a_source_one_click_fills_in_an_example() -> None:
     settled(fill.click().run())
     assert (app.session_state.text, app.session_state.source) == (EXAMPLE.text, SOURCE)
     app.session_state.place = (2, 3)
-    settled(app.selectbox(key=key_of(app, "carried")).set_value("head").run())
-    assert app.session_state.place is None and app.session_state.carried == "head"
+    settled(app.selectbox(key=key_of(app, "patched")).set_value("head").run())
+    assert app.session_state.place is None and app.session_state.patched == "head"
 
 
 def test_numbers_can_be_taken_along(loaded: LoadedModel) -> None:

@@ -109,6 +109,6 @@ def test_causes_itself_reads_the_text_without_it() -> None:
     assert "It stays in" in words(kept) and "read without what is put in" in words(kept)
     line = next(text for text in words(plain).split("\n") if "The largest effect" in text)
     assert line in words(kept)
-    out = settled(visited("causes", **THEIRS, source=SOURCE, place="2.3", way="out"))
+    out = settled(visited("causes", **THEIRS, source=SOURCE, place="2.3", direction="out"))
     assert "choose Source into text" in words(out).replace("*", "")
     assert "keep_put" not in {button.key for button in out.button}

@@ -62,7 +62,7 @@ def test_the_map_is_what_the_library_finds(loaded: LoadedModel, ranked: str) -> 
     run = neuron_activations(loaded, encoding)
     values = run.contributions if ranked == "added" else run.activations
     found = strongest_neurons(values, 10)
-    app = start(**HERS, ranked=ranked, fired="4.2")
+    app = start(**HERS, ranked=ranked, neuron_cell="4.2")
     assert not app.exception and not app.error
     points = drawn(app, "heatmap")[0]["data"][1]["customdata"]
     assert [int(number) for _, _, number, _ in points] == found.neurons[..., 0].T.ravel().tolist()
@@ -165,7 +165,7 @@ def test_any_neuron_is_chosen_by_its_numbers() -> None:
     settled(app.run())
     assert app.query_params["neuron"] == "5.7" and "L5 neuron 7" in words(app)
     for neuron in ("99.1", "2.99999"):
-        other = start(**HERS, neuron=neuron, fired="77.1")
+        other = start(**HERS, neuron=neuron, neuron_cell="77.1")
         assert not other.exception and not other.error and "L5 at" in words(other)
 
 
@@ -177,7 +177,7 @@ def test_a_model_without_some_neurons_is_shown(
     bert_core.save(small, tmp_path / "small")
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tmp_path / "small")]))
     given = {"model": str(tmp_path / "small"), "text": "the cat sat on the mat", "masked": "5"}
-    app = start(**given, fired="0.2")
+    app = start(**given, neuron_cell="0.2")
     assert not app.exception and not app.error
     assert "All neurons of L0 were pruned." in words(app)
     listed = start(**given, neuron="1.5")
@@ -195,7 +195,7 @@ def test_without_a_gap_there_is_no_answer_to_rest_on() -> None:
 def test_of_a_long_text_the_tokens_around_the_chosen_one_are_drawn() -> None:
     """Forty of them, with the frame at the right one; nothing slow is begun unasked."""
     text = "The queen gave the book to her brother and went home in the evening. " * 12
-    app = start(text=text, fired="2.80")
+    app = start(text=text, neuron_cell="2.80")
     assert not app.exception and not app.error
     (figure,) = drawn(app, "heatmap")
     assert len(figure["data"][0]["y"]) == 40 and "Tokens 60 to 99 of" in words(app)

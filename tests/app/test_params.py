@@ -19,8 +19,8 @@ reference lecture lang
 sort rows view show part hide share combine among weights
 against differs compare_view other other_model
 method measure
-source origin noise carried way estimated around place
-ranked fired neuron times
+source origin noise patched direction estimated around place
+ranked neuron_cell neuron times
 layers_view alike lens rank_by projection cell depth query_position sentences common_word
 colour
 over normal removal
@@ -58,15 +58,16 @@ DEFAULTS = {
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
     "choices": "",
-    "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "around": None, "place": None,
+    "source": "", "origin": "text", "noise": 3.0, "patched": "state", "direction": "into",
+    "around": None, "place": None,
     "about": "head", "counted": "model", "piece": "", "firing": None, "asked_of": "offset", "tenth": 10,
     "label": "", "seeds": 3, "erased_at": 0,
-    "ranked": "added", "fired": None, "neuron": None, "times": 0.0,
+    "ranked": "added", "neuron_cell": None, "neuron": None, "times": 0.0,
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head other_heads other stage seed shapes word cell sentences sentence_a
-sentence_b source place tenth query_position fired neuron tuned lesson step choices about counted piece firing
+sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices about counted piece firing
 """
 
 

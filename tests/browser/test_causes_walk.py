@@ -44,7 +44,7 @@ def test_another_text_and_another_part(app: str, page: Page) -> None:
     settled(page)
     page.get_by_role("combobox", name="Carry over").click()
     page.get_by_role("option", name="What a head brings").click()
-    assert reaches_address(page, lambda address: address.get("carried") == "head")
+    assert reaches_address(page, lambda address: address.get("patched") == "head")
     settled(page)
     page.get_by_role("button", name="Hold it against 10 random texts").click()
     expect(page.get_by_text("moves the answer no more than random texts")).to_be_visible(timeout=60_000)

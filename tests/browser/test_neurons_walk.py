@@ -13,7 +13,7 @@ def test_a_cell_is_clicked_and_its_neuron_switched_off(app: str, page: Page) -> 
     expect(page.get_by_text("Look at L3 neuron 146")).to_be_visible()
     # Ten tokens by six layers: “brother”, in L1.
     click_at(page.locator(".st-key-neurons_map .js-plotly-plot .nsewdrag").first, 1.5 / 6, 7.5 / 10)
-    assert reaches_address(page, lambda address: address.get("fired") == "1.7")
+    assert reaches_address(page, lambda address: address.get("neuron_cell") == "1.7")
     settled(page)
     expect(page.get_by_role("heading", name="L1 at brother")).to_be_visible()
     page.get_by_role("button", name="Switch off", exact=True).click()

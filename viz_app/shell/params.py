@@ -88,13 +88,15 @@ class Param(Generic[Value]):
         """Draw the control in a container and return the value.
 
         on_change: called with args after the visitor has changed the value. arguments: added to those of the
-        declaration. If the value is not among `options`, the default is used, or else the first option.
+        declaration. If the value is not among `options`, the default is used, or else the first option; the list of a
+        multiselect loses what is not among them.
         """
         state, arguments = st.session_state, {**self.arguments, **arguments}
         value: Any = self.value
         options: Collection[Any] = arguments.get("options", (value,))
-        is_single = not isinstance(value, list)  # a list holds several of the options
-        if is_single and value not in options and options and value is not None:
+        if isinstance(value, list):
+            value = [item for item in value if item in options]
+        elif value not in options and options and value is not None:
             default = self.first(with_text=False)
             value = default if default in options else next(iter(options))
         state[self.name] = value
@@ -107,7 +109,7 @@ class Param(Generic[Value]):
             help_text = help_on_terms(" · ".join([label, *map(format_func, options if is_row else ())]))
 
         def receive() -> None:
-            if state[self.name] is None:  # emptied: the value stays, and is shown again
+            if state[self.name] is None and None not in options:  # emptied: the value stays, and is shown again
                 state[self.name] = value
             elif state[self.name] != value and on_change is not None:
                 on_change(*args)

@@ -1,20 +1,18 @@
-"""The page Attention: who looks at whom."""
+"""The page Attention: the attention maps of all heads, and those of the selected heads in detail."""
 
 from bert_core.analysis import patterns
 from bert_core.records import MAPS
 from bert_core.refused import Refused
-from viz_app.maps import HEAD_SELECTIONS
+from viz_app.maps import HEAD_SELECTIONS, UNITS
 from viz_app.shell.heads import VIEWS
 from viz_app.shell.params import Page, Param, select, toggle
 
 ROW_SORTS = ("number", "entropy", "to_sep", "distance")
 SORTS = (*ROW_SORTS, "role")
-COMBINED = ("apart", *patterns.HEAD_COMBINATIONS)
-PARTS = patterns.PARTS
 
 
 def parse_weights(value: str) -> tuple[float, ...]:
-    """Numbers between commas. Raises Refused for what is none, or is negative."""
+    """Return numbers that are separated by commas. Raises Refused for anything else, and for negative numbers."""
     try:
         weights = tuple(float(part) for part in value.replace(";", ",").split(",") if part.strip())
     except ValueError as error:
@@ -25,9 +23,42 @@ def parse_weights(value: str) -> tuple[float, ...]:
 
 
 def write_weights(weights: tuple[float, ...]) -> str:
-    """The weights between commas: what `parse_weights` reads."""
+    """Return numbers separated by commas, as `parse_weights` reads them."""
     return ",".join(f"{weight:g}" for weight in weights)
 
+
+view = select("view", VIEWS, "View", default="curves")
+show = select("show", {name: UNITS[name].capitalize() for name in MAPS} | {"brought": "Brought"}, "Show")
+part = select("part", patterns.PARTS, "Between", default="all", widget="selectbox", width=110)
+combine = select(
+    "combine",
+    {name: name.capitalize() for name in ("apart", *patterns.HEAD_COMBINATIONS)},
+    "Several heads",
+    widget="selectbox",
+    width=130,
+)
+head_sort = select("sort", SORTS, "Sort heads", widget="selectbox", width=200)
+layer_sort = select("rows", ROW_SORTS, "Sort layers", widget="selectbox", width=200)
+hide = toggle("hide", "Hide [CLS] and [SEP]")
+words = toggle(  # in the addresses of all pages about a text
+    "words",
+    "Words, not pieces",
+    "Attention to a word is the sum over its pieces; attention from a word is their mean.",
+)
+rescale = toggle(
+    "share",
+    "Rescale rows to 1",
+    "When tokens are left out, each row is divided by its sum, so that it adds up to 1 again.",
+)
+combined_heads = select(
+    "among",
+    dict(zip(HEAD_SELECTIONS, ("of the chosen heads", "of the whole layer", "of all layers"), strict=True)),
+    "Together",
+    widget="selectbox",
+    width=190,
+    label_visibility="collapsed",
+)
+weights: Param[tuple[float, ...]] = Param("weights", (), parse_weights, write_weights)  # empty: by importance
 
 PAGE = Page(
     "attention",
@@ -35,17 +66,6 @@ PAGE = Page(
     ":material/grid_view:",
     group="See",
     question="Who looks at whom?",
-    subtitle=None,
-    params=(
-        select("sort", SORTS),
-        select("rows", ROW_SORTS),
-        select("view", VIEWS, default="curves"),
-        select("show", MAPS),
-        select("part", PARTS, default="all"),
-        toggle("hide"),
-        toggle("share"),  # whether the rows of a part are renormalised
-        select("combine", COMBINED),
-        select("among", HEAD_SELECTIONS),
-        Param("weights", (), parse_weights, write_weights),  # none: by importance
-    ),
+    subtitle="Which words each attention head looks at, and how strongly.",
+    params=(head_sort, layer_sort, view, show, part, hide, rescale, combine, combined_heads, weights),
 )

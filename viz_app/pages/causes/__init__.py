@@ -1,12 +1,19 @@
-"""The page Causes: what carries an answer from one text to another."""
+"""The page Causes: which activations of one text, patched into another, change its answer."""
 
 from bert_core.refused import Refused
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, Param, parse_int, select, toggle
+from viz_app.shell.params import Page, Param, parse_int, parse_pair, select, toggle, write_pair
 
-CARRIED = ("state", "attention", "feed_forward", "head", "pattern", "query", "key", "value")
-ORIGINS = ("text", "noise", "mean")
-WAYS = ("into", "out")
+PARTS = {
+    "state": "The state of a token",
+    "attention": "What attention adds",
+    "feed_forward": "What the feed-forward network adds",
+    "head": "What a head brings",
+    "pattern": "Where a head looks",
+    "query": "A head's queries",
+    "key": "A head's keys",
+    "value": "A head's values",
+}
 # Found by a search through short sentences in which one word decides another; a test asks the model again.
 EXAMPLE = Example(
     "The man lost his hat.",
@@ -16,19 +23,11 @@ EXAMPLE = Example(
     remark="**Look at the row of “man”:** at whatever depth the state of “woman” is put there, the answer follows, up "
     "to the last layer, which brings it to the gap. Carry over *heads*, and one of 72 does most of that: L5 H8.",
 )
-SOURCE = "The woman lost his hat."  # a text to read beside the example
-
-
-def parse_place(value: str) -> tuple[int, ...]:
-    """Where in the picture, as row and column: 2.5. Raises Refused for anything else."""
-    numbers = tuple(parse_int(part) for part in value.split("."))
-    if len(numbers) != 2 or min(numbers) < 0:
-        raise Refused("two numbers from 0, such as 2.5")
-    return numbers
+SOURCE = "The woman lost his hat."  # the source of the example
 
 
 def parse_noise(value: str) -> float:
-    """The size of noise. Raises Refused for anything but 0.1 to 10."""
+    """Return the size of noise. Raises Refused for anything but 0.1 to 10."""
     try:
         size = float(value)
     except ValueError:
@@ -38,27 +37,59 @@ def parse_noise(value: str) -> float:
     return size
 
 
-def write_place(place: tuple[int, ...]) -> str:
-    """What `parse_place` reads."""
-    return ".".join(map(str, place))
-
+origin = select(
+    "origin",
+    {"text": "Another text", "noise": "This text with noise", "mean": "The mean of other texts"},
+    "Source",
+    widget="selectbox",
+    width=240,
+)
+source: Param[str] = Param(
+    "source",
+    "",
+    widget="text_input",
+    label="Other text",
+    step=True,
+    arguments={"placeholder": "Type a text that differs in a word or two", "width": 400},
+)
+noise: Param[float] = Param(
+    "noise",
+    3.0,
+    parse_noise,
+    "{:g}".format,
+    "number_input",
+    "Size of the noise",
+    "In standard deviations of the model's word embeddings. 3 is usual (Meng 2022).",
+    arguments={"min_value": 0.1, "max_value": 10.0, "step": 0.5, "format": "%g", "width": 170},
+)
+patched = select("patched", PARTS, "Carry over", widget="selectbox", width=290, old_name="carried")
+direction = select(
+    "direction",
+    {"into": "Source into text", "out": "Text into source"},
+    "Way",
+    "Put what was right into what was wrong, and you see what is enough for the answer; the other way round, what it "
+    "needs. The two often differ.",
+    old_name="way",
+)
+estimated = toggle(
+    "estimated",
+    "Estimate beside it",
+    "All patches at once from one pass there and back, right for small changes only (attribution patching): does the "
+    "cheap estimate tell the truth here?",
+)
+centre: Param[int | None] = Param(  # position in a long text
+    "around", None, parse_int, widget="selectbox", label="Tokens around", arguments={"width": 170}
+)
+place: Param[tuple[int, int] | None] = Param("place", None, parse_pair, write_pair, step=True)  # row, column of the map
 
 PAGE = Page(
     "causes",
     "Causes",
     ":material/conversion_path:",
     group="Explain",
-    question="Which part of the model carries the difference between two texts?",
-    subtitle=None,
-    params=(
-        Param("source", "", step=True),
-        select("origin", ORIGINS),
-        Param("noise", 3.0, parse_noise, "{:g}".format),  # in standard deviations of the word embeddings
-        select("carried", CARRIED),
-        select("way", WAYS),
-        toggle("estimated"),  # whether the estimate stands beside what was found
-        Param("around", None, parse_int),  # the token of a long text around which it is drawn
-        Param("place", None, parse_place, write_place, step=True),  # layer or depth, and token or head
-    ),
+    question="What causes the difference?",
+    subtitle="The model reads one text with parts of its reading of another put in: which part carries the answer "
+    "over?",
+    params=(source, origin, noise, patched, direction, estimated, centre, place),
     example=EXAMPLE,
 )

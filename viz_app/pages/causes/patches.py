@@ -1,18 +1,19 @@
-"""The two texts of the page Causes, and what patching one with the other finds; from the queue."""
+"""The source and the text of the page Causes, and the slow work of patching one with the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
-import streamlit as st
 
 from bert_core.analysis.causes import Partners, mask_same_words, word_partners
 from bert_core.edits import HEAD_PARTS
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress
+from bert_core.progress import Progress, ignore_progress
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, without_noise
 from bert_core.refused import Refused
 from bert_core.run.answers import Answer
@@ -21,191 +22,203 @@ from bert_core.run.patching import estimate_patches, patch, patch_band, predict_
 from bert_core.tokenizer import Encoding
 from viz_app.export.effects import both_labels, shares, source_labels
 from viz_app.figures.lens import short_names
+from viz_app.pages.causes import direction, noise, origin, patched, source
 from viz_app.shell.change import reference_encodings
-from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection
-from viz_app.shell.work import Work
+from viz_app.shell.work import estimate_seconds, wait_for, work
 
 RANDOM_TEXTS = 10
-THERE_AND_BACK = 4  # forward passes that an estimate takes: one of each text, and one back
+ESTIMATE_PASSES = 4  # forward passes that an estimate takes: one of each text, and one backward pass
+
+Source = Encoding | Noised | MeanOf
+Text = Encoding | Noised
 
 
 @dataclass(frozen=True)
-class Sides:
-    """Two texts of one question: parts of the reading of the source are put into that of the text.
+class Patching:
+    """A part of the activations of a source, which is patched into a text place by place.
 
-    source, text: what the model reads, gaps in place. what: the part that is carried over.
+    source, text: as the model reads them, with masks. part: one of `PARTS`, or "neuron". layers, positions,
+    per_position: arguments of `patch`; by default the places of the map.
     """
 
-    current: Selection
-    source: Encoding | Noised | MeanOf
-    text: Encoding | Noised
-    what: str
+    selection: Selection
+    source: Source
+    text: Text
+    part: str
+    layers: tuple[int, ...] | None = None
+    positions: tuple[int, ...] | None = None
+    per_position: bool | None = None
 
     @property
+    def loaded(self) -> LoadedModel:
+        """The model, in memory."""
+        return self.selection.loaded
+
+    @cached_property
+    def identity(self) -> tuple[Hashable, ...]:
+        """All that the results depend on."""
+        places = self.part, self.layers, self.positions, self.per_position
+        head_mask = self.selection.head_mask.tobytes()
+        return self.loaded.identity, self.source, self.text, self.target, head_mask, places
+
+    def compute(self, function: Callable[..., Patches], **arguments: Any) -> Patches:
+        """Return the result of `patch` or `estimate_patches`, called with further arguments."""
+        return function(
+            self.loaded, self.source, self.text, self.target, head_mask=self.selection.head_mask, part_kind=self.part,
+            align="tokens" if self.partners is None else "words", layers=self.layers, positions=self.positions,
+            per_position=self.per_position, **arguments,
+        )  # fmt: skip
+
+    @cached_property
     def target(self) -> Target:
-        """What is followed; the page asks for one, of the text above: the way back, at the words that stand for it.
+        """The target whose value is patched; in the direction "out", at the partners of its positions.
 
-        Raises Refused where none does.
+        Raises Refused if one of its positions has no partner.
         """
-        asked = self.current.target
-        assert asked is not None
-        if self.partners is None or self.source is not self.current.encoding:
-            return asked
-        if asked.pooled:
-            return replace(asked, pooled=self.current.loaded.effective_pooling.pooled_positions(len(self.read)))
-        places = {theirs: own for own, theirs in enumerate(self.partners.partners)}
-        if lost := [row for row, _ in asked.target_pieces if row not in places]:
+        target = self.selection.target
+        assert target is not None  # the page ends without one
+        if self.partners is None or self.source is not self.selection.encoding:
+            return target
+        if target.pooled:
+            pooling = self.selection.loaded.effective_pooling
+            return replace(target, pooled=pooling.pooled_positions(len(self.encoding)))
+        partner_of = {source_position: position for position, source_position in enumerate(self.partners.partners)}
+        if missing := [row for row, _ in target.target_pieces if row not in partner_of]:
             raise Refused(
-                f"position {lost[0]} of the text, where the answer is read, has no partner in the other: hide the same "
-                "word in both"
+                f"position {missing[0]} of the text, where the answer is read, has no partner in the other: hide the "
+                "same word in both"
             )
-        position = None if asked.position is None else places[asked.position]
-        return replace(asked, position=position, pieces=tuple((places[row], piece) for row, piece in asked.pieces))
+        position = None if target.position is None else partner_of[target.position]
+        return replace(
+            target, position=position, pieces=tuple((partner_of[row], piece) for row, piece in target.pieces)
+        )
 
     @property
-    def of_heads(self) -> bool:
-        """Whether heads are patched as a whole, else token by token."""
-        return self.what in HEAD_PARTS
+    def is_per_head(self) -> bool:
+        """Whether the part of a whole head is patched; else that of a token."""
+        return self.part in HEAD_PARTS
 
     @property
-    def read(self) -> Encoding:
+    def encoding(self) -> Encoding:
         """The text without noise."""
         return without_noise(self.text)
 
     @cached_property
     def partners(self) -> Partners | None:
-        """Which words stand for each other, where the source is a text of other length; None where it is none."""
+        """Which words correspond to each other; None unless the source is a text of another length."""
         if not isinstance(self.source, Encoding) or len(self.source) == len(self.text):
             return None
-        return word_partners(self.source, self.read)
+        return word_partners(self.source, self.encoding)
 
-    @property
-    def other_tokens(self) -> list[str]:
-        """The token of the source that each comes from; "" where there is none."""
-        of = range(len(self.text)) if self.partners is None else self.partners.partners
-        return source_labels(self.source, self.read, of)
-
-    @property
+    @cached_property
     def tokens(self) -> list[str]:
-        """What is written at each token: both, where the texts differ."""
-        return both_labels(self.read.labels, self.other_tokens)
+        """The label of each token: both tokens where the texts differ."""
+        partners = range(len(self.text)) if self.partners is None else self.partners.partners
+        return both_labels(self.encoding.labels, source_labels(self.source, self.encoding, partners))
 
     @property
     def rows(self) -> list[str]:
-        """What is written at the rows of the picture."""
-        return [f"L{layer}" for layer in range(len(self.current.head_mask))] if self.of_heads else self.tokens
+        """Labels of the rows of the map."""
+        return [f"L{layer}" for layer in range(len(self.selection.head_mask))] if self.is_per_head else self.tokens
 
     @property
     def columns(self) -> list[str]:
-        """What is written at its columns."""
-        layers, heads = self.current.head_mask.shape
-        if self.of_heads:
+        """Labels of the columns of the map."""
+        layers, heads = self.selection.head_mask.shape
+        if self.is_per_head:
             return [f"H{head}" for head in range(heads)]
-        return short_names(layers + 1) if self.what == "state" else [f"L{layer}" for layer in range(layers)]
-
-    def limit(self, found: Patches) -> float:
-        """Where the colours end: at the source's answer; of a mean, at the place that moves the answer most."""
-        return float(np.nanmax(np.abs(shares(found)))) if isinstance(self.source, MeanOf) else 1.0
-
-    def effects(self, found: Patches) -> np.ndarray:
-        """The effects as the picture has them."""
-        return self.seen(shares(found))
-
-    def seen(self, values: np.ndarray) -> np.ndarray:
-        """What was found as the picture has it: (token, layer), or (layer, head)."""
-        return values if self.of_heads else values.T
-
-    def exact(self) -> Work[Patches]:
-        """Each place by itself."""
-        cells = len(self.rows) * len(self.columns)
-        return self._work("patches", patch, cells / 2, forward_bytes(self.current.loaded, len(self.text), cells))
-
-    def estimate(self) -> Work[Patches]:
-        """All places from one pass there and back."""
-        memory = gradient_bytes(self.current.loaded, len(self.text), 2)
-        return self._work(
-            "estimated patches", lambda *a, report, **k: estimate_patches(*a, **k), THERE_AND_BACK, memory
-        )
-
-    def band(self, found: Patches) -> Work[PatchBand]:
-        """What random texts do at the same places."""
-        cells = len(self.rows) * len(self.columns)
-        current, loaded = self.current, self.current.loaded
-        return Work(
-            ("patch band", *self._key, self.what),
-            f"{shown_name(loaded.name)}: patches from {RANDOM_TEXTS} random texts",
-            lambda report: patch_band(loaded, found, texts=RANDOM_TEXTS, report=report),
-            current.seconds(RANDOM_TEXTS * cells / 2),
-            memory=forward_bytes(loaded, len(self.text), cells),
-        )
-
-    def said(self, found: Patches, place: tuple[int, ...]) -> Work[tuple[Answer, Answer]]:
-        """All that the model says of the text, and what it says with one patch in."""
-        loaded = self.current.loaded
-        return Work(
-            ("answer with", *self._key, self.what, place),
-            f"{shown_name(loaded.name)} reads with a part of another text",
-            lambda _: (predict_with_patch(loaded, found, None), predict_with_patch(loaded, found, place)),
-            self.current.seconds(4),
-        )
-
-    def closer(self, layer: int) -> Work[Patches]:
-        """The heads of a layer token by token."""
-        cells = self.current.head_mask.shape[1] * len(self.text)
-        memory = forward_bytes(self.current.loaded, len(self.text), cells)
-        return self._work("patches", patch, cells / 2, memory, layers=(layer,), per_position=True)
-
-    def neurons(self, layer: int, position: int) -> Work[Patches]:
-        """Every neuron of a layer at a token."""
-        cells = self.current.loaded.config.intermediate_size
-        memory = forward_bytes(self.current.loaded, len(self.text), cells)
-        given = {"layers": (layer,), "positions": (position,), "part_kind": "neuron"}
-        return self._work("patches", patch, cells / 2, memory, **given)
+        return short_names(layers + 1) if self.part == "state" else [f"L{layer}" for layer in range(layers)]
 
     @property
-    def _key(self) -> tuple[Hashable, ...]:
-        current = self.current
-        return (current.loaded.identity, self.source, self.text, repr(self.target), current.head_mask.tobytes())
+    def place_count(self) -> int:
+        """The number of places that are patched."""
+        if self.part == "neuron":
+            return self.loaded.config.intermediate_size
+        columns = len(self.columns)
+        return columns * len(self.text) if self.per_position else columns * len(self.rows)
 
-    def _work(
-        self, kind: str, find: Callable[..., Patches], passes: float, memory: int, **given: object
-    ) -> Work[Patches]:
-        current, target, source, text = self.current, self.target, self.source, self.text
-        loaded: LoadedModel = current.loaded
-        given = {"part_kind": self.what, "align": "tokens" if self.partners is None else "words", **given}
-        gates = current.head_mask
+    @property
+    def seconds(self) -> float:
+        """Estimated duration of patching every place in a run of its own."""
+        return estimate_seconds(self.loaded, len(self.text), self.place_count / 2)
 
-        def do(report: Progress) -> Patches:
-            return find(loaded, source, text, target, head_mask=gates, report=report, **given)
+    @property
+    def memory(self) -> int:
+        """Estimated bytes that this takes."""
+        return forward_bytes(self.loaded, len(self.text), self.place_count)
 
-        return Work(
-            (kind, *self._key, tuple(given.items())),
-            f"{shown_name(loaded.name)}: patches of {len(text)} tokens",
-            do,
-            current.seconds(passes),
-            memory=memory,
-        )
+    def limit(self, patches: Patches) -> float:
+        """Return the end of the colour scale: the answer of the source; of a mean, the largest change of the answer."""
+        return float(np.nanmax(np.abs(shares(patches)))) if isinstance(self.source, MeanOf) else 1.0
+
+    def effects(self, patches: Patches) -> np.ndarray:
+        """Return the effects as the map shows them."""
+        return self.as_map(shares(patches))
+
+    def as_map(self, values: np.ndarray) -> np.ndarray:
+        """Return values of all places as the map shows them: (token, layer), or (layer, head)."""
+        return values if self.is_per_head else values.T
 
 
-def sides(current: Selection) -> Sides:
-    """Both texts, the way round that is chosen. A source that was typed has the same words hidden as the text.
+@work("{patching}: patches of another text", seconds=attrgetter("seconds"), memory=attrgetter("memory"))
+def patch_places(patching: Patching, report: Progress = ignore_progress) -> Patches:
+    """Patch every place in a run of its own."""
+    return patching.compute(patch, report=report)
+
+
+@work(
+    "{patching}: estimate of patches",
+    seconds=lambda patching: estimate_seconds(patching.loaded, len(patching.text), ESTIMATE_PASSES),
+    memory=lambda patching: gradient_bytes(patching.loaded, len(patching.text), 2),
+)
+def estimate_places(patching: Patching) -> Patches:
+    """Estimate the patches of all places from one forward and one backward pass."""
+    return patching.compute(estimate_patches)
+
+
+@work(
+    f"{{patching}}: patches from {RANDOM_TEXTS} random texts",
+    seconds=lambda patching: RANDOM_TEXTS * patching.seconds,
+    memory=attrgetter("memory"),
+)
+def patch_random_texts(patching: Patching, report: Progress = ignore_progress) -> PatchBand:
+    """Patch every place from random texts."""
+    patches = wait_for(patch_places(patching))
+    return patch_band(patching.loaded, patches, texts=RANDOM_TEXTS, report=report)
+
+
+@work(
+    "{patching} reads with a part of another text",
+    seconds=lambda patching, _: estimate_seconds(patching.loaded, len(patching.text), 4),
+)
+def predict_patched(patching: Patching, index: tuple[int, ...]) -> tuple[Answer, Answer]:
+    """Predict the text without patches, and with the patch at an index of `patch_places`."""
+    patches = wait_for(patch_places(patching))
+    before, after = (predict_with_patch(patching.loaded, patches, place) for place in (None, index))
+    return before, after
+
+
+def selected_patching(selection: Selection) -> Patching:
+    """Return source and text in the selected direction. In a typed source, the same words are masked as in the text.
 
     Raises Refused for a source that cannot be read.
     """
-    state, loaded = st.session_state, current.loaded
-    if state.origin == "mean":
-        return Sides(current, MeanOf(reference_encodings(current)), current.encoding, state.carried)
-    if state.origin == "noise":
-        noised = Noised(current.encoding, state.noise)
-        if state.way == "out":
-            return Sides(current, current.encoding, noised, state.carried)
-        return Sides(current, noised, current.encoding, state.carried)
-    read, original = current.encoding, current.original
-    typed = loaded.tokenizer.encode(state.source, original.pair, max_length=loaded.config.max_position_embeddings)
-    pieces = zip(read.words, read.tokens, original.tokens, strict=True)
-    masked = {word for word, token, own in pieces if word is not None and token != own}
-    source = mask_same_words(loaded.tokenizer, typed, original, masked)
-    if state.way == "out":
-        return Sides(current, current.encoding, source, state.carried)
-    return Sides(current, source, current.encoding, state.carried)
+    encoding, second = selection.encoding, _read_source(selection)
+    if direction.value == "out" and origin.value != "mean":
+        assert not isinstance(second, MeanOf)
+        return Patching(selection, encoding, second, patched.value)
+    return Patching(selection, second, encoding, patched.value)
+
+
+def _read_source(selection: Selection) -> Source:
+    encoding, original = selection.encoding, selection.original
+    if origin.value == "mean":
+        return MeanOf(reference_encodings(selection))
+    if origin.value == "noise":
+        return Noised(encoding, noise.value)
+    tokenizer, max_length = selection.loaded.tokenizer, selection.loaded.config.max_position_embeddings
+    tokens = zip(encoding.words, encoding.tokens, original.tokens, strict=True)
+    masked = {word for word, token, original_token in tokens if word is not None and token != original_token}
+    typed_source = tokenizer.encode(source.value, original.pair, max_length=max_length)
+    return mask_same_words(tokenizer, typed_source, original, masked)

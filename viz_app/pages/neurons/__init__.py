@@ -1,4 +1,4 @@
-"""The page Neurons: which feed-forward neurons fire in a text, what they say, and what rests on them."""
+"""The page Neurons: the neurons active in a text, what they promote, and what the answer rests on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from bert_core.refused import Refused
 from viz_app.shell.examples import Example
 from viz_app.shell.params import Page, Param, parse_pair, select, write_pair
 
-RANKED = ("added", "fires")
 # Found by a search through short sentences with a pronoun in the gap; a test asks the model again.
-NEURON = (3, 146)  # to look at first in the example
+NEURON = (3, 146)  # selected at first in the example
 EXAMPLE = Example(
     "She gave the book to her brother.",
     masked=(5,),
@@ -21,7 +20,7 @@ EXAMPLE = Example(
 
 
 def parse_factor(value: str) -> float:
-    """What a neuron is multiplied by. Raises Refused for anything but -100 to 100."""
+    """Return the factor by which a neuron is scaled. Raises Refused for anything but -100 to 100."""
     try:
         factor = float(value)
     except ValueError:
@@ -31,18 +30,36 @@ def parse_factor(value: str) -> float:
     return factor
 
 
+ranked = select(
+    "ranked",
+    {"added": "What it adds", "fires": "How strongly it fires"},
+    "Rank by",
+    "How far a neuron moves the state of its token: how strongly it fires, times the length of its vector. Or how "
+    "strongly it fires alone.",
+)
+neuron_cell: Param[tuple[int, int] | None] = Param(  # layer and token
+    "neuron_cell", None, parse_pair, write_pair, step=True, old_name="fired"
+)
+neuron: Param[tuple[int, int] | None] = Param("neuron", None, parse_pair, write_pair, step=True)  # layer and neuron
+times: Param[float] = Param(
+    "times",
+    0.0,
+    parse_factor,
+    "{:g}".format,
+    "number_input",
+    "Times",
+    "What the neuron is multiplied by at every token: 0 switches it off, 2 doubles it.",
+    arguments={"min_value": -100.0, "max_value": 100.0, "step": 0.5, "format": "%g", "width": 130},
+)
+
 PAGE = Page(
     "neurons",
     "Neurons",
     ":material/bubble_chart:",
     group="Explain",
-    question="Which feed-forward neurons fire, and what do they say?",
-    subtitle=None,
-    params=(
-        select("ranked", RANKED),
-        Param("fired", None, parse_pair, write_pair, step=True),  # layer and token
-        Param("neuron", None, parse_pair, write_pair, step=True),  # layer and neuron
-        Param("times", 0.0, parse_factor, "{:g}".format),
-    ),
+    question="Which neurons fire?",
+    subtitle="Half of each layer is its feed-forward network, a sum over neurons: each fires more or less at each "
+    "token, and adds its own vector that many times.",
+    params=(ranked, neuron_cell, neuron, times),
     example=EXAMPLE,
 )

@@ -1,0 +1,276 @@
+"""The maps of the shared text that the page Attention shows: quantity, part, units, and combination of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.patterns import rows_without_numbers
+from bert_core.analysis.sinks import SinkContribution, sink_contribution
+from bert_core.loading import LoadedModel
+from bert_core.records import HeadVectors, ModelRun
+from bert_core.refused import Refused
+from bert_core.run.vectors import all_head_vectors, head_vectors
+from bert_core.tokenizer import Encoding
+from viz_app.components.attention_view import ViewChoice
+from viz_app.components.attention_view.everywhere import AllMaps, pack_all_maps
+from viz_app.export.page import NEURON, NEURON_MISLEADING
+from viz_app.figures.thumbnails import thumbnails
+from viz_app.maps import UNSIGNED, Combination, MapView
+from viz_app.pages.attention import combine, combined_heads, hide, part, rescale, show, view, weights, words
+from viz_app.shell.markdown import with_help
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import show_missing_target
+from viz_app.shell.work import cached, wait_for, work
+from viz_app.tokens import Combined, Token
+
+MAX_EMPTY_ROWS = 6  # rows without numbers that are named
+
+
+@dataclass(frozen=True)
+class SelectedMaps:
+    """The maps of a run as they are selected, as far as the selection applies to the text and the view.
+
+    is_neuron_view: whether the neuron view is shown, which is of attention between all pieces.
+    map_view: the selection without layer, heads and share, which the large view itself can change.
+    """
+
+    selection: Selection
+    run: ModelRun
+    is_neuron_view: bool
+    map_view: MapView
+
+    @property
+    def identity(self) -> tuple[Hashable, ...]:
+        """All that the run depends on; `map_view` is an argument of the cached functions that depend on it."""
+        selection = self.selection
+        return selection.loaded.identity, selection.encoding, repr(selection.target), selection.head_mask.tobytes()
+
+    @property
+    def quantity(self) -> str:
+        """The quantity of the values: "attention", "gradient", "product" or "brought"."""
+        return self.map_view.what
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether values have a sign, as gradients have."""
+        return self.quantity not in UNSIGNED
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether rows of attention lack the share of tokens that are left out."""
+        return self.map_view.partial(self.selection.encoding)
+
+    @property
+    def is_renormalised(self) -> bool:
+        """Whether rows are divided by their sums; rows of signed values never are."""
+        return self.is_partial and self.map_view.renormalise
+
+    @property
+    def values(self) -> np.ndarray:
+        """All values between pieces, (layer, head, query, key)."""
+        return self.run.select_map(self.quantity)
+
+    @property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """The tokens of the rows, and those of the columns."""
+        return self.map_view.tokens(self.selection.encoding)
+
+    def select(self, maps: np.ndarray) -> np.ndarray:
+        """Return maps between pieces, (..., query, key), as they are selected: words, part, renormalised."""
+        return self.map_view.seen(maps, self.selection.encoding)
+
+    def thumbnails(self, size: int) -> np.ndarray:
+        """Return small maps of all heads between pieces. size: maximum of rows and columns."""
+        map_view = self.map_view
+        pieces = MapView(self.quantity, map_view.part, map_view.hide_special, renormalise=self.is_renormalised)
+        return _thumbnails(self, pieces, size)
+
+    def all_heads(self) -> AllMaps | None:
+        """Return the maps of all heads for the browser.
+
+        None for too many of them, and if the notes of the view depend on the heads that are drawn.
+        """
+        if self.is_neuron_view or self.is_renormalised or self.map_view.together is not None:
+            return None
+        return _all_heads(self, replace(self.map_view, mode="curves"))
+
+    def combined(self, layer: int, heads: Sequence[int]) -> Combined | None:
+        """Return the one map of the selected heads, their layer or all layers; None to draw the heads apart.
+
+        Writes why weights are not possible.
+        """
+        combination = self.map_view.together
+        if combination is None:
+            return None
+        if combination.by_importance and self.selection.target is None:
+            show_missing_target(self.selection, "Weights by importance need something to explain")
+            return None
+        try:
+            whole = _combined(self, combination, self.quantity, layer, tuple(heads))
+        except Refused as error:
+            st.info(with_help(f"{error}."))
+            return None
+        return whole._replace(map=self.select(whole.map))
+
+    def export_view(self, choice: ViewChoice, *, as_one: bool) -> MapView:
+        """Return what the large view shows, for files. as_one: whether its heads are one map."""
+        existing = tuple(head for head in choice.heads if self.run.existing_heads[choice.layer, head])
+        combination = self.map_view.together if as_one and existing else None
+        if combination is not None and combination.weights:
+            pairs = zip(choice.heads, combination.weights, strict=True)
+            combination = replace(combination, weights=tuple(weight for head, weight in pairs if head in existing))
+        drawn_view = replace(self.map_view, layer=choice.layer, heads=existing, kept=choice.kept)
+        return replace(drawn_view, renormalise=self.is_renormalised, together=combination)
+
+    @property
+    def get_run(self) -> Callable[[], ModelRun]:
+        """Returns the run, with the gradients that the maps or the weights need; for a file that is made later."""
+        combination = self.map_view.together
+        by_importance = combination is not None and combination.by_importance
+        return partial(self.selection.run, gradients=by_importance or self.is_signed)
+
+    def vectors(self, layer: int, head: int) -> HeadVectors | None:
+        """Return the vectors of a head for the neuron view; None in other views, and for a pruned head."""
+        exists = self.run.existing_heads[layer, head]
+        return vectors_of_head(self.selection, layer, head) if self.is_neuron_view and exists else None
+
+    def query(self, choice: ViewChoice) -> int:
+        """Return the query of the neuron view: the first that is selected, or else 0."""
+        positions = choice.positions if choice.side == "query" else ()
+        return min((position for position in positions if position < len(self.selection.encoding)), default=0)
+
+    def notes(self, maps: np.ndarray) -> list[str]:
+        """Return notes on the rows: whether they are renormalised, and which are empty. maps: (head, query, key)."""
+        notes, queries = list(self.map_view.notes(self.selection.encoding)), self.tokens[0]
+        empty = [queries[row] for row in rows_without_numbers(maps)] if self.is_renormalised else []
+        if empty:
+            names = ", ".join(f"“{token.text}” ({token.position})" for token in empty[:MAX_EMPTY_ROWS])
+            ending = f" and {len(empty) - MAX_EMPTY_ROWS} more" if len(empty) > MAX_EMPTY_ROWS else ""
+            notes.append(f"no attention is left in the row of {names}{ending}")
+        return notes
+
+
+@cached
+def largest_sink(maps: SelectedMaps) -> tuple[str, SinkContribution] | None:
+    """Return the special token, the first or the last, to which more heads mostly attend, and its contribution.
+
+    None if no head does.
+    """
+    encoding, run = maps.selection.encoding, maps.run
+    special_tokens = encoding.special_tokens
+    positions = {
+        special_tokens.first: encoding.has_role("first"),
+        special_tokens.end: encoding.has_role("between", "end"),
+    }
+    sinks = [
+        (name, sink_contribution(run.attention, run.select_map("brought"), np.array(is_token)))
+        for name, is_token in positions.items()
+    ]
+    largest = max(sinks, key=lambda sink: sink[1].heads)
+    return largest if largest[1].heads else None
+
+
+@cached
+def _thumbnails(maps: SelectedMaps, pieces: MapView, size: int) -> np.ndarray:
+    return thumbnails(pieces.seen(maps.values, maps.selection.encoding), size, signed=maps.is_signed)
+
+
+@cached
+def _all_heads(maps: SelectedMaps, map_view: MapView) -> AllMaps | None:
+    existing = maps.run.existing_heads
+    is_off = np.zeros_like(existing)
+    is_off[tuple(np.array(maps.selection.off, int).reshape(-1, 2).T)] = True
+    values = map_view.seen(maps.values, maps.selection.encoding)
+    return pack_all_maps(values, existing=existing, off=is_off, signed=maps.is_signed)
+
+
+@cached
+def _combined(
+    maps: SelectedMaps, combination: Combination, quantity: str, layer: int, heads: tuple[int, ...]
+) -> Combined:
+    return combination.of(maps.get_run(), quantity, layer, heads)
+
+
+@work("{model} gives the vectors of L{layer} H{head}")
+def _head_vectors(model: LoadedModel, encoding: Encoding, layer: int, head: int, head_mask: np.ndarray) -> HeadVectors:
+    return head_vectors(model, encoding, layer, head, head_mask=head_mask)
+
+
+def vectors_of_head(selection: Selection, layer: int, head: int) -> HeadVectors:
+    """Return the query and key vectors of a head."""
+    return wait_for(_head_vectors(selection.loaded, selection.encoding, layer, head, selection.head_mask))
+
+
+@work("{model}: query and key vectors of all heads")
+def _all_vectors(model: LoadedModel, encoding: Encoding, head_mask: np.ndarray) -> tuple[HeadVectors, ...]:
+    return all_head_vectors(model, encoding, head_mask=head_mask)
+
+
+def vectors_of_all_heads(selection: Selection) -> tuple[HeadVectors, ...]:
+    """Return the query and key vectors of every head."""
+    return wait_for(_all_vectors(selection.loaded, selection.encoding, selection.head_mask))
+
+
+def selected_maps(selection: Selection) -> SelectedMaps:
+    """Return the maps that the controls select; attention instead of a gradient without a target."""
+    is_neuron_view = view.value == "neuron"
+    is_available = show.value in UNSIGNED or selection.target is not None
+    quantity = show.value if is_available and not is_neuron_view else "attention"
+    map_view = MapView(
+        quantity,
+        part=part.value if selection.encoding.pair is not None and not is_neuron_view else "all",
+        hide_special=hide.value and not is_neuron_view,
+        words=words.value and view.value not in ("heads", "neuron"),
+        renormalise=rescale.value,
+        mode="matrix" if view.value == "matrix" else "curves",
+        together=_selected_combination(),
+    )
+    run = selection.run(gradients=quantity not in UNSIGNED)
+    return SelectedMaps(selection, run, is_neuron_view, map_view)
+
+
+def _selected_combination() -> Combination | None:
+    """Return how several heads are combined into one map, or None to draw them apart."""
+    if view.value in ("heads", "neuron") or combine.value == "apart":
+        return None
+    is_weighted = combine.value == "weighted" and combined_heads.value == "chosen"
+    return Combination(combine.value, combined_heads.value, weights.value if is_weighted else ())
+
+
+def reading(maps: SelectedMaps) -> str:
+    """Return how to read the figure, and how it can mislead."""
+    if maps.is_neuron_view:
+        return (
+            f"**How to read this:** {NEURON} This view always shows pieces, and all tokens. "
+            f"**How it can mislead:** {NEURON_MISLEADING}"
+        )
+    start = "**How to read this:** from the token that looks (query) to the token it looks at (key). "
+    if maps.is_signed:
+        return start + (
+            "A value says how the answer would change if this attention weight grew: orange up, blue down. **How it "
+            "can mislead:** a gradient holds for small changes at this text; switching a head off can do something "
+            "else (see Heads)."
+        )
+    if maps.quantity == "brought":
+        return start + (
+            "A value is the length brought: how long the vector is that the head adds from there to the query's "
+            "state, its attention times the length of the key's value after the head's output map. Rows do not add "
+            "up to 1. **How it can mislead:** a length has no direction: vectors of several heads can cancel out, and "
+            "later layers may not use a long one."
+        )
+    sums = "The attention of each query adds up to 1"
+    if maps.is_renormalised:
+        sums = "Each row was divided by its sum, so that the attention to the tokens shown adds up to 1"
+    elif maps.is_partial:
+        sums += " over all tokens; the part that goes to left-out tokens is missing here"
+    if maps.map_view.together is not None and maps.map_view.together.how == "maximum":
+        sums += "; a maximum over heads adds up to 1 or more"
+    return start + (
+        f"{sums}. **How it can mislead:** attention shows where a head looks, not which words led to the prediction; "
+        "much of it goes to [SEP], where it has little effect."
+    )

@@ -1,4 +1,4 @@
-"""What every run of the app draws: what is chosen, the frame, and the page that was opened."""
+"""The script of the app, which Streamlit runs for every change: it draws the frame and the page."""
 
 import gc
 import threading
@@ -16,6 +16,7 @@ from viz_app.shell.language import translate
 from viz_app.shell.params import GROUPS, Page
 from viz_app.shell.view import current_view, make_view, page_place
 from viz_app.streamlit_compat import (
+    StreamlitPage,
     count_script_runs,
     finish_session_writes,
     keep_generated_downloads,
@@ -25,12 +26,12 @@ from viz_app.streamlit_compat import (
 finish_session_writes()
 keep_generated_downloads()
 
-HOME = "_starts_at_home"  # whether the address that names no page is that of the page Start
+HOME = "_starts_at_home"  # session key: whether the address without a page is that of the page Start
 _settled = threading.Event()
 
 
 def draw() -> None:
-    """Draw the app, for one visitor and one moment."""
+    """Draw the app for one visitor."""
     st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
     st.logo(frame.LOGO, size="large")
     notices = address.restore_params(frame.params_of_pages(PAGES))
@@ -40,46 +41,42 @@ def draw() -> None:
 
 
 def _draw_run(notices: list[str]) -> None:
-    """Draw the frame and the page that is open. notices: what the address asked for in vain."""
+    """Draw the frame and the open page. notices: faults of the address."""
     work.begin_run()
     pages = [page for page in PAGES if is_local_server() or not page.own]
     st.session_state[lesson.PAGES] = {page.path: page for page in pages}
     home = _home()
-    ways = st.session_state[frame.STREAMLIT_PAGES] = {
-        page.path: st.Page(
-            partial(_draw, page), title=translate(page.title), icon=page.icon, url_path=page.path, default=page is home,
-            help=translate(page.question),
-        )
-        for page in pages
-    }  # fmt: skip
-    groups = {group: [ways[page.path] for page in pages if page.group == group] for group in ("", *GROUPS)}
-    opened = st.navigation(
-        {translate(group) if group else "": some for group, some in groups.items()},
-        position="top" if current_look().lecture else "sidebar", expanded=True,
-    )  # fmt: skip
-    page = next((page for page in pages if page.path == opened.url_path), home)
-    if lesson.pending_page() in ways.keys() - {page.path}:
+    streamlit_pages = st.session_state[frame.STREAMLIT_PAGES] = {
+        page.path: _streamlit_page(page, is_default=page is home) for page in pages
+    }
+    groups = {
+        translate(group) if group else "": [streamlit_pages[page.path] for page in pages if page.group == group]
+        for group in ("", *GROUPS)
+    }
+    streamlit_page = st.navigation(groups, position="top" if current_look().lecture else "sidebar", expanded=True)
+    page = next((page for page in pages if page.path == streamlit_page.url_path), home)
+    if lesson.pending_page() in streamlit_pages.keys() - {page.path}:
         frame.go_to(str(lesson.pending_page()))
     with error_boundary():
         lesson.apply_pending_view()
         classroom.restore_teacher()
     if page is not START:
         address.open_example(page)
-    beside = panel.place()
+    panel_place = panel.place()
     embedded = address.is_embedded()
     layout = make_view(embedded=embedded)
     try:
         st.session_state[PAGE] = page.path
-        stands = False
+        is_ready = False
         with error_boundary(page_place("figure")):
-            stands = frame.open_frame(page, pages, notices)
-        with error_boundary(page_place("figure")):  # what goes wrong above takes no lesson away
-            panel.draw(beside)
-            if beside is not None or page.path == panel.LEARN:
+            is_ready = frame.open_frame(page, pages, notices)
+        with error_boundary(page_place("figure")):  # after an error above, the lesson is still drawn
+            panel.draw(panel_place)
+            if panel_place is not None or page.path == panel.LEARN:
                 saved_lessons.draw()
-            if stands:
+            if is_ready:
                 with layout.place("rest"):
-                    frame.run_page(page, opened)
+                    frame.run_page(page, streamlit_page)
             if embedded:
                 frame.open_in_app_link()
     finally:
@@ -88,30 +85,37 @@ def _draw_run(notices: list[str]) -> None:
 
 
 def _home() -> Page:
-    """The page of the address that names none: Start, or Predict, where that address names a view.
+    """Return the page of an address without a path: Start, or Predict if the address has parameters of a view.
 
-    It stays what it was when the visitor came, so that Back never leads to another page than it did before.
+    It is decided once per session, so that Back always opens the same page.
     """
     state = st.session_state
     if HOME not in state:
-        named = requested_page_path()
+        path = requested_page_path()
         names = {name for name, param in state[address.ALL_PARAMS].items() if param not in frame.FRAME_PARAMS}
         is_view = any(name in st.query_params for name in names)
-        state[HOME] = named == UNNAMED.path or not (named or is_view or address.is_embedded())
+        state[HOME] = path == UNNAMED.path or not (path or is_view or address.is_embedded())
     return START if state[HOME] else UNNAMED
 
 
+def _streamlit_page(page: Page, *, is_default: bool) -> StreamlitPage:
+    """Return a page as Streamlit's navigation takes it."""
+    title, help_text = translate(page.title), translate(page.question)
+    draw_page = partial(_draw, page)
+    return st.Page(draw_page, title=title, icon=page.icon, url_path=page.path, default=is_default, help=help_text)
+
+
 def _draw(page: Page) -> None:
-    """Draw a page; what it imports waits until somebody opens it."""
+    """Draw a page, whose module is imported when it is first opened."""
     import_module(f"viz_app.pages.{page.path}.page").draw(current_view())
 
 
 def _settle() -> None:
-    """Once a page stands, what was imported and loaded for it is there for good, and no garbage to look through.
+    """After the first page, exempt imported and loaded objects from garbage collection.
 
-    Not while another run or a job is under way: what these hold would be kept for good, too.
+    Not while another run or a job is active, whose objects would never be freed.
     """
-    if _settled.is_set():  # not `gc.get_freeze_count`, which walks through all that is frozen
+    if _settled.is_set():  # `gc.get_freeze_count` would iterate over all frozen objects
         return
     if count_script_runs() <= 1 and work.queue().wait_until_idle(0):
         _settled.set()

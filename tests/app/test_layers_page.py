@@ -139,7 +139,7 @@ def test_where_else_a_head_does_the_like(tmp_path: Path, monkeypatch: pytest.Mon
     assert [tab.label for tab in both.tabs] == ["Words"]
     head = both.selectbox(key=key_of(both, "head"))
     assert "L2 H8 + H9" in head.options
-    head.select_index(head.options.index("L3 H1")).run()
+    head.set_value((3, 1)).run()
     assert both.session_state.head == (3, 1) and both.session_state.other_heads == () and not both.exception
     ways = {"attention": {"tokens": "q2", "show": "brought"}, "roles": {}, "heads": {"off": "2.8"}}
     for page, given in ways.items():

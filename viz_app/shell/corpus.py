@@ -1,4 +1,4 @@
-"""The index of a corpus that is searched, the server's or a visitor's own, and the way from a page to a search."""
+"""The index of the searched corpus, of the server or of the visitor, and the button that opens a search."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import cached_of_model_by_key
 
-INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at start
+INDEX = "HEADLIGHT_INDEX"  # environment variable: folder of an index that `headlight index` made
 
 
 def find_index(loaded: LoadedModel) -> Index | None:
-    """The index that this server offers, or else that of the visitor's own corpus, where it is one of this model."""
+    """Return the index of the server, or else that of the visitor's corpus; None if there is none for this model."""
     with suppress(Refused):
         if (index := _server_index(loaded)) is not None:
             return index
@@ -32,7 +32,7 @@ def find_index(loaded: LoadedModel) -> Index | None:
 
 
 def show_index_error(loaded: LoadedModel) -> None:
-    """Say why the index that this server offers cannot be searched with a model, to who can make another one."""
+    """On a local server, write why the index of the server cannot be searched with a model."""
     try:
         _server_index(loaded)
     except Refused as error:
@@ -41,7 +41,7 @@ def show_index_error(loaded: LoadedModel) -> None:
 
 
 def _server_index(loaded: LoadedModel) -> Index | None:
-    """The index that this server offers, if it does. Raises Refused for one of other weights, or a broken one."""
+    """Return the index of the server, or None. Raises Refused for an index of other weights, and a damaged one."""
     folder = os.environ.get(INDEX)
     if not folder:
         return None
@@ -51,29 +51,30 @@ def _server_index(loaded: LoadedModel) -> Index | None:
 
 
 def query_position(current: Selection) -> int:
-    """The position of the token that is searched for: the first that was typed as long as none was chosen."""
-    position: int | None = st.session_state.query_position
-    if position is not None and position < len(current.encoding):
-        return position
-    return next((index for index, special in enumerate(current.encoding.special) if not special), 0)
+    """Return the position of the token that is searched for: the selected one, or else the first that was typed."""
+    selected: int | None = st.session_state.query_position
+    if selected is not None and selected < len(current.encoding):
+        return selected
+    return next((position for position, special in enumerate(current.encoding.special) if not special), 0)
 
 
 def search_button(current: Selection, head: Head, *, similarity: str, position: int | None = None) -> None:
-    """A button that asks the index where else a head does the like; nothing where that cannot be asked.
+    """Draw a button that searches the corpus for similar tokens of a head, if there is an index.
 
-    alike: what of it, "brings" or "looks". token: the position to begin with; None for the one that was searched last.
+    similarity: "brings" or "looks". position: of the token to search for; that of the last search if None.
     """
     if current.encoding.pair is not None:
         return
     index = find_index(current.plain)
     if index is None or head not in index.all_heads:
         return
-    layer, number = head
-    if st.button(
-        f"Where else does L{layer} H{number} do this?", icon=":material/travel_explore:", key="where_else",
-        help="Search the corpus for tokens at which this head does the like.",
-    ):  # fmt: skip
-        set_head(head, st.session_state.other_heads if st.session_state.head == head else ())
-        st.session_state.layers_view, st.session_state.alike = "elsewhere", similarity
-        st.session_state.query_position = position if position is not None else query_position(current)
+    label, help_text = (
+        "Where else does L{} H{} do this?",
+        "Search the corpus for tokens at which this head does the like.",
+    )
+    if st.button(label.format(*head), icon=":material/travel_explore:", key="where_else", help=help_text):
+        state = st.session_state
+        set_head(head, state.other_heads if state.head == head else ())
+        state.layers_view, state.alike = "elsewhere", similarity
+        state.query_position = position if position is not None else query_position(current)
         frame.go_to("layers")

@@ -1,4 +1,4 @@
-"""What is changed in the model for this text: arrows cut, neurons scaled, a part put in; and putting it back."""
+"""Edits of the model for the text: attention knockouts, scaled neurons, an activation patch; and their removal."""
 
 from __future__ import annotations
 
@@ -32,123 +32,113 @@ from viz_app.notation import (
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.params import Head, Param
-from viz_app.shell.work import cached_by_key
+from viz_app.shell.work import cached
 
-MAX_LISTED = 3  # of a kind, that are named in the line
+MAX_LISTED = 3  # edits of a kind that are listed
 NO_EDITS: dict[str, Any] = {"cut": (), "scaled": (), "put": None, "put_from": ""}
 
 
 def with_edits(
     loaded: LoadedModel, encoding: Encoding, original: Encoding, masked: tuple[int, ...], off: tuple[Head, ...]
 ) -> LoadedModel:
-    """The model with all that the reader changed in it for this text; what cannot be is said, and left out.
+    """Return the model with the edits of the session; impossible ones are removed with a warning.
 
-    encoding, original: the text with the words hidden that the reader hid, `masked`, and without. off: heads.
+    encoding, original: the text with and without the words `masked` masked. off: heads that are off.
     """
     state, model = st.session_state, loaded
-    cleared_notes = {"cut": translate("Nothing is cut."), "scaled": translate("No neuron is scaled.")}
-    for kind, note in cleared_notes.items():
+    for kind, notice in (("cut", translate("Nothing is cut.")), ("scaled", translate("No neuron is scaled."))):
         try:
             changed = edited(model, state[kind])
             check_edits(changed, len(encoding))
             model = changed
         except Refused as error:
-            st.warning(with_help(f"{error_sentence(error)} {note}"), icon=":material/content_cut:")
+            st.warning(with_help(f"{error_sentence(error)} {notice}"), icon=":material/content_cut:")
             state[kind] = ()
     if state.put is None:
         return model
     try:
-        return edited(model, [_activation_patch(model, state.put, state.put_from, encoding, original, masked, off)])
+        return edited(model, [_patch(model, state.put, _source(model, encoding, original, masked), encoding, off)])
     except Refused as error:
-        note = translate("Nothing is put in.")
-        st.warning(with_help(f"{error_sentence(error)} {note}"), icon=":material/conversion_path:")
+        notice = translate("Nothing is put in.")
+        st.warning(with_help(f"{error_sentence(error)} {notice}"), icon=":material/conversion_path:")
         state.put = None
         return model
 
 
-def _activation_patch(
-    loaded: LoadedModel,
-    activation: Carried,
-    source_text: str,
-    encoding: Encoding,
-    original: Encoding,
-    masked: tuple[int, ...],
-    off: tuple[Head, ...],
+def _source(loaded: LoadedModel, encoding: Encoding, original: Encoding, masked: tuple[int, ...]) -> Encoding | Noised:
+    """Return the source of the activation patch: another text with the same words masked, or this one with noise."""
+    state, tokenizer = st.session_state, loaded.tokenizer
+    if state.put.noise is not None:
+        return Noised(encoding, state.put.noise)
+    source = tokenizer.encode(state.put_from, original.pair, max_length=loaded.config.max_position_embeddings)
+    return mask_same_words(tokenizer, source, original, masked)
+
+
+@cached
+def _patch(
+    loaded: LoadedModel, part: Carried, source: Encoding | Noised, encoding: Encoding, off: tuple[Head, ...]
 ) -> ActivationPatch:
-    """The part that an address names, of a text in which the same words are hidden, or of this one with noise."""
-    source: Encoding | Noised
-    if activation.noise is None:
-        longest = loaded.config.max_position_embeddings
-        source_encoding = loaded.tokenizer.encode(source_text, original.pair, max_length=longest)
-        source = mask_same_words(loaded.tokenizer, source_encoding, original, masked)
-    else:
-        source = Noised(encoding, activation.noise)
-    align = "tokens" if len(source) == len(encoding) else "words"
-    patch: ActivationPatch = cached_by_key(
-        ("put", loaded.identity, activation, source, encoding, off),
-        lambda: make_patch(
-            loaded,
-            source,
-            encoding,
-            activation.what,
-            activation.layer,
-            position=activation.position,
-            head=activation.head,
-            align=align,
-            head_mask=head_mask_without(loaded.config, off),
-        ),
-    )  # fmt: skip
-    return patch
+    """Return the activation patch that an address names."""
+    return make_patch(
+        loaded,
+        source,
+        encoding,
+        part.what,
+        part.layer,
+        position=part.position,
+        head=part.head,
+        align="tokens" if len(source) == len(encoding) else "words",
+        head_mask=head_mask_without(loaded.config, off),
+    )
 
 
 def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
-    """What is changed, in a line for each kind, and the way to put it back; nothing where nothing is."""
-    every_token, layers, neuron = translate("every token"), translate("all layers"), translate("neuron")
-    row_texts = translate("the rest of the row grows"), translate("the rest stays as it was")
-    cuts = [
-        escape_markdown(cut_in_words(edit, encoding, every_token=every_token, all_layers=layers, row_effects=row_texts))
-        for edit in edits
-        if isinstance(edit, AttentionKnockout)
-    ]
-    scaled = [
-        scaled_in_words(edit, neuron=neuron, off=translate("off")) for edit in edits if isinstance(edit, ScaledNeuron)
-    ]
-    translate_word = {word: translate(word) for word in PUT_WORDS}.__getitem__
-    patches = [
-        escape_markdown(put_in_words(edit, encoding, translate_word=translate_word))
-        for edit in edits
-        if isinstance(edit, ActivationPatch)
-    ]
-    _line("cut", cuts, translate("Cut: {names}"), "content_cut", "arrows_cut")
-    _line("scaled", scaled, translate("Scaled: {names}"), "tune", "neurons_scaled")
-    _line("put", patches, translate("Put in: {names}"), "conversion_path", "part_put_in")
+    """Write a line for each kind of edits, with a button that removes them."""
+    all_tokens, layers, neuron = translate("every token"), translate("all layers"), translate("neuron")
+    methods = translate("the rest of the row grows"), translate("the rest stays as it was")
+    words = {word: translate(word) for word in PUT_WORDS}.__getitem__
+    cuts, scaled, patches = [], [], []
+    for edit in edits:
+        if isinstance(edit, AttentionKnockout):
+            cuts.append(
+                escape_markdown(
+                    cut_in_words(edit, encoding, every_token=all_tokens, all_layers=layers, row_effects=methods)
+                )
+            )
+        elif isinstance(edit, ScaledNeuron):
+            scaled.append(scaled_in_words(edit, neuron=neuron, off=translate("off")))
+        elif isinstance(edit, ActivationPatch):
+            patches.append(escape_markdown(put_in_words(edit, encoding, translate_word=words)))
+    _write_edits("cut", cuts, translate("Cut: {names}"), "content_cut", "arrows_cut")
+    _write_edits("scaled", scaled, translate("Scaled: {names}"), "tune", "neurons_scaled")
+    _write_edits("put", patches, translate("Put in: {names}"), "conversion_path", "part_put_in")
 
 
-def _line(kind: str, names: list[str], template: str, icon: str, key: str) -> None:
+def _write_edits(kind: str, names: list[str], sentence: str, icon: str, key: str) -> None:
     if not names:
         return
-    name_list = "; ".join(names[:MAX_LISTED])
+    line = "; ".join(names[:MAX_LISTED])
     if len(names) > MAX_LISTED:
-        name_list += translate(" and {many} more").format(many=len(names) - MAX_LISTED)
+        line += translate(" and {many} more").format(many=len(names) - MAX_LISTED)
     with st.container(key=key, horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f":orange[:material/{icon}:] {template.format(names=name_list)}")
+        st.markdown(f":orange[:material/{icon}:] {sentence.format(names=line)}")
         st.button(translate("Restore"), on_click=_restore, args=(kind,), key=f"restore_{kind}")
 
 
 def add_knockouts(cut: AttentionKnockout) -> None:
-    """Cut some arrows too; a click on a button."""
+    """Add an attention knockout; callback of a button."""
     st.session_state.cut = tuple(dict.fromkeys((*st.session_state.cut, cut)))[-MOST_EDITS:]
 
 
 def add_scaled_neurons(*scaled: ScaledNeuron) -> None:
-    """Scale some neurons, in the place of what was done to them before; a factor of 1 leaves them be. A click."""
-    neurons = {(neuron.layer, neuron.neuron): neuron for neuron in (*st.session_state.scaled, *scaled)}
-    st.session_state.scaled = tuple(neuron for neuron in neurons.values() if neuron.factor != 1)[-MOST_EDITS:]
+    """Set the factors of neurons; a factor of 1 removes the edit. A callback of a button."""
+    edits = {(edit.layer, edit.neuron): edit for edit in (*st.session_state.scaled, *scaled)}
+    st.session_state.scaled = tuple(edit for edit in edits.values() if edit.factor != 1)[-MOST_EDITS:]
 
 
-def keep_patch(patch: Carried, source: str) -> None:
-    """Keep a part of another text in while other pages are looked at; a click on a button. source: what it is from."""
-    st.session_state.put, st.session_state.put_from = patch, source
+def keep_patch(part: Carried, source: str) -> None:
+    """Set the activation patch of all pages; callback of a button. source: the text from which it comes."""
+    st.session_state.put, st.session_state.put_from = part, source
 
 
 def _restore(kind: str) -> None:

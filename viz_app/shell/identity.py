@@ -42,8 +42,8 @@ def identity_of(value: Any) -> Hashable:
 
 def _token_of(record: Any) -> Hashable:
     """Return a number that no other object gets while the record exists."""
-    known = _tokens.get(id(record))
-    if known is None or known[0]() is not record:
+    token = _tokens.get(id(record))
+    if token is None or token[0]() is not record:
         key = id(record)
-        known = _tokens[key] = weakref.ref(record, lambda _: _tokens.pop(key, None)), next(_numbers)
-    return "record", known[1]
+        token = _tokens[key] = weakref.ref(record, lambda _: _tokens.pop(key, None)), next(_numbers)
+    return "record", token[1]

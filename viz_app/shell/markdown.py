@@ -1,4 +1,4 @@
-"""Words in a place that reads Markdown: what was typed, as it was written; terms of the glossary, each explained."""
+"""Markdown: escaping of texts from visitors, special tokens of the model, and explanation of glossary terms."""
 
 from __future__ import annotations
 
@@ -13,94 +13,91 @@ from viz_app.glossary import first_uses
 from viz_app.shell.language import language
 from viz_app.streamlit_compat import is_in_script_run
 
-SPECIAL_TOKENS = "_special_tokens"  # how the page's model writes them
+SPECIAL_TOKENS = "_special_tokens"  # session key of those of the selected model
 
-_FOREIGN = "\u2063"  # stands before and behind words that are not ours, until their text is drawn
-_WORDS_OF_OTHERS = re.compile(f"{_FOREIGN}[^{_FOREIGN}]*{_FOREIGN}")
-# What is no word of ours in Markdown: signs as they are written, code, formulas, links, icons, named signs, and these.
+_FOREIGN = "\u2063"  # marks both ends of words that are not from the app, until their text is drawn
+_FOREIGN_WORDS = re.compile(f"{_FOREIGN}[^{_FOREIGN}]*{_FOREIGN}")
+# Parts of Markdown without terms: escaped signs, code, formulas, links, icons, entities, and foreign words.
 _NO_WORDS = re.compile(
-    r"\\.|`[^`]*`|\$[^$\n]*\$|\[[^\]\n]*\]\([^)\s]*\)|:\w+/\w+:|&\w+;|" + _WORDS_OF_OTHERS.pattern, re.DOTALL
+    r"\\.|`[^`]*`|\$[^$\n]*\$|\[[^\]\n]*\]\([^)\s]*\)|:\w+/\w+:|&\w+;|" + _FOREIGN_WORDS.pattern, re.DOTALL
 )
 
 
 def escape_markdown(text: str) -> str:
-    """A text for a place that reads Markdown, so that it shows as it was written: no link, picture or formula."""
-    # An address becomes a link even behind backslashes: a joiner that nobody sees takes it apart.
-    apart = re.sub(r"(?=://|@)|(?<=www)(?=\.)", "\u2060", text, flags=re.IGNORECASE)
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", apart)
+    """Return Markdown that shows a text as it is, without links, pictures and formulas."""
+    # Streamlit makes a link of an address even if it is escaped: an invisible joiner prevents it.
+    unlinked = re.sub(r"(?=://|@)|(?<=www)(?=\.)", "\u2060", text, flags=re.IGNORECASE)
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", unlinked)
 
 
 def special_tokens() -> SpecialTokens:
-    """How the page's model writes its special tokens; BERT's way where there is none."""
+    """Return the special tokens of the selected model; those of BERT if there is none."""
     if not is_in_script_run():
         return BERT_SPECIAL_TOKENS
-    found: SpecialTokens = st.session_state.get(SPECIAL_TOKENS, BERT_SPECIAL_TOKENS)
-    return found
+    tokens: SpecialTokens = st.session_state.get(SPECIAL_TOKENS, BERT_SPECIAL_TOKENS)
+    return tokens
 
 
 def with_special_tokens(text: str) -> str:
-    """A text of ours in Markdown that says [CLS], with what the page's model writes in its place."""
+    """Return Markdown of the app with special tokens such as [CLS] replaced by those of the selected model."""
     return special_tokens().substitute_in(text, escape_markdown)
 
 
 def error_sentence(error: Exception) -> str:
-    """What an error says, as a sentence for a place that reads Markdown."""
+    """Return the message of an error as a sentence in Markdown."""
     text = str(error)
     return escape_markdown(text[:1].upper() + text[1:] + ".")
 
 
 def protect_terms(text: str) -> str:
-    """What was typed or guessed, for a text that is `explained`: “head” is then a word like any other."""
+    """Return a text from a visitor or a model, in which `mark_terms` finds no terms of the glossary."""
     return f"{_FOREIGN}{text}{_FOREIGN}"
 
 
-def mark_terms(text: str, said: set[str] | None = None) -> str:
-    """A text in Markdown with each term of the glossary marked where it is said first, for a place that takes HTML.
+def mark_terms(text: str, marked: set[str] | None = None) -> str:
+    """Return Markdown with HTML that marks the first use of each term of the glossary.
 
-    The marks are its only HTML: any other tag shows as it was written, and what was typed must be `as_written`.
-    said: the names of terms that are not marked any more; those that are marked here are added.
+    Other tags are escaped; texts from visitors must be escaped by `escape_markdown`.
+    marked: names of terms that are not marked again; those that are marked here are added.
     """
-    return _marked(with_special_tokens(text), _NO_WORDS, set() if said is None else said, _without_tags)
+    return _mark(with_special_tokens(text), _NO_WORDS, set() if marked is None else marked, _escape_tags)
 
 
-def escape_and_mark_terms(text: str, said: set[str]) -> str:
-    """A text `as_written`, with its terms marked as in `explained`."""
-    return _marked(text, _WORDS_OF_OTHERS, said, escape_markdown)
+def escape_and_mark_terms(text: str, marked: set[str]) -> str:
+    """Escape a text as `escape_markdown` does, and mark its terms as `mark_terms` does."""
+    return _mark(text, _FOREIGN_WORDS, marked, escape_markdown)
 
 
-def _marked(text: str, apart: re.Pattern[str], said: set[str], write: Callable[[str], str]) -> str:
-    """apart: what holds no terms. write: makes Markdown of what stands between the marks and in them."""
-    plain = apart.sub(lambda match: "\0" * len(match[0]), text)
-    parts, done = [], 0
-    for start, end, term in first_uses(plain, language()):
-        if term.name not in said:
-            said.add(term.name)
-            says = html.escape(f"{term.title}: {term.meaning}")
-            parts += [
-                write(text[done:start]), f'<abbr tabindex="0" data-says="{says}">', write(text[start:end]), "</abbr>",
-            ]  # fmt: skip
-            done = end
-    return "".join([*parts, write(text[done:])]).replace(_FOREIGN, "")
+def _mark(text: str, excluded: re.Pattern[str], marked: set[str], escape: Callable[[str], str]) -> str:
+    """Mark terms outside of parts that match `excluded`; `escape` returns the Markdown of all parts."""
+    searched = excluded.sub(lambda match: "\0" * len(match[0]), text)
+    parts, position = [], 0
+    for start, end, term in first_uses(searched, language()):
+        if term.name not in marked:
+            marked.add(term.name)
+            meaning = html.escape(f"{term.title}: {term.meaning}")
+            tag = f'<abbr tabindex="0" data-says="{meaning}">'
+            parts += [escape(text[position:start]), tag, escape(text[start:end]), "</abbr>"]
+            position = end
+    return "".join([*parts, escape(text[position:])]).replace(_FOREIGN, "")
 
 
 def help_on_terms(text: str) -> str | None:
-    """What the terms of the glossary in a text mean, in Markdown, for `help=`; None for a text that says none."""
-    said = [
-        f"**{escape_markdown(term.title)}**: {escape_markdown(term.meaning)}"
-        for *_, term in first_uses(text, language())
-    ]
-    return "\n\n".join(said) or None
+    """Return the meanings of the terms in a text, in Markdown, for `help=`; None if it has none."""
+    terms = [term for *_, term in first_uses(text, language())]
+    meanings = [f"**{escape_markdown(term.title)}**: {escape_markdown(term.meaning)}" for term in terms]
+    return "\n\n".join(meanings) or None
 
 
 def with_help(text: str) -> str:
-    """A text in Markdown for a coloured box, which takes no HTML: what its terms mean stands on a sign at its end."""
-    signs = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)  # as they are read
-    says = help_on_terms(_NO_WORDS.sub(" ", signs))
-    # Streamlit reads the help twice: here, and where it stands.
-    sign = "" if says is None else f" :help[{escape_markdown(says).replace(chr(10), '&#10;')}]"
-    return with_special_tokens(text).replace(_FOREIGN, "") + sign
+    """Return Markdown for a coloured box, which takes no HTML: with a help icon at its end that explains its terms."""
+    unescaped = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)
+    meanings = help_on_terms(_NO_WORDS.sub(" ", unescaped))
+    # Streamlit interprets the help twice: in the text, and in the tooltip.
+    icon = "" if meanings is None else f" :help[{escape_markdown(meanings).replace(chr(10), '&#10;')}]"
+    return with_special_tokens(text).replace(_FOREIGN, "") + icon
 
 
-def _without_tags(text: str) -> str:
-    """A text in Markdown in which no sign opens a tag; code and what stands behind a backslash opens none anyway."""
+def _escape_tags(text: str) -> str:
+    """Return Markdown with `<` escaped, except in code and after a backslash, where it opens no tag."""
     return re.sub(r"(\\.|`[^`]*`)|<", lambda match: match[1] or "&lt;", text, flags=re.DOTALL)

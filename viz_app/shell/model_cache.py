@@ -1,7 +1,7 @@
-"""Models in memory: limited apart from results; a model in use is never dropped, others the least recently used first.
+"""The cache of models, with a limit of its own; the least recently used are dropped first, models in use never.
 
-A page or a job names the models that it uses (`use`); until it ends they stay. What an open page holds between two
-clicks does not count as use: it refers to its model without keeping it in memory (`models.ModelReference`).
+The run of a page, or a job, keeps the models that it uses (`use`) until its end. An open page refers to its model
+between runs without keeping it in memory (`models.ModelReference`).
 """
 
 from __future__ import annotations
@@ -19,103 +19,102 @@ Key = tuple[str, str]  # `LoadedModel.weights_key`
 
 
 class ModelCache:
-    """Loaded models up to a number of bytes; the one that was used last stays, however large it is.
+    """Loaded models up to a number of bytes; the most recently used model stays, however large it is.
 
-    limit: returns the bytes that all models together may hold.
+    limit: returns the maximum of bytes of all models together.
     """
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
         self._models: OrderedDict[Key, LoadedModel] = OrderedDict()  # the least recently used first
-        self._sizes: dict[Key, int] = {}  # bytes of those that were read once
+        self._sizes: dict[Key, int] = {}  # bytes of all models that were ever loaded
         self._lock = threading.RLock()
         self._loading = threading.Lock()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the weights of all models that are kept."""
+        """Bytes of the weights of all models in the cache."""
         with self._lock:
             return sum(self._sizes[key] for key in self._models)
 
     def get(self, key: Key) -> LoadedModel | None:
-        """The model with this key if it is in memory; it is then the most recently used one."""
+        """Return a model and mark it as most recently used; None if it is not in memory."""
         with self._lock:
             if key in self._models:
                 self._models.move_to_end(key)
             return self._models.get(key)
 
-    def load(self, key: Key, load_model: Callable[[], LoadedModel], weights_bytes: int = 0) -> LoadedModel:
-        """The model with this key, read if it is not in memory; one is read at a time.
+    def load(self, key: Key, load: Callable[[], LoadedModel], weights_bytes: int = 0) -> LoadedModel:
+        """Return a model, loaded if it is not in memory; one model is loaded at a time.
 
-        weights_bytes: size of its weights on disk: room is made for so much first, or for its size where that is known.
-        Other versions of its files are dropped.
-        Raises what `read` raises, and Refused for a limit that is no size.
+        Other versions of its files are dropped. weights_bytes: size of its weights on disk, for which space is freed
+        before the first load. Raises the exceptions of `load`, and Refused for a limit that is not a size.
         """
         with self._loading:
             if (cached := self.get(key)) is not None:
                 return cached
             with self._lock:
-                for other_key in list(self._models):
-                    if other_key[0] == key[0]:
-                        self._drop(other_key)
-            self._shrink(self._sizes.get(key, weights_bytes), kept_key=None)
-            loaded = load_model()
+                for version in [version for version in self._models if version[0] == key[0]]:
+                    self._drop(version)
+            self._shrink(self._sizes.get(key, weights_bytes))
+            loaded = load()
             with self._lock:
                 self._models[loaded.weights_key] = loaded
                 self._sizes[loaded.weights_key] = loaded.nbytes
-            self._shrink(0, kept_key=loaded.weights_key)
+            self._shrink(0, exempt=loaded.weights_key)
             return loaded
 
     def shrink(self) -> None:
-        """Drop models that are not in use until the limit is kept; called when a use has ended."""
+        """Drop models that are not in use until the limit is met; called when a use has ended."""
         with self._lock:
-            self._shrink(0, kept_key=next(reversed(self._models), None))
+            self._shrink(0, exempt=next(reversed(self._models), None))
 
-    def _shrink(self, room: int, kept_key: Key | None) -> None:
+    def _shrink(self, reserved: int, exempt: Key | None = None) -> None:
+        """Drop models, except one, until `reserved` bytes fit into the limit."""
         with self._lock:
             for key in list(self._models):
-                if self.nbytes + room <= self._limit():
+                if self.nbytes + reserved <= self._limit():
                     break
-                if key != kept_key:
+                if key != exempt:
                     self._drop(key)
 
     def _drop(self, key: Key) -> None:
-        """Drop a model, or where it is in use make it the most recently used one."""
+        """Drop a model; if it is in use, keep it and mark it as most recently used."""
         reference = weakref.ref(self._models.pop(key))
-        if (loaded := reference()) is not None:  # someone else holds it
+        if (loaded := reference()) is not None:  # in use
             self._models[key] = loaded
         else:
             release_freed_memory()
 
 
-_in_thread = threading.local()  # models: those that the run of a page or the job in this thread uses
+_in_thread = threading.local()  # .models: in use by the run of a page or the job in this thread
 
 
 def use(loaded: LoadedModel) -> None:
     """Keep a model in memory until the run of the page or the job in the calling thread ends."""
     models = getattr(_in_thread, "models", None)
-    if models is not None and not any(loaded is other_key for other_key in models):
+    if models is not None and not any(loaded is model for model in models):
         models.append(loaded)
 
 
 def in_use() -> tuple[LoadedModel, ...]:
-    """The models that the run of the page or the job in the calling thread uses."""
+    """Return the models that the run of the page or the job in the calling thread uses."""
     return tuple(getattr(_in_thread, "models", None) or ())
 
 
 def begin_use() -> None:
-    """Begin to collect the models that the run of a page in the calling thread uses."""
+    """Begin to keep the models that the run of a page in the calling thread uses."""
     _in_thread.models = []
 
 
 def end_use() -> None:
-    """Use none of them any more."""
+    """Stop keeping the models of the calling thread."""
     _in_thread.models = None
 
 
 @contextmanager
 def using(models: Sequence[LoadedModel]) -> Iterator[None]:
-    """Use these models, and those that are named inside, until the end of a job."""
+    """Keep models, and those for which `use` is called inside, until the end of a job."""
     before = getattr(_in_thread, "models", None)
     _in_thread.models = [*models]
     try:

@@ -16,14 +16,14 @@ from viz_app.shell.params import parse_option
 
 @cache
 def _bundled() -> tuple[str, ...]:
-    # Cached: they come with the installation, and none is added while the app runs.
+    # Cached: they are part of the installation.
     return bundled_models()
 
 
 def models_on_offer() -> tuple[str, ...]:
     """Return the names of the bundled models, of those named at start, and of those added on this machine."""
-    named = json.loads(os.environ.get("HEADLIGHT_MODELS", "[]"))
-    return tuple(dict.fromkeys((*_bundled(), *named, *added_models())))
+    requested = json.loads(os.environ.get("HEADLIGHT_MODELS", "[]"))
+    return tuple(dict.fromkeys((*_bundled(), *requested, *added_models())))
 
 
 def parse_model(value: str) -> str:
@@ -36,13 +36,11 @@ def shown_name(model: str) -> str:
     path = Path(model)
     if not path.expanduser().exists():
         return model
-    others = [Path(name).parts for name in models_on_offer() if name != model]
-    ends = (
-        "/".join(path.parts[-n:])
-        for n in range(1, len(path.parts))
-        if all(other[-n:] != path.parts[-n:] for other in others)
-    )
-    return next(ends, model)
+    other_paths = [Path(name).parts for name in models_on_offer() if name != model]
+    for length in range(1, len(path.parts)):
+        if all(parts[-length:] != path.parts[-length:] for parts in other_paths):
+            return "/".join(path.parts[-length:])
+    return model
 
 
 def full_name(model: str) -> str | None:

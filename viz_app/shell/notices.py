@@ -1,4 +1,4 @@
-"""The status line, and what has to be said of a text or of a run."""
+"""The status line, and notices about a link, a text and a run."""
 
 from __future__ import annotations
 
@@ -24,27 +24,21 @@ from viz_app.shell.work import seconds_taken
 
 
 def show_link_notices(notices: Sequence[str]) -> None:
-    """Say what of a link could not be."""
+    """Write the faults of a link."""
     for notice in notices:
         st.warning(with_help(escape_markdown(notice)), icon=":material/link_off:")
 
 
 def show_text_notices(current: Selection, *, keep_place: bool) -> None:
-    """Say what there is to know before the text is looked at; keep_place: as in `say_off`."""
+    """Write notices about the text, the model, heads that are off and edits. keep_place: see `show_heads_off`."""
     encoding, loaded = current.encoding, current.loaded
-    sentences = []
+    name = escape_markdown(shown_name(loaded.name))
+    notices = []
     if encoding.truncated_count:
-        sentences.append(
-            ":orange[:material/content_cut:] "
-            + translate(
-                "The text has {length:,} tokens, but {model} reads at most {most:,}: the last {cut:,} are left out."
-            ).format(
-                length=encoding.full_length,
-                model=escape_markdown(shown_name(loaded.name)),
-                most=len(encoding),
-                cut=encoding.truncated_count,
-            )
-        )
+        sentence = translate(
+            "The text has {length:,} tokens, but {model} reads at most {most:,}: the last {cut:,} are left out."
+        ).format(length=encoding.full_length, model=name, most=len(encoding), cut=encoding.truncated_count)
+        notices.append(f":orange[:material/content_cut:] {sentence}")
     if unknown := current.original.unknown_count:
         sentence = translate(
             "{unknown:,} of {all:,} tokens are [UNK]: these characters are not in the vocabulary, so the model cannot "
@@ -53,72 +47,63 @@ def show_text_notices(current: Selection, *, keep_place: bool) -> None:
         if current.original.mostly_unknown:
             st.warning(with_help(sentence))
         else:
-            sentences.append(sentence)
+            notices.append(sentence)
     if len(st.session_state.text) + len(st.session_state.pair) > MAX_LINK_CHARACTERS:
-        sentences.append(
-            translate(
-                "The text is longer than {most:,} characters, so the link in the address bar does not contain it."
-            ).format(most=MAX_LINK_CHARACTERS)
+        sentence = translate(
+            "The text is longer than {most:,} characters, so the link in the address bar does not contain it."
         )
-    if sentences:
-        st.caption(" ".join(sentences))
-    if not loaded.has_head("words") or (loaded.supports_nsp and not loaded.has_head("next")):
-        name = escape_markdown(shown_name(loaded.name))
-        if loaded.has_head("words"):
-            template = translate("{model} has no trained output for two sentences, so it makes no such predictions.")
-        elif loaded.has_head("next") or not loaded.supports_nsp:
-            template = translate("{model} has no trained masked-word output, so it makes no such predictions.")
+        notices.append(sentence.format(most=MAX_LINK_CHARACTERS))
+    if notices:
+        st.caption(" ".join(notices))
+    lacks_words, lacks_next = not loaded.has_head("words"), loaded.supports_nsp and not loaded.has_head("next")
+    if lacks_words or lacks_next:
+        if not lacks_words:
+            sentence = translate("{model} has no trained output for two sentences, so it makes no such predictions.")
+        elif not lacks_next:
+            sentence = translate("{model} has no trained masked-word output, so it makes no such predictions.")
         else:
-            template = translate(
+            sentence = translate(
                 "{model} has no trained output for words or two sentences, so it makes no such predictions."
             )
-        st.info(with_help(template.format(model=name)))
+        st.info(with_help(sentence.format(model=name)))
     show_heads_off(current.off, keep_place=keep_place)
     show_edits(loaded.edits, encoding)
 
 
-def show_unknown_tokens(unknown: UnknownTokens) -> None:
-    """Say which texts beside that of the page are mostly unknown to the vocabulary."""
-    if texts := [escape_markdown(text) for text in unknown.texts if not st.session_state.text.strip().startswith(text)]:
-        st.warning(with_help(
-            translate("Mostly [UNK], so what is computed from it says little: {texts}").format(texts=", ".join(texts))
-        ))  # fmt: skip
+def show_unknown_tokens(counted: UnknownTokens) -> None:
+    """Warn about texts, other than that of the page, whose tokens are mostly unknown."""
+    page_text = st.session_state.text.strip()
+    if texts := ", ".join(escape_markdown(text) for text in counted.texts if not page_text.startswith(text)):
+        sentence = translate("Mostly [UNK], so what is computed from it says little: {texts}")
+        st.warning(with_help(sentence.format(texts=texts)))
 
 
 def show_attention_cautions(run: ModelRun) -> None:
-    """Say what should make a reader careful with the attention of this run; nothing where nothing should."""
-    result = cautions(renormalised_attention(run), run.encoding)
-    sentences = []
-    if result.mostly_flat:
-        sentences.append(
-            f"{int(result.flat.sum())} of {result.flat.size} heads spread their attention evenly over all tokens, as "
-            "an "
-            "untrained model does: are these the right weights?"
+    """Write cautions about the attention of a run, if there are any."""
+    caution = cautions(renormalised_attention(run), run.encoding)
+    if caution.mostly_flat:
+        write_note(
+            f":material/warning: {int(caution.flat.sum())} of {caution.flat.size} heads spread their attention evenly "
+            "over all tokens, as an untrained model does: are these the right weights?"
         )
-    if result.mostly_special:
-        sentences.append(
-            f"{result.to_cls + result.to_sep:.0%} of all attention goes to [CLS] ({result.to_cls:.0%}) and [SEP] "
-            f"({result.to_sep:.0%}), where it has little effect: attention alone overrates them."
+    if caution.mostly_special:
+        write_note(
+            f":material/warning: {caution.to_cls + caution.to_sep:.0%} of all attention goes to [CLS] "
+            f"({caution.to_cls:.0%}) and [SEP] ({caution.to_sep:.0%}), where it has little effect: attention alone "
+            "overrates them."
         )
-    for sentence in sentences:
-        write_note(f":material/warning: {sentence}")
 
 
 def show_no_mask(current: Selection, sentence: str) -> None:
-    """Say that no word is hidden, and offer to hide the longest of the text."""
+    """Write a sentence, with a button that masks the longest word of the text."""
     original = current.original
     word = max(range(original.word_count), key=lambda number: len(original.word_text(number)))
-    example_button(
-        sentence,
-        f"Hide “{escape_markdown(original.word_text(word)[:40])}”",
-        toggle_mask,
-        TokenClick(word),
-        current.first_word,
-    )
+    label = f"Hide “{escape_markdown(original.word_text(word)[:40])}”"
+    example_button(sentence, label, toggle_mask, TokenClick(word), current.first_word)
 
 
 def status_line(current: Selection) -> str:
-    """What the page is about, in one line."""
+    """Return the line with the length of the text, the model, the device and the time of the run."""
     config = current.loaded.config
     name = escape_markdown(shown_name(current.loaded.name))
     seconds = seconds_taken()
@@ -137,6 +122,6 @@ def status_line(current: Selection) -> str:
 
 
 def _pruned(current: Selection) -> str:
-    """How many heads the model has lost, for the status line; nothing for a whole one."""
-    pruned_count = sum(map(len, current.loaded.config.pruned_heads.values()))
-    return translate(", {gone} pruned").format(gone=pruned_count) if pruned_count else ""
+    """Return the number of pruned heads, for the status line; "" for none."""
+    count = sum(map(len, current.loaded.config.pruned_heads.values()))
+    return translate(", {gone} pruned").format(gone=count) if count else ""

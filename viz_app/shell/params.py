@@ -148,8 +148,8 @@ def select(
     options: the values, as a mapping with the texts that are shown for them. default: the first option if None.
     """
     values = tuple(options)
-    shown = options.__getitem__ if isinstance(options, Mapping) else str
-    arguments = {"options": values, "format_func": shown, **arguments}
+    format_func = options.__getitem__ if isinstance(options, Mapping) else str
+    arguments = {"options": values, "format_func": format_func, **arguments}
     if widget == "segmented_control":
         arguments["required"] = True
 

@@ -1,7 +1,7 @@
-"""Temporary folders that are removed with their server, or by the next server if theirs was killed.
+"""Temporary folders that are removed with their server, or at the start of the next one if it was killed.
 
-A server holds a lock in each of its folders, which the system releases however the process ends. A process number would
-not do: other containers have their own numbers, and numbers are reused.
+A server holds a lock in each of its folders, which the system releases when the process ends. Process numbers would
+not do: they are not unique between containers, and are reused.
 """
 
 from __future__ import annotations
@@ -17,31 +17,28 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 PREFIX = "headlight-index-"
-NAME = PREFIX + "????????"  # as `tempfile.mkdtemp` ends it
+NAME = PREFIX + "????????"  # the pattern of `tempfile.mkdtemp`
 LOCK = "headlight.lock"
-LOCK_GRACE_SECONDS = 60.0  # seconds in which a lock may be there and not be held yet
+LOCK_GRACE_SECONDS = 60.0  # age below which a lock may not be held yet
 
 
 class LockedFolder:
-    """A temporary folder that no other server removes while this process runs.
-
-    path: a folder in it, which does not exist yet.
-    """
+    """A temporary folder that no other server removes while this one runs. path: of a folder inside, to be created."""
 
     def __init__(self) -> None:
         self._whole = Path(tempfile.mkdtemp(prefix=PREFIX))
         self.path = self._whole / "index"
-        self._lock = FileLock(self._whole / LOCK, thread_local=False)  # whoever removes it is another thread
+        self._lock = FileLock(self._whole / LOCK, thread_local=False)  # another thread may release it
         self._lock.acquire(timeout=0)
 
     def remove(self) -> None:
-        """Remove the folder and its contents."""
-        self._lock.release()  # an open file cannot be removed everywhere
+        """Remove the folder and its content."""
+        self._lock.release()  # some systems do not remove open files
         shutil.rmtree(self._whole, ignore_errors=True)
 
 
 def remove_abandoned_folders() -> None:
-    """Remove this user's folders of servers that no longer run; links are not followed."""
+    """Remove the folders of servers of this user that have ended; links are not followed."""
     for folder in Path(tempfile.gettempdir()).glob(NAME):
         with suppress(OSError, Timeout):
             if _is_locked_folder(folder):
@@ -52,8 +49,8 @@ def remove_abandoned_folders() -> None:
 
 
 def _is_locked_folder(folder: Path) -> bool:
-    """Whether a server of this user made it, and not just now. Raises OSError for a folder without a lock."""
-    folder_stat, lock = folder.lstat(), (folder / LOCK).lstat()
-    is_mine = not hasattr(os, "getuid") or folder_stat.st_uid == lock.st_uid == os.getuid()
-    is_it = stat.S_ISDIR(folder_stat.st_mode) and stat.S_ISREG(lock.st_mode)
-    return is_mine and is_it and time.time() - lock.st_mtime > LOCK_GRACE_SECONDS
+    """Return whether a server of this user made a folder, before the grace period. Raises OSError without a lock."""
+    info, lock = folder.lstat(), (folder / LOCK).lstat()
+    is_own = not hasattr(os, "getuid") or info.st_uid == lock.st_uid == os.getuid()
+    has_types = stat.S_ISDIR(info.st_mode) and stat.S_ISREG(lock.st_mode)
+    return is_own and has_types and time.time() - lock.st_mtime > LOCK_GRACE_SECONDS

@@ -127,8 +127,8 @@ def make_view(*, embedded: bool = False) -> View:
         places = {"settings": st.sidebar}
         with st.container(key="screen_side_bar"):
             close_on_narrow_windows()
-    below = [name for name in ORDER if name not in places]
-    places |= {name: whole.container(key=f"screen_{name}") for name in below}
+    remaining = [name for name in ORDER if name not in places]
+    places |= {name: whole.container(key=f"screen_{name}") for name in remaining}
     places["rest"] = st.container(key="screen_rest")
     view = _thread.view = st.session_state[VIEW] = View(places)
     return view

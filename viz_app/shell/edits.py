@@ -100,11 +100,8 @@ def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     cuts, scaled, patches = [], [], []
     for edit in edits:
         if isinstance(edit, AttentionKnockout):
-            cuts.append(
-                escape_markdown(
-                    cut_in_words(edit, encoding, every_token=all_tokens, all_layers=layers, row_effects=methods)
-                )
-            )
+            cut = cut_in_words(edit, encoding, every_token=all_tokens, all_layers=layers, row_effects=methods)
+            cuts.append(escape_markdown(cut))
         elif isinstance(edit, ScaledNeuron):
             scaled.append(scaled_in_words(edit, neuron=neuron, off=translate("off")))
         elif isinstance(edit, ActivationPatch):

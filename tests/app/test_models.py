@@ -192,7 +192,7 @@ def test_a_job_over_a_model_that_is_displaced_ends(
 
     begin_use()
     reference = models.ModelReference(loaded)
-    submitted = [work._asked(work_on(number, reference), None, lasting=True) for number in range(2)]
+    submitted = [work._job_of(work_on(number, reference), None, is_lasting=True) for number in range(2)]
     end_use()
     del loaded
     assert started.wait(10)

@@ -43,8 +43,8 @@ PAGE = Page(
         Param("cell", None, parse_head, write_pair, step=True),  # depth and position; None: the answer
         Param("depth", None, parse_int),
         Param("sought", None, parse_int, step=True),  # the position of a token
-        Param("several", SEVERAL, step=True, about="several", free=True),
-        Param("like", LIKE, about="several"),
+        Param("several", SEVERAL, step=True, text_name="several", free=True),
+        Param("like", LIKE, text_name="several"),
     ),
     example=EXAMPLE,
 )

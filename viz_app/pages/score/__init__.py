@@ -22,8 +22,8 @@ PAGE = Page(
     subtitle=None,
     params=(
         select("compared", COMPARED),
-        Param("one", EXAMPLE.text, step=True, about="one", free=True),
-        Param("two", EXAMPLE.pair, step=True, about="one", free=True),
+        Param("one", EXAMPLE.text, step=True, text_name="one", free=True),
+        Param("two", EXAMPLE.pair, step=True, text_name="one", free=True),
         select("variant", VARIANTS),
     ),
     text=False,

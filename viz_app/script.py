@@ -43,7 +43,7 @@ def draw() -> None:
 def _draw_run(notices: list[str]) -> None:
     """Draw the frame and the open page. notices: faults of the address."""
     work.begin_run()
-    pages = [page for page in PAGES if is_local_server() or not page.own]
+    pages = [page for page in PAGES if is_local_server() or not page.is_local]
     st.session_state[lesson.PAGES] = {page.path: page for page in pages}
     home = _home()
     streamlit_pages = st.session_state[frame.STREAMLIT_PAGES] = {

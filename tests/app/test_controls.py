@@ -12,15 +12,16 @@ def script() -> None:
     """A text, a choice of two and a number; a box hides them, a button changes the text from elsewhere."""
     import streamlit as st
 
-    from viz_app.shell.controls import control, set_choice
+    from viz_app.shell.controls import set_choice
+    from viz_app.shell.params import Param, number, select
 
     state = st.session_state
     state.setdefault("told", [])
     st.button("Change", key="change", on_click=set_choice, args=("word", "from elsewhere"))
     if not st.checkbox("Hide", key="hide"):
-        control(st.text_input, "Word", "word", first="first", on_change=state.told.append, args=("word",))
-        control(st.segmented_control, "Side", "side", first="left", options=["left", "right"], required=True)
-        control(st.number_input, "Number", "number", first=3, min_value=0)
+        Param("word", "first", widget="text_input", label="Word")(on_change=state.told.append, args=("word",))
+        select("side", ("left", "right"), "Side")()
+        number("number", "Number", default=3, minimum=0)()
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def restore_params(table: Mapping[str, Param[Any]]) -> list[str]:
     # An address without a text is that of a new visitor, or of a text that is too long for it, which is kept.
     # After a restart of the server, an open page reports its text, which may be too long for an address.
     reported_texts = {name: reported_text(name) for name, param in table.items() if param.free} if is_new else {}
-    unnamed = {name for name, param in table.items() if param.about and param.about not in address}
+    unnamed = {name for name, param in table.items() if param.text_name and param.text_name not in address}
     for name, param in table.items():
         if name in unnamed and not is_new and name not in address:
             continue
@@ -118,14 +118,14 @@ def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool =
     table: Mapping[str, Param[Any]] = state[ALL_PARAMS]
     too_long = {
         text
-        for text in {param.about for param in table.values() if param.free}
-        if sum(len(state[name]) for name, param in table.items() if param.free and param.about == text)
+        for text in {param.text_name for param in table.values() if param.free}
+        if sum(len(state[name]) for name, param in table.items() if param.free and param.text_name == text)
         > MAX_LINK_CHARACTERS
     }
     return {
         name: param.write(state[name])
         for name, param in table.items()
-        if param.about not in too_long
+        if param.text_name not in too_long
         and (state[name] != param.first(with_text=True) or (head_chosen and name == "head"))
     }
 

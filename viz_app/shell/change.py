@@ -35,7 +35,7 @@ reference: Param[str] = Param(
     widget="text_area",
     label=f"One per line, at most {MAX_REFERENCES}",
     help="Mean: over all tokens of these texts. Output: that on the first text, position by position.",
-    about="reference",
+    text_name="reference",
     free=True,
     arguments={"height": 150, "width": 420},
 )

@@ -145,8 +145,8 @@ def _restore(kind: str) -> None:
 
 
 PARAMS: tuple[Param[Any], ...] = (
-    Param("cut", (), parse_cuts, write_cuts, step=True, about="text"),
-    Param("scaled", (), parse_scaled, write_scaled, step=True, about="text"),
-    Param("put", None, parse_put, write_put, step=True, about="text"),
-    Param("put_from", "", about="text", free=True),
+    Param("cut", (), parse_cuts, write_cuts, step=True, text_name="text"),
+    Param("scaled", (), parse_scaled, write_scaled, step=True, text_name="text"),
+    Param("put", None, parse_put, write_put, step=True, text_name="text"),
+    Param("put_from", "", text_name="text", free=True),
 )

@@ -36,8 +36,8 @@ class Param(Generic[Value]):
     widget: the name of the control in Streamlit; label, help and arguments: its arguments.
     step: whether Back in the browser restores the previous value; other changes belong to the step before.
     free: whether the value is a text of any length.
-    about: the name of the text to which the value refers; a text refers to itself, a second text to the first. Texts
-        that are too long together are not part of the address, nor is what refers to them.
+    text_name: the name of the text to which the value refers; a text refers to itself, a second text to the first.
+        Texts that are too long together are not part of the address, nor is what refers to them.
     default_with_text: the value in a link that has a text and does not contain this parameter, if not the default.
     is_secret: whether no log may contain the value.
     old_name: the name in addresses of version 0.2.
@@ -51,7 +51,7 @@ class Param(Generic[Value]):
     label: str = ""
     help: str | None = None
     step: bool = False
-    about: str = ""
+    text_name: str = ""
     free: bool = False
     default_with_text: Any = DEFAULT
     is_secret: bool = False
@@ -176,16 +176,16 @@ def number(
     default: int | None = None,
     minimum: float | None = None,
     maximum: float | None = None,
-    of: type[Settings] | None = None,
+    settings: type[Settings] | None = None,
     step: bool = False,
     **arguments: Any,
 ) -> Param[int]:
     """Return a parameter that is an integer between two limits.
 
-    of: settings with a field of this name, which gives the default, the limits and the help that are not given here.
+    settings: have a field of this name, which gives the default, the limits and the help that are not given here.
     """
-    if of is not None:
-        _, setting_default, option = option_of(of, name)
+    if settings is not None:
+        _, setting_default, option = option_of(settings, name)
         default = setting_default if default is None else default
         minimum = option.minimum if minimum is None else minimum
         maximum = option.maximum if maximum is None else maximum
@@ -212,7 +212,8 @@ class Page:
     params: what its address contains, in addition to what all pages share.
     example: what a new visitor sees who opens this page first; the first of all examples if None.
     text: whether the page is about the shared text. models: whether a model can be selected. switches: whether heads
-    are switched on this page, so that its layout must not move. own: whether the page exists only on a local server.
+    are switched on this page, so that its layout must not move. is_local: whether the page exists only on a local
+    server.
     """
 
     path: str
@@ -226,7 +227,7 @@ class Page:
     text: bool = True
     models: bool = True
     switches: bool = False
-    own: bool = False
+    is_local: bool = False
 
 
 def merge_params(groups: Iterable[Iterable[Param[Any]]]) -> dict[str, Param[Any]]:

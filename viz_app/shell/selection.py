@@ -167,7 +167,7 @@ def parse_words(value: str) -> tuple[int, ...]:
     return tuple(sorted({parse_int(part) for part in value.split(",") if part}))
 
 
-_TEXT: dict[str, Any] = {"widget": "text_input", "step": True, "about": "text", "free": True}
+_TEXT: dict[str, Any] = {"widget": "text_input", "step": True, "text_name": "text", "free": True}
 text: Param[str] = Param("text", lambda: examples.first_example().text, default_with_text=None, **_TEXT)
 pair: Param[str] = Param("pair", lambda: examples.first_example().pair, default_with_text="", **_TEXT)
 PARAMS: tuple[Param[Any], ...] = (
@@ -178,7 +178,7 @@ PARAMS: tuple[Param[Any], ...] = (
         lambda: examples.first_example().masked,
         parse_words,
         write_indices,
-        about="text",
+        text_name="text",
         default_with_text=(),
         step=True,
     ),

@@ -35,8 +35,8 @@ TARGET_TYPED = "_typed"  # whether the target was chosen or typed since the last
 SIMILARITIES = {"alike:A": "A like B", "alike:B": "B like A"}
 
 _SELECT_OR_TYPE = {"accept_new_options": True, "label_visibility": "collapsed"}
-target_choice: Param[str] = Param("target", "", widget="selectbox", about="text", arguments=_SELECT_OR_TYPE)
-contrast: Param[str] = Param("contrast", "", widget="selectbox", about="text", arguments=_SELECT_OR_TYPE)
+target_choice: Param[str] = Param("target", "", widget="selectbox", text_name="text", arguments=_SELECT_OR_TYPE)
+contrast: Param[str] = Param("contrast", "", widget="selectbox", text_name="text", arguments=_SELECT_OR_TYPE)
 PARAMS: tuple[Param[Any], ...] = (target_choice, contrast)
 
 

@@ -25,5 +25,5 @@ PAGE = Page(
         Param("tuned_step", 0, parse_step),
         select("tuned_by", COLOURED_BY),
     ),
-    own=True,
+    is_local=True,
 )

@@ -80,7 +80,7 @@ sentences: Param[str] = Param(
     widget="text_area",
     label="Sentences, one per line",
     step=True,
-    about="sentences",
+    text_name="sentences",
     free=True,
     old_name="several",
     arguments={"height": "content"},
@@ -90,7 +90,7 @@ common_word: Param[str] = Param(
     COMMON_WORD,
     widget="text_input",
     label="Word to compare",
-    about="sentences",
+    text_name="sentences",
     old_name="like",
     arguments={"width": 240},
 )

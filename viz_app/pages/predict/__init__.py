@@ -11,6 +11,6 @@ PAGE = Page(
     subtitle=None,
     params=(
         toggle("calibrated", default=True),
-        Param("choices", "", step=True, about="text", free=True),
+        Param("choices", "", step=True, text_name="text", free=True),
     ),
 )

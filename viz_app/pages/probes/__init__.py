@@ -32,7 +32,7 @@ seeds = number(
     "Seeds",
     "Each splits the sentences anew into those that the probe learns from and those that it is asked about, and draws "
     "other random labels.",
-    of=ProbeSettings,
+    settings=ProbeSettings,
     maximum=10,
     width=130,
 )

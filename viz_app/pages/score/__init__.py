@@ -25,7 +25,7 @@ def _sentence(name: str, default: str, label: str, old_name: str) -> Param[str]:
         widget="text_area",
         label=label,
         step=True,
-        about="sentence_a",
+        text_name="sentence_a",
         free=True,
         old_name=old_name,
         arguments={"height": "content"},
